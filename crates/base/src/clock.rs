@@ -1,0 +1,79 @@
+//! Time comes from the clock handed in. [`SystemClock`] is the only reader of the machine's clocks; tests use
+//! [`ManualClock`] and move it.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Wall time for what users see and expiry decides, and a monotonic time for durations.
+pub trait Clock: Send + Sync + 'static {
+    /// Milliseconds since 1970-01-01 UTC; may jump either way.
+    fn now_ms(&self) -> i64;
+    /// Microseconds since some fixed moment; never goes back.
+    fn monotonic_micros(&self) -> i64;
+}
+
+/// The machine's clocks.
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time begins now.
+    pub fn new() -> SystemClock {
+        SystemClock { start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> i64 {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn monotonic_micros(&self) -> i64 {
+        i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+/// A clock that only moves when told.
+#[derive(Default)]
+pub struct ManualClock {
+    wall_ms: AtomicI64,
+    monotonic_micros: AtomicI64,
+}
+
+impl ManualClock {
+    /// A clock that shows this wall time.
+    pub fn at_ms(wall_ms: i64) -> ManualClock {
+        ManualClock { wall_ms: AtomicI64::new(wall_ms), monotonic_micros: AtomicI64::new(0) }
+    }
+
+    /// Both times go on by this many milliseconds.
+    pub fn advance_ms(&self, by: i64) {
+        self.wall_ms.fetch_add(by, Ordering::SeqCst);
+        self.monotonic_micros.fetch_add(by.max(0) * 1000, Ordering::SeqCst);
+    }
+
+    /// Only the wall clock jumps, as after a correction by the operator.
+    pub fn set_wall_ms(&self, to: i64) {
+        self.wall_ms.store(to, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_ms(&self) -> i64 {
+        self.wall_ms.load(Ordering::SeqCst)
+    }
+
+    fn monotonic_micros(&self) -> i64 {
+        self.monotonic_micros.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,17 @@
+//! What every other crate stands on: error codes and [`Error`], [`Namespace`]s, [`limits`], the [`Clock`],
+//! and the [`OpCtx`] that accompanies every operation.
+//!
+//! Nothing here does IO, knows BSON or spawns anything. The system clock is read in [`clock`] and nowhere else.
+
+pub mod clock;
+mod codes;
+mod error;
+pub mod limits;
+mod namespace;
+pub mod op;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use codes::ErrorCode;
+pub use error::{Error, ErrorLabel, Result};
+pub use namespace::Namespace;
+pub use op::{OpCtx, OpInfo, OpRegistry};

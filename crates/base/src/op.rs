@@ -1,0 +1,232 @@
+//! What accompanies an operation from its first byte to its reply: identity, deadline, kill flag, counters.
+//!
+//! Every operation, a client's command as well as a visit of the TTL monitor, is an [`OpCtx`] in the one
+//! [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long loops call
+//! [`OpCtx::check`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::{Clock, Error, ErrorCode, Result};
+
+/// No deadline.
+const NEVER: i64 = i64::MAX;
+
+/// What `currentOp` shows of an operation beside its counters. BSON members are raw documents.
+#[derive(Clone, Debug, Default)]
+pub struct OpInfo {
+    /// Who runs it: `conn12`, `TTLMonitor`.
+    pub desc: String,
+    /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`, `command`, `none`.
+    pub op: &'static str,
+    /// The namespace, empty when there is none.
+    pub ns: String,
+    /// The command as a BSON document, empty when there is none.
+    pub command: Vec<u8>,
+    /// For example `IXSCAN { a: 1 }`.
+    pub plan_summary: String,
+    /// The connection it came in on, 0 for the server's own.
+    pub connection_id: i64,
+    /// The client's address, empty for the server's own.
+    pub client: String,
+    /// The application's name from the handshake.
+    pub app_name: String,
+    /// The logical session (`lsid` document), empty when there is none.
+    pub lsid: Vec<u8>,
+    /// Further fields as a BSON document (for example `ttl: {...}`), empty when there are none.
+    pub extra: Vec<u8>,
+}
+
+/// One operation. Shared between the one who runs it and those who look at it.
+pub struct OpCtx {
+    id: i32,
+    clock: Arc<dyn Clock>,
+    started_micros: i64,
+    started_wall_ms: i64,
+    /// Monotonic microseconds.
+    deadline_micros: AtomicI64,
+    /// 0, or the error code to end with.
+    kill_code: AtomicI32,
+    /// Documents read.
+    pub docs_examined: AtomicU64,
+    /// Index entries read.
+    pub keys_examined: AtomicU64,
+    /// How often it let others go first.
+    pub yields: AtomicU64,
+    info: Mutex<OpInfo>,
+}
+
+impl OpCtx {
+    /// An operation outside any registry, for tests and start-up work.
+    pub fn detached(clock: Arc<dyn Clock>) -> Arc<OpCtx> {
+        Arc::new(OpCtx::with_id(0, clock, OpInfo::default()))
+    }
+
+    fn with_id(id: i32, clock: Arc<dyn Clock>, info: OpInfo) -> OpCtx {
+        OpCtx {
+            id,
+            started_micros: clock.monotonic_micros(),
+            started_wall_ms: clock.now_ms(),
+            clock,
+            deadline_micros: AtomicI64::new(NEVER),
+            kill_code: AtomicI32::new(0),
+            docs_examined: AtomicU64::new(0),
+            keys_examined: AtomicU64::new(0),
+            yields: AtomicU64::new(0),
+            info: Mutex::new(info),
+        }
+    }
+
+    /// `opid`, positive; 0 outside a registry.
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// The clock of the server that runs it.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Wall time now, in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// Microseconds since it began.
+    pub fn elapsed_micros(&self) -> i64 {
+        self.clock.monotonic_micros() - self.started_micros
+    }
+
+    /// Wall time at its beginning, in milliseconds since 1970.
+    pub fn started_wall_ms(&self) -> i64 {
+        self.started_wall_ms
+    }
+
+    /// From now on it may run this long. `maxTimeMS: 0` means no limit and does not come here.
+    pub fn set_max_time_ms(&self, max_time_ms: i64) {
+        let micros = max_time_ms.saturating_mul(1000);
+        self.deadline_micros.store(self.clock.monotonic_micros().saturating_add(micros), Ordering::Relaxed);
+    }
+
+    /// Takes the deadline away.
+    pub fn clear_deadline(&self) {
+        self.deadline_micros.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Asks it to end with this code at its next check. The first killer wins.
+    pub fn kill(&self, code: ErrorCode) {
+        let _ = self.kill_code.compare_exchange(0, code.0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Whether somebody asked it to end.
+    pub fn is_killed(&self) -> bool {
+        self.kill_code.load(Ordering::Relaxed) != 0
+    }
+
+    /// To be called in every long loop, about every hundred items.
+    ///
+    /// # Errors
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code.
+    pub fn check(&self) -> Result<()> {
+        let code = self.kill_code.load(Ordering::Relaxed);
+        if code != 0 {
+            return Err(Error::new(ErrorCode(code), "operation was interrupted"));
+        }
+        let deadline = self.deadline_micros.load(Ordering::Relaxed);
+        if deadline != NEVER && self.clock.monotonic_micros() >= deadline {
+            return Err(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"));
+        }
+        Ok(())
+    }
+
+    /// Changes what `currentOp` shows.
+    pub fn update_info(&self, change: impl FnOnce(&mut OpInfo)) {
+        change(&mut self.info.lock());
+    }
+
+    /// What `currentOp` shows.
+    pub fn info(&self) -> OpInfo {
+        self.info.lock().clone()
+    }
+}
+
+/// All operations that run now.
+pub struct OpRegistry {
+    clock: Arc<dyn Clock>,
+    next_id: AtomicI32,
+    running: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
+}
+
+/// Keeps an operation registered until dropped.
+pub struct OpGuard {
+    registry: Arc<OpRegistry>,
+    op: Arc<OpCtx>,
+}
+
+impl OpRegistry {
+    /// An empty registry.
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<OpRegistry> {
+        Arc::new(OpRegistry { clock, next_id: AtomicI32::new(1), running: Mutex::new(BTreeMap::new()) })
+    }
+
+    /// Registers an operation that begins now; it leaves when the guard goes.
+    pub fn begin(self: &Arc<OpRegistry>, info: OpInfo) -> OpGuard {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info));
+        self.running.lock().insert(id, op.clone());
+        OpGuard { registry: self.clone(), op }
+    }
+
+    /// A snapshot of what runs, ascending by id.
+    pub fn list(&self) -> Vec<Arc<OpCtx>> {
+        self.running.lock().values().cloned().collect()
+    }
+
+    /// Asks the operation to end. False when there is no such operation.
+    pub fn kill(&self, id: i32, code: ErrorCode) -> bool {
+        match self.running.lock().get(&id) {
+            Some(op) => {
+                op.kill(code);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl OpGuard {
+    /// The operation.
+    pub fn op(&self) -> &Arc<OpCtx> {
+        &self.op
+    }
+}
+
+impl Drop for OpGuard {
+    fn drop(&mut self) {
+        self.registry.running.lock().remove(&self.op.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+
+    #[test]
+    fn deadline_and_kill_end_an_operation() {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let registry = OpRegistry::new(clock.clone());
+        let guard = registry.begin(OpInfo::default());
+        guard.op().set_max_time_ms(5);
+        assert!(guard.op().check().is_ok());
+        clock.advance_ms(5);
+        assert_eq!(guard.op().check().unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
+        assert!(registry.kill(guard.op().id(), ErrorCode::Interrupted));
+        assert_eq!(guard.op().check().unwrap_err().code(), ErrorCode::Interrupted);
+        drop(guard);
+        assert!(registry.list().is_empty());
+    }
+}

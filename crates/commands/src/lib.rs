@@ -1,0 +1,1 @@
+//! The command table, dispatch, one file per command.

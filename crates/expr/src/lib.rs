@@ -1,0 +1,1 @@
+//! Aggregation expressions and accumulators; pure and synchronous.

@@ -1,0 +1,1 @@
+//! The query language: matcher, projection, sort patterns, update operators; pure and synchronous.

@@ -1,0 +1,1 @@
+//! Canonical query, planner, executor, pipeline stages, cursors.

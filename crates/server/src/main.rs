@@ -1,0 +1,3 @@
+//! The binary mayflydb.
+
+fn main() {}

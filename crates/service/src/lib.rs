@@ -1,0 +1,1 @@
+//! What outlives a command: sessions, cursor registry, parameters, metrics, log buffer.

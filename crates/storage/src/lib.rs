@@ -1,0 +1,1 @@
+//! The storage engine: catalog, collections, indexes, write units, oplog, TTL monitor.

@@ -1,0 +1,1 @@
+//! Golden-script runner and fakes for tests.
