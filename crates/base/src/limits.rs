@@ -6,6 +6,8 @@ pub const MAX_USER_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_WIRE_DOCUMENT_BYTES: usize = MAX_USER_DOCUMENT_BYTES + 16 * 1024;
 /// Largest wire message, header included.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
+/// Most document sequences in one message; `bulkWrite` needs two.
+pub const MAX_DOCUMENT_SEQUENCES: usize = 8;
 /// Most items in one write command.
 pub const MAX_WRITE_BATCH_ITEMS: usize = 100_000;
 /// Deepest nesting of a stored document.

@@ -1,0 +1,100 @@
+//! The sixteen bytes in front of every message, the opcodes and the flag bits of OP_MSG.
+//!
+//! ```text
+//! | messageLength i32 | requestID i32 | responseTo i32 | opCode i32 |   little-endian
+//! ```
+
+use mayfly_base::limits;
+
+use crate::{WireError, WireResult};
+
+/// Bytes of a message header.
+pub const HEADER_BYTES: usize = 16;
+
+/// Numbers of the message kinds.
+pub mod opcode {
+    /// Legacy reply, answers OP_QUERY.
+    pub const REPLY: i32 = 1;
+    /// Legacy query, only for the hello family.
+    pub const QUERY: i32 = 2004;
+    /// A message of another kind, compressed.
+    pub const COMPRESSED: i32 = 2012;
+    /// The message of today.
+    pub const MSG: i32 = 2013;
+}
+
+/// A message header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whole message, header included.
+    pub length: usize,
+    /// Chosen by the sender.
+    pub request_id: i32,
+    /// The request that this answers, 0 in requests.
+    pub response_to: i32,
+    /// See [`opcode`].
+    pub opcode: i32,
+}
+
+impl Header {
+    /// Reads a header when enough bytes are there.
+    ///
+    /// # Errors
+    /// Fatal when the length is below 16 or above the limit.
+    pub fn peek(bytes: &[u8]) -> WireResult<Option<Header>> {
+        // The length alone decides about garbage, so it is checked as soon as it is there.
+        let Some(length) = int32_at(bytes, 0) else { return Ok(None) };
+        let length = usize::try_from(length).unwrap_or(0);
+        if !(HEADER_BYTES..=limits::MAX_MESSAGE_BYTES).contains(&length) {
+            let most = limits::MAX_MESSAGE_BYTES;
+            return Err(WireError::fatal(format!(
+                "message length {length} is not between {HEADER_BYTES} and {most}"
+            )));
+        }
+        let field = |at| int32_at(bytes, at);
+        let (Some(request_id), Some(response_to), Some(opcode)) = (field(4), field(8), field(12))
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Header { length, request_id, response_to, opcode }))
+    }
+
+    /// The header's bytes.
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..4].copy_from_slice(&(self.length as u32).to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.request_id.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.response_to.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.opcode.to_le_bytes());
+        bytes
+    }
+}
+
+/// The flag bits of OP_MSG. Bits 0 to 15 must be understood, bits 16 to 31 may be ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// The last four bytes are a CRC-32C of all before them.
+    pub const CHECKSUM_PRESENT: u32 = 1;
+    /// Another message follows without this one being answered.
+    pub const MORE_TO_COME: u32 = 1 << 1;
+    /// The client can take several replies to this request.
+    pub const EXHAUST_ALLOWED: u32 = 1 << 16;
+    const REQUIRED: u32 = 0xFFFF;
+
+    /// Whether all of these bits are set.
+    pub fn has(self, bits: u32) -> bool {
+        self.0 & bits == bits
+    }
+
+    /// Whether a bit is set that must be understood and is not.
+    pub(crate) fn unknown_required(self) -> bool {
+        self.0 & Flags::REQUIRED & !(Flags::CHECKSUM_PRESENT | Flags::MORE_TO_COME) != 0
+    }
+}
+
+/// The little-endian int32 at this place.
+pub(crate) fn int32_at(bytes: &[u8], at: usize) -> Option<i32> {
+    bytes.get(at..)?.first_chunk().map(|chunk| i32::from_le_bytes(*chunk))
+}
