@@ -292,7 +292,12 @@ pub trait Engine: Send + Sync {
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
 
     /// Reads one key as of now, outside transactions; false when the key is absent.
-    fn get_once(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool>;
 
     /// Removes keys of a range that nobody reads or writes any more, at most about `max` keys a call; outside
     /// transactions, survives restarts only in so far as it can be called again.

@@ -1,6 +1,19 @@
 //! The byte-store contract ([`contract`]), a memory engine, a chaos engine, and the conformance suite that every
 //! engine must pass.
+//!
+//! The embedded engines share three parts: the conflict tracker ([`conflict`]), the buffer of a transaction's own
+//! writes ([`write_buffer`]), and the scan that merges it with what is stored ([`scan`]).
 
+mod caps;
+pub mod chaos;
+pub mod conflict;
+pub mod conformance;
 pub mod contract;
+pub mod key_hash;
+pub mod memory;
+pub mod scan;
+pub mod write_buffer;
 
+pub use chaos::{ChaosEngine, ChaosOptions};
 pub use contract::*;
+pub use memory::MemoryEngine;

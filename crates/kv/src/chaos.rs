@@ -1,0 +1,234 @@
+//! An engine that misbehaves as far as the contract allows: it finds retry bugs before a network engine exists.
+//!
+//! It wraps any engine and adds conflicts at writes and at commits, commits whose outcome nobody learns (half of them
+//! applied), scans that pause early, and the limits of other engines. Everything random comes from the seed and the
+//! order of the calls.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use mayfly_base::clock::{Clock, SystemClock};
+use parking_lot::Mutex;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::{
+    Caps, Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd,
+    ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+};
+
+/// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
+pub const NARROW_LIMITS: Caps = Caps {
+    max_key_bytes: 1 << 10,
+    max_value_bytes: 1_000_000,
+    max_txn_bytes: 10_000_000,
+    max_txn_keys: 100_000,
+    max_txn_age_ms: 5_000,
+    durable: false,
+};
+
+/// How bad it gets. By default not at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChaosOptions {
+    /// Where the random numbers start.
+    pub seed: u64,
+    /// Of a conflict, at each checked write and at each commit that wrote; 0 to 1.
+    pub conflict_probability: f64,
+    /// Of an unknown outcome at a commit that wrote; half of these are applied.
+    pub unknown_commit_probability: f64,
+    /// Whether scans pause after one to three entries.
+    pub short_pages: bool,
+    /// Enforced besides the engine's own: sizes as `TooLarge`, age as `TooOld`.
+    pub limits: Option<Caps>,
+}
+
+/// The wrapper.
+pub struct ChaosEngine {
+    inner: Arc<dyn Engine>,
+    options: ChaosOptions,
+    random: Mutex<SmallRng>,
+    clock: Arc<dyn Clock>,
+}
+
+impl ChaosEngine {
+    /// Wraps an engine; ages are measured by the machine's clock.
+    pub fn new(inner: Arc<dyn Engine>, options: ChaosOptions) -> ChaosEngine {
+        ChaosEngine::with_clock(inner, options, Arc::new(SystemClock::new()))
+    }
+
+    /// Wraps an engine; ages are measured by this clock.
+    pub fn with_clock(
+        inner: Arc<dyn Engine>,
+        options: ChaosOptions,
+        clock: Arc<dyn Clock>,
+    ) -> ChaosEngine {
+        let random = Mutex::new(SmallRng::seed_from_u64(options.seed));
+        ChaosEngine { inner, options, random, clock }
+    }
+}
+
+impl Engine for ChaosEngine {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn caps(&self) -> Caps {
+        let caps = self.inner.caps();
+        self.options.limits.map_or(caps, |limits| narrower(caps, limits))
+    }
+
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        Ok(Box::new(ChaosTxn {
+            inner: self.inner.begin(options)?,
+            options: self.options,
+            caps: self.caps(),
+            random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
+            begun: self.clock.monotonic_micros(),
+            clock: Arc::clone(&self.clock),
+        }))
+    }
+
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.inner.get_once(keyspace, key, see)
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        self.inner.sweep_range(keyspace, range, max)
+    }
+
+    fn sync(&self) -> KvResult<()> {
+        self.inner.sync()
+    }
+
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
+        self.inner.approximate_bytes(keyspace, range)
+    }
+
+    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
+        self.inner.checkpoint(folder)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.inner.stats()
+    }
+
+    fn close(&self) -> KvResult<()> {
+        self.inner.close()
+    }
+}
+
+fn narrower(a: Caps, b: Caps) -> Caps {
+    Caps {
+        max_key_bytes: a.max_key_bytes.min(b.max_key_bytes),
+        max_value_bytes: a.max_value_bytes.min(b.max_value_bytes),
+        max_txn_bytes: a.max_txn_bytes.min(b.max_txn_bytes),
+        max_txn_keys: a.max_txn_keys.min(b.max_txn_keys),
+        max_txn_age_ms: a.max_txn_age_ms.min(b.max_txn_age_ms),
+        durable: a.durable,
+    }
+}
+
+struct ChaosTxn {
+    inner: Box<dyn Txn>,
+    options: ChaosOptions,
+    caps: Caps,
+    random: Mutex<SmallRng>,
+    begun: i64,
+    clock: Arc<dyn Clock>,
+}
+
+impl ChaosTxn {
+    fn happens(&self, probability: f64) -> bool {
+        probability > 0.0 && self.random.lock().random_bool(probability.min(1.0))
+    }
+
+    fn check_age(&self) -> KvResult<()> {
+        let age_ms = (self.clock.monotonic_micros() - self.begun) / 1_000;
+        if u64::try_from(age_ms).is_ok_and(|age| age > self.caps.max_txn_age_ms) {
+            return Err(KvError::TooOld);
+        }
+        Ok(())
+    }
+
+    fn check_write(&self, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
+        self.check_age()?;
+        self.caps.check_write(key, value, self.inner.size())?;
+        if guard == Guard::Checked && self.happens(self.options.conflict_probability) {
+            return Err(KvError::Conflict);
+        }
+        Ok(())
+    }
+}
+
+impl Txn for ChaosTxn {
+    fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
+        self.check_age()?;
+        self.inner.get(keyspace, key, see)
+    }
+
+    fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut dyn FnMut(usize, &[u8]),
+    ) -> KvResult<()> {
+        self.check_age()?;
+        self.inner.multi_get(keyspace, keys, see)
+    }
+
+    fn scan(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        direction: Direction,
+        mut limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        self.check_age()?;
+        if self.options.short_pages {
+            limit.rows = limit.rows.min(self.random.lock().random_range(1..=3));
+        }
+        self.inner.scan(keyspace, range, direction, limit, visit)
+    }
+
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
+        self.check_write(key, value, guard)?;
+        self.inner.put(keyspace, key, value, guard)
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
+        self.check_write(key, &[], guard)?;
+        self.inner.delete(keyspace, key, guard)
+    }
+
+    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
+        self.check_write(key, &[], Guard::Checked)?;
+        self.inner.lock(keyspace, key)
+    }
+
+    fn size(&self) -> (usize, usize) {
+        self.inner.size()
+    }
+
+    fn commit(self: Box<Self>) -> KvResult<()> {
+        self.check_age()?;
+        if self.inner.size().1 == 0 {
+            return self.inner.commit();
+        }
+        if self.happens(self.options.conflict_probability) {
+            return Err(KvError::Conflict);
+        }
+        if self.happens(self.options.unknown_commit_probability) {
+            if self.happens(0.5) {
+                self.inner.commit()?;
+            }
+            return Err(KvError::CommitUnknown("chaos".into()));
+        }
+        self.inner.commit()
+    }
+}

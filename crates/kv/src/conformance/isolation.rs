@@ -1,0 +1,154 @@
+//! Overlapping transactions: what they see of each other and when they conflict.
+
+use super::{Make, RECORD, all, begin, conflicts, fill, get, now, put, whole};
+use crate::{Direction, Guard, Keyspace};
+
+pub(super) fn snapshot_is_stable(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"a", b"1"), (b"b", b"1")]);
+    let old = begin(engine);
+    let mut writer = begin(engine);
+    put(&mut *writer, b"a", b"2").unwrap();
+    writer.delete(RECORD, b"b", Guard::Checked).unwrap();
+    put(&mut *writer, b"c", b"2").unwrap();
+    writer.commit().unwrap();
+    assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
+    assert_eq!(get(&*old, b"b"), Some(b"1".to_vec()));
+    assert_eq!(get(&*old, b"c"), None);
+    assert_eq!(all(&*old, &whole(), Direction::Forward).len(), 2);
+    assert_eq!(now(engine, b"a"), Some(b"2".to_vec()));
+    assert_eq!(now(engine, b"b"), None);
+}
+
+pub(super) fn write_write(make: &Make<'_>) {
+    for stored in [true, false] {
+        let engine = &*make();
+        if stored {
+            fill(engine, &[(b"k", b"0")]);
+        }
+        let (mut first, second) = (begin(engine), begin(engine));
+        put(&mut *first, b"k", b"first").unwrap();
+        // An engine that reports at the commit lets the second one win; then the first one must fail.
+        let second_failed = conflicts(second, |txn| put(txn, b"k", b"second"));
+        let first_failed = first.commit().is_err();
+        assert!(first_failed != second_failed, "exactly one of two writers fails");
+        let winner: &[u8] = if first_failed { b"second" } else { b"first" };
+        assert_eq!(now(engine, b"k"), Some(winner.to_vec()));
+    }
+}
+
+pub(super) fn later_commit(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k", b"0")]);
+    let old = begin(engine);
+    fill(engine, &[(b"k", b"1")]);
+    assert!(conflicts(old, |txn| put(txn, b"k", b"2")), "the key changed after the snapshot");
+    assert!(!conflicts(begin(engine), |txn| put(txn, b"k", b"3")), "a new transaction may write");
+    assert_eq!(now(engine, b"k"), Some(b"3".to_vec()));
+}
+
+pub(super) fn insert_insert(make: &Make<'_>) {
+    let engine = &*make();
+    let old = begin(engine);
+    fill(engine, &[(b"k", b"1")]);
+    fill(engine, &[(b"other", b"1")]);
+    assert!(conflicts(old, |txn| put(txn, b"k", b"2")), "both inserted the key");
+    assert_eq!(now(engine, b"k"), Some(b"1".to_vec()));
+}
+
+pub(super) fn delete_conflicts(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k", b"0")]);
+    let (old_put, old_delete) = (begin(engine), begin(engine));
+    let mut writer = begin(engine);
+    writer.delete(RECORD, b"k", Guard::Checked).unwrap();
+    writer.commit().unwrap();
+    assert!(conflicts(old_put, |txn| put(txn, b"k", b"2")), "put after a delete by another");
+    assert!(conflicts(old_delete, |txn| txn.delete(RECORD, b"k", Guard::Checked)));
+    // Deleted and inserted again: still a change.
+    fill(engine, &[(b"k", b"0")]);
+    let old = begin(engine);
+    let mut writer = begin(engine);
+    writer.delete(RECORD, b"k", Guard::Checked).unwrap();
+    put(&mut *writer, b"k", b"0").unwrap();
+    writer.commit().unwrap();
+    assert!(conflicts(old, |txn| txn.delete(RECORD, b"k", Guard::Checked)));
+    assert_eq!(now(engine, b"k"), Some(b"0".to_vec()));
+}
+
+pub(super) fn lock_conflicts(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k", b"0"), (b"l", b"0")]);
+    let old = begin(engine);
+    fill(engine, &[(b"k", b"1")]);
+    let locks_stale = conflicts(old, |txn| {
+        txn.lock(RECORD, b"k")?;
+        put(txn, b"other", b"1")
+    });
+    assert!(locks_stale, "a lock of a key that changed after the snapshot");
+    assert_eq!(now(engine, b"other"), None);
+
+    let (mut locker, writer) = (begin(engine), begin(engine));
+    locker.lock(RECORD, b"l").unwrap();
+    put(&mut *locker, b"by locker", b"1").unwrap();
+    let writer_failed = conflicts(writer, |txn| put(txn, b"l", b"1"));
+    let locker_failed = locker.commit().is_err();
+    assert!(writer_failed || locker_failed, "a lock and a put of one key conflict");
+
+    let mut own = begin(engine);
+    own.lock(RECORD, b"k").unwrap();
+    put(&mut *own, b"k", b"2").unwrap();
+    own.lock(RECORD, b"k").unwrap();
+    own.commit().unwrap();
+    assert_eq!(now(engine, b"k"), Some(b"2".to_vec()), "one's own lock is no obstacle");
+}
+
+pub(super) fn drop_rolls_back(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k", b"0")]);
+    let waiting = begin(engine);
+    let mut dropped = begin(engine);
+    put(&mut *dropped, b"k", b"1").unwrap();
+    dropped.lock(RECORD, b"l").unwrap();
+    drop(dropped);
+    assert_eq!(now(engine, b"k"), Some(b"0".to_vec()));
+    let failed = conflicts(waiting, |txn| {
+        put(txn, b"l", b"2")?;
+        put(txn, b"k", b"2")
+    });
+    assert!(!failed, "a transaction that was dropped conflicts with nobody");
+    assert_eq!(now(engine, b"k"), Some(b"2".to_vec()));
+}
+
+pub(super) fn derived_keys(make: &Make<'_>) {
+    let engine = &*make();
+    let (mut a, mut b) = (begin(engine), begin(engine));
+    for n in 0..50_u8 {
+        a.put(Keyspace::Index, &[0, n], b"a", Guard::Derived).unwrap();
+        b.put(Keyspace::Index, &[1, n], b"b", Guard::Derived).unwrap();
+    }
+    a.delete(Keyspace::Index, &[0, 9], Guard::Derived).unwrap();
+    a.commit().unwrap();
+    b.commit().unwrap();
+    let mut found = 0;
+    for n in 0..50_u8 {
+        for first in [0, 1] {
+            found +=
+                usize::from(engine.get_once(Keyspace::Index, &[first, n], &mut |_| ()).unwrap());
+        }
+    }
+    assert_eq!(found, 99);
+}
+
+pub(super) fn disjoint_writers(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"a", b"0"), (b"b", b"0")]);
+    let (mut first, mut second) = (begin(engine), begin(engine));
+    assert_eq!(get(&*second, b"a"), Some(b"0".to_vec()));
+    put(&mut *first, b"a", b"1").unwrap();
+    put(&mut *second, b"b", b"1").unwrap();
+    second.commit().expect("reading what another writes is no conflict");
+    first.commit().expect("different keys do not conflict");
+    assert_eq!(now(engine, b"a"), Some(b"1".to_vec()));
+    assert_eq!(now(engine, b"b"), Some(b"1".to_vec()));
+}

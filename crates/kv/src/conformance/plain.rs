@@ -1,0 +1,163 @@
+//! One transaction at a time: reading, writing, sizes, sweeping, closing.
+
+use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
+use crate::{Direction, Guard, KeyRange, Keyspace, KvError, SweepEnd, TxnOptions};
+
+pub(super) fn get_put_delete(make: &Make<'_>) {
+    let engine = &*make();
+    assert_eq!(now(engine, b"k"), None);
+    fill(engine, &[(b"k", b"1")]);
+    assert_eq!(now(engine, b"k"), Some(b"1".to_vec()));
+    fill(engine, &[(b"k", b"22")]);
+    assert_eq!(now(engine, b"k"), Some(b"22".to_vec()));
+    let mut txn = begin(engine);
+    txn.delete(RECORD, b"k", Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(now(engine, b"k"), None);
+    engine.sync().unwrap();
+}
+
+pub(super) fn own_writes(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"a", b"old"), (b"b", b"old")]);
+    let mut txn = begin(engine);
+    assert_eq!(txn.size(), (0, 0));
+    put(&mut *txn, b"a", b"new").unwrap();
+    txn.delete(RECORD, b"b", Guard::Checked).unwrap();
+    put(&mut *txn, b"c", b"1").unwrap();
+    put(&mut *txn, b"c", b"2").unwrap();
+    assert_eq!(get(&*txn, b"a"), Some(b"new".to_vec()));
+    assert_eq!(get(&*txn, b"b"), None, "an own delete hides the stored value");
+    assert_eq!(get(&*txn, b"c"), Some(b"2".to_vec()), "the last put counts");
+    put(&mut *txn, b"b", b"again").unwrap();
+    txn.delete(RECORD, b"c", Guard::Checked).unwrap();
+    assert_eq!(get(&*txn, b"b"), Some(b"again".to_vec()));
+    assert_eq!(get(&*txn, b"c"), None);
+    let (bytes, keys) = txn.size();
+    assert!(bytes >= 10 && keys >= 3, "size counts what was written: {bytes} bytes, {keys} keys");
+    assert_eq!(now(engine, b"a"), Some(b"old".to_vec()), "nothing shows before the commit");
+    txn.commit().unwrap();
+    assert_eq!(now(engine, b"a"), Some(b"new".to_vec()));
+    assert_eq!(now(engine, b"b"), Some(b"again".to_vec()), "delete and put: the put stays");
+    assert_eq!(now(engine, b"c"), None, "put and delete: the delete stays");
+}
+
+pub(super) fn many_own_writes(make: &Make<'_>) {
+    let engine = &*make();
+    let mut txn = begin(engine);
+    for n in 0..1_000_u32 {
+        put(&mut *txn, &n.to_be_bytes(), &[n as u8]).unwrap();
+        assert_eq!(get(&*txn, &n.to_be_bytes()), Some(vec![n as u8]));
+        assert_eq!(get(&*txn, &(n + 1).to_be_bytes()), None);
+        if n % 100 == 0 {
+            assert_eq!(all(&*txn, &whole(), Direction::Forward).len(), n as usize + 1);
+        }
+    }
+    txn.commit().unwrap();
+    assert_eq!(all(&*begin(engine), &whole(), Direction::Backward).len(), 1_000);
+}
+
+pub(super) fn multi_get(make: &Make<'_>) {
+    let engine = &*make();
+    let keys: Vec<[u8; 4]> = (0..40_u32).map(u32::to_be_bytes).collect();
+    let even: Vec<(&[u8], &[u8])> =
+        keys.iter().step_by(2).map(|key| (&key[..], &key[..])).collect();
+    fill(engine, &even);
+    let mut txn = begin(engine);
+    put(&mut *txn, &keys[1], b"own").unwrap();
+    txn.delete(RECORD, &keys[2], Guard::Checked).unwrap();
+    let asked: Vec<&[u8]> = keys.iter().rev().map(|key| &key[..]).collect();
+    let mut seen = vec![None; 40];
+    txn.multi_get(RECORD, &asked, &mut |at, value| seen[39 - at] = Some(value.to_vec())).unwrap();
+    for (n, value) in seen.into_iter().enumerate() {
+        let expected = match n {
+            1 => Some(b"own".to_vec()),
+            2 => None,
+            _ => (n % 2 == 0).then(|| keys[n].to_vec()),
+        };
+        assert_eq!(value, expected, "key {n}");
+    }
+    txn.multi_get(RECORD, &[], &mut |_, _| panic!("nothing was asked")).unwrap();
+}
+
+pub(super) fn keyspaces_are_apart(make: &Make<'_>) {
+    let engine = &*make();
+    let mut txn = begin(engine);
+    for keyspace in Keyspace::ALL {
+        txn.put(keyspace, b"k", keyspace.name().as_bytes(), Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    for keyspace in Keyspace::ALL {
+        let mut seen = Vec::new();
+        engine.get_once(keyspace, b"k", &mut |value| seen = value.to_vec()).unwrap();
+        assert_eq!(seen, keyspace.name().as_bytes());
+    }
+}
+
+pub(super) fn extreme_sizes(make: &Make<'_>) {
+    let engine = &*make();
+    let caps = engine.caps();
+    let large = vec![7_u8; caps.max_value_bytes.min(1 << 20)];
+    let long = vec![0xFE_u8; 255];
+    fill(engine, &[(b"", b"of the empty key"), (b"empty", b""), (&long, &large)]);
+    assert_eq!(now(engine, b""), Some(b"of the empty key".to_vec()));
+    assert_eq!(now(engine, b"empty"), Some(Vec::new()));
+    assert_eq!(now(engine, &long).map(|value| value == large), Some(true));
+    assert_eq!(all(&*begin(engine), &whole(), Direction::Forward).len(), 3);
+    if caps.max_key_bytes < 1 << 26 {
+        let over = vec![1; caps.max_key_bytes + 1];
+        let refused = put(&mut *begin(engine), &over, b"");
+        assert!(matches!(refused, Err(KvError::TooLarge(_))), "{refused:?}");
+    }
+}
+
+pub(super) fn read_only(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k", b"1")]);
+    let mut txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    fill(engine, &[(b"k", b"2")]);
+    assert_eq!(get(&*txn, b"k"), Some(b"1".to_vec()), "a read-only transaction has a snapshot");
+    let refused = put(&mut *txn, b"k", b"3");
+    assert!(matches!(refused, Err(KvError::Invalid(_))), "{refused:?}");
+    txn.commit().unwrap();
+}
+
+pub(super) fn sweep(make: &Make<'_>) {
+    let engine = &*make();
+    let keys: Vec<[u8; 2]> = (0..3_u8).flat_map(|a| (0..200).map(move |b| [a, b])).collect();
+    let mut entries: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"v"[..])).collect();
+    // The key that is the range's own end must stay.
+    entries.push((&[2], b"end"));
+    fill(engine, &entries);
+    let range = KeyRange::prefix(&[1]);
+    let mut calls = 0;
+    while engine.sweep_range(RECORD, &range, 50).unwrap() == SweepEnd::More {
+        calls += 1;
+        assert!(calls < 10, "a sweep comes to an end");
+    }
+    let txn = begin(engine);
+    assert_eq!(all(&*txn, &range, Direction::Forward).len(), 0);
+    assert_eq!(all(&*txn, &whole(), Direction::Forward).len(), 401);
+    assert_eq!(get(&*txn, &[2]), Some(b"end".to_vec()));
+    assert_eq!(engine.sweep_range(RECORD, &range, 50).unwrap(), SweepEnd::Done);
+    let nothing = KeyRange { start: vec![3], end: vec![3] };
+    assert_eq!(engine.sweep_range(RECORD, &nothing, 50).unwrap(), SweepEnd::Done);
+    fill(engine, &[(&[1, 1], b"later")]);
+    assert_eq!(now(engine, &[1, 1]), Some(b"later".to_vec()), "a swept range can be used again");
+    engine.approximate_bytes(RECORD, &whole()).unwrap();
+    engine.stats();
+}
+
+pub(super) fn close(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"k", b"1")]);
+    engine.close().unwrap();
+    let answers = [
+        engine.begin(TxnOptions::default()).err(),
+        engine.get_once(RECORD, b"k", &mut |_| ()).err(),
+        engine.sync().err(),
+    ];
+    for answer in answers {
+        assert!(matches!(answer, Some(KvError::Unavailable(_))), "{answer:?}");
+    }
+}

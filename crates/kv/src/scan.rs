@@ -1,0 +1,103 @@
+//! Scans over what is stored and what the transaction itself has written, as one ordered sequence.
+//!
+//! An engine offers its ordered entries as a [`Cursor`] already placed on the first entry of the range in the
+//! direction of the scan; the merge with own writes, the limits and the break-off are the same for all.
+
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use crate::write_buffer::{OwnWrite, WriteBuffer};
+use crate::{Direction, KeyRange, Keyspace, KvResult, ScanEnd, ScanLimit, Visitor};
+
+/// A walk over stored entries that ends with its range.
+pub trait Cursor {
+    /// The entry it stands on; none at the end.
+    fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>>;
+
+    /// Goes on in its direction.
+    fn advance(&mut self);
+}
+
+/// What is asked of a scan.
+#[derive(Clone, Copy)]
+pub struct ScanRequest<'r> {
+    /// Where.
+    pub keyspace: Keyspace,
+    /// Which keys; not empty.
+    pub range: &'r KeyRange,
+    /// Which way.
+    pub direction: Direction,
+    /// When to pause.
+    pub limit: ScanLimit,
+}
+
+/// Visits stored entries and own writes; an own write hides the stored entry of its key.
+pub fn merged_scan(
+    stored: &mut impl Cursor,
+    own: &WriteBuffer,
+    request: ScanRequest<'_>,
+    visit: &mut Visitor<'_>,
+) -> KvResult<ScanEnd> {
+    let mut pace = Pace { limit: request.limit, visit };
+    if !own.touches(request.keyspace) {
+        while let Some((key, value)) = stored.entry()? {
+            if pace.see(key, value).is_break() {
+                return Ok(ScanEnd::More { last_key: key.to_vec() });
+            }
+            stored.advance();
+        }
+        return Ok(ScanEnd::Exhausted);
+    }
+
+    let ordered = own.ordered(request.keyspace);
+    let mut writes = own.range(&ordered, request.range, request.direction).peekable();
+    loop {
+        let next = match (stored.entry()?, writes.peek()) {
+            (None, None) => return Ok(ScanEnd::Exhausted),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((stored_key, _)), Some((own_key, _))) => match request.direction {
+                Direction::Forward => stored_key.cmp(own_key),
+                Direction::Backward => own_key.cmp(&stored_key),
+            },
+        };
+        let seen = match next {
+            Ordering::Less => {
+                let seen = stored.entry()?.map(|(key, value)| (pace.see(key, value), key));
+                if let Some((ControlFlow::Break(()), key)) = seen {
+                    return Ok(ScanEnd::More { last_key: key.to_vec() });
+                }
+                stored.advance();
+                continue;
+            }
+            Ordering::Equal => {
+                stored.advance();
+                writes.next()
+            }
+            Ordering::Greater => writes.next(),
+        };
+        if let Some((key, OwnWrite::Put(value))) = seen
+            && pace.see(key, value).is_break()
+        {
+            return Ok(ScanEnd::More { last_key: key.to_vec() });
+        }
+    }
+}
+
+/// Counts down the limit.
+struct Pace<'p, 'v> {
+    limit: ScanLimit,
+    visit: &'p mut Visitor<'v>,
+}
+
+impl Pace<'_, '_> {
+    fn see(&mut self, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+        (self.visit)(key, value)?;
+        self.limit.rows = self.limit.rows.saturating_sub(1);
+        self.limit.bytes = self.limit.bytes.saturating_sub(key.len() + value.len());
+        if self.limit.rows == 0 || self.limit.bytes == 0 {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}

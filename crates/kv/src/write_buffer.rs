@@ -1,0 +1,247 @@
+//! What a transaction has written and not yet committed.
+//!
+//! ```text
+//! arena:  key value key value key ...          one growing buffer, so a write costs no allocation of its own
+//! ops:    (keyspace, offset, lengths) ...      in the order of the calls; the last one for a key counts
+//! hashed: key hash -> last op, op -> previous op with that hash      built when a get needs it
+//! ordered: key -> last op, for each keyspace                          built when a scan needs it
+//! ```
+//!
+//! Most transactions put many keys and read hardly any of them back, so the two indexes are built late and only as
+//! far as the reads demand: a get catches up the hashes, a scan catches up the order of its own keyspace.
+
+use std::cell::{Ref, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+use crate::key_hash::{HashedKeys, key_hash};
+use crate::{Direction, KeyRange, Keyspace};
+
+/// Up to this many operations are searched one by one instead of through an index.
+const SEARCHED: usize = 8;
+const NONE: u32 = u32::MAX;
+
+/// The operations of one transaction. Holds at most 4 GB; engines check their smaller limit before they add.
+#[derive(Default)]
+pub struct WriteBuffer {
+    arena: Vec<u8>,
+    ops: Vec<Op>,
+    /// Operations by keyspace.
+    counts: [usize; Keyspace::ALL.len()],
+    hashed: RefCell<Hashed>,
+    ordered: [RefCell<Ordered>; Keyspace::ALL.len()],
+}
+
+/// What the transaction did last to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnWrite<'b> {
+    /// Put this value.
+    Put(&'b [u8]),
+    /// Removed the key.
+    Deleted,
+}
+
+struct Op {
+    keyspace: Keyspace,
+    deleted: bool,
+    at: u32,
+    key_len: u32,
+    value_len: u32,
+}
+
+#[derive(Default)]
+struct Hashed {
+    latest: HashMap<u64, u32, HashedKeys>,
+    /// By operation: the one before it with the same hash. Its length says how far the index has come.
+    previous: Vec<u32>,
+}
+
+/// Written keys of one keyspace in order.
+#[derive(Default)]
+pub(crate) struct Ordered {
+    latest: BTreeMap<Box<[u8]>, u32>,
+    /// How many of all operations have been looked at.
+    upto: usize,
+}
+
+impl WriteBuffer {
+    /// An empty one; allocates nothing.
+    pub fn new() -> WriteBuffer {
+        WriteBuffer::default()
+    }
+
+    /// Adds a put.
+    pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
+        self.push(keyspace, key, value, false);
+    }
+
+    /// Adds a delete.
+    pub fn delete(&mut self, keyspace: Keyspace, key: &[u8]) {
+        self.push(keyspace, key, &[], true);
+    }
+
+    /// Bytes and operations so far.
+    pub fn size(&self) -> (usize, usize) {
+        (self.arena.len(), self.ops.len())
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Whether something was written in this keyspace.
+    pub fn touches(&self, keyspace: Keyspace) -> bool {
+        self.counts[keyspace as usize] > 0
+    }
+
+    /// The operations in the order of the calls.
+    pub fn ops(&self) -> impl Iterator<Item = (Keyspace, &[u8], OwnWrite<'_>)> {
+        self.ops.iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
+    }
+
+    /// What was written last under this key, if anything.
+    pub fn get(&self, keyspace: Keyspace, key: &[u8]) -> Option<OwnWrite<'_>> {
+        if !self.touches(keyspace) {
+            return None;
+        }
+        if self.ops.len() <= SEARCHED {
+            return self
+                .ops
+                .iter()
+                .rev()
+                .find(|op| self.is(op, keyspace, key))
+                .map(|op| self.write(op));
+        }
+        self.catch_up_hashed();
+        let hashed = self.hashed.borrow();
+        let mut at = *hashed.latest.get(&key_hash(keyspace, key))?;
+        while at != NONE {
+            let op = &self.ops[at as usize];
+            if self.is(op, keyspace, key) {
+                return Some(self.write(op));
+            }
+            at = hashed.previous[at as usize];
+        }
+        None
+    }
+
+    /// The written keys of a keyspace, caught up with all operations.
+    pub(crate) fn ordered(&self, keyspace: Keyspace) -> Ref<'_, Ordered> {
+        let cell = &self.ordered[keyspace as usize];
+        // A visitor may scan again while an outer scan holds the borrow; then the index is complete already.
+        if cell.borrow().upto < self.ops.len() {
+            let mut ordered = cell.borrow_mut();
+            for at in ordered.upto..self.ops.len() {
+                let op = &self.ops[at];
+                if op.keyspace == keyspace {
+                    ordered.latest.insert(self.key(op).into(), at as u32);
+                }
+            }
+            ordered.upto = self.ops.len();
+        }
+        cell.borrow()
+    }
+
+    /// Own writes of a range in the order of a scan. The range must not be empty.
+    pub(crate) fn range<'o>(
+        &'o self,
+        ordered: &'o Ordered,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Box<dyn Iterator<Item = (&'o [u8], OwnWrite<'o>)> + 'o> {
+        let bounds = (Bound::Included(&range.start[..]), Bound::Excluded(&range.end[..]));
+        let entries = ordered
+            .latest
+            .range::<[u8], _>(bounds)
+            .map(|(key, at)| (&**key, self.write(&self.ops[*at as usize])));
+        match direction {
+            Direction::Forward => Box::new(entries),
+            Direction::Backward => Box::new(entries.rev()),
+        }
+    }
+
+    fn push(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], deleted: bool) {
+        assert!(
+            self.arena.len() + key.len() + value.len() < u32::MAX as usize,
+            "engines refuse a transaction long before 4 GB"
+        );
+        self.ops.push(Op {
+            keyspace,
+            deleted,
+            at: self.arena.len() as u32,
+            key_len: key.len() as u32,
+            value_len: value.len() as u32,
+        });
+        self.arena.extend_from_slice(key);
+        self.arena.extend_from_slice(value);
+        self.counts[keyspace as usize] += 1;
+    }
+
+    fn catch_up_hashed(&self) {
+        if self.hashed.borrow().previous.len() == self.ops.len() {
+            return;
+        }
+        let mut hashed = self.hashed.borrow_mut();
+        let done = hashed.previous.len();
+        for (at, op) in self.ops.iter().enumerate().skip(done) {
+            let hash = key_hash(op.keyspace, self.key(op));
+            let previous = hashed.latest.insert(hash, at as u32).unwrap_or(NONE);
+            hashed.previous.push(previous);
+        }
+    }
+
+    fn is(&self, op: &Op, keyspace: Keyspace, key: &[u8]) -> bool {
+        op.keyspace == keyspace && self.key(op) == key
+    }
+
+    fn key(&self, op: &Op) -> &[u8] {
+        &self.arena[op.at as usize..][..op.key_len as usize]
+    }
+
+    fn write(&self, op: &Op) -> OwnWrite<'_> {
+        if op.deleted {
+            return OwnWrite::Deleted;
+        }
+        OwnWrite::Put(&self.arena[op.at as usize + op.key_len as usize..][..op.value_len as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_write_counts_with_and_without_an_index() {
+        for others in [0_u32, 100] {
+            let mut buffer = WriteBuffer::new();
+            buffer.put(Keyspace::Record, b"k", b"1");
+            for n in 0..others {
+                buffer.put(Keyspace::Index, &n.to_be_bytes(), b"");
+            }
+            assert_eq!(buffer.get(Keyspace::Record, b"k"), Some(OwnWrite::Put(b"1")));
+            assert_eq!(buffer.get(Keyspace::Record, b"l"), None);
+            assert_eq!(buffer.get(Keyspace::Catalog, b"k"), None);
+            buffer.delete(Keyspace::Record, b"k");
+            assert_eq!(buffer.get(Keyspace::Record, b"k"), Some(OwnWrite::Deleted));
+            buffer.put(Keyspace::Record, b"k", b"2");
+            assert_eq!(buffer.get(Keyspace::Record, b"k"), Some(OwnWrite::Put(b"2")));
+        }
+    }
+
+    #[test]
+    fn equal_hashes_are_told_apart() {
+        let mut buffer = WriteBuffer::new();
+        for n in 0..20_u8 {
+            buffer.put(Keyspace::Record, &[n], &[n]);
+        }
+        let all_alike = Hashed {
+            latest: (0..20).map(|n| (key_hash(Keyspace::Record, &[n]), 19)).collect(),
+            previous: (0..20).map(|at: u32| at.checked_sub(1).unwrap_or(NONE)).collect(),
+        };
+        buffer.hashed.replace(all_alike);
+        for n in 0..20_u8 {
+            assert_eq!(buffer.get(Keyspace::Record, &[n]), Some(OwnWrite::Put(&[n])));
+        }
+    }
+}
