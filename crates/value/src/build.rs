@@ -174,7 +174,8 @@ impl DocBuilder {
     }
 }
 
-fn push_decimal(buf: &mut Vec<u8>, index: u32) {
+/// Appends an array index as text.
+pub(crate) fn push_decimal(buf: &mut Vec<u8>, index: u32) {
     let mut digits = [0u8; 10];
     let mut at = digits.len();
     let mut rest = index;

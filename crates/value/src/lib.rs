@@ -3,10 +3,22 @@
 //!
 //! Pure and synchronous: no IO, no clock.
 
+#[cfg(any(test, feature = "arbitrary"))]
+pub mod arbitrary;
 mod build;
+pub mod compare;
+pub mod decimal;
+pub mod extjson;
+pub mod keys;
+pub mod number;
+pub mod paths;
 pub mod raw;
 pub mod shell;
+mod validate;
 
 pub use bson;
 pub use build::DocBuilder;
+pub use compare::{canonical_type, compare_docs, compare_values, equal_values};
+pub use number::Number;
 pub use raw::{DocBuf, RawDoc, RawElement, RawIter, RawValue, ValueBuf, ty, type_name};
+pub use validate::validate;

@@ -45,7 +45,8 @@ impl<'a> RawDoc<'a> {
 
     /// Takes bytes that hold exactly one document; checks only its frame.
     pub fn new(bytes: &'a [u8]) -> Option<RawDoc<'a>> {
-        let framed = bytes.len() >= 5 && int32(bytes) as usize == bytes.len() && bytes.ends_with(&[0]);
+        let framed =
+            bytes.len() >= 5 && int32(bytes) as usize == bytes.len() && bytes.ends_with(&[0]);
         framed.then_some(RawDoc(bytes))
     }
 
@@ -192,17 +193,29 @@ pub enum RawValue<'a> {
     Symbol(&'a str),
     Document(RawDoc<'a>),
     Array(RawDoc<'a>),
-    Binary { subtype: u8, bytes: &'a [u8] },
+    Binary {
+        subtype: u8,
+        bytes: &'a [u8],
+    },
     ObjectId([u8; 12]),
     Bool(bool),
     /// Milliseconds since 1970-01-01 UTC.
     Date(i64),
     /// Seconds in the high half, increment in the low half.
     Timestamp(u64),
-    Regex { pattern: &'a str, options: &'a str },
-    DbPointer { ns: &'a str, id: [u8; 12] },
+    Regex {
+        pattern: &'a str,
+        options: &'a str,
+    },
+    DbPointer {
+        ns: &'a str,
+        id: [u8; 12],
+    },
     Code(&'a str),
-    CodeWithScope { code: &'a str, scope: RawDoc<'a> },
+    CodeWithScope {
+        code: &'a str,
+        scope: RawDoc<'a>,
+    },
     MaxKey,
 }
 
@@ -370,9 +383,8 @@ fn int32(bytes: &[u8]) -> i32 {
 /// The length of a value's bytes; nothing for an unknown type or a length that cannot be.
 #[inline]
 fn value_len(type_byte: u8, data: &[u8]) -> Option<usize> {
-    let prefixed = |extra: usize| -> Option<usize> {
-        usize::try_from(int32(data)).ok()?.checked_add(extra)
-    };
+    let prefixed =
+        |extra: usize| -> Option<usize> { usize::try_from(int32(data)).ok()?.checked_add(extra) };
     match type_byte {
         ty::DOUBLE | ty::DATE | ty::TIMESTAMP | ty::INT64 => Some(8),
         ty::STRING | ty::CODE | ty::SYMBOL => prefixed(4),
@@ -416,7 +428,10 @@ fn decode(type_byte: u8, data: &[u8]) -> Option<RawValue<'_>> {
         }
         ty::DB_POINTER => {
             let split = data.len().checked_sub(12)?;
-            RawValue::DbPointer { ns: decode_string(&data[..split])?, id: *data[split..].first_chunk()? }
+            RawValue::DbPointer {
+                ns: decode_string(&data[..split])?,
+                id: *data[split..].first_chunk()?,
+            }
         }
         ty::CODE => RawValue::Code(decode_string(data)?),
         ty::SYMBOL => RawValue::Symbol(decode_string(data)?),
@@ -506,6 +521,21 @@ pub struct ValueBuf {
 }
 
 impl ValueBuf {
+    /// A value from its type byte and the value's bytes.
+    pub fn from_parts(ty: u8, data: Vec<u8>) -> ValueBuf {
+        ValueBuf { ty, data }
+    }
+
+    /// The BSON type byte.
+    pub fn type_byte(&self) -> u8 {
+        self.ty
+    }
+
+    /// The value's bytes, without type and name.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
     /// Borrowed.
     pub fn as_raw(&self) -> RawValue<'_> {
         RawValue::decode(self.ty, &self.data)

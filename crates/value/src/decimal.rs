@@ -1,0 +1,275 @@
+//! Decimal128 as BSON stores it (binary integer decimal), taken apart and put together, and exact comparison
+//! with doubles.
+//!
+//! ```text
+//!  bit 127  126 .......... 113  112 ......................... 0
+//!     sign  exponent + 6176     coefficient (at most 10^34 - 1)
+//! ```
+//! Bits 126-122 `11110` are an infinity, `11111` a NaN. Bits 126-125 `11` otherwise begin a form whose
+//! coefficient is always too large; that form, and any coefficient above the limit, reads as zero.
+
+use std::cmp::Ordering;
+
+/// Most digits of a coefficient.
+pub const MAX_DIGITS: u32 = 34;
+/// Largest coefficient: 34 nines.
+pub const MAX_COEFFICIENT: u128 = 10u128.pow(MAX_DIGITS) - 1;
+/// Smallest exponent.
+pub const MIN_EXPONENT: i32 = -6176;
+/// Largest exponent.
+pub const MAX_EXPONENT: i32 = 6111;
+
+const SIGN: u128 = 1 << 127;
+const INFINITY: u128 = 0b11110 << 122;
+const NAN: u128 = 0b11111 << 122;
+
+/// A decimal128 taken apart. A finite one is `coefficient * 10^exponent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the words of the standard")]
+pub enum Decimal {
+    Nan,
+    Infinity { negative: bool },
+    Finite { negative: bool, coefficient: u128, exponent: i32 },
+}
+
+impl Decimal {
+    /// Takes BSON's bytes apart.
+    pub fn from_bytes(bytes: [u8; 16]) -> Decimal {
+        let bits = u128::from_le_bytes(bytes);
+        let negative = bits & SIGN != 0;
+        match (bits & NAN) >> 122 {
+            0b11111 => return Decimal::Nan,
+            0b11110 => return Decimal::Infinity { negative },
+            _ => {}
+        }
+        let (exponent, coefficient) = if (bits >> 125) & 3 == 3 {
+            ((bits >> 111) & 0x3FFF, 0)
+        } else {
+            ((bits >> 113) & 0x3FFF, bits & ((1 << 113) - 1))
+        };
+        let coefficient = if coefficient > MAX_COEFFICIENT { 0 } else { coefficient };
+        Decimal::Finite { negative, coefficient, exponent: exponent as i32 + MIN_EXPONENT }
+    }
+
+    /// BSON's bytes. A finite value outside the limits becomes an infinity (too large) or is cut to them.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let bits = match self {
+            Decimal::Nan => NAN,
+            Decimal::Infinity { negative } => INFINITY | if negative { SIGN } else { 0 },
+            Decimal::Finite { negative, coefficient, exponent } => {
+                let sign = if negative { SIGN } else { 0 };
+                let exponent = exponent.clamp(MIN_EXPONENT, MAX_EXPONENT) - MIN_EXPONENT;
+                sign | (exponent as u128) << 113 | coefficient.min(MAX_COEFFICIENT)
+            }
+        };
+        bits.to_le_bytes()
+    }
+
+    /// An integer, exactly.
+    pub fn from_i64(value: i64) -> Decimal {
+        Decimal::Finite {
+            negative: value < 0,
+            coefficient: u128::from(value.unsigned_abs()),
+            exponent: 0,
+        }
+    }
+
+    /// A text such as `1.50E+3`, `NaN` or `-Infinity`; rounds half to even at 34 digits.
+    pub fn parse(text: &str) -> Option<Decimal> {
+        let mut context = dec::Context::<dec::Decimal128>::default();
+        let parsed = context.parse(text).ok()?;
+        (!context.status().invalid_operation()).then(|| Decimal::from_dec(parsed))
+    }
+
+    /// As the arithmetic library has it.
+    pub fn to_dec(self) -> dec::Decimal128 {
+        let text = match self {
+            Decimal::Nan => "NaN".to_owned(),
+            Decimal::Infinity { negative: false } => "Infinity".to_owned(),
+            Decimal::Infinity { negative: true } => "-Infinity".to_owned(),
+            Decimal::Finite { negative, coefficient, exponent } => {
+                format!("{}{coefficient}E{exponent}", if negative { "-" } else { "" })
+            }
+        };
+        text.parse().unwrap_or(dec::Decimal128::NAN)
+    }
+
+    /// From the arithmetic library.
+    pub fn from_dec(value: dec::Decimal128) -> Decimal {
+        if value.is_nan() {
+            return Decimal::Nan;
+        }
+        let negative = value.is_signed();
+        if value.is_infinite() {
+            return Decimal::Infinity { negative };
+        }
+        Decimal::Finite {
+            negative,
+            coefficient: value.coefficient().unsigned_abs(),
+            exponent: value.exponent(),
+        }
+    }
+
+    /// The nearest double.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Decimal::Nan => f64::NAN,
+            Decimal::Infinity { negative: false } => f64::INFINITY,
+            Decimal::Infinity { negative: true } => f64::NEG_INFINITY,
+            Decimal::Finite { negative, coefficient, exponent } => {
+                let magnitude = nearest_f64(coefficient, exponent);
+                if negative { -magnitude } else { magnitude }
+            }
+        }
+    }
+}
+
+/// A non-zero coefficient widened to 34 digits, and the power of ten of its first digit: magnitudes compare as
+/// `(power, widened)`.
+pub fn widened(coefficient: u128, exponent: i32) -> (i32, u128) {
+    if coefficient == 0 {
+        return (i32::MIN, 0);
+    }
+    let digits = coefficient.ilog10() + 1;
+    let missing = MAX_DIGITS.saturating_sub(digits);
+    (exponent + digits as i32 - 1, coefficient * 10u128.pow(missing))
+}
+
+/// The double nearest to a magnitude; infinite when it is too large.
+pub fn nearest_f64(coefficient: u128, exponent: i32) -> f64 {
+    const EXACT: u128 = 1 << 53;
+    match exponent {
+        0 if coefficient <= EXACT => coefficient as f64,
+        // Both factors are exact doubles, so one division or multiplication rounds correctly.
+        -22..0 if coefficient <= EXACT => coefficient as f64 / 10f64.powi(-exponent),
+        1..=22 if coefficient <= EXACT => coefficient as f64 * 10f64.powi(exponent),
+        _ => format!("{coefficient}e{exponent}").parse().unwrap_or(f64::INFINITY),
+    }
+}
+
+/// The largest double that is not above a magnitude, and whether it is the magnitude itself.
+pub fn truncated_f64(coefficient: u128, exponent: i32) -> (f64, bool) {
+    let nearest = nearest_f64(coefficient, exponent);
+    if nearest.is_infinite() {
+        return (f64::MAX, false);
+    }
+    match compare_with_f64(coefficient, exponent, nearest) {
+        Ordering::Less => (nearest.next_down(), false),
+        Ordering::Equal => (nearest, true),
+        Ordering::Greater => (nearest, false),
+    }
+}
+
+/// Compares a magnitude with a double that is neither negative nor NaN, exactly.
+pub fn compare_with_f64(coefficient: u128, exponent: i32, double: f64) -> Ordering {
+    // Rounding keeps order, so only a magnitude that rounds to this very double needs the long way.
+    let nearest = nearest_f64(coefficient, exponent);
+    if double.is_infinite() {
+        return Ordering::Less;
+    }
+    if nearest != double {
+        return nearest.total_cmp(&double);
+    }
+    if coefficient == 0 || double == 0.0 {
+        return coefficient.min(1).cmp(&u128::from(double != 0.0));
+    }
+    let bits = double.to_bits();
+    let (mantissa, power) = match (bits >> 52) as i32 {
+        0 => (bits & ((1 << 52) - 1), -1074),
+        biased => (bits & ((1 << 52) - 1) | 1 << 52, biased - 1075),
+    };
+    // coefficient * 10^exponent against mantissa * 2^power, negative powers moved to the other side.
+    let mut left = Big::new(coefficient);
+    let mut right = Big::new(u128::from(mantissa));
+    left.times_ten_to(exponent.max(0) as u32);
+    left.times_two_to((-power).max(0) as u32);
+    right.times_ten_to((-exponent).max(0) as u32);
+    right.times_two_to(power.max(0) as u32);
+    left.cmp(&right)
+}
+
+/// A whole number of any size, least significant limb first, without leading zero limbs.
+struct Big(Vec<u32>);
+
+impl Big {
+    fn new(mut value: u128) -> Big {
+        let mut limbs = Vec::with_capacity(80);
+        while value > 0 {
+            limbs.push(value as u32);
+            value >>= 32;
+        }
+        Big(limbs)
+    }
+
+    fn times(&mut self, factor: u32) {
+        let mut carry = 0u64;
+        for limb in &mut self.0 {
+            carry += u64::from(*limb) * u64::from(factor);
+            *limb = carry as u32;
+            carry >>= 32;
+        }
+        if carry > 0 {
+            self.0.push(carry as u32);
+        }
+    }
+
+    fn times_ten_to(&mut self, power: u32) {
+        for _ in 0..power / 9 {
+            self.times(1_000_000_000);
+        }
+        self.times(10u32.pow(power % 9));
+    }
+
+    fn times_two_to(&mut self, power: u32) {
+        for _ in 0..power / 31 {
+            self.times(1 << 31);
+        }
+        self.times(1 << (power % 31));
+    }
+
+    fn cmp(&self, other: &Big) -> Ordering {
+        let by_length = self.0.len().cmp(&other.0.len());
+        by_length.then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_agree_with_the_bson_crate() {
+        for text in [
+            "0",
+            "-0",
+            "1",
+            "1.50",
+            "-7E+3",
+            "9.999999999999999999999999999999999E+6144",
+            "1E-6176",
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "0.1",
+            "123456789012345678901234567890.1234",
+        ] {
+            let theirs: bson::Decimal128 = text.parse().unwrap();
+            let ours = Decimal::parse(text).unwrap();
+            assert_eq!(ours.to_bytes(), theirs.bytes(), "{text}");
+            assert_eq!(Decimal::from_bytes(theirs.bytes()), ours, "{text}");
+            assert_eq!(Decimal::from_dec(ours.to_dec()), ours, "{text}");
+        }
+    }
+
+    #[test]
+    fn doubles_and_decimals_compare_exactly() {
+        // The double 0.1 is a little above one tenth.
+        assert_eq!(compare_with_f64(1, -1, 0.1), Ordering::Less);
+        assert_eq!(compare_with_f64(5, -1, 0.5), Ordering::Equal);
+        assert_eq!(compare_with_f64(1, 400, f64::MAX), Ordering::Greater);
+        assert_eq!(compare_with_f64(1, -400, 5e-324), Ordering::Less);
+        assert_eq!(compare_with_f64(1, -400, 0.0), Ordering::Greater);
+        assert_eq!(truncated_f64(1, -1), (0.1f64.next_down(), false));
+        assert_eq!(truncated_f64(1, 6000), (f64::MAX, false));
+    }
+}

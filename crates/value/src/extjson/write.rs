@@ -1,0 +1,185 @@
+//! Values to extended JSON.
+
+use std::fmt::Write;
+
+use crate::decimal::Decimal;
+use crate::raw::{RawDoc, RawValue};
+
+/// Which of the two forms of the specification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Keeps every type.
+    Canonical,
+    /// Plain JSON numbers and readable dates.
+    Relaxed,
+}
+
+/// A document as text.
+pub fn to_string(doc: RawDoc<'_>, style: Style) -> String {
+    value_to_string(RawValue::Document(doc), style)
+}
+
+/// A value as text.
+pub fn value_to_string(value: RawValue<'_>, style: Style) -> String {
+    let mut out = String::new();
+    put_value(&mut out, value, style);
+    out
+}
+
+fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
+    // Writing to a String cannot fail.
+    let mut put = |text: std::fmt::Arguments<'_>| {
+        let _ = out.write_fmt(text);
+    };
+    let relaxed = style == Style::Relaxed;
+    match value {
+        RawValue::MinKey => put(format_args!(r#"{{"$minKey":1}}"#)),
+        RawValue::Undefined => put(format_args!(r#"{{"$undefined":true}}"#)),
+        RawValue::Null => put(format_args!("null")),
+        RawValue::Double(v) if relaxed && v.is_finite() => put(format_args!("{v:?}")),
+        RawValue::Double(v) => put(format_args!(r#"{{"$numberDouble":"{}"}}"#, DoubleText(v))),
+        RawValue::Int32(v) if relaxed => put(format_args!("{v}")),
+        RawValue::Int32(v) => put(format_args!(r#"{{"$numberInt":"{v}"}}"#)),
+        RawValue::Int64(v) if relaxed => put(format_args!("{v}")),
+        RawValue::Int64(v) => put(format_args!(r#"{{"$numberLong":"{v}"}}"#)),
+        RawValue::Decimal128(v) => {
+            let bytes = Decimal::from_bytes(v).to_bytes();
+            let text = bson::Decimal128::from_bytes(bytes);
+            put(format_args!(r#"{{"$numberDecimal":"{text}"}}"#));
+        }
+        RawValue::String(v) => put_text(out, v),
+        RawValue::Symbol(v) => put_wrapped(out, "$symbol", v),
+        RawValue::Document(v) => put_document(out, v, style),
+        RawValue::Array(v) => put_array(out, v, style),
+        RawValue::Binary { subtype, bytes } => {
+            let base64 = base64(bytes);
+            put(format_args!(r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#));
+        }
+        RawValue::ObjectId(v) => put(format_args!(r#"{{"$oid":"{}"}}"#, hex(&v))),
+        RawValue::Bool(v) => put(format_args!("{v}")),
+        RawValue::Date(v) => match iso_date(v).filter(|_| relaxed) {
+            Some(text) => put(format_args!(r#"{{"$date":"{text}"}}"#)),
+            None => put(format_args!(r#"{{"$date":{{"$numberLong":"{v}"}}}}"#)),
+        },
+        RawValue::Timestamp(v) => {
+            let (seconds, increment) = (v >> 32, v & 0xFFFF_FFFF);
+            put(format_args!(r#"{{"$timestamp":{{"t":{seconds},"i":{increment}}}}}"#));
+        }
+        RawValue::Regex { pattern, options } => {
+            out.push_str(r#"{"$regularExpression":{"pattern":"#);
+            put_text(out, pattern);
+            out.push_str(r#","options":"#);
+            put_text(out, options);
+            out.push_str("}}");
+        }
+        RawValue::DbPointer { ns, id } => {
+            out.push_str(r#"{"$dbPointer":{"$ref":"#);
+            put_text(out, ns);
+            let _ = write!(out, r#","$id":{{"$oid":"{}"}}}}}}"#, hex(&id));
+        }
+        RawValue::Code(v) => put_wrapped(out, "$code", v),
+        RawValue::CodeWithScope { code, scope } => {
+            out.push_str(r#"{"$code":"#);
+            put_text(out, code);
+            out.push_str(r#","$scope":"#);
+            put_document(out, scope, style);
+            out.push('}');
+        }
+        RawValue::MaxKey => put(format_args!(r#"{{"$maxKey":1}}"#)),
+    }
+}
+
+struct DoubleText(f64);
+
+impl std::fmt::Display for DoubleText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            v if v.is_nan() => f.write_str("NaN"),
+            f64::INFINITY => f.write_str("Infinity"),
+            f64::NEG_INFINITY => f.write_str("-Infinity"),
+            v => write!(f, "{v:?}"),
+        }
+    }
+}
+
+fn put_wrapped(out: &mut String, wrapper: &str, text: &str) {
+    out.push('{');
+    put_text(out, wrapper);
+    out.push(':');
+    put_text(out, text);
+    out.push('}');
+}
+
+fn put_document(out: &mut String, doc: RawDoc<'_>, style: Style) {
+    out.push('{');
+    for (at, element) in doc.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        put_text(out, element.name());
+        out.push(':');
+        put_value(out, element.value(), style);
+    }
+    out.push('}');
+}
+
+fn put_array(out: &mut String, array: RawDoc<'_>, style: Style) {
+    out.push('[');
+    for (at, element) in array.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        put_value(out, element.value(), style);
+    }
+    out.push(']');
+}
+
+fn put_text(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for digit in 0..4 {
+            if digit <= chunk.len() {
+                text.push(char::from(DIGITS[(group >> (18 - 6 * digit)) as usize & 63]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+/// A date of the years 1970 to 9999 in the form of RFC 3339.
+fn iso_date(ms: i64) -> Option<String> {
+    if !(0..253_402_300_800_000).contains(&ms) {
+        return None;
+    }
+    bson::DateTime::from_millis(ms).try_to_rfc3339_string().ok()
+}

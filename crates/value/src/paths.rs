@@ -1,0 +1,185 @@
+//! Dotted paths through documents and arrays, as queries, sort patterns and index keys read them.
+//!
+//! A path such as `a.b` goes through embedded documents, and **into the documents of an array** on its way: in
+//! `{a: [{b: 1}, {b: 2}]}` it reaches 1 and 2. A numeric part addresses an array's position, and also a field of
+//! that name in the array's documents. An array directly inside an array is not entered without such a part.
+//! Where a document on the way lacks the field, or a scalar stands in the way, the path is [`Hit::Missing`] there;
+//! array items that are not documents are passed over in silence.
+
+use std::ops::ControlFlow;
+
+use crate::raw::{RawDoc, RawValue};
+
+/// Most parts of a path; the reference's limit on nesting is the same number.
+pub const MAX_PATH_PARTS: usize = mayfly_base::limits::MAX_BSON_DEPTH;
+
+/// What a path reaches in one place.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hit<'a> {
+    /// A value, and whether it was reached as an item of the array that the path ends in.
+    Value(RawValue<'a>, bool),
+    /// The path ends too early here.
+    Missing,
+}
+
+/// What to do with an array at the very end of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafArrays {
+    /// Visit its items, then the array itself: what comparisons in queries mean.
+    Expand,
+    /// Visit only the array itself.
+    Keep,
+}
+
+/// Told of each hit; `Break` ends the visit.
+pub type Visit<'v, 'a> = &'v mut dyn FnMut(Hit<'a>) -> ControlFlow<()>;
+
+/// All hits of a path.
+pub type PathHits<'a> = Vec<Hit<'a>>;
+
+/// Collects every value that a path reaches, arrays at its end expanded.
+pub fn get_path<'a>(doc: RawDoc<'a>, path: &str) -> PathHits<'a> {
+    let parts: Vec<&str> = path.split('.').collect();
+    let mut hits = Vec::new();
+    let _ = visit_path(doc, &parts, &mut |hit| {
+        hits.push(hit);
+        ControlFlow::Continue(())
+    });
+    hits
+}
+
+/// Visits every value that a path reaches, arrays at its end expanded.
+#[inline]
+pub fn visit_path<'a, S: AsRef<str>>(
+    doc: RawDoc<'a>,
+    path_parts: &[S],
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
+    visit_path_with(doc, path_parts, LeafArrays::Expand, visit)
+}
+
+/// Visits every value that a path reaches.
+pub fn visit_path_with<'a, S: AsRef<str>>(
+    doc: RawDoc<'a>,
+    path_parts: &[S],
+    leaf_arrays: LeafArrays,
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
+    let Some((name, rest)) = path_parts.split_first() else {
+        return ControlFlow::Continue(());
+    };
+    match doc.get(name.as_ref()) {
+        Some(value) => visit_value(value, rest, leaf_arrays, visit),
+        None => visit(Hit::Missing),
+    }
+}
+
+/// Goes on from a value that the path so far has reached.
+fn visit_value<'a, S: AsRef<str>>(
+    value: RawValue<'a>,
+    rest: &[S],
+    leaf_arrays: LeafArrays,
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
+    match (value, rest.is_empty()) {
+        (RawValue::Array(items), true) if leaf_arrays == LeafArrays::Expand => {
+            for item in items.iter() {
+                visit(Hit::Value(item.value(), true))?;
+            }
+            visit(Hit::Value(value, false))
+        }
+        (_, true) => visit(Hit::Value(value, false)),
+        (RawValue::Document(inner), false) => visit_path_with(inner, rest, leaf_arrays, visit),
+        (RawValue::Array(items), false) => visit_items(items, rest, leaf_arrays, visit),
+        (_, false) => visit(Hit::Missing),
+    }
+}
+
+/// Goes on through an array in the middle of a path.
+fn visit_items<'a, S: AsRef<str>>(
+    items: RawDoc<'a>,
+    rest: &[S],
+    leaf_arrays: LeafArrays,
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
+    let position = array_index(rest[0].as_ref());
+    let mut position_found = false;
+    for (at, item) in items.iter().enumerate() {
+        if position == Some(at) {
+            position_found = true;
+            visit_value(item.value(), &rest[1..], leaf_arrays, visit)?;
+        }
+    }
+    for item in items.iter() {
+        let RawValue::Document(inner) = item.value() else {
+            continue;
+        };
+        // The position answered for this part: a document without a field of that name says nothing.
+        if position_found && inner.get_element(rest[0].as_ref()).is_none() {
+            continue;
+        }
+        visit_path_with(inner, rest, leaf_arrays, visit)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// The array position that a path part names: digits without a leading zero.
+pub fn array_index(part: &str) -> Option<usize> {
+    let digits = part.as_bytes();
+    let plain = !digits.is_empty()
+        && digits.len() <= 9
+        && digits.iter().all(u8::is_ascii_digit)
+        && (digits[0] != b'0' || digits.len() == 1);
+    if plain { part.parse().ok() } else { None }
+}
+
+/// The value at a path through embedded documents only.
+pub fn get_plain<'a>(doc: RawDoc<'a>, path: &str) -> Option<RawValue<'a>> {
+    let mut parts = path.split('.');
+    let mut value = doc.get(parts.next()?)?;
+    for part in parts {
+        value = value.as_document()?.get(part)?;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extjson::parse_document;
+
+    /// Manual: "Query an Array of Embedded Documents", "Document: Dot Notation".
+    #[test]
+    fn paths_traverse_arrays() {
+        let cases = [
+            ("{a: 1}", "a", "1"),
+            ("{a: {b: 2}}", "a.b", "2"),
+            ("{}", "a.b", "missing"),
+            ("{a: 5}", "a.b", "missing"),
+            ("{a: [1, 2]}", "a", "*1 *2 [ 1, 2 ]"),
+            ("{a: [{b: 1}, {b: 2}, 3, {}]}", "a.b", "1 2 missing"),
+            ("{a: [{b: [1, 2]}]}", "a.b", "*1 *2 [ 1, 2 ]"),
+            ("{a: [[{b: 1}]]}", "a.b", ""),
+            ("{a: [[{b: 1}]]}", "a.0.b", "1"),
+            ("{a: [7, 8]}", "a.1", "8"),
+            ("{a: [7, 8]}", "a.2", ""),
+            ("{a: [{'0': 5}]}", "a.0", "{ 0: 5 } 5"),
+            ("{a: [{b: 1}]}", "a.0.b", "1"),
+            ("{a: []}", "a.b", ""),
+            ("{a: {'0': 1}}", "a.0", "1"),
+        ];
+        for (doc, path, expected) in cases {
+            let doc = parse_document(doc).unwrap();
+            let hits = get_path(doc.as_doc(), path).iter().map(show).collect::<Vec<_>>();
+            assert_eq!(hits.join(" "), expected, "{path} in {doc:?}");
+        }
+    }
+
+    fn show(hit: &Hit<'_>) -> String {
+        match hit {
+            Hit::Value(value, true) => format!("*{value:?}"),
+            Hit::Value(value, false) => format!("{value:?}"),
+            Hit::Missing => "missing".to_owned(),
+        }
+    }
+}
