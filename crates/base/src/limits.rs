@@ -38,3 +38,9 @@ pub const MAX_PIPELINE_STAGES: usize = 1000;
 pub const CURSOR_IDLE_MS: i64 = 10 * 60 * 1000;
 /// Life of a logical session without use, in minutes.
 pub const SESSION_TIMEOUT_MINUTES: i32 = 30;
+/// Most logical sessions remembered at once.
+pub const MAX_LOGICAL_SESSIONS: usize = 1_000_000;
+/// Lines of the log kept for `getLog`.
+pub const LOG_RING_LINES: usize = 1024;
+/// Largest client metadata document of the handshake, in bytes.
+pub const MAX_CLIENT_METADATA_BYTES: usize = 512;

@@ -1,1 +1,30 @@
 //! The command table, dispatch, one file per command.
+//!
+//! The story of a command: the connection loop hands an [`Incoming`] to [`dispatch`]. It finds the [`Row`] in the
+//! [`registry`], parses the generic arguments into a [`Request`], registers the operation, runs the handler, which
+//! appends its reply to the output buffer, and closes the reply with `ok` or with the error. What has to be
+//! awaited (an fsync, a topology change) is not awaited here but told to the loop in an [`Outcome`].
+//!
+//! To add a command: one file with a handler, one row in its group's `ROWS`. Commands of the reference that have
+//! no row of their own are in [`missing`](crate::registry) and answer "not implemented". No opcodes here.
+
+mod admin;
+mod context;
+mod crud;
+mod ddl;
+mod diagnostics;
+mod dispatch;
+mod fields;
+mod generic;
+mod missing;
+pub mod registry;
+mod request;
+mod row;
+
+pub use context::{CommandContext, Exhaust};
+pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
+pub use dispatch::{Dispatched, Incoming, Outcome, Repeat, append_error, dispatch};
+pub use fields::Fields;
+pub use generic::{Durability, Generic, ReadConcern, WriteConcern};
+pub use request::{DocumentSequence, Request};
+pub use row::{Handler, OpKind, Row, RowFlags};

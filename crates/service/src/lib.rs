@@ -1,1 +1,20 @@
-//! What outlives a command: sessions, cursor registry, parameters, metrics, log buffer.
+//! What outlives a command: connections, sessions, parameters, metrics, the log ring, the shutdown signal.
+//!
+//! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
+
+pub mod connections;
+pub mod log_ring;
+pub mod metrics;
+pub mod parameters;
+mod service;
+mod sessions;
+mod shutdown;
+mod topology;
+
+pub use connections::{ClientInfo, Connection, Connections};
+pub use log_ring::LogRing;
+pub use metrics::Metrics;
+pub use service::{CommandLine, Role, Service, ServiceOptions};
+pub use sessions::{SessionId, Sessions};
+pub use shutdown::Shutdown;
+pub use topology::Topology;

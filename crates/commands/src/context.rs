@@ -1,0 +1,46 @@
+//! What a handler is given beside its request, and what it tells the dispatcher beside its reply.
+
+use std::sync::Arc;
+
+use mayfly_base::OpCtx;
+use mayfly_service::{Connection, Service};
+
+use crate::OpKind;
+
+/// Around one running command.
+pub struct CommandContext<'a> {
+    /// The server.
+    pub service: &'a Arc<Service>,
+    /// The operation: deadline, kill flag, counters.
+    pub op: &'a Arc<OpCtx>,
+    /// The connection that it came in on.
+    pub connection: &'a Arc<Connection>,
+    /// Set it after a write that must be durable before the reply goes out.
+    pub wait_for_sync: bool,
+    /// Streaming replies and waiting; only the handshake uses it.
+    pub exhaust: Exhaust,
+    /// Set it to close the connection after the reply.
+    pub close_connection: bool,
+}
+
+/// How the handshake waits and streams.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exhaust {
+    /// The client can take further replies to this request.
+    pub allowed: bool,
+    /// It is a repetition without a new request; the counter that the last reply carried.
+    pub last_counter: Option<i64>,
+    /// The wait that the handler asked for is over.
+    pub waited: bool,
+    /// Set by the handler: run me again after a topology change or this many milliseconds.
+    pub wait_ms: Option<u64>,
+    /// Set by the handler: this reply is followed by another.
+    pub more_to_come: bool,
+}
+
+impl CommandContext<'_> {
+    /// Counts written documents in `opcounters`; the dispatcher counts all other commands.
+    pub fn count(&self, kind: OpKind, documents: u64) {
+        crate::dispatch::counter(self.service, kind).add(documents);
+    }
+}

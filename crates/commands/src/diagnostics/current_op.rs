@@ -1,0 +1,203 @@
+//! `currentOp` and `killOp`: what runs now. `$currentOp` lists the same documents.
+//!
+//! The TTL monitor is there even when it sleeps, so that everybody can see that somebody expires documents.
+
+use mayfly_base::op::OpInfo;
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_service::Service;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::fields::whole_number;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+/// How the monitor calls itself.
+const TTL_MONITOR: &str = "TTLMonitor";
+/// Longest command shown with `truncateOps`.
+const TRUNCATED_COMMAND_BYTES: usize = 1000;
+
+pub(crate) const ROW: Row =
+    Row::new("currentOp", "Lists the operations that run now", run_current_op)
+        .since("3.2")
+        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
+pub(crate) const KILL_OP: Row =
+    Row::new("killOp", "Ends an operation", run_kill_op).since("3.2").flags(RowFlags::ADMIN_ONLY);
+
+/// Which operations to list.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CurrentOpOptions {
+    /// Connections and background tasks that do nothing now, too.
+    pub idle_connections: bool,
+    /// Leave long commands out.
+    pub truncate_ops: bool,
+}
+
+/// The documents of `$currentOp`.
+pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> {
+    let mut list = Vec::new();
+    let mut busy = Vec::new();
+    let mut monitor_works = false;
+    for op in service.ops.list() {
+        let info = op.info();
+        busy.push(info.connection_id);
+        monitor_works |= info.desc == TTL_MONITOR;
+        list.push(active(service, &op, &info, options));
+    }
+    if !options.idle_connections {
+        return list;
+    }
+    for connection in service.connections.list() {
+        if !busy.contains(&connection.id) {
+            let mut doc = begin(service, connection.desc());
+            doc.append("connectionId", connection.id);
+            append_client(
+                service,
+                &mut doc,
+                connection.id,
+                &connection.client,
+                &connection.app_name(),
+            );
+            doc.append("active", false);
+            doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
+            list.push(doc.finish());
+        }
+    }
+    if !monitor_works {
+        let mut doc = begin(service, TTL_MONITOR);
+        doc.append("active", false);
+        doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
+        append_system_user(&mut doc);
+        list.push(doc.finish());
+    }
+    list
+}
+
+fn begin(service: &Service, desc: &str) -> DocBuilder {
+    let mut doc = DocBuilder::new();
+    doc.append("type", "op");
+    doc.append("host", service.host.as_str());
+    doc.append("desc", desc);
+    doc
+}
+
+fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOptions) -> DocBuf {
+    let mut doc = begin(service, &info.desc);
+    if info.connection_id != 0 {
+        doc.append("connectionId", info.connection_id);
+        append_client(service, &mut doc, info.connection_id, &info.client, &info.app_name);
+    }
+    doc.append("active", true);
+    doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
+    if info.connection_id == 0 {
+        append_system_user(&mut doc);
+    }
+    doc.append("opid", op.id());
+    if let Some(lsid) = RawDoc::new(&info.lsid) {
+        doc.append("lsid", lsid);
+    }
+    doc.append("secs_running", op.elapsed_micros() / 1_000_000);
+    doc.append("microsecs_running", op.elapsed_micros());
+    doc.append("op", info.op);
+    doc.append("ns", info.ns.as_str());
+    let shown = RawDoc::new(&info.command).filter(|command| {
+        !options.truncate_ops || command.as_bytes().len() <= TRUNCATED_COMMAND_BYTES
+    });
+    doc.append("command", shown.unwrap_or(RawDoc::EMPTY));
+    if !info.plan_summary.is_empty() {
+        doc.append("planSummary", info.plan_summary.as_str());
+    }
+    if op.is_killed() {
+        doc.append("killPending", true);
+    }
+    let count = |counter: &std::sync::atomic::AtomicU64| {
+        i64::try_from(counter.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(i64::MAX)
+    };
+    doc.append("numYields", i32::try_from(count(&op.yields)).unwrap_or(i32::MAX));
+    doc.append("keysExamined", count(&op.keys_examined));
+    doc.append("docsExamined", count(&op.docs_examined));
+    doc.append("locks", RawDoc::EMPTY);
+    doc.append("waitingForLock", false);
+    doc.append("lockStats", RawDoc::EMPTY);
+    if let Some(extra) = RawDoc::new(&info.extra) {
+        doc.append_all(extra);
+    }
+    doc.finish()
+}
+
+fn append_client(service: &Service, doc: &mut DocBuilder, id: i64, client: &str, app_name: &str) {
+    doc.append("client", client);
+    if !app_name.is_empty() {
+        doc.append("appName", app_name);
+    }
+    let connections = service.connections.list();
+    let metadata = connections.iter().find(|c| c.id == id).and_then(|c| c.info().metadata);
+    if let Some(metadata) = metadata {
+        doc.append("clientMetadata", &metadata);
+    }
+}
+
+fn append_system_user(doc: &mut DocBuilder) {
+    doc.start_array("effectiveUsers").push_document();
+    doc.append("user", "__system").append("db", "local");
+    doc.end().end();
+}
+
+/// `2026-08-01T12:00:00.000+00:00`, as the reference prints `currentOpTime`.
+fn time_text(now_ms: i64) -> String {
+    let text = mayfly_value::bson::DateTime::from_millis(now_ms - now_ms.rem_euclid(1000));
+    let text = text.try_to_rfc3339_string().unwrap_or_default();
+    let millis = now_ms.rem_euclid(1000);
+    format!("{}.{millis:03}+00:00", text.trim_end_matches('Z'))
+}
+
+fn run_current_op(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let truthy = |name: &str| match request.body.get(name) {
+        Some(RawValue::Bool(flag)) => flag,
+        Some(value) => whole_number(value).is_some_and(|number| number != 0),
+        None => false,
+    };
+    let options =
+        CurrentOpOptions { idle_connections: truthy("$all"), truncate_ops: truthy("truncateOps") };
+    let own = truthy("$ownOps");
+    doc.start_array("inprog");
+    for op in current_ops(ctx.service, options) {
+        let id = op.as_doc().get("connectionId").and_then(whole_number);
+        if !own || id == Some(ctx.connection.id) {
+            doc.push(&op);
+        }
+    }
+    doc.end();
+    Ok(())
+}
+
+fn run_kill_op(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&["op", "maxTimeMSOpOnly"])?;
+    let Some(id) = fields.get("op").and_then(whole_number) else {
+        return Err(match fields.get("op") {
+            Some(value) => {
+                let text = format!(
+                    "\"op\" had the wrong type. Expected number, found {}",
+                    value.type_name()
+                );
+                Error::type_mismatch(text)
+            }
+            None => Error::new(ErrorCode::NoSuchKey, "Missing expected field \"op\""),
+        });
+    };
+    let Ok(id) = i32::try_from(id) else {
+        return Err(Error::bad_value(format!(
+            "invalid op : {id}. Op ID cannot be represented with 32 bits"
+        )));
+    };
+    doc.append("info", "attempting to kill op");
+    // An operation that is not there is not an error: it may have ended while the command was on its way.
+    ctx.service.ops.kill(id, ErrorCode::Interrupted);
+    Ok(())
+}

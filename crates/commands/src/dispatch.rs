@@ -1,0 +1,275 @@
+//! From a message's documents to a finished reply: find the row, parse the generic arguments, register the
+//! operation, run the handler, close the reply.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, OpInfo, Result};
+use mayfly_service::metrics::Counter;
+use mayfly_service::{Connection, Service};
+use mayfly_value::{DocBuilder, RawDoc};
+
+use crate::registry::Entry;
+use crate::request::DocumentSequence;
+use crate::{CommandContext, Exhaust, Handler, OpKind, Request, RowFlags, generic, registry};
+
+/// Longest command that `currentOp` keeps a copy of.
+const MAX_SHOWN_COMMAND_BYTES: usize = 4096;
+
+/// A request as the connection loop hands it over.
+#[derive(Clone, Copy)]
+pub struct Incoming<'a> {
+    /// The command.
+    pub body: RawDoc<'a>,
+    /// Its document sequences.
+    pub sequences: &'a [DocumentSequence<'a>],
+    /// The database, when the message carries it outside the command.
+    pub legacy_db: Option<&'a str>,
+    /// The client can take further replies.
+    pub exhaust_allowed: bool,
+    /// Why it runs again, when it does.
+    pub repeat: Repeat,
+}
+
+/// State of a request that is run more than once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Repeat {
+    /// The topology counter that the last streamed reply carried.
+    pub last_counter: Option<i64>,
+    /// The wait that it asked for is over.
+    pub waited: bool,
+}
+
+/// What the connection loop has to do before or after it sends the reply.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Await durability first.
+    pub wait_durable: bool,
+    /// Send nothing; await a topology change or this many milliseconds, then dispatch again.
+    pub wait_ms: Option<u64>,
+    /// Flag the reply, send it, and dispatch again.
+    pub more_to_come: bool,
+    /// The reply says `ok: 0`.
+    pub failed: bool,
+    /// Close the connection after the reply.
+    pub close: bool,
+    /// The topology counter in the reply.
+    pub counter: Option<i64>,
+}
+
+/// The reply's document, not closed yet, and what to do with it.
+pub struct Dispatched {
+    /// The document.
+    pub doc: DocBuilder,
+    /// What to do.
+    pub outcome: Outcome,
+}
+
+/// Runs a command. Its reply is written into `doc`, which is empty.
+pub fn dispatch(
+    service: &Arc<Service>,
+    connection: &Arc<Connection>,
+    incoming: &Incoming<'_>,
+    mut doc: DocBuilder,
+) -> Dispatched {
+    let start = doc.len() - 4;
+    let mut outcome = Outcome::default();
+    let result = run(service, connection, incoming, &mut doc, &mut outcome);
+    if let Err(error) = result {
+        outcome = Outcome { failed: true, close: outcome.close, ..Outcome::default() };
+        service.metrics.asserts.user.add(1);
+        doc = rewind(doc, start);
+        append_error(&mut doc, &error);
+    } else if outcome.wait_ms.is_some() {
+        doc = rewind(doc, start);
+    } else {
+        doc.append("ok", 1.0);
+    }
+    Dispatched { doc, outcome }
+}
+
+/// Throws away what was written since the reply began.
+fn rewind(doc: DocBuilder, start: usize) -> DocBuilder {
+    let mut buffer = doc.finish_buffer();
+    buffer.truncate(start);
+    DocBuilder::in_buffer(buffer)
+}
+
+/// Writes an error reply: `ok`, `errmsg`, `code`, `codeName`, labels, and the error's further fields.
+pub fn append_error(doc: &mut DocBuilder, error: &Error) {
+    if !error.labels().is_empty() {
+        doc.start_array("errorLabels");
+        for label in error.labels() {
+            doc.push(label.as_str());
+        }
+        doc.end();
+    }
+    doc.append("ok", 0.0);
+    doc.append("errmsg", error.message());
+    doc.append("code", error.code().0);
+    doc.append("codeName", error.code().name().as_ref());
+    if let Some(extra) = error.extra().and_then(RawDoc::new) {
+        doc.append_all(extra);
+    }
+}
+
+fn run(
+    service: &Arc<Service>,
+    connection: &Arc<Connection>,
+    incoming: &Incoming<'_>,
+    doc: &mut DocBuilder,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let name = incoming.body.iter().next().map_or("", |element| element.name());
+    let Some(entry) = registry::find(name) else {
+        service.metrics.opcounters.command.add(1);
+        let text = format!("no such command: '{name}'");
+        return Err(Error::new(ErrorCode::CommandNotFound, text));
+    };
+    service.metrics.command(entry.index).total.add(1);
+    let result = run_row(service, connection, incoming, entry, name, doc, outcome);
+    if result.is_err() {
+        service.metrics.command(entry.index).failed.add(1);
+    }
+    result
+}
+
+fn run_row(
+    service: &Arc<Service>,
+    connection: &Arc<Connection>,
+    incoming: &Incoming<'_>,
+    Entry { row, .. }: Entry,
+    name: &str,
+    doc: &mut DocBuilder,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    if !matches!(row.kind, OpKind::Insert | OpKind::Update | OpKind::Delete) {
+        counter(service, row.kind).add(1);
+    }
+    let db = database(incoming)?;
+    if row.flags.has(RowFlags::ADMIN_ONLY) && db != "admin" {
+        let text = format!("{} may only be run against the admin database.", row.name);
+        return Err(Error::new(ErrorCode::Unauthorized, text));
+    }
+    let Handler::Run(run) = row.handler else {
+        return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
+    };
+    let generic = generic::parse(incoming.body, row.name)?;
+    if generic.write_concern.given && !row.flags.has(RowFlags::WRITE_CONCERN) {
+        let text = "Command does not support writeConcern";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    if let Some(session) = generic.lsid {
+        service.sessions.touch(session, service.clock.now_ms())?;
+    }
+    let body = incoming.body;
+    let request = Request { row, name, db, body, generic, sequences: incoming.sequences };
+    let guard = service.ops.begin(op_info(connection, &request));
+    if request.generic.max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
+        guard.op().set_max_time_ms(request.generic.max_time_ms);
+    }
+    let mut context = CommandContext {
+        service,
+        op: guard.op(),
+        connection,
+        wait_for_sync: false,
+        exhaust: Exhaust {
+            allowed: incoming.exhaust_allowed,
+            last_counter: incoming.repeat.last_counter,
+            waited: incoming.repeat.waited,
+            ..Exhaust::default()
+        },
+        close_connection: false,
+    };
+    let mut guarded = || run_guarded(run, &mut context, &request, doc);
+    let result = if row.flags.has(RowFlags::MAY_BLOCK) { may_block(guarded) } else { guarded() };
+    outcome.wait_durable = context.wait_for_sync;
+    outcome.wait_ms = context.exhaust.wait_ms;
+    outcome.more_to_come = context.exhaust.more_to_come;
+    outcome.counter = context.exhaust.last_counter;
+    outcome.close = context.close_connection;
+    result
+}
+
+/// A bug in a handler costs its caller an error, not everybody the server.
+fn run_guarded(
+    run: crate::row::Run,
+    context: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    match catch_unwind(AssertUnwindSafe(|| run(context, request, doc))) {
+        Ok(result) => result,
+        Err(panic) => {
+            let why = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no message".to_owned());
+            context.service.metrics.asserts.msg.add(1);
+            tracing::error!(command = request.row.name, panic = why, "a command panicked");
+            Err(Error::internal(format!("internal error in '{}': {why}", request.row.name)))
+        }
+    }
+}
+
+/// Tells a multi-threaded runtime that this thread may be gone for a while.
+fn may_block<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    match flavor {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// The database: `$db`, or the one in the message's own header.
+fn database<'a>(incoming: &Incoming<'a>) -> Result<&'a str> {
+    if let Some(db) = incoming.legacy_db {
+        return Ok(db);
+    }
+    match incoming.body.get("$db") {
+        Some(mayfly_value::RawValue::String(db)) => {
+            if db.is_empty() || db.contains(['\0', '.', '/', '\\', ' ', '"']) {
+                let text = format!("Invalid database name: '{db}'");
+                return Err(Error::new(ErrorCode::InvalidNamespace, text));
+            }
+            Ok(db)
+        }
+        Some(other) => Err(crate::fields::wrong_type("$db", other, "string")),
+        None => Err(Error::new(ErrorCode(40571), "OP_MSG requests require a $db argument")),
+    }
+}
+
+/// The counter of a kind of operation.
+pub(crate) fn counter(service: &Service, kind: OpKind) -> &Counter {
+    let counters = &service.metrics.opcounters;
+    match kind {
+        OpKind::Insert => &counters.insert,
+        OpKind::Query => &counters.query,
+        OpKind::Update => &counters.update,
+        OpKind::Delete => &counters.delete,
+        OpKind::GetMore => &counters.getmore,
+        OpKind::Command => &counters.command,
+    }
+}
+
+fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
+    let body = request.body.as_bytes();
+    let ns = match request.target().as_str() {
+        Some(collection) => format!("{}.{collection}", request.db),
+        None => format!("{}.$cmd", request.db),
+    };
+    OpInfo {
+        desc: connection.desc().to_owned(),
+        op: request.row.kind.op_name(),
+        ns,
+        command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.to_vec() } else { Vec::new() },
+        plan_summary: String::new(),
+        connection_id: connection.id,
+        client: connection.client.clone(),
+        app_name: connection.app_name(),
+        lsid: request.generic.lsid_doc.map(|doc| doc.as_bytes().to_vec()).unwrap_or_default(),
+        extra: Vec::new(),
+    }
+}

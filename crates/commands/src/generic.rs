@@ -1,0 +1,235 @@
+//! Generic arguments: what any command may carry beside its own fields. Parsed once, in one pass.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::SessionId;
+use mayfly_value::{RawDoc, RawValue};
+
+use crate::Fields;
+use crate::fields::whole_number;
+
+mod concern;
+
+pub use concern::{Durability, ReadConcern, WriteConcern};
+
+/// Arguments that any command may carry, `$`-prefixed and internal ones included.
+const NAMES: &[&str] = &[
+    "$db",
+    "lsid",
+    "txnNumber",
+    "autocommit",
+    "startTransaction",
+    "maxTimeMS",
+    "maxTimeMSOpOnly",
+    "readConcern",
+    "writeConcern",
+    "comment",
+    "$readPreference",
+    "$queryOptions",
+    "$clusterTime",
+    "$audit",
+    "$client",
+    "$configServerState",
+    "$configTime",
+    "$topologyTime",
+    "$tenant",
+    "$traceCtx",
+    "$impersonatedUser",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "coordinator",
+    "databaseVersion",
+    "shardVersion",
+    "mayBypassWriteBlocking",
+    "rawData",
+    "serialization_context",
+    "expectPrefix",
+];
+
+/// Commands of the stable API, version 1.
+const STABLE: &[&str] = &[
+    "abortTransaction",
+    "aggregate",
+    "authenticate",
+    "bulkWrite",
+    "collMod",
+    "commitTransaction",
+    "count",
+    "create",
+    "createIndexes",
+    "delete",
+    "distinct",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "endSessions",
+    "explain",
+    "find",
+    "findAndModify",
+    "getMore",
+    "hello",
+    "insert",
+    "killCursors",
+    "listCollections",
+    "listDatabases",
+    "listIndexes",
+    "ping",
+    "refreshSessions",
+    "saslContinue",
+    "saslStart",
+    "update",
+];
+
+/// The parsed generic arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Generic<'a> {
+    /// The logical session.
+    pub lsid: Option<SessionId>,
+    /// The `lsid` document as sent.
+    pub lsid_doc: Option<RawDoc<'a>>,
+    /// Milliseconds it may run; 0 is no limit.
+    pub max_time_ms: i64,
+    /// Which reads it wants.
+    pub read_concern: ReadConcern,
+    /// Which acknowledgement it wants.
+    pub write_concern: WriteConcern,
+    /// For logs and profiles.
+    pub comment: Option<RawValue<'a>>,
+    /// Only commands of the stable API.
+    pub api_strict: bool,
+}
+
+/// Whether this is a generic argument.
+pub(crate) fn is_generic(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+/// Parses them.
+///
+/// # Errors
+/// The reference's errors for each argument.
+pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> {
+    let mut generic = Generic::default();
+    let mut txn_number = false;
+    let mut transaction_field = None;
+    let mut api = Api::default();
+    for element in body.iter().skip(1) {
+        let value = element.value();
+        match element.name() {
+            "lsid" => {
+                let doc = session_document(value)?;
+                generic.lsid = Some(session_id(doc)?);
+                generic.lsid_doc = Some(doc);
+            }
+            "txnNumber" => txn_number = true,
+            name @ ("autocommit" | "startTransaction") => transaction_field = Some(name),
+            "maxTimeMS" => generic.max_time_ms = max_time_ms(value)?,
+            "readConcern" => generic.read_concern = ReadConcern::parse(value)?,
+            "writeConcern" => generic.write_concern = WriteConcern::parse(value)?,
+            "comment" => generic.comment = Some(value),
+            "apiVersion" => api.version = Some(value),
+            "apiStrict" => api.strict = value == RawValue::Bool(true),
+            "apiDeprecationErrors" => api.deprecation = true,
+            _ => {}
+        }
+    }
+    check_transaction(&generic, txn_number, transaction_field)?;
+    api.check(command)?;
+    generic.api_strict = api.strict;
+    Ok(generic)
+}
+
+#[derive(Default)]
+struct Api<'a> {
+    version: Option<RawValue<'a>>,
+    strict: bool,
+    deprecation: bool,
+}
+
+impl Api<'_> {
+    fn check(&self, command: &str) -> Result<()> {
+        match self.version {
+            Some(RawValue::String("1")) => {}
+            Some(_) => {
+                return Err(Error::new(ErrorCode::APIVersionError, "API version must be \"1\""));
+            }
+            None if self.strict || self.deprecation => {
+                let text =
+                    "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion";
+                return Err(Error::new(ErrorCode::APIVersionError, text));
+            }
+            None => {}
+        }
+        if self.strict && !STABLE.contains(&command) {
+            let text = format!(
+                "Provided apiStrict:true, but the command {command} is not in API Version 1"
+            );
+            return Err(Error::new(ErrorCode::APIStrictError, text));
+        }
+        Ok(())
+    }
+}
+
+/// Transactions need a replica set; this server is none yet.
+fn check_transaction(
+    generic: &Generic<'_>,
+    txn_number: bool,
+    transaction_field: Option<&str>,
+) -> Result<()> {
+    if txn_number {
+        if generic.lsid.is_none() {
+            let text = "Transaction number requires a session ID to be specified";
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
+        let text = "Transaction numbers are only allowed on a replica set member or mongos";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    match transaction_field {
+        Some(name) => {
+            let text = format!("'{name}' field requires a transaction number to also be specified");
+            Err(Error::new(ErrorCode::InvalidOptions, text))
+        }
+        None => Ok(()),
+    }
+}
+
+fn max_time_ms(value: RawValue<'_>) -> Result<i64> {
+    let Some(number) = whole_number(value) else {
+        return Err(Error::bad_value("maxTimeMS must be a number"));
+    };
+    if let RawValue::Double(double) = value
+        && double.fract() != 0.0
+    {
+        return Err(Error::failed_to_parse("maxTimeMS has non-integral value"));
+    }
+    if !(0..=i64::from(i32::MAX)).contains(&number) {
+        let text = format!("{number} value for maxTimeMS is out of range [0, {}]", i32::MAX);
+        return Err(Error::bad_value(text));
+    }
+    Ok(number)
+}
+
+fn session_document(value: RawValue<'_>) -> Result<RawDoc<'_>> {
+    match value {
+        RawValue::Document(doc) => Ok(doc),
+        other => Err(crate::fields::wrong_type("OperationSessionInfo.lsid", other, "object")),
+    }
+}
+
+/// The id out of a `{id: UUID}` document.
+///
+/// # Errors
+/// 40414 without an id, 207 InvalidUUID, 14 for another type.
+pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
+    let fields = Fields::new(doc, "LogicalSessionFromClient");
+    match fields.required("id")? {
+        RawValue::Binary { subtype: 4, bytes } => match <[u8; 16]>::try_from(bytes) {
+            Ok(id) => Ok(SessionId(id)),
+            Err(_) => Err(Error::new(
+                ErrorCode::InvalidUUID,
+                "uuid must be a 16-byte binary field with UUID (4) subtype",
+            )),
+        },
+        other => Err(fields.wrong("id", other, "binData")),
+    }
+}

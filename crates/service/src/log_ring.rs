@@ -1,0 +1,66 @@
+//! The last lines of the log, for `getLog`.
+
+use std::collections::VecDeque;
+
+use mayfly_base::limits::LOG_RING_LINES;
+use parking_lot::Mutex;
+
+/// A ring of lines, each a JSON object.
+#[derive(Default)]
+pub struct LogRing {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    lines: VecDeque<String>,
+    total: u64,
+    startup_warnings: Vec<String>,
+}
+
+impl LogRing {
+    /// Adds a line; the oldest goes when the ring is full.
+    pub fn push(&self, line: String) {
+        let mut inner = self.inner.lock();
+        if inner.lines.len() == LOG_RING_LINES {
+            inner.lines.pop_front();
+        }
+        inner.lines.push_back(line);
+        inner.total += 1;
+    }
+
+    /// Adds a line to what `getLog: "startupWarnings"` shows.
+    pub fn push_startup_warning(&self, line: String) {
+        let mut inner = self.inner.lock();
+        if inner.startup_warnings.len() < LOG_RING_LINES {
+            inner.startup_warnings.push(line);
+        }
+    }
+
+    /// The lines that are left, and how many there ever were.
+    pub fn lines(&self) -> (Vec<String>, u64) {
+        let inner = self.inner.lock();
+        (inner.lines.iter().cloned().collect(), inner.total)
+    }
+
+    /// The warnings of the start.
+    pub fn startup_warnings(&self) -> Vec<String> {
+        self.inner.lock().startup_warnings.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_lines_go() {
+        let ring = LogRing::default();
+        for number in 0..LOG_RING_LINES + 3 {
+            ring.push(number.to_string());
+        }
+        let (lines, total) = ring.lines();
+        assert_eq!((lines.len(), total), (LOG_RING_LINES, LOG_RING_LINES as u64 + 3));
+        assert_eq!(lines[0], "3");
+    }
+}

@@ -1,0 +1,92 @@
+//! Counters since start, as `serverStatus` shows them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Most commands that have counters of their own.
+pub const MAX_COMMANDS: usize = 512;
+
+/// A count that only goes up.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Counts this many more.
+    #[inline]
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// The count as an int64.
+    pub fn get(&self) -> i64 {
+        i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
+    }
+}
+
+/// `opcounters`.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names are the fields of serverStatus")]
+pub struct OpCounters {
+    pub insert: Counter,
+    pub query: Counter,
+    pub update: Counter,
+    pub delete: Counter,
+    pub getmore: Counter,
+    pub command: Counter,
+}
+
+/// `network`.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names are the fields of serverStatus")]
+pub struct Network {
+    pub bytes_in: Counter,
+    pub bytes_out: Counter,
+    pub requests: Counter,
+}
+
+/// `asserts`.
+#[derive(Debug, Default)]
+pub struct Asserts {
+    /// Errors of users.
+    pub user: Counter,
+    /// Bugs of ours.
+    pub msg: Counter,
+}
+
+/// How often a command ran and failed.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names are the fields of serverStatus")]
+pub struct CommandCounts {
+    pub total: Counter,
+    pub failed: Counter,
+}
+
+/// All counters of a server.
+#[allow(missing_docs, reason = "the names are the sections of serverStatus")]
+pub struct Metrics {
+    pub opcounters: OpCounters,
+    pub network: Network,
+    pub asserts: Asserts,
+    /// Documents given to clients, inserted, updated and deleted by them: `metrics.document`.
+    pub documents: OpCounters,
+    commands: Vec<CommandCounts>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics {
+            opcounters: OpCounters::default(),
+            network: Network::default(),
+            asserts: Asserts::default(),
+            documents: OpCounters::default(),
+            commands: (0..MAX_COMMANDS).map(|_| CommandCounts::default()).collect(),
+        }
+    }
+}
+
+impl Metrics {
+    /// The counts of the command at this place of the command table.
+    pub fn command(&self, index: usize) -> &CommandCounts {
+        // The table is tested to fit; a place beyond it shares the last counter.
+        &self.commands[index.min(MAX_COMMANDS - 1)]
+    }
+}

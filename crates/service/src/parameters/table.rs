@@ -1,0 +1,166 @@
+//! The parameters, one row each.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_base::limits;
+use mayfly_storage::{TtlIndexRules, TtlParameters};
+use mayfly_value::DocBuilder;
+
+use super::{Kind, Parameter, SetAt, Value};
+use crate::Service;
+
+/// A function that is told the new log level.
+type LogLevelHook = Box<dyn Fn(i64) + Send + Sync>;
+
+/// Values of the parameters that nobody else owns.
+pub struct Settings {
+    log_level: AtomicI64,
+    log_level_hook: std::sync::OnceLock<LogLevelHook>,
+    /// `cursorTimeoutMillis`.
+    pub cursor_timeout_ms: AtomicI64,
+    /// `internalQueryMaxBlockingSortMemoryUsageBytes`.
+    pub max_blocking_memory_bytes: AtomicI64,
+    /// `lastModifiedTTL`: whether `_ts` policies may be made.
+    pub last_modified_ttl: AtomicBool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            log_level: AtomicI64::new(0),
+            log_level_hook: std::sync::OnceLock::new(),
+            cursor_timeout_ms: AtomicI64::new(limits::CURSOR_IDLE_MS),
+            max_blocking_memory_bytes: AtomicI64::new(limits::MAX_BLOCKING_MEMORY_BYTES as i64),
+            last_modified_ttl: AtomicBool::new(true),
+        }
+    }
+}
+
+impl Settings {
+    /// `logLevel`: 0 to 5.
+    pub fn log_level(&self) -> i64 {
+        self.log_level.load(Ordering::Relaxed)
+    }
+
+    /// Sets `logLevel` and tells the one who filters the log.
+    pub fn set_log_level(&self, level: i64) {
+        self.log_level.store(level, Ordering::Relaxed);
+        if let Some(hook) = self.log_level_hook.get() {
+            hook(level);
+        }
+    }
+
+    /// Names the one who filters the log; the first one stays.
+    pub fn on_log_level(&self, hook: impl Fn(i64) + Send + Sync + 'static) {
+        // A second hook would belong to a second subscriber, which a process cannot have.
+        let _ = self.log_level_hook.set(Box::new(hook));
+    }
+}
+
+const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
+
+fn ttl(service: &Service) -> &TtlParameters {
+    service.store.ttl_params()
+}
+
+/// A row whose value is a number in an atomic.
+macro_rules! number {
+    ($name:literal, $kind:expr, |$service:ident| $place:expr) => {
+        Parameter {
+            name: $name,
+            set_at: SetAt::Both,
+            kind: $kind,
+            get: |$service| Value::Number($place.load(Ordering::Relaxed)),
+            set: |$service, value| {
+                if let Value::Number(value) = value {
+                    $place.store(*value, Ordering::Relaxed);
+                }
+            },
+        }
+    };
+}
+
+/// A row whose value is a flag in an atomic.
+macro_rules! flag {
+    ($name:literal, |$service:ident| $place:expr) => {
+        Parameter {
+            name: $name,
+            set_at: SetAt::Both,
+            kind: Kind::Bool,
+            get: |$service| Value::Bool($place.load(Ordering::Relaxed)),
+            set: |$service, value| {
+                if let Value::Bool(value) = value {
+                    $place.store(*value, Ordering::Relaxed);
+                }
+            },
+        }
+    };
+}
+
+/// A row that only tells something.
+const fn told(name: &'static str, kind: Kind, get: fn(&Service) -> Value) -> Parameter {
+    Parameter { name, set_at: SetAt::Never, kind, get, set: |_, _| {} }
+}
+
+/// All parameters, ascending by name.
+pub const TABLE: &[Parameter] = &[
+    told("authSchemaVersion", NOT_NEGATIVE, |_| Value::Number(5)),
+    number!("batchedDeletesTargetBatchDocs", NOT_NEGATIVE, |s| ttl(s).batch_docs),
+    number!("batchedDeletesTargetBatchTimeMS", NOT_NEGATIVE, |s| ttl(s).batch_ms),
+    number!("batchedDeletesTargetStagedDocBytes", NOT_NEGATIVE, |s| ttl(s).batch_bytes),
+    number!("cursorTimeoutMillis", Kind::Long { least: 1 }, |s| s.settings.cursor_timeout_ms),
+    told("enableTestCommands", Kind::Bool, |_| Value::Bool(false)),
+    told("featureCompatibilityVersion", Kind::Document, |_| {
+        let mut doc = DocBuilder::new();
+        doc.append("version", "8.0");
+        Value::Document(doc.finish())
+    }),
+    number!("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Long { least: 0 }, |s| s
+        .settings
+        .max_blocking_memory_bytes),
+    flag!("lastModifiedTTL", |s| s.settings.last_modified_ttl),
+    Parameter {
+        name: "logLevel",
+        set_at: SetAt::Both,
+        kind: NOT_NEGATIVE,
+        get: |s| Value::Number(s.settings.log_level()),
+        set: |s, value| {
+            if let Value::Number(level) = value {
+                s.settings.set_log_level(*level);
+            }
+        },
+    },
+    number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
+    number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),
+    Parameter {
+        name: "ttlIndexRules",
+        set_at: SetAt::Both,
+        kind: Kind::Word(&["manual", "mongod8"]),
+        get: |s| {
+            Value::Word(match ttl(s).rules() {
+                TtlIndexRules::Manual => "manual",
+                TtlIndexRules::Mongod8 => "mongod8",
+            })
+        },
+        set: |s, value| {
+            ttl(s).set_rules(match value {
+                Value::Word("mongod8") => TtlIndexRules::Mongod8,
+                _ => TtlIndexRules::Manual,
+            });
+        },
+    },
+    flag!("ttlMonitorBatchDeletes", |s| ttl(s).batch_deletes),
+    flag!("ttlMonitorEnabled", |s| ttl(s).enabled),
+    Parameter {
+        name: "ttlMonitorSleepSecs",
+        set_at: SetAt::Both,
+        kind: Kind::Int { least: 0, exclusive: true },
+        get: |s| Value::Number(ttl(s).sleep_secs()),
+        set: |s, value| {
+            if let Value::Number(secs) = value {
+                ttl(s).set_sleep_secs(*secs);
+            }
+        },
+    },
+    number!("ttlMonitorSubPassTargetSecs", NOT_NEGATIVE, |s| ttl(s).sub_pass_target_secs),
+];

@@ -1,0 +1,117 @@
+//! One running server as commands see it.
+
+use std::sync::Arc;
+
+use mayfly_base::{Clock, OpRegistry};
+use mayfly_storage::Store;
+use mayfly_value::DocBuf;
+
+use crate::parameters::Settings;
+use crate::{Connections, LogRing, Metrics, Sessions, Shutdown, Topology};
+
+/// What the server says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Neither a member of a replica set nor a router.
+    Standalone,
+}
+
+/// How it was started, for `getCmdLineOpts`.
+#[derive(Clone, Debug)]
+pub struct CommandLine {
+    /// The words of the command line.
+    pub argv: Vec<String>,
+    /// What they and the configuration file mean, in the configuration file's own structure.
+    pub parsed: DocBuf,
+}
+
+/// What a service is made of.
+pub struct ServiceOptions {
+    /// The open store.
+    pub store: Arc<Store>,
+    /// The operations that run, the store's own included.
+    pub ops: Arc<OpRegistry>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The ring that the log is also written to.
+    pub log: Arc<LogRing>,
+    /// How it was started.
+    pub command_line: CommandLine,
+    /// `host:port`, for `serverStatus` and `currentOp`.
+    pub host: String,
+    /// `rocksdb` or `memory`.
+    pub engine_name: &'static str,
+    /// Most connections served at once.
+    pub max_connections: usize,
+}
+
+/// One running server.
+pub struct Service {
+    /// The open store.
+    pub store: Arc<Store>,
+    /// The operations that run.
+    pub ops: Arc<OpRegistry>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The ring that the log is also written to.
+    pub log: Arc<LogRing>,
+    /// How it was started.
+    pub command_line: CommandLine,
+    /// `host:port`.
+    pub host: String,
+    /// `rocksdb` or `memory`.
+    pub engine_name: &'static str,
+    /// What it says it is.
+    pub role: Role,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Open connections.
+    pub connections: Connections,
+    /// Logical sessions.
+    pub sessions: Sessions,
+    /// Values of the parameters that nobody else owns.
+    pub settings: Settings,
+    /// What `topologyVersion` says.
+    pub topology: Topology,
+    /// Asks everybody to end.
+    pub shutdown: Shutdown,
+    started_wall_ms: i64,
+    started_micros: i64,
+}
+
+impl Service {
+    /// A service that begins now.
+    pub fn new(options: ServiceOptions) -> Arc<Service> {
+        let ServiceOptions { store, ops, clock, log, command_line, host, engine_name, .. } =
+            options;
+        let started_wall_ms = clock.now_ms();
+        Arc::new(Service {
+            store,
+            ops,
+            log,
+            command_line,
+            host,
+            engine_name,
+            role: Role::Standalone,
+            metrics: Metrics::default(),
+            connections: Connections::new(options.max_connections),
+            sessions: Sessions::default(),
+            settings: Settings::default(),
+            topology: Topology::new(started_wall_ms),
+            shutdown: Shutdown::default(),
+            started_wall_ms,
+            started_micros: clock.monotonic_micros(),
+            clock,
+        })
+    }
+
+    /// When it began, in milliseconds since 1970.
+    pub fn started_wall_ms(&self) -> i64 {
+        self.started_wall_ms
+    }
+
+    /// How long it has been running.
+    pub fn uptime_ms(&self) -> i64 {
+        (self.clock.monotonic_micros() - self.started_micros) / 1000
+    }
+}
