@@ -1,1 +1,25 @@
-//! placeholder
+//! The embedded engine: the byte-store contract over RocksDB.
+//!
+//! A plain database with one column family per keyspace. RocksDB gives snapshots, atomic batches, the write-ahead log
+//! and compaction; what makes transactions of it is shared with the memory engine: the conflict tracker and the write
+//! buffer of `mayfly-kv`. RocksDB's own transaction classes are not used: they lock on every write, hide range
+//! deletes from their checks, and their handles lack file deletion, checkpoints and a shared sync.
+//!
+//! * [`RocksOptions`] and how they become RocksDB's: `options`.
+//! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
+//! * The folder's format marker: `format`.
+//! * Which failures stop writing: `health`. One fsync for many callers: `group_sync`.
+//! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`.
+
+mod engine;
+mod format;
+mod group_sync;
+mod health;
+mod options;
+mod store;
+mod sweep;
+mod txn;
+
+pub use engine::RocksEngine;
+pub use format::{FORMAT, FORMAT_FILE};
+pub use options::RocksOptions;

@@ -1,0 +1,148 @@
+//! The engine's own calls: opening, beginning, syncing, copying, figures, closing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use mayfly_kv::conflict::ConflictTracker;
+use mayfly_kv::write_buffer::WriteBuffer;
+use mayfly_kv::{
+    Caps, Engine, EngineStats, KeyRange, Keyspace, KvError, KvResult, SweepEnd, Txn, TxnOptions,
+};
+use parking_lot::RwLock;
+use rocksdb::checkpoint::Checkpoint;
+use rocksdb::{FlushOptions, Range, properties};
+
+use crate::format;
+use crate::health::read_failed;
+use crate::options::RocksOptions;
+use crate::store::{Store, StoreSnapshot};
+use crate::sweep;
+use crate::txn::{CAPS, RocksTxn};
+
+/// A store in a folder. The files are closed when the engine is closed or dropped and the last transaction ended.
+pub struct RocksEngine {
+    /// None once closed.
+    store: RwLock<Option<Arc<Store>>>,
+    conflicts: Arc<ConflictTracker>,
+}
+
+impl RocksEngine {
+    /// Opens the store in a folder, or makes one.
+    pub fn open(folder: &Path, options: RocksOptions) -> KvResult<Arc<RocksEngine>> {
+        let store = Arc::new(Store::open(folder, &options)?);
+        let conflicts = ConflictTracker::new();
+        Ok(Arc::new(RocksEngine { store: RwLock::new(Some(store)), conflicts }))
+    }
+
+    fn store(&self) -> KvResult<Arc<Store>> {
+        let store = self.store.read().clone();
+        store.ok_or_else(|| KvError::Unavailable("the store is closed".into()))
+    }
+}
+
+impl Engine for RocksEngine {
+    fn name(&self) -> &'static str {
+        "rocksdb"
+    }
+
+    fn caps(&self) -> Caps {
+        CAPS
+    }
+
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        let store = self.store()?;
+        // The tracker first, the snapshot second: see its module doc.
+        let claims = (!options.read_only).then(|| self.conflicts.begin());
+        let snapshot = StoreSnapshot::new(store);
+        Ok(Box::new(RocksTxn { snapshot, buffer: WriteBuffer::new(), claims }))
+    }
+
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        let store = self.store()?;
+        let found = store
+            .db
+            .get_pinned_cf_opt(&store.family(keyspace), key, &store.read_options)
+            .map_err(|error| read_failed(&error))?;
+        Ok(found.inspect(|value| see(value)).is_some())
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        let store = self.store()?;
+        if !range.is_empty() {
+            let reader = self.begin(TxnOptions { read_only: true })?;
+            sweep::sweep(&store, &*reader, keyspace, range, max)?;
+        }
+        Ok(SweepEnd::Done)
+    }
+
+    fn sync(&self) -> KvResult<()> {
+        self.store()?.sync()
+    }
+
+    /// Files only: what is still in memtables counts when it is flushed.
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
+        let store = self.store()?;
+        if range.is_empty() {
+            return Ok(0);
+        }
+        let ranges = [Range::new(&range.start, &range.end)];
+        Ok(store.db.get_approximate_sizes_cf(&store.family(keyspace), &ranges)[0])
+    }
+
+    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
+        let store = self.store()?;
+        if folder.exists() {
+            return Err(KvError::Invalid(format!("{} exists already", folder.display())));
+        }
+        store.sync()?;
+        Checkpoint::new(&*store.db)
+            .and_then(|checkpoint| checkpoint.create_checkpoint(folder))
+            .map_err(|error| KvError::Unavailable(format!("{}: {error}", folder.display())))?;
+        format::mark(folder)
+    }
+
+    fn stats(&self) -> EngineStats {
+        let Ok(store) = self.store() else { return EngineStats::default() };
+        let (mut readers, mut disk_bytes, mut written_bytes) = (0, 0, 0);
+        for keyspace in Keyspace::ALL {
+            let family = store.family(keyspace);
+            let figure = |name| store.db.property_int_value_cf(&family, name).ok().flatten();
+            readers += figure(properties::ESTIMATE_TABLE_READERS_MEM).unwrap_or(0);
+            disk_bytes += figure(properties::TOTAL_SST_FILES_SIZE).unwrap_or(0);
+            let text = store.db.property_value_cf(&family, properties::CFSTATS_NO_FILE_HISTOGRAM);
+            written_bytes += written_by_compaction(&text.ok().flatten().unwrap_or_default());
+        }
+        // Memtables are charged to the cache, so its usage includes them.
+        let memory_bytes = store.shared.cache.get_usage() as u64 + readers;
+        EngineStats { memory_bytes, disk_bytes, written_bytes }
+    }
+
+    fn close(&self) -> KvResult<()> {
+        let Some(store) = self.store.write().take() else { return Ok(()) };
+        // Flushed memtables make the next start quick; they need room that a broken disk does not have.
+        if store.health.check().is_err() {
+            return Ok(());
+        }
+        let families: Vec<_> = Keyspace::ALL.map(|keyspace| store.family(keyspace)).to_vec();
+        let families: Vec<_> = families.iter().collect();
+        let flushed = store.db.flush_cfs_opt(&families, &FlushOptions::default());
+        if let Err(error) = flushed {
+            tracing::warn!(%error, folder = %store.folder.display(), "closing without a flush");
+        }
+        store.sync()
+    }
+}
+
+/// RocksDB tells what flushes and compactions have written only in a line of text, in GB with two decimals.
+fn written_by_compaction(text: &str) -> u64 {
+    let gigabytes = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Cumulative compaction: "))
+        .and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+    (gigabytes.unwrap_or(0.0) * f64::from(1 << 30)) as u64
+}

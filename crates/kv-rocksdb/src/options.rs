@@ -1,0 +1,138 @@
+//! Our few options and the many of RocksDB that follow from them.
+//!
+//! **Memory** is one budget: blocks, index and filter blocks live in one cache, and memtables are charged to it.
+//!
+//! **Recovery** tolerates a torn tail: an incomplete last record of the log is cut. A record in the middle that fails
+//! its checksum is an error, not a silent end (point-in-time recovery would drop everything behind it, including what
+//! was synced). Logs are never recycled, which would make old bytes look like records; synced logs are noted in the
+//! manifest, so a missing or shortened one is noticed.
+//!
+//! **Idle** writes nothing: no statistics dumps, a log file for warnings only.
+//!
+//! There is no prefix extractor: with it every scan would have to say whether its range crosses a prefix, and ranges
+//! of whole objects gain nothing. Bloom filters hold whole keys.
+
+use rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode,
+    DataBlockIndexType, LogLevel, Options, WriteBufferManager,
+};
+
+use mayfly_kv::Keyspace;
+
+const MB: usize = 1 << 20;
+
+/// How to open a store.
+#[derive(Clone, Copy, Debug)]
+pub struct RocksOptions {
+    /// Memory for cached blocks and memtables together.
+    pub cache_bytes: usize,
+    /// The log's size that makes memtables flush; bounds the replay after a crash (0.5 s for 96 MB).
+    pub wal_max_bytes: u64,
+    /// Whether each commit is synced before it returns, instead of by [`sync`](mayfly_kv::Engine::sync).
+    pub sync_commits: bool,
+    /// Threads for flushes and compactions.
+    pub background_threads: i32,
+    /// Most table files held open.
+    pub max_open_files: i32,
+}
+
+impl Default for RocksOptions {
+    fn default() -> RocksOptions {
+        RocksOptions {
+            cache_bytes: 256 * MB,
+            wal_max_bytes: 64 << 20,
+            sync_commits: false,
+            background_threads: 2,
+            max_open_files: 512,
+        }
+    }
+}
+
+/// What the database and all column families share.
+pub(crate) struct Shared {
+    pub(crate) cache: Cache,
+    buffers: WriteBufferManager,
+}
+
+impl Shared {
+    pub(crate) fn new(options: &RocksOptions) -> Shared {
+        let cache = Cache::new_lru_cache(options.cache_bytes);
+        let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
+        let charged = cache.clone();
+        let buffers =
+            WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
+        Shared { cache, buffers }
+    }
+}
+
+/// Options of the database.
+pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
+    let mut db = Options::default();
+    db.create_if_missing(true);
+    db.create_missing_column_families(true);
+    db.set_write_buffer_manager(&shared.buffers);
+    db.set_max_background_jobs(options.background_threads);
+    db.set_max_open_files(options.max_open_files);
+    db.set_max_file_opening_threads(2);
+    db.set_skip_stats_update_on_db_open(true);
+
+    db.set_paranoid_checks(true);
+    db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    db.set_track_and_verify_wals_in_manifest(true);
+    db.set_max_total_wal_size(options.wal_max_bytes);
+    db.set_max_manifest_file_size(16 * MB);
+    db.set_bytes_per_sync(MB as u64);
+
+    db.set_stats_dump_period_sec(0);
+    db.set_stats_persist_period_sec(0);
+    db.set_log_level(LogLevel::Warn);
+    db.set_keep_log_file_num(2);
+    db.set_max_log_file_size(MB);
+    db
+}
+
+/// Options of one keyspace's column family.
+pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
+    let mut cf = Options::default();
+    cf.set_block_based_table_factory(&table(keyspace, &shared.cache));
+    cf.set_level_compaction_dynamic_level_bytes(true);
+    cf.set_compression_type(DBCompressionType::Lz4);
+    cf.set_bottommost_compression_type(DBCompressionType::Zstd);
+    // Level 1: a small store keeps nearly everything at the bottom, so this is what its writes pay for.
+    cf.set_bottommost_compression_options(-14, 1, 0, 0, true);
+    // Small files, because a dropped range is given back by whole files.
+    cf.set_target_file_size_base(32 << 20);
+    cf.set_max_write_buffer_number(4);
+    match keyspace {
+        Keyspace::Record | Keyspace::Index | Keyspace::Oplog => {
+            cf.set_write_buffer_size(32 * MB);
+            // Files dense in tombstones are compacted soon: nothing else cleans up after a mass deletion.
+            cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);
+        }
+        Keyspace::Catalog | Keyspace::Session => cf.set_write_buffer_size(8 * MB),
+    }
+    if keyspace == Keyspace::Record {
+        // An insert asks for a key that is absent; this answers without a walk through the memtable.
+        cf.set_memtable_whole_key_filtering(true);
+        cf.set_memtable_prefix_bloom_ratio(0.02);
+    }
+    cf
+}
+
+fn table(keyspace: Keyspace, cache: &Cache) -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_block_size(8 << 10);
+    table.set_index_type(BlockBasedIndexType::BinarySearch);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_cache_index_and_filter_blocks_with_high_priority(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    if keyspace != Keyspace::Oplog {
+        table.set_bloom_filter(10.0, false);
+        table.set_whole_key_filtering(true);
+    }
+    if keyspace == Keyspace::Record {
+        table.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+    }
+    table
+}

@@ -1,0 +1,143 @@
+//! The open database, its column families by keyspace, and snapshots that keep it open.
+//!
+//! All unsafe code of this crate is here: it stretches two lifetimes that borrow from the database, which lives in
+//! the same struct behind an [`Arc`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mayfly_kv::{Keyspace, KvError, KvResult};
+use rocksdb::{
+    ColumnFamily, ColumnFamilyDescriptor, DB, ErrorKind, ReadOptions, Snapshot, WriteOptions,
+};
+
+use crate::format;
+use crate::group_sync::GroupSync;
+use crate::health::Health;
+use crate::options::{self, RocksOptions, Shared};
+
+pub(crate) struct Store {
+    families: [&'static ColumnFamily; Keyspace::ALL.len()],
+    /// After `families` and never taken out: they point into it.
+    pub(crate) db: Box<DB>,
+    pub(crate) shared: Shared,
+    pub(crate) folder: PathBuf,
+    pub(crate) health: Health,
+    pub(crate) group_sync: GroupSync,
+    /// For reads as of now.
+    pub(crate) read_options: ReadOptions,
+    pub(crate) write_options: WriteOptions,
+}
+
+impl Store {
+    pub(crate) fn open(folder: &Path, options: &RocksOptions) -> KvResult<Store> {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| KvError::Unavailable(format!("{}: {error}", folder.display())))?;
+        let marked = format::check(folder)?;
+        let shared = Shared::new(options);
+        let families = Keyspace::ALL.map(|keyspace| {
+            let cf = options::column_family(keyspace, &shared);
+            ColumnFamilyDescriptor::new(keyspace.name(), cf)
+        });
+        let db = DB::open_cf_descriptors(&options::database(options, &shared), folder, families)
+            .map_err(|error| open_failed(folder, &error))?;
+        // Only now: RocksDB's lock says that the folder is ours.
+        if !marked {
+            format::mark(folder)?;
+        }
+        let db = Box::new(db);
+        let families = Keyspace::ALL.map(|keyspace| {
+            let family = db.cf_handle(keyspace.name()).expect("opening opened every keyspace");
+            lasting(family)
+        });
+        let mut write_options = WriteOptions::default();
+        write_options.set_sync(options.sync_commits);
+        Ok(Store {
+            families,
+            db,
+            shared,
+            folder: folder.to_owned(),
+            health: Health::default(),
+            group_sync: GroupSync::default(),
+            read_options: ReadOptions::default(),
+            write_options,
+        })
+    }
+
+    pub(crate) fn family(&self, keyspace: Keyspace) -> &ColumnFamily {
+        self.families[keyspace as usize]
+    }
+
+    pub(crate) fn sync(&self) -> KvResult<()> {
+        self.health.check()?;
+        self.group_sync
+            .run(|| self.db.flush_wal(true).map_err(|error| self.health.sync_failed(&error)))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.db.cancel_all_background_work(true);
+    }
+}
+
+#[allow(
+    unsafe_code,
+    reason = "the handle lives in the database's map of families, which is neither changed nor dropped before \
+              the Store; the Store hands it out for its own lifetime only"
+)]
+fn lasting(family: &ColumnFamily) -> &'static ColumnFamily {
+    unsafe { std::mem::transmute::<&ColumnFamily, &'static ColumnFamily>(family) }
+}
+
+/// A snapshot that keeps its store open.
+pub(crate) struct StoreSnapshot {
+    /// Points at `snapshot`; dropped before it.
+    pub(crate) read_options: ReadOptions,
+    /// Borrows from `store`; dropped before it.
+    snapshot: Snapshot<'static>,
+    pub(crate) store: Arc<Store>,
+}
+
+impl StoreSnapshot {
+    #[allow(
+        unsafe_code,
+        reason = "the snapshot borrows the database inside the Arc next to it, and is dropped first: fields drop \
+                  in the order of declaration"
+    )]
+    pub(crate) fn new(store: Arc<Store>) -> StoreSnapshot {
+        let snapshot = store.db.snapshot();
+        let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
+        let mut read_options = ReadOptions::default();
+        read_options.set_snapshot(&snapshot);
+        StoreSnapshot { read_options, snapshot, store }
+    }
+
+    /// Options for a scan, which owns its own because of the bounds.
+    pub(crate) fn scan_options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        options.set_snapshot(&self.snapshot);
+        options
+    }
+}
+
+fn open_failed(folder: &Path, error: &rocksdb::Error) -> KvError {
+    let hint = reported_damage(folder).unwrap_or_default();
+    let (text, folder) = (error.to_string(), folder.display());
+    if text.contains("LOCK") && (text.contains("lock file") || text.contains("lock hold")) {
+        return KvError::Invalid(format!("data folder {folder} is in use by another process"));
+    }
+    match error.kind() {
+        ErrorKind::Corruption => KvError::Corrupt(format!("data folder {folder}: {text}{hint}")),
+        ErrorKind::InvalidArgument => KvError::Invalid(format!("data folder {folder}: {text}")),
+        _ => KvError::Unavailable(format!("data folder {folder}: {text}")),
+    }
+}
+
+/// RocksDB's error leaves out which log is damaged; its own report in the file LOG names it.
+fn reported_damage(folder: &Path) -> Option<String> {
+    let report = std::fs::read_to_string(folder.join("LOG")).ok()?;
+    let line = report.lines().rev().find(|line| line.contains(".log: dropping "))?;
+    let path = line.split_whitespace().find(|word| word.ends_with(".log:"))?;
+    Some(format!(", in {}", path.trim_end_matches(':')))
+}

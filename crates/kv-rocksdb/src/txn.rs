@@ -1,0 +1,202 @@
+//! A transaction: a snapshot, a write buffer, claims on keys; one batch at the commit.
+
+use mayfly_kv::conflict::Claims;
+use mayfly_kv::key_hash::key_hash;
+use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
+use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
+use mayfly_kv::{
+    Caps, Direction, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, Visitor,
+};
+use rocksdb::{DB, DBRawIteratorWithThreadMode, WriteBatch};
+
+use crate::health::read_failed;
+use crate::store::StoreSnapshot;
+
+pub(crate) const CAPS: Caps = Caps {
+    max_key_bytes: 32 << 20,
+    max_value_bytes: 64 << 20,
+    max_txn_bytes: 512 << 20,
+    max_txn_keys: 16 << 20,
+    max_txn_age_ms: u64::MAX,
+    durable: true,
+};
+
+/// From this many keys on a batched read pays.
+const BATCHED_KEYS: usize = 4;
+/// A batch's header, and what it needs besides key and value for each operation, at most.
+const BATCH_HEADER: usize = 12;
+const BATCH_PER_OP: usize = 12;
+
+pub(crate) struct RocksTxn {
+    pub(crate) snapshot: StoreSnapshot,
+    pub(crate) buffer: WriteBuffer,
+    /// None when read-only.
+    pub(crate) claims: Option<Claims>,
+}
+
+impl RocksTxn {
+    fn claim(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
+        let Some(claims) = &mut self.claims else {
+            return Err(KvError::Invalid("a write in a read-only transaction".into()));
+        };
+        match guard {
+            Guard::Checked => claims.claim(key_hash(keyspace, key)),
+            Guard::Derived => Ok(()),
+        }
+    }
+
+    fn write(&self) -> KvResult<()> {
+        let store = &self.snapshot.store;
+        store.health.check()?;
+        let (bytes, ops) = self.buffer.size();
+        let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
+        for (keyspace, key, write) in self.buffer.ops() {
+            match write {
+                OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
+                OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
+            }
+        }
+        store
+            .db
+            .write_opt(batch, &store.write_options)
+            .map_err(|error| store.health.write_failed(&error))?;
+        store.group_sync.wrote();
+        Ok(())
+    }
+}
+
+impl Txn for RocksTxn {
+    fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
+        match self.buffer.get(keyspace, key) {
+            Some(OwnWrite::Put(value)) => {
+                see(value);
+                Ok(true)
+            }
+            Some(OwnWrite::Deleted) => Ok(false),
+            None => {
+                let StoreSnapshot { store, read_options, .. } = &self.snapshot;
+                let found = store
+                    .db
+                    .get_pinned_cf_opt(&store.family(keyspace), key, read_options)
+                    .map_err(|error| read_failed(&error))?;
+                Ok(found.inspect(|value| see(value)).is_some())
+            }
+        }
+    }
+
+    fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut dyn FnMut(usize, &[u8]),
+    ) -> KvResult<()> {
+        if keys.len() < BATCHED_KEYS {
+            for (at, key) in keys.iter().enumerate() {
+                self.get(keyspace, key, &mut |value| see(at, value))?;
+            }
+            return Ok(());
+        }
+        let mut stored = Vec::with_capacity(keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            match self.buffer.get(keyspace, key) {
+                Some(OwnWrite::Put(value)) => see(at, value),
+                Some(OwnWrite::Deleted) => {}
+                None => stored.push((at, *key)),
+            }
+        }
+        let StoreSnapshot { store, read_options, .. } = &self.snapshot;
+        let found = store.db.batched_multi_get_cf_opt(
+            &store.family(keyspace),
+            stored.iter().map(|(_, key)| *key),
+            false,
+            read_options,
+        );
+        for ((at, _), value) in stored.into_iter().zip(found) {
+            if let Some(value) = value.map_err(|error| read_failed(&error))? {
+                see(at, &value);
+            }
+        }
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        if range.is_empty() {
+            return Ok(ScanEnd::Exhausted);
+        }
+        let store = &self.snapshot.store;
+        let mut options = self.snapshot.scan_options();
+        options.set_iterate_lower_bound(range.start.as_slice());
+        options.set_iterate_upper_bound(range.end.as_slice());
+        let mut iterator = store.db.raw_iterator_cf_opt(&store.family(keyspace), options);
+        match direction {
+            Direction::Forward => iterator.seek_to_first(),
+            Direction::Backward => iterator.seek_to_last(),
+        }
+        let request = ScanRequest { keyspace, range, direction, limit };
+        merged_scan(&mut RocksCursor { iterator, direction }, &self.buffer, request, visit)
+    }
+
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
+        CAPS.check_write(key, value, self.buffer.size())?;
+        self.claim(keyspace, key, guard)?;
+        self.buffer.put(keyspace, key, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
+        CAPS.check_write(key, &[], self.buffer.size())?;
+        self.claim(keyspace, key, guard)?;
+        self.buffer.delete(keyspace, key);
+        Ok(())
+    }
+
+    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
+        self.claim(keyspace, key, Guard::Checked)
+    }
+
+    fn size(&self) -> (usize, usize) {
+        self.buffer.size()
+    }
+
+    fn commit(mut self: Box<Self>) -> KvResult<()> {
+        let result = if self.buffer.is_empty() { Ok(()) } else { self.write() };
+        let surely_not_applied = matches!(
+            result,
+            Err(KvError::Unavailable(_) | KvError::Invalid(_) | KvError::Fenced(_))
+        );
+        match self.claims.take() {
+            Some(claims) if !surely_not_applied => claims.publish(),
+            rolled_back => drop(rolled_back),
+        }
+        result
+    }
+}
+
+struct RocksCursor<'s> {
+    iterator: DBRawIteratorWithThreadMode<'s, DB>,
+    direction: Direction,
+}
+
+impl Cursor for RocksCursor<'_> {
+    fn entry(&self) -> KvResult<Option<(&[u8], &[u8])>> {
+        match self.iterator.item() {
+            Some(entry) => Ok(Some(entry)),
+            // The end of the range and a failed read look alike until asked.
+            None => self.iterator.status().map(|()| None).map_err(|error| read_failed(&error)),
+        }
+    }
+
+    fn advance(&mut self) {
+        match self.direction {
+            Direction::Forward => self.iterator.next(),
+            Direction::Backward => self.iterator.prev(),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The conformance suite on RocksDB, and what only an engine with files can get wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use mayfly_kv::{
+    ChaosEngine, ChaosOptions, Engine, Guard, KeyRange, Keyspace, KvError, SweepEnd, TxnOptions,
+    conformance,
+};
+use mayfly_kv_rocksdb::{FORMAT_FILE, RocksEngine, RocksOptions};
+use tempfile::TempDir;
+
+const RECORD: Keyspace = Keyspace::Record;
+
+fn open(folder: &Path) -> Result<Arc<RocksEngine>, KvError> {
+    RocksEngine::open(folder, RocksOptions::default())
+}
+
+fn put(engine: &dyn Engine, key: &[u8], value: &[u8]) {
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    txn.put(RECORD, key, value, Guard::Checked).unwrap();
+    txn.commit().unwrap();
+}
+
+fn has(engine: &dyn Engine, key: &[u8]) -> bool {
+    engine.get_once(RECORD, key, &mut |_| ()).unwrap()
+}
+
+fn copy_folder(from: &Path) -> TempDir {
+    let to = TempDir::new().unwrap();
+    for file in fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), to.path().join(file.file_name())).unwrap();
+    }
+    to
+}
+
+fn log_file(folder: &Path) -> PathBuf {
+    let logs = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    logs.filter(|path| path.extension().is_some_and(|e| e == "log")).max().expect("a log")
+}
+
+#[test]
+fn rocksdb_conforms() {
+    let base = TempDir::new().unwrap();
+    let count = std::cell::Cell::new(0);
+    conformance::run(&|| {
+        count.set(count.get() + 1);
+        open(&base.path().join(count.get().to_string())).unwrap()
+    });
+}
+
+#[test]
+fn retries_survive_chaos() {
+    let folder = TempDir::new().unwrap();
+    let options = ChaosOptions {
+        seed: 1,
+        conflict_probability: 0.1,
+        unknown_commit_probability: 0.1,
+        short_pages: true,
+        limits: None,
+    };
+    conformance::transfers(&ChaosEngine::new(open(folder.path()).unwrap(), options));
+}
+
+#[test]
+fn reopening_keeps_data_with_and_without_a_clean_close() {
+    let folder = TempDir::new().unwrap();
+    for round in 0..4_u8 {
+        let start = Instant::now();
+        let engine = open(folder.path()).unwrap();
+        println!("opened in {:?}", start.elapsed());
+        assert!((0..round).all(|earlier| has(&*engine, &[earlier])), "round {round}");
+        put(&*engine, &[round], &[7; 1_000]);
+        if round % 2 == 0 {
+            engine.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_transaction_keeps_a_closed_store_open() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    put(&*engine, b"k", b"1");
+    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    engine.close().unwrap();
+    assert_eq!(txn.get(RECORD, b"k", &mut |_| ()), Ok(true));
+    assert!(open(folder.path()).is_err());
+    drop(txn);
+    open(folder.path()).unwrap();
+}
+
+#[test]
+fn a_folder_in_use_or_of_a_newer_format_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    let name = folder.path().display();
+    let in_use = format!("data folder {name} is in use by another process");
+    assert_eq!(open(folder.path()).err(), Some(KvError::Invalid(in_use)));
+    drop(engine);
+    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "1\n");
+    fs::write(folder.path().join(FORMAT_FILE), "2\n").unwrap();
+    let newer = format!("data folder {name} was written by a newer format 2; this build reads 1");
+    assert_eq!(open(folder.path()).err(), Some(KvError::Invalid(newer)));
+}
+
+#[test]
+fn a_torn_tail_of_the_log_loses_only_the_tail() {
+    const COMMITS: u8 = 50;
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    let mut lengths = Vec::new();
+    for n in 0..COMMITS {
+        put(&*engine, &[n], &[n; 500]);
+        engine.sync().unwrap();
+        lengths.push(fs::metadata(log_file(folder.path())).unwrap().len());
+    }
+    drop(engine);
+    let log_len = fs::metadata(log_file(folder.path())).unwrap().len();
+    for cut in [0, 1, 6, 7, 100, 499, 530, 5_000, 20_000] {
+        let copy = copy_folder(folder.path());
+        let log = fs::OpenOptions::new().write(true).open(log_file(copy.path())).unwrap();
+        log.set_len(log_len - cut).unwrap();
+        let whole = lengths.iter().filter(|length| **length <= log_len - cut).count();
+        let engine = open(copy.path()).unwrap();
+        let kept = (0..COMMITS).filter(|n| has(&*engine, &[*n])).count();
+        assert_eq!(kept, whole, "commits before the cut of {cut} bytes, all and only");
+        assert!((0..kept as u8).all(|n| has(&*engine, &[n])), "what is kept is the beginning");
+        put(&*engine, b"later", b"1");
+    }
+}
+
+#[test]
+fn damage_inside_the_log_is_an_error_that_names_the_file() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    for n in 0..50_u8 {
+        put(&*engine, &[n], &[n; 500]);
+    }
+    engine.sync().unwrap();
+    drop(engine);
+    let log = log_file(folder.path());
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[12_000] ^= 0xFF;
+    fs::write(&log, bytes).unwrap();
+    let Some(KvError::Corrupt(text)) = open(folder.path()).err() else {
+        panic!("damage must be reported as such")
+    };
+    let name = log.file_name().unwrap().to_string_lossy();
+    assert!(text.contains(&*name), "{text:?} should name {name}");
+}
+
+#[test]
+fn a_checkpoint_opens_as_a_store() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    put(&*engine, b"before", b"1");
+    let copy = folder.path().join("copy");
+    engine.checkpoint(&copy).unwrap();
+    put(&*engine, b"after", b"1");
+    assert!(matches!(engine.checkpoint(&copy), Err(KvError::Invalid(_))));
+    let copied = open(&copy).unwrap();
+    assert!(has(&*copied, b"before"));
+    assert!(!has(&*copied, b"after"));
+}
+
+#[test]
+fn a_long_range_is_swept_at_once_and_for_good() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    for n in 0..20_000_u32 {
+        let key = [&[(n % 2) as u8][..], &n.to_be_bytes()].concat();
+        txn.put(RECORD, &key, &[9; 100], Guard::Checked).unwrap();
+    }
+    txn.put(RECORD, &[1], b"the end itself", Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    let (dropped, kept) = (KeyRange::prefix(&[0]), KeyRange::prefix(&[1]));
+    assert!(engine.approximate_bytes(RECORD, &dropped).unwrap() > 0);
+    assert!(engine.stats().disk_bytes > 0);
+    assert_eq!(engine.sweep_range(RECORD, &dropped, 100), Ok(SweepEnd::Done));
+    drop(engine);
+    let engine = open(folder.path()).unwrap();
+    let count = |range: &KeyRange| {
+        let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+        let mut count = 0;
+        let limit = mayfly_kv::ScanLimit::NONE;
+        txn.scan(RECORD, range, mayfly_kv::Direction::Forward, limit, &mut |_, _| {
+            count += 1;
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        count
+    };
+    assert_eq!(count(&dropped), 0);
+    assert_eq!(count(&kept), 10_001);
+}
