@@ -14,4 +14,4 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use codes::ErrorCode;
 pub use error::{Error, ErrorLabel, Result};
 pub use namespace::Namespace;
-pub use op::{OpCtx, OpInfo, OpRegistry};
+pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry};

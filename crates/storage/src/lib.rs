@@ -1,1 +1,34 @@
-//! The storage engine: catalog, collections, indexes, write units, oplog, TTL monitor.
+//! The storage engine: catalog, collections, indexes, write units, oplog, and the TTL monitor.
+//!
+//! No query language in here, no wire format, no system clock. A [`Store`] stands over one byte store
+//! ([`mayfly_kv::Engine`]) and hands out [`Collection`]s, [`Snapshot`]s and [`WriteUnit`]s.
+
+mod build;
+mod catalog;
+mod collection;
+mod ddl;
+mod durability;
+mod error;
+mod index_spec;
+mod keygen;
+mod layout;
+mod oplog;
+mod read;
+mod store;
+mod sweep;
+#[cfg(test)]
+mod tests;
+pub mod ttl;
+mod unit;
+
+pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
+pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
+pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
+pub use layout::{RecordKey, record_key};
+pub use read::{Entry, Scanned, Snapshot, range_after, whole_range};
+pub use store::{Store, StoreOptions};
+pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
+pub use unit::WriteUnit;
+
+// What callers of the scans need.
+pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

@@ -1,0 +1,204 @@
+//! The catalog: which collections exist, in memory as one immutable map that readers share, and in the byte store as
+//! one document per collection.
+//!
+//! ```text
+//! { ns, uuid, options, indexes: [ { id, ready, spec } ... ] }
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_kv::{Direction, Engine, Guard, KeyRange, Keyspace, ScanLimit, Txn, TxnOptions};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use parking_lot::Mutex;
+
+use crate::collection::{Collection, CollectionState, FilterCompiler, Index, IndexRuntime};
+use crate::error::from_kv;
+use crate::index_spec::IndexSpec;
+use crate::layout::catalog_key;
+
+/// The format this build writes.
+const FORMAT: i32 = 1;
+
+/// The map of namespaces.
+pub(crate) type Namespaces = imbl::HashMap<Namespace, Arc<Collection>>;
+
+/// The catalog in memory.
+pub(crate) struct Catalog {
+    map: ArcSwap<Namespaces>,
+    next_id: AtomicU64,
+    /// Held over every change.
+    pub(crate) changing: Mutex<()>,
+    /// Dropped objects whose keys wait for the sweeper.
+    pub(crate) dropped: Mutex<Vec<u64>>,
+}
+
+impl Catalog {
+    /// Reads the catalog; an empty store gets a format mark.
+    pub(crate) fn load(engine: &dyn Engine, filters: &dyn FilterCompiler) -> Result<Catalog> {
+        check_format(engine)?;
+        let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let mut next_id = 1;
+        txn.get(Keyspace::Catalog, catalog_key::NEXT_ID, &mut |value| {
+            next_id = value.try_into().map_or(1, u64::from_be_bytes);
+        })
+        .map_err(from_kv)?;
+        let mut map = Namespaces::new();
+        for (id, bytes) in rows(&*txn, b'c')? {
+            let stored = RawDoc::new(&bytes).ok_or_else(|| damaged("a catalog entry"))?;
+            let collection = Arc::new(decode_collection(id, stored, filters)?);
+            map.insert(collection.namespace(), collection);
+        }
+        load_multikey(&*txn, &map)?;
+        let dropped = rows(&*txn, b'd')?.into_iter().map(|(id, _)| id).collect();
+        Ok(Catalog {
+            map: ArcSwap::from_pointee(map),
+            next_id: AtomicU64::new(next_id),
+            changing: Mutex::new(()),
+            dropped: Mutex::new(dropped),
+        })
+    }
+
+    /// The collection of this name.
+    pub(crate) fn get(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        self.map.load().get(ns).cloned()
+    }
+
+    /// The whole map as of now.
+    pub(crate) fn all(&self) -> Arc<Namespaces> {
+        self.map.load_full()
+    }
+
+    /// Makes a change visible. The caller holds `changing`.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Namespaces)) {
+        let mut map = (*self.map.load_full()).clone();
+        change(&mut map);
+        self.map.store(Arc::new(map));
+    }
+
+    /// A fresh id, durable with the transaction.
+    pub(crate) fn new_id(&self, txn: &mut dyn Txn) -> Result<u64> {
+        let id = self.next_id.fetch_add(1, Ordering::AcqRel);
+        let next = (id + 1).to_be_bytes();
+        txn.put(Keyspace::Catalog, catalog_key::NEXT_ID, &next, Guard::Derived).map_err(from_kv)?;
+        Ok(id)
+    }
+}
+
+fn check_format(engine: &dyn Engine) -> Result<()> {
+    let mut found = None;
+    engine
+        .get_once(Keyspace::Catalog, catalog_key::FORMAT, &mut |value| {
+            let format = RawDoc::new(value).and_then(|doc| doc.get("format"));
+            found = Some(match format {
+                Some(RawValue::Int32(format)) => format,
+                _ => -1,
+            });
+        })
+        .map_err(from_kv)?;
+    match found {
+        Some(FORMAT) => Ok(()),
+        Some(newer) if newer > FORMAT => Err(Error::new(
+            ErrorCode::UnsupportedFormat,
+            format!("the data was written in format {newer} by a newer server; this one reads {FORMAT}"),
+        )),
+        Some(_) => Err(damaged("the catalog's format mark")),
+        None => {
+            let mut mark = DocBuilder::new();
+            mark.append("format", FORMAT);
+            let mut txn = engine.begin(TxnOptions::default()).map_err(from_kv)?;
+            let bytes = mark.finish().into_bytes();
+            txn.put(Keyspace::Catalog, catalog_key::FORMAT, &bytes, Guard::Checked).map_err(from_kv)?;
+            txn.commit().map_err(from_kv)
+        }
+    }
+}
+
+/// All rows of one kind: id and value.
+pub(crate) fn rows(txn: &dyn Txn, kind: u8) -> Result<Vec<(u64, Vec<u8>)>> {
+    let mut rows = Vec::new();
+    let range = KeyRange::prefix(&[kind]);
+    txn.scan(Keyspace::Catalog, &range, Direction::Forward, ScanLimit::NONE, &mut |key, value| {
+        if let Some(id) = catalog_key::id_of(key) {
+            rows.push((id, value.to_vec()));
+        }
+        std::ops::ControlFlow::Continue(())
+    })
+    .map_err(from_kv)?;
+    Ok(rows)
+}
+
+fn load_multikey(txn: &dyn Txn, map: &Namespaces) -> Result<()> {
+    let marks: std::collections::HashMap<u64, Vec<u8>> = rows(txn, b'm')?.into_iter().collect();
+    for collection in map.values() {
+        for index in collection.indexes() {
+            let mask = marks.get(&index.id).and_then(|bytes| bytes.as_slice().try_into().ok());
+            let mask = mask.map_or(0, u32::from_le_bytes);
+            index.runtime.multikey.store(mask, Ordering::Release);
+            index.runtime.multikey_stored.store(mask, Ordering::Release);
+        }
+    }
+    Ok(())
+}
+
+/// The catalog document of a collection in this state.
+pub(crate) fn encode_collection(
+    ns: &Namespace,
+    uuid: &[u8; 16],
+    state: &CollectionState,
+) -> DocBuf {
+    let mut doc = DocBuilder::new();
+    doc.append("ns", ns.as_str()).append("uuid", RawValue::Binary { subtype: 4, bytes: uuid });
+    doc.append("options", &state.options).start_array("indexes");
+    for index in &state.indexes {
+        doc.push_document().append("id", index.id as i64);
+        doc.append("ready", index.runtime.ready.load(Ordering::Acquire));
+        doc.append("spec", index.spec.document()).end();
+    }
+    doc.finish()
+}
+
+fn decode_collection(
+    id: u64,
+    stored: RawDoc<'_>,
+    filters: &dyn FilterCompiler,
+) -> Result<Collection> {
+    let ns = stored.get("ns").and_then(RawValue::as_str).ok_or_else(|| damaged("a catalog entry"))?;
+    let uuid = match stored.get("uuid") {
+        Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
+        _ => None,
+    };
+    let uuid = uuid.ok_or_else(|| damaged("a catalog entry"))?;
+    let options = stored.get("options").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+    let mut indexes = Vec::new();
+    let list = stored.get("indexes").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+    for item in list.iter().filter_map(|item| item.value().as_document()) {
+        indexes.push(Arc::new(decode_index(item, filters)?));
+    }
+    let state = CollectionState { options: options.to_owned(), indexes };
+    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state))
+}
+
+fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index> {
+    let (Some(RawValue::Int64(id)), Some(RawValue::Document(spec))) = (item.get("id"), item.get("spec"))
+    else {
+        return Err(damaged("an index in the catalog"));
+    };
+    let spec = IndexSpec::from_catalog(spec.to_owned())?;
+    let index = new_index(id as u64, spec, filters)?;
+    let ready = matches!(item.get("ready"), Some(RawValue::Bool(true)));
+    index.runtime.ready.store(ready, Ordering::Release);
+    Ok(index)
+}
+
+/// An index that is not ready yet.
+pub(crate) fn new_index(id: u64, spec: IndexSpec, filters: &dyn FilterCompiler) -> Result<Index> {
+    let filter = spec.partial_filter().map(|filter| filters.compile(filter)).transpose()?;
+    Ok(Index { id, spec, filter, runtime: Arc::new(IndexRuntime::default()) })
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorCode::DataCorruptionDetected, format!("{what} cannot be read"))
+}

@@ -1,0 +1,220 @@
+//! A collection and its indexes as the running server sees them.
+//!
+//! Identity is the never-reused id. What can change (the set of indexes, options) stands in [`CollectionState`] behind
+//! a lock that every write unit holds shared for its short life and that a catalog change takes exclusively for the
+//! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::{DocBuf, RawDoc};
+use parking_lot::RwLock;
+
+use crate::index_spec::IndexSpec;
+
+/// A collection.
+pub struct Collection {
+    id: u64,
+    uuid: [u8; 16],
+    namespace: RwLock<Namespace>,
+    dropped: AtomicBool,
+    pub(crate) state: RwLock<CollectionState>,
+    pub(crate) counts: Counts,
+}
+
+/// What a catalog change can change.
+#[derive(Clone)]
+pub(crate) struct CollectionState {
+    /// Options as `listCollections` shows them.
+    pub options: DocBuf,
+    /// All indexes, those still being built included; `_id_` is not among them (records are clustered by `_id`).
+    pub indexes: Vec<Arc<Index>>,
+}
+
+/// Number and size of a collection's documents.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Documents.
+    pub documents: AtomicI64,
+    /// Bytes of BSON.
+    pub bytes: AtomicI64,
+    /// False after a crash until somebody counted.
+    pub exact: AtomicBool,
+    /// Held by the one who counts.
+    pub(crate) counting: parking_lot::Mutex<()>,
+}
+
+/// An index. A `collMod` replaces it by another one with the same id and the same [`IndexRuntime`].
+pub struct Index {
+    pub(crate) id: u64,
+    /// Its definition.
+    pub spec: IndexSpec,
+    /// Compiled `partialFilterExpression`.
+    pub(crate) filter: Option<Arc<dyn RecordFilter>>,
+    /// What outlives a `collMod`.
+    pub runtime: Arc<IndexRuntime>,
+}
+
+/// The running state of an index.
+#[derive(Default)]
+pub struct IndexRuntime {
+    /// One bit per key field: some document had an array on its path.
+    pub(crate) multikey: AtomicU32,
+    /// The bits that are in the catalog.
+    pub(crate) multikey_stored: AtomicU32,
+    /// Whether the build is over and reads may use it.
+    pub(crate) ready: AtomicBool,
+    /// Whether it is gone.
+    pub(crate) dropped: AtomicBool,
+    /// How often a plan used it.
+    pub accesses: AtomicI64,
+}
+
+/// A compiled filter that storage can ask without knowing the query language.
+pub trait RecordFilter: Send + Sync {
+    /// Whether the document passes.
+    fn matches(&self, document: RawDoc<'_>) -> bool;
+}
+
+/// Compiles filters for partial indexes; owned by storage, implemented above it.
+pub trait FilterCompiler: Send + Sync {
+    /// Compiles a `partialFilterExpression`.
+    ///
+    /// # Errors
+    /// 67 CannotCreateIndex for operators that a partial index does not allow; the parser's own errors.
+    fn compile(&self, filter: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>>;
+}
+
+impl Collection {
+    pub(crate) fn new(
+        id: u64,
+        uuid: [u8; 16],
+        namespace: Namespace,
+        state: CollectionState,
+    ) -> Collection {
+        Collection {
+            id,
+            uuid,
+            namespace: RwLock::new(namespace),
+            dropped: AtomicBool::new(false),
+            state: RwLock::new(state),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The never-reused id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// `info.uuid` of `listCollections`.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// Its name now.
+    pub fn namespace(&self) -> Namespace {
+        self.namespace.read().clone()
+    }
+
+    pub(crate) fn set_namespace(&self, namespace: Namespace) {
+        *self.namespace.write() = namespace;
+    }
+
+    /// Options as `listCollections` shows them.
+    pub fn options(&self) -> DocBuf {
+        self.state.read_recursive().options.clone()
+    }
+
+    /// All indexes but `_id_`, those still being built included.
+    pub fn indexes(&self) -> Vec<Arc<Index>> {
+        self.state.read_recursive().indexes.clone()
+    }
+
+    /// Indexes that a plan may use.
+    pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
+        self.state.read_recursive().indexes.iter().filter(|index| index.is_ready()).cloned().collect()
+    }
+
+    /// Whether it was dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Release);
+        for index in &self.state.read_recursive().indexes {
+            index.runtime.dropped.store(true, Ordering::Release);
+        }
+    }
+
+    /// To be called once per batch of a read that holds this collection over time.
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled when it was dropped.
+    pub fn check_alive(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::new(
+                ErrorCode::QueryPlanKilled,
+                format!("collection dropped. UUID {}", hex(&self.uuid)),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Index {
+    /// The never-reused id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether reads may use it.
+    pub fn is_ready(&self) -> bool {
+        self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
+    }
+
+    /// Whether it was dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.runtime.dropped.load(Ordering::Acquire)
+    }
+
+    /// One bit per key field whose path met an array in some document.
+    pub fn multikey_mask(&self) -> u32 {
+        self.runtime.multikey.load(Ordering::Acquire)
+    }
+
+    /// Whether some document may have more than one key.
+    pub fn is_multikey(&self) -> bool {
+        self.multikey_mask() != 0
+    }
+
+    /// Whether it is a partial index.
+    pub fn is_partial(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Whether this document belongs into it, its filter considered.
+    pub(crate) fn covers(&self, document: RawDoc<'_>) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.matches(document))
+    }
+
+    /// To be called once per batch of a read that holds this index over time.
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled when it was dropped.
+    pub fn check_alive(&self) -> Result<()> {
+        if self.is_dropped() {
+            return Err(Error::new(
+                ErrorCode::QueryPlanKilled,
+                format!("index '{}' dropped", self.spec.name()),
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Acknowledging writes: one thread syncs the log for everybody who waits, and within 100 ms for everybody who does not.
+//!
+//! A commit is in the log when it returns. A client that asked for durability waits in [`SyncGate::wait`]; the thread takes
+//! all waiters at once, syncs, and answers them together. Without waiters and without commits it sleeps for good: an idle
+//! server writes nothing. After a failed sync every waiter gets the error, and the engine refuses further writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mayfly_base::Result;
+use mayfly_kv::Engine;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::error::from_kv;
+
+/// Longest time that a commit acknowledged without a sync stays unsynced.
+const LAZY_SYNC: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+struct Queue {
+    waiters: Vec<oneshot::Sender<Result<()>>>,
+    closing: bool,
+}
+
+/// The queue and its thread.
+pub(crate) struct SyncGate {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    engine: Arc<dyn Engine>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Something was committed that no sync covers yet.
+    dirty: AtomicBool,
+}
+
+impl SyncGate {
+    pub(crate) fn start(engine: Arc<dyn Engine>) -> std::io::Result<SyncGate> {
+        let shared = Arc::new(Shared {
+            engine,
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            dirty: AtomicBool::new(false),
+        });
+        let runner = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("log-sync".into())
+            .spawn(move || runner.run())?;
+        Ok(SyncGate { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// A commit happened; it will be synced within [`LAZY_SYNC`].
+    pub(crate) fn note_commit(&self) {
+        if !self.shared.dirty.swap(true, Ordering::AcqRel) {
+            // Taking the lock orders this before the thread's next look.
+            drop(self.shared.queue.lock());
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Waits until everything committed before this call is durable.
+    pub(crate) async fn wait(&self) -> Result<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.shared.queue.lock().waiters.push(sender);
+        self.shared.wake.notify_one();
+        match receiver.await {
+            Ok(result) => result,
+            Err(_) => self.shared.engine.sync().map_err(from_kv),
+        }
+    }
+
+    /// Syncs what is open and ends the thread.
+    pub(crate) fn close(&self) {
+        self.shared.queue.lock().closing = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the log-sync thread ended with a panic");
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        loop {
+            let (waiters, closing) = self.next_round();
+            self.dirty.store(false, Ordering::Release);
+            let result = self.engine.sync().map_err(from_kv);
+            if let Err(error) = &result {
+                tracing::error!(%error, "syncing the log failed; further writes are refused");
+            }
+            for waiter in waiters {
+                // A waiter that went away needs no answer.
+                let _ = waiter.send(result.clone());
+            }
+            if closing {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until there is a reason to sync.
+    fn next_round(&self) -> (Vec<oneshot::Sender<Result<()>>>, bool) {
+        let mut queue = self.queue.lock();
+        loop {
+            if !queue.waiters.is_empty() || queue.closing {
+                return (std::mem::take(&mut queue.waiters), queue.closing);
+            }
+            if self.dirty.load(Ordering::Acquire) {
+                if self.wake.wait_for(&mut queue, LAZY_SYNC).timed_out() {
+                    return (std::mem::take(&mut queue.waiters), queue.closing);
+                }
+            } else {
+                self.wake.wait(&mut queue);
+            }
+        }
+    }
+}

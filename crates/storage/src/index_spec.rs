@@ -1,0 +1,493 @@
+//! An index's definition: checked, normalised, and as `listIndexes` shows it.
+//!
+//! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options from the expiry contract,
+//! section 1.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+
+use crate::ttl::TtlIndexRules;
+use crate::ttl::value::{expire_after_for_create, listed_expire_after};
+
+/// Note in the reply when a compound key drops the TTL option.
+pub(crate) const TTL_IGNORED_NOTE: &str = "expireAfterSeconds ignored: TTL indexes are single-field indexes";
+
+/// One field of an index key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexField {
+    /// The dotted path.
+    pub path: String,
+    /// The path's components.
+    pub parts: Vec<String>,
+    /// Whether its values stand in descending order.
+    pub descending: bool,
+}
+
+/// A checked definition.
+#[derive(Clone, Debug)]
+pub struct IndexSpec {
+    /// As `listIndexes` shows it: v, key, name, options.
+    document: DocBuf,
+    name: String,
+    fields: Vec<IndexField>,
+    unique: bool,
+    sparse: bool,
+    hidden: bool,
+    expire_after: Option<ExpireAfter>,
+}
+
+/// `expireAfterSeconds` as it stands in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpireAfter {
+    /// Usable.
+    Seconds(i32),
+    /// A value no server should have stored: listed as 2147483647, skipped by the monitor.
+    Invalid,
+}
+
+/// What a request for an index turned into.
+pub(crate) enum Requested {
+    /// The index on `_id`, which always exists.
+    Id,
+    /// A further index, and a note for the reply.
+    Index(Box<IndexSpec>, Option<&'static str>),
+}
+
+/// How to check a request.
+#[derive(Clone, Copy)]
+pub(crate) struct SpecRules {
+    /// Where manual and servers differ.
+    pub ttl: TtlIndexRules,
+    /// Drop unknown options instead of refusing them.
+    pub ignore_unknown: bool,
+}
+
+/// Options that are stored and listed as given.
+const KNOWN: &[&str] = &[
+    "v",
+    "key",
+    "name",
+    "ns",
+    "unique",
+    "sparse",
+    "hidden",
+    "background",
+    "expireAfterSeconds",
+    "partialFilterExpression",
+    "collation",
+    "storageEngine",
+    "prepareUnique",
+    "weights",
+    "default_language",
+    "language_override",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
+    "wildcardProjection",
+    "dropDups",
+    "bucketSize",
+    "clustered",
+];
+
+/// Options that an `_id` index may have.
+const KNOWN_FOR_ID: &[&str] = &["v", "key", "name", "ns", "collation"];
+
+impl IndexSpec {
+    /// Checks a requested definition.
+    ///
+    /// # Errors
+    /// 67, 197, 9, 14, 2 and 238 as the reference has them.
+    pub(crate) fn request(raw: RawDoc<'_>, rules: SpecRules) -> Result<Requested> {
+        let key = key_pattern(raw)?;
+        let name = name(raw, key)?;
+        if is_id_pattern(key) {
+            return id_index(raw, key);
+        }
+        if name == "_id_" {
+            return Err(Error::bad_value(format!(
+                "The index name '_id_' is reserved for the _id index, which must have key pattern {{_id: 1}}, found {}",
+                Shell(key)
+            )));
+        }
+        if raw.get("expireAfterSeconds").is_some() && key.iter().any(|e| e.name().ends_with("$**")) {
+            return Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                "cannot make a TTL index :: caused by :: Index type 'wildcard' does not support the \
+                 'expireAfterSeconds' option",
+            ));
+        }
+        check_key(key)?;
+        let mut note = None;
+        let mut expire_after = None;
+        let mut out = DocBuilder::new();
+        out.append("v", version(raw)?).append("key", key).append("name", name);
+        for element in raw {
+            match element.name() {
+                "v" | "key" | "name" | "ns" | "dropDups" | "storageEngine" => {}
+                "expireAfterSeconds" => {
+                    let seconds = expire_after_for_create(element.value())?;
+                    if key.iter().count() == 1 {
+                        out.append("expireAfterSeconds", seconds);
+                        expire_after = Some(ExpireAfter::Seconds(seconds));
+                    } else if rules.ttl == TtlIndexRules::Manual {
+                        note = Some(TTL_IGNORED_NOTE);
+                    } else {
+                        return Err(Error::new(
+                            ErrorCode::CannotCreateIndex,
+                            "TTL indexes are single-field indexes, compound indexes do not support TTL",
+                        ));
+                    }
+                }
+                "collation" => check_collation(element)?,
+                "unique" | "sparse" | "hidden" | "background" => {
+                    if boolean(element)? {
+                        out.append(element.name(), true);
+                    }
+                }
+                "partialFilterExpression" => {
+                    document_option(element)?;
+                    out.append_element(element);
+                }
+                known if KNOWN.contains(&known) => {
+                    return Err(Error::not_implemented(format!("index option '{known}'")));
+                }
+                unknown if rules.ignore_unknown => tracing::debug!(unknown, "ignored index option"),
+                unknown => {
+                    return Err(Error::new(
+                        ErrorCode::InvalidIndexSpecificationOption,
+                        format!(
+                            "The field '{unknown}' is not valid for an index specification. Specification: {}",
+                            Shell(raw)
+                        ),
+                    ));
+                }
+            }
+        }
+        let document = out.finish();
+        let mut spec = IndexSpec::from_catalog(document)?;
+        spec.expire_after = expire_after;
+        if spec.sparse && spec.partial_filter().is_some() {
+            return Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                "cannot mix \"partialFilterExpression\" and \"sparse\" options",
+            ));
+        }
+        Ok(Requested::Index(Box::new(spec), note))
+    }
+
+    /// Takes a definition as it stands in the catalog. Lenient with options, strict with the key.
+    ///
+    /// # Errors
+    /// 67 CannotCreateIndex when the key is unusable.
+    pub fn from_catalog(document: DocBuf) -> Result<IndexSpec> {
+        let raw = document.as_doc();
+        let key = key_pattern(raw)?;
+        check_key(key)?;
+        let fields = key
+            .iter()
+            .map(|element| IndexField {
+                path: element.name().to_owned(),
+                parts: element.name().split('.').map(str::to_owned).collect(),
+                descending: as_f64(element.value()).is_some_and(|number| number < 0.0),
+            })
+            .collect();
+        let flag = |name| matches!(raw.get(name), Some(RawValue::Bool(true)));
+        let (unique, sparse, hidden) = (flag("unique"), flag("sparse"), flag("hidden"));
+        let name = raw.get("name").and_then(RawValue::as_str).unwrap_or_default().to_owned();
+        let expire_after = raw.get("expireAfterSeconds").map(listed_expire_after);
+        Ok(IndexSpec { name, fields, unique, sparse, hidden, expire_after, document })
+    }
+
+    /// As `listIndexes` shows it, an invalid `expireAfterSeconds` replaced by 2147483647.
+    pub fn listed(&self) -> DocBuf {
+        if self.expire_after != Some(ExpireAfter::Invalid) {
+            return self.document.clone();
+        }
+        self.with_option("expireAfterSeconds", Some(RawValue::Int32(i32::MAX)))
+    }
+
+    /// As it stands in the catalog.
+    pub fn document(&self) -> RawDoc<'_> {
+        self.document.as_doc()
+    }
+
+    /// The definition document with one option set (in place, else at the end) or removed.
+    fn with_option(&self, name: &str, value: Option<RawValue<'_>>) -> DocBuf {
+        let mut out = DocBuilder::new();
+        let mut found = false;
+        for element in self.document.as_doc() {
+            if element.name() == name {
+                found = true;
+                if let Some(value) = value {
+                    out.append(name, value);
+                }
+            } else {
+                out.append_element(element);
+            }
+        }
+        if let (false, Some(value)) = (found, value) {
+            out.append(name, value);
+        }
+        out.finish()
+    }
+
+    /// The same index with another time to live.
+    #[must_use]
+    pub fn with_expire_after(&self, seconds: i32) -> IndexSpec {
+        let document = self.with_option("expireAfterSeconds", Some(seconds.into()));
+        IndexSpec { document, expire_after: Some(ExpireAfter::Seconds(seconds)), ..self.clone() }
+    }
+
+    /// The same index, hidden from the planner or not.
+    #[must_use]
+    pub fn with_hidden(&self, hidden: bool) -> IndexSpec {
+        let document = self.with_option("hidden", hidden.then_some(RawValue::Bool(true)));
+        IndexSpec { document, hidden, ..self.clone() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key pattern.
+    pub fn key(&self) -> RawDoc<'_> {
+        self.document.as_doc().get("key").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY)
+    }
+
+    /// The fields of its key.
+    pub fn fields(&self) -> &[IndexField] {
+        &self.fields
+    }
+
+    /// Whether two documents may not share a key.
+    pub fn unique(&self) -> bool {
+        self.unique
+    }
+
+    /// Whether documents that lack all its fields are left out.
+    pub fn sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// Whether the planner ignores it.
+    pub fn hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// Its time to live, when it is a TTL index.
+    pub fn expire_after(&self) -> Option<ExpireAfter> {
+        self.expire_after
+    }
+
+    /// `partialFilterExpression`.
+    pub fn partial_filter(&self) -> Option<RawDoc<'_>> {
+        self.document.as_doc().get("partialFilterExpression").and_then(RawValue::as_document)
+    }
+
+    /// Whether both are the same index to the reference: key pattern, collation, partial filter, unique, sparse.
+    pub fn same_identity(&self, other: &IndexSpec) -> bool {
+        self.same_key_and_filter(other) && self.unique == other.unique && self.sparse == other.sparse
+    }
+
+    /// Key pattern (numbers by sign) and filter are the same.
+    pub fn same_key_and_filter(&self, other: &IndexSpec) -> bool {
+        self.fields == other.fields && self.partial_filter() == other.partial_filter()
+    }
+
+    /// Whether an identical request changes nothing: same identity, name and options.
+    pub fn same_definition(&self, other: &IndexSpec) -> bool {
+        self.same_identity(other)
+            && self.name == other.name
+            && self.expire_after == other.expire_after
+            && self.hidden == other.hidden
+    }
+}
+
+/// Puts the definition in front of an error's text, as the reference does.
+pub(crate) fn in_spec_context(error: Error, spec: RawDoc<'_>) -> Error {
+    match error.code() {
+        ErrorCode::CannotCreateIndex | ErrorCode::TypeMismatch => {
+            error.in_context(format_args!("Error in specification . Index spec: {}", Shell(spec)))
+        }
+        _ => error,
+    }
+}
+
+fn key_pattern(raw: RawDoc<'_>) -> Result<RawDoc<'_>> {
+    match raw.get("key") {
+        Some(RawValue::Document(key)) => Ok(key),
+        Some(other) => Err(Error::type_mismatch(format!(
+            "The field 'key' must be an object, but got {}",
+            other.type_name()
+        ))),
+        None => Err(Error::failed_to_parse(
+            "The 'key' field is a required property of an index specification",
+        )),
+    }
+}
+
+fn name<'a>(raw: RawDoc<'a>, key: RawDoc<'_>) -> Result<&'a str> {
+    match raw.get("name") {
+        Some(RawValue::String("")) => {
+            Err(Error::new(ErrorCode::CannotCreateIndex, "index name cannot be empty"))
+        }
+        Some(RawValue::String("*")) => Err(Error::bad_value("The index name '*' is not valid.")),
+        Some(RawValue::String(name)) if name.contains('\0') => {
+            Err(Error::new(ErrorCode::CannotCreateIndex, "index name cannot contain NUL bytes"))
+        }
+        Some(RawValue::String(name)) => Ok(name),
+        Some(other) => Err(Error::type_mismatch(format!(
+            "The field 'name' must be a string, but got {}",
+            other.type_name()
+        ))),
+        None => Err(Error::failed_to_parse(format!(
+            "The 'name' field is a required property of an index specification, key: {}",
+            Shell(key)
+        ))),
+    }
+}
+
+fn is_id_pattern(key: RawDoc<'_>) -> bool {
+    let mut elements = key.iter();
+    match (elements.next(), elements.next()) {
+        (Some(only), None) => {
+            only.name_bytes() == b"_id"
+                && as_f64(only.value()).is_some_and(|number| number.abs() == 1.0)
+        }
+        _ => false,
+    }
+}
+
+fn id_index(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+    if let Some(bad) = raw.iter().find(|element| !KNOWN_FOR_ID.contains(&element.name())) {
+        return Err(Error::new(
+            ErrorCode::InvalidIndexSpecificationOption,
+            format!(
+                "The field '{}' is not valid for an _id index specification. Specification: {}",
+                bad.name(),
+                Shell(raw)
+            ),
+        ));
+    }
+    if key.get("_id").and_then(as_f64) == Some(-1.0) {
+        return Err(Error::bad_value(format!(
+            "The field 'key' for an _id index must be {{_id: 1}}, but got {}",
+            Shell(key)
+        )));
+    }
+    Ok(Requested::Id)
+}
+
+fn check_key(key: RawDoc<'_>) -> Result<()> {
+    let fail = |text: String| Err(Error::new(ErrorCode::CannotCreateIndex, text));
+    if key.is_empty() {
+        return fail("Index keys cannot be empty.".into());
+    }
+    let count = key.iter().count();
+    if count > limits::MAX_INDEX_FIELDS {
+        return fail(format!("Index key pattern has {count} fields; the limit is 32"));
+    }
+    for (at, element) in key.iter().enumerate() {
+        let path = element.name();
+        if path == "$**" || path.ends_with(".$**") {
+            return Err(Error::not_implemented("index type 'wildcard'"));
+        }
+        if path.is_empty() || path.split('.').any(str::is_empty) {
+            return fail("Index keys cannot contain an empty field.".into());
+        }
+        if path.split('.').any(|part| part.starts_with('$')) {
+            return fail(format!(
+                "Index key contains an illegal field name: field name starts with '$': {path}"
+            ));
+        }
+        if key.iter().take(at).any(|before| before.name_bytes() == element.name_bytes()) {
+            return fail(format!("Index key contains the field '{path}' twice"));
+        }
+        match element.value() {
+            RawValue::String(kind @ ("hashed" | "text" | "2d" | "2dsphere")) => {
+                return Err(Error::not_implemented(format!("index type '{kind}'")));
+            }
+            RawValue::String(kind) => return fail(format!("Unknown index plugin '{kind}'")),
+            number if number.is_number() => match as_f64(number) {
+                Some(number) if number.is_nan() => {
+                    return fail("Values in the index key pattern cannot be NaN.".into());
+                }
+                Some(0.0) => return fail("Values in the index key pattern cannot be 0.".into()),
+                _ => {}
+            },
+            other => {
+                return fail(format!(
+                    "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers < 0, and \
+                     strings are allowed.",
+                    other.type_name()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn version(raw: RawDoc<'_>) -> Result<i32> {
+    match raw.get("v") {
+        None => Ok(2),
+        Some(value) => match as_f64(value) {
+            Some(2.0) => Ok(2),
+            Some(1.0) => Ok(1),
+            Some(other) => Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                format!("Invalid index specification {}; cannot create an index with v={other}", Shell(raw)),
+            )),
+            None => Err(Error::type_mismatch(format!(
+                "The field 'v' must be a number, but got {}",
+                value.type_name()
+            ))),
+        },
+    }
+}
+
+fn boolean(element: RawElement<'_>) -> Result<bool> {
+    match element.value() {
+        RawValue::Bool(value) => Ok(value),
+        RawValue::Null | RawValue::Undefined => Ok(false),
+        number if number.is_number() => Ok(as_f64(number).is_some_and(|value| value != 0.0)),
+        other => Err(Error::type_mismatch(format!(
+            "The field '{}' has value {other:?}, which is not convertible to bool",
+            element.name()
+        ))),
+    }
+}
+
+fn document_option(element: RawElement<'_>) -> Result<()> {
+    match element.value() {
+        RawValue::Document(_) => Ok(()),
+        other => Err(Error::type_mismatch(format!(
+            "The field '{}' must be an object, but got {}",
+            element.name(),
+            other.type_name()
+        ))),
+    }
+}
+
+fn check_collation(element: RawElement<'_>) -> Result<()> {
+    document_option(element)?;
+    let locale = element.value().as_document().and_then(|collation| collation.get("locale"));
+    match locale {
+        Some(RawValue::String("simple")) => Ok(()),
+        _ => Err(Error::not_implemented("index option 'collation'")),
+    }
+}
+
+/// The number in a value, for signs and small integers.
+pub(crate) fn as_f64(value: RawValue<'_>) -> Option<f64> {
+    match value {
+        RawValue::Int32(v) => Some(f64::from(v)),
+        RawValue::Int64(v) => Some(v as f64),
+        RawValue::Double(v) => Some(v),
+        RawValue::Decimal128(bytes) => bson::Decimal128::from_bytes(bytes).to_string().parse().ok(),
+        _ => None,
+    }
+}

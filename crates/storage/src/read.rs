@@ -1,0 +1,205 @@
+//! Reading: a snapshot of the store, records by key and by range, index entries by range.
+//!
+//! A snapshot lives for one batch, never across a client's round trip; a cursor goes on from its last key in a new one.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions};
+use mayfly_value::keys;
+use mayfly_value::{DocBuf, RawDoc};
+
+use crate::collection::{Collection, Index};
+use crate::error::from_kv;
+use crate::layout::{decode_record, decode_unique_value, object_subrange, prefixed};
+use crate::{RecordKey, Store};
+
+/// A consistent view of everything.
+pub struct Snapshot {
+    txn: Box<dyn Txn>,
+}
+
+/// One index entry.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    /// The position to continue after: what follows the index's id in the stored key.
+    pub position: &'a [u8],
+    /// The ordered keys of the values.
+    pub values: &'a [u8],
+    /// The record that it belongs to.
+    pub record_key: &'a [u8],
+    /// What the ordered keys lost.
+    pub type_bits: &'a [u8],
+}
+
+/// How a scan ended; positions are relative to the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// Nothing is left in the range.
+    Exhausted,
+    /// Paused after this position.
+    Paused(Vec<u8>),
+}
+
+impl Store {
+    /// A view of now.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        Ok(Snapshot { txn })
+    }
+
+    /// Shows one document as of now, without a snapshot: the short path of point reads.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, those of the engine.
+    pub fn read_one<T>(
+        &self,
+        collection: &Collection,
+        record_key: &[u8],
+        see: impl FnOnce(RawDoc<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let key = prefixed(collection.id(), record_key);
+        let mut see = Some(see);
+        let mut seen = Ok(None);
+        self.engine()
+            .get_once(Keyspace::Record, &key, &mut |value| {
+                if let Some(see) = see.take() {
+                    seen = decode_record(value).map(|document| Some(see(document)));
+                }
+            })
+            .map_err(from_kv)?;
+        seen
+    }
+}
+
+impl Snapshot {
+    /// Shows one document; false when there is none.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, those of the engine.
+    pub fn record(
+        &self,
+        collection: &Collection,
+        record_key: &[u8],
+        see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let key = prefixed(collection.id(), record_key);
+        let mut seen = Ok(());
+        let found = self
+            .txn
+            .get(Keyspace::Record, &key, &mut |value| {
+                seen = decode_record(value).and_then(&mut *see);
+            })
+            .map_err(from_kv)?;
+        seen.map(|()| found)
+    }
+
+    /// An owned copy of one document.
+    ///
+    /// # Errors
+    /// As [`Snapshot::record`].
+    pub fn record_owned(&self, collection: &Collection, record_key: &[u8]) -> Result<Option<DocBuf>> {
+        let mut found = None;
+        self.record(collection, record_key, &mut |document| {
+            found = Some(document.to_owned());
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Visits records in `_id` order. The range is in record keys; an empty end means no upper bound.
+    ///
+    /// # Errors
+    /// Those of the visitor, 301 DataCorruptionDetected, those of the engine.
+    pub fn scan_records(
+        &self,
+        collection: &Collection,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut dyn FnMut(&[u8], RawDoc<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<Scanned> {
+        let range = object_subrange(collection.id(), range);
+        let mut failed = None;
+        let end = self
+            .txn
+            .scan(Keyspace::Record, &range, direction, limit, &mut |key, value| {
+                let step = decode_record(value).and_then(|document| visit(&key[8..], document));
+                step.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                })
+            })
+            .map_err(from_kv)?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(relative(end)),
+        }
+    }
+
+    /// Visits index entries in order. The range is in positions; an empty end means no upper bound.
+    ///
+    /// # Errors
+    /// Those of the visitor, those of the engine.
+    pub fn scan_index(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<Scanned> {
+        let range = object_subrange(index.id(), range);
+        let mut failed = None;
+        let end = self
+            .txn
+            .scan(Keyspace::Index, &range, direction, limit, &mut |key, value| {
+                let Some(entry) = entry(index, &key[8..], value) else {
+                    return ControlFlow::Continue(());
+                };
+                visit(entry).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                })
+            })
+            .map_err(from_kv)?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(relative(end)),
+        }
+    }
+}
+
+fn relative(end: ScanEnd) -> Scanned {
+    match end {
+        ScanEnd::Exhausted => Scanned::Exhausted,
+        ScanEnd::More { last_key } => Scanned::Paused(last_key.get(8..).unwrap_or(&[]).to_vec()),
+    }
+}
+
+/// Takes an entry apart. An entry that cannot be read is skipped; `validate` reports it.
+fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> Option<Entry<'a>> {
+    if index.spec.unique() {
+        let (record_key, type_bits) = decode_unique_value(value)?;
+        return Some(Entry { position, values: position, record_key, type_bits });
+    }
+    let mut at = 0;
+    for field in index.spec.fields() {
+        at += keys::skip_value(position.get(at..)?, field.descending)?;
+    }
+    let (values, record_key) = position.split_at_checked(at)?;
+    Some(Entry { position, values, record_key, type_bits: value })
+}
+
+/// The whole of an object.
+pub fn whole_range() -> KeyRange {
+    KeyRange { start: Vec::new(), end: Vec::new() }
+}
+
+/// What is left of a range after this position; an empty end still means no upper bound.
+pub fn range_after(range: &KeyRange, last: &RecordKey, direction: Direction) -> KeyRange {
+    range.after(last, direction)
+}

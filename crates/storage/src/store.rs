@@ -1,0 +1,385 @@
+//! The store: opening, closing, the central retry loop for writes, and acknowledging them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_kv::{Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
+use mayfly_value::RawDoc;
+
+use crate::catalog::{Catalog, rows};
+use crate::collection::{Collection, FilterCompiler, RecordFilter};
+use crate::durability::SyncGate;
+use crate::error::from_kv;
+use crate::layout::{catalog_key, object_range};
+use crate::oplog::OplogClock;
+use crate::sweep::Sweeper;
+use crate::ttl::{TtlMonitor, TtlParameters, TtlStats};
+use crate::unit::WriteUnit;
+
+/// How often one write is tried again before the client sees the conflict.
+const MAX_RETRIES: u32 = 10_000;
+
+/// How a store is opened.
+pub struct StoreOptions {
+    /// Compiles filters of partial indexes.
+    pub filters: Arc<dyn FilterCompiler>,
+    /// The oplog is trimmed to about this many bytes.
+    pub oplog_bytes: u64,
+    /// Whether background threads (TTL monitor, sweeper) run; tests drive them by hand.
+    pub background: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { filters: Arc::new(NoFilters), oplog_bytes: 1 << 30, background: true }
+    }
+}
+
+/// Refuses partial indexes.
+struct NoFilters;
+
+impl FilterCompiler for NoFilters {
+    fn compile(&self, _: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>> {
+        Err(Error::not_implemented("index option 'partialFilterExpression'"))
+    }
+}
+
+/// An open store.
+pub struct Store {
+    engine: Arc<dyn Engine>,
+    pub(crate) catalog: Catalog,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ops: Arc<OpRegistry>,
+    pub(crate) filters: Arc<dyn FilterCompiler>,
+    pub(crate) oplog_clock: OplogClock,
+    pub(crate) oplog_limit: u64,
+    sync: SyncGate,
+    ttl_params: TtlParameters,
+    ttl_stats: TtlStats,
+    ttl: parking_lot::Mutex<Option<TtlMonitor>>,
+    sweeper: parking_lot::Mutex<Option<Sweeper>>,
+    /// Conflicts that led to another try, for serverStatus.
+    pub write_conflicts: AtomicI64,
+}
+
+impl Store {
+    /// Opens a store over an engine: reads the catalog, forgets builds that a crash cut off, starts the background work.
+    ///
+    /// # Errors
+    /// 12 UnsupportedFormat, 301 DataCorruptionDetected, those of the engine.
+    pub fn open(
+        engine: Arc<dyn Engine>,
+        options: StoreOptions,
+        clock: Arc<dyn Clock>,
+        ops: Arc<OpRegistry>,
+    ) -> Result<Arc<Store>> {
+        let catalog = Catalog::load(&*engine, &*options.filters)?;
+        let oplog_clock = OplogClock::after(last_oplog_timestamp(&*engine)?);
+        let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
+        let store = Arc::new(Store {
+            engine,
+            catalog,
+            clock,
+            ops,
+            filters: options.filters,
+            oplog_clock,
+            oplog_limit: options.oplog_bytes,
+            sync,
+            ttl_params: TtlParameters::default(),
+            ttl_stats: TtlStats::default(),
+            ttl: parking_lot::Mutex::new(None),
+            sweeper: parking_lot::Mutex::new(None),
+            write_conflicts: AtomicI64::new(0),
+        });
+        store.load_counts()?;
+        store.forget_unfinished_builds()?;
+        if options.background {
+            *store.sweeper.lock() = Some(Sweeper::start(&store).map_err(no_thread)?);
+            *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
+        }
+        Ok(store)
+    }
+
+    /// The byte store.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Figures of the byte store.
+    pub fn engine_stats(&self) -> EngineStats {
+        self.engine.stats()
+    }
+
+    /// The collection of this name.
+    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        self.catalog.get(ns)
+    }
+
+    /// All collections, ascending by name; of one database when it is given.
+    pub fn collections(&self, db: Option<&str>) -> Vec<Arc<Collection>> {
+        let all = self.catalog.all();
+        let mut list: Vec<_> = all
+            .iter()
+            .filter(|(ns, _)| db.is_none_or(|db| ns.db() == db))
+            .map(|(ns, collection)| (ns.clone(), collection.clone()))
+            .collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list.into_iter().map(|(_, collection)| collection).collect()
+    }
+
+    /// The TTL monitor's parameters.
+    pub fn ttl_params(&self) -> &TtlParameters {
+        &self.ttl_params
+    }
+
+    /// The TTL monitor's counters.
+    pub fn ttl_stats(&self) -> &TtlStats {
+        &self.ttl_stats
+    }
+
+    /// The last oplog timestamp.
+    pub fn last_timestamp(&self) -> u64 {
+        self.oplog_clock.last()
+    }
+
+    /// Runs a write unit and commits it; runs it again as long as it conflicts. The body has no side effects but through
+    /// the unit.
+    ///
+    /// # Errors
+    /// Those of the body and of the engine; 50 MaxTimeMSExpired and kills of the operation; 26 NamespaceNotFound when
+    /// the collection was dropped meanwhile.
+    pub fn write<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            match self.try_write(collection, &mut body) {
+                Err(error) if error.code() == ErrorCode::WriteConflict && tries < MAX_RETRIES => {
+                    tries += 1;
+                    self.write_conflicts.fetch_add(1, Ordering::Relaxed);
+                    op.check()?;
+                    back_off(tries);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn try_write<T>(
+        &self,
+        collection: &Collection,
+        body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let state = collection.state.read();
+        let namespace = collection.namespace();
+        if collection.is_dropped() {
+            return Err(Error::new(
+                ErrorCode::NamespaceNotFound,
+                format!("collection {namespace} was dropped"),
+            ));
+        }
+        let now_ms = self.clock.now_ms();
+        let txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
+        let mut unit = WriteUnit::new(txn, collection, &state, namespace.as_str(), now_ms);
+        let result = body(&mut unit)?;
+        self.commit(unit, now_ms)?;
+        Ok(result)
+    }
+
+    fn commit(&self, mut unit: WriteUnit<'_>, now_ms: i64) -> Result<()> {
+        if unit.txn.size().1 == 0 {
+            return Ok(());
+        }
+        if !unit.oplog.is_empty() {
+            let timestamp = self.oplog_clock.next(now_ms);
+            let entry = unit.oplog.finish(timestamp, now_ms);
+            unit.txn
+                .put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
+                .map_err(from_kv)?;
+        }
+        let marks = unit.take_multikey();
+        let (collection, documents, bytes) = (unit.collection, unit.documents, unit.bytes);
+        unit.txn.commit().map_err(from_kv)?;
+        WriteUnit::committed_multikey(marks);
+        collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
+        collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.sync.note_commit();
+        Ok(())
+    }
+
+    /// A catalog change was committed outside a unit.
+    pub(crate) fn note_commit(&self) {
+        self.sync.note_commit();
+    }
+
+    /// Waits until everything committed before this call survives a crash of the machine.
+    ///
+    /// # Errors
+    /// Those of the engine; the store then refuses further writes.
+    pub async fn wait_durable(&self) -> Result<()> {
+        self.sync.wait().await
+    }
+
+    /// The same, blocking: for start-up, shutdown and tests.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn sync_now(&self) -> Result<()> {
+        self.engine.sync().map_err(from_kv)
+    }
+
+    /// Number of documents: at once when it is known, else by counting (after a crash).
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn count_documents(&self, op: &OpCtx, collection: &Collection) -> Result<i64> {
+        if !collection.counts.exact.load(Ordering::Acquire) {
+            self.recount(op, collection)?;
+        }
+        Ok(collection.counts.documents.load(Ordering::Acquire).max(0))
+    }
+
+    /// Bytes of BSON, as exact as the count.
+    pub fn data_bytes(&self, collection: &Collection) -> i64 {
+        collection.counts.bytes.load(Ordering::Acquire).max(0)
+    }
+
+    /// Counts a snapshot while writers go on: their changes add to a counter that begins at the snapshot.
+    fn recount(&self, op: &OpCtx, collection: &Collection) -> Result<()> {
+        let _one_counts = collection.counts.counting.lock();
+        let snapshot = {
+            let _no_writers = collection.state.write();
+            if collection.counts.exact.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            collection.counts.documents.store(0, Ordering::Release);
+            collection.counts.bytes.store(0, Ordering::Release);
+            self.snapshot()?
+        };
+        let (mut documents, mut bytes) = (0i64, 0i64);
+        let range = crate::whole_range();
+        snapshot.scan_records(
+            collection,
+            &range,
+            Direction::Forward,
+            ScanLimit::NONE,
+            &mut |_, doc| {
+                documents += 1;
+                bytes += doc.as_bytes().len() as i64;
+                if documents % 1024 == 0 {
+                    op.check()?;
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            },
+        )?;
+        collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
+        collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
+        collection.counts.exact.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind.
+    fn load_counts(&self) -> Result<()> {
+        let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
+        let found = rows(&*txn, b'k')?;
+        let all = self.catalog.all();
+        for (id, value) in &found {
+            let numbers = (value.get(..8), value.get(8..16));
+            let collection = all.values().find(|collection| collection.id() == *id);
+            if let (Some(collection), (Some(documents), Some(bytes))) = (collection, numbers) {
+                let number = |b: &[u8]| b.try_into().map_or(0, i64::from_le_bytes);
+                collection.counts.documents.store(number(documents), Ordering::Release);
+                collection.counts.bytes.store(number(bytes), Ordering::Release);
+                collection.counts.exact.store(true, Ordering::Release);
+            }
+            txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked).map_err(from_kv)?;
+        }
+        if !found.is_empty() {
+            txn.commit().map_err(from_kv)?;
+        }
+        Ok(())
+    }
+
+    fn store_counts(&self) -> Result<()> {
+        let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
+        let mut any = false;
+        for collection in self.catalog.all().values() {
+            if collection.counts.exact.load(Ordering::Acquire) {
+                let mut value = collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
+                let bytes = collection.counts.bytes.load(Ordering::Acquire);
+                value.extend_from_slice(&bytes.to_le_bytes());
+                let key = catalog_key::counts(collection.id());
+                txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
+                any = true;
+            }
+        }
+        if any { txn.commit().map_err(from_kv) } else { Ok(()) }
+    }
+
+    /// Ends the background work, syncs, and closes the engine. To be called once, when nobody writes any more.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn close(&self) -> Result<()> {
+        self.ttl_params.wake();
+        let monitor = self.ttl.lock().take();
+        if let Some(monitor) = monitor {
+            monitor.stop();
+        }
+        let sweeper = self.sweeper.lock().take();
+        if let Some(sweeper) = sweeper {
+            sweeper.stop();
+        }
+        let counted = self.store_counts();
+        self.sync.close();
+        self.engine.close().map_err(from_kv)?;
+        counted
+    }
+
+    /// Entries' bytes of a collection's records or an index on disk, roughly.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn object_bytes(&self, keyspace: Keyspace, id: u64) -> Result<u64> {
+        self.engine.approximate_bytes(keyspace, &object_range(id)).map_err(from_kv)
+    }
+
+    /// Makes the sweeper look at once.
+    pub(crate) fn wake_sweeper(&self) {
+        if let Some(sweeper) = self.sweeper.lock().as_ref() {
+            sweeper.wake();
+        }
+    }
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::internal(format!("cannot start a background thread: {error}"))
+}
+
+/// Gives the other writer time; longer with each try.
+fn back_off(tries: u32) {
+    if tries < 4 {
+        std::thread::yield_now();
+    } else {
+        let cap = 50u64 << tries.min(9);
+        let micros = rand::random_range(cap / 4..=cap);
+        std::thread::sleep(std::time::Duration::from_micros(micros.min(20_000)));
+    }
+}
+
+fn last_oplog_timestamp(engine: &dyn Engine) -> Result<u64> {
+    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+    let mut last = 0;
+    let range = KeyRange { start: Vec::new(), end: vec![0xFF; 9] };
+    let limit = ScanLimit::rows(1);
+    txn.scan(Keyspace::Oplog, &range, Direction::Backward, limit, &mut |key, _| {
+        last = key.try_into().map_or(0, u64::from_be_bytes);
+        std::ops::ControlFlow::Break(())
+    })
+    .map_err(from_kv)?;
+    Ok(last)
+}

@@ -1,0 +1,139 @@
+//! The sweeper: clears what dropped objects left in the byte store, and trims the oplog.
+//!
+//! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mayfly_base::Result;
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, SweepEnd, TxnOptions};
+use parking_lot::{Condvar, Mutex};
+
+use crate::Store;
+use crate::error::from_kv;
+use crate::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
+
+/// Keys cleared in one call into the engine.
+const SWEEP_KEYS: usize = 10_000;
+/// How often the oplog's size is looked at, while something writes.
+const OPLOG_LOOK: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+struct Signal {
+    wanted: bool,
+    closing: bool,
+}
+
+/// The thread and its signal.
+pub(crate) struct Sweeper {
+    signal: Arc<(Mutex<Signal>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+impl Sweeper {
+    pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Sweeper> {
+        let first = Signal { wanted: true, closing: false };
+        let signal = Arc::new((Mutex::new(first), Condvar::new()));
+        let (weak, shared) = (Arc::downgrade(store), signal.clone());
+        let thread =
+            std::thread::Builder::new().name("sweeper".into()).spawn(move || run(&weak, &shared))?;
+        Ok(Sweeper { signal, thread })
+    }
+
+    pub(crate) fn wake(&self) {
+        self.signal.0.lock().wanted = true;
+        self.signal.1.notify_all();
+    }
+
+    pub(crate) fn stop(self) {
+        self.signal.0.lock().closing = true;
+        self.signal.1.notify_all();
+        if self.thread.join().is_err() {
+            tracing::error!("the sweeper ended with a panic");
+        }
+    }
+}
+
+fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
+    loop {
+        {
+            let mut state = signal.0.lock();
+            if !state.wanted && !state.closing {
+                signal.1.wait_for(&mut state, OPLOG_LOOK);
+            }
+            if state.closing {
+                return;
+            }
+            state.wanted = false;
+        }
+        let Some(store) = store.upgrade() else { return };
+        if let Err(error) = store.sweep_once().and_then(|()| store.trim_oplog()) {
+            tracing::warn!(%error, "sweeping failed; it is tried again later");
+        }
+    }
+}
+
+impl Store {
+    /// Clears everything that was dropped so far.
+    pub(crate) fn sweep_once(&self) -> Result<()> {
+        loop {
+            let Some(id) = self.catalog.dropped.lock().first().copied() else { return Ok(()) };
+            for keyspace in OBJECT_KEYSPACES {
+                let range = object_range(id);
+                while self.engine().sweep_range(keyspace, &range, SWEEP_KEYS).map_err(from_kv)?
+                    == SweepEnd::More
+                {}
+            }
+            self.change(|txn, _| {
+                txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
+                    .map_err(from_kv)?;
+                txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)
+                    .map_err(from_kv)
+            })?;
+            self.catalog.dropped.lock().retain(|other| *other != id);
+        }
+    }
+
+    /// Cuts the oldest part of the oplog when it is over its size: the older half of its time, again and again.
+    pub(crate) fn trim_oplog(&self) -> Result<()> {
+        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        for _ in 0..16 {
+            let bytes =
+                self.engine().approximate_bytes(Keyspace::Oplog, &whole).map_err(from_kv)?;
+            if bytes <= self.oplog_limit {
+                return Ok(());
+            }
+            let (Some(first), Some(last)) =
+                (self.oplog_edge(Direction::Forward)?, self.oplog_edge(Direction::Backward)?)
+            else {
+                return Ok(());
+            };
+            // An eighth at a time: entries are spread unevenly over time.
+            let cut = first + (last - first) / 8;
+            if cut <= first {
+                return Ok(());
+            }
+            let range = KeyRange { start: vec![0], end: cut.to_be_bytes().to_vec() };
+            while self
+                .engine()
+                .sweep_range(Keyspace::Oplog, &range, SWEEP_KEYS)
+                .map_err(from_kv)?
+                == SweepEnd::More
+            {}
+        }
+        Ok(())
+    }
+
+    fn oplog_edge(&self, direction: Direction) -> Result<Option<u64>> {
+        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        let mut edge = None;
+        txn.scan(Keyspace::Oplog, &whole, direction, ScanLimit::rows(1), &mut |key, _| {
+            edge = key.try_into().ok().map(u64::from_be_bytes);
+            std::ops::ControlFlow::Break(())
+        })
+        .map_err(from_kv)?;
+        Ok(edge)
+    }
+}

@@ -1,0 +1,367 @@
+//! The store over the memory engine: writes, indexes, builds, expiry.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_kv::{Engine, MemoryEngine};
+use mayfly_value::bson::{Bson, Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+
+use crate::ttl::PassState;
+use crate::*;
+
+const NOW: i64 = 1_800_000_000_000;
+
+struct Fixture {
+    store: Arc<Store>,
+    engine: Arc<dyn Engine>,
+    clock: Arc<ManualClock>,
+    op: Arc<OpCtx>,
+}
+
+fn fixture() -> Fixture {
+    over(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::at_ms(NOW)))
+}
+
+fn over(engine: Arc<dyn Engine>, clock: Arc<ManualClock>) -> Fixture {
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    Fixture { store, engine, clock, op }
+}
+
+fn ns(name: &str) -> Namespace {
+    Namespace::parse(name).unwrap()
+}
+
+fn date(ms: i64) -> Bson {
+    Bson::DateTime(mayfly_value::bson::DateTime::from_millis(ms))
+}
+
+impl Fixture {
+    fn insert(&self, name: &str, document: &Document) -> mayfly_base::Result<()> {
+        let (collection, _) = self.store.get_or_create(&ns(name)).unwrap();
+        let document = DocBuf::from_bson(document);
+        self.store.write(&self.op, &collection, |unit| unit.insert(document.as_doc()))
+    }
+
+    fn index(&self, name: &str, spec: &Document) -> mayfly_base::Result<CreateIndexesResult> {
+        let spec = DocBuf::from_bson(spec);
+        self.store.create_indexes(&self.op, &ns(name), &[spec.as_doc()], false)
+    }
+
+    fn count(&self, name: &str) -> usize {
+        let Some(collection) = self.store.collection(&ns(name)) else { return 0 };
+        let mut count = 0;
+        let snapshot = self.store.snapshot().unwrap();
+        snapshot
+            .scan_records(&collection, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |_, _| {
+                count += 1;
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        let counted = self.store.count_documents(&self.op, &collection).unwrap();
+        assert_eq!(counted, count as i64, "the kept count agrees with the records");
+        self.check_indexes(&collection);
+        count
+    }
+
+    /// Every entry has its record; returns nothing, panics on disagreement.
+    fn check_indexes(&self, collection: &Collection) {
+        let snapshot = self.store.snapshot().unwrap();
+        for index in collection.ready_indexes() {
+            let mut orphans = 0;
+            snapshot
+                .scan_index(&index, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |entry| {
+                    if snapshot.record_owned(collection, entry.record_key)?.is_none() {
+                        orphans += 1;
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })
+                .unwrap();
+            assert_eq!(orphans, 0, "index {}", index.spec.name());
+        }
+    }
+
+    fn entries(&self, name: &str, index: usize) -> usize {
+        let collection = self.store.collection(&ns(name)).unwrap();
+        let index = collection.ready_indexes()[index].clone();
+        let mut count = 0;
+        let snapshot = self.store.snapshot().unwrap();
+        snapshot
+            .scan_index(&index, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |_| {
+                count += 1;
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        count
+    }
+
+    fn pass(&self) {
+        self.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    }
+}
+
+fn ttl(field: &str, secs: i32) -> Document {
+    doc! { "key": { field: 1 }, "name": format!("{field}_1"), "expireAfterSeconds": secs }
+}
+
+#[test]
+fn duplicate_id_is_refused_across_numeric_types() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1i32 }).unwrap();
+    let error = f.insert("d.c", &doc! { "_id": 1.0 }).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DuplicateKey);
+    assert!(error.message().contains("dup key: { _id: 1.0 }"), "{error}");
+    assert_eq!(f.count("d.c"), 1);
+}
+
+#[test]
+fn unique_index_refuses_and_a_failed_build_leaves_nothing() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1, "a": 5 }).unwrap();
+    f.insert("d.c", &doc! { "_id": 2, "a": 5i64 }).unwrap();
+    let spec = doc! { "key": { "a": 1 }, "name": "a_1", "unique": true };
+    assert_eq!(f.index("d.c", &spec).unwrap_err().code(), ErrorCode::DuplicateKey);
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    assert!(collection.indexes().is_empty());
+    f.store
+        .write(&f.op, &collection, |unit| {
+            let key = record_key(RawValue::Int32(2));
+            let old = unit.read(&key)?.unwrap();
+            unit.delete(&key, old.as_doc())
+        })
+        .unwrap();
+    f.index("d.c", &spec).unwrap();
+    assert_eq!(f.insert("d.c", &doc! { "_id": 3, "a": 5 }).unwrap_err().code(), ErrorCode::DuplicateKey);
+    f.insert("d.c", &doc! { "_id": 4, "a": 6 }).unwrap();
+    assert_eq!(f.entries("d.c", 0), 2);
+}
+
+#[test]
+fn multikey_keys_follow_updates() {
+    let f = fixture();
+    f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    f.insert("d.c", &doc! { "_id": 1, "a": [1, 2, 2, 3] }).unwrap();
+    assert_eq!(f.entries("d.c", 0), 3);
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    assert!(collection.ready_indexes()[0].is_multikey());
+    let new = DocBuf::from_bson(&doc! { "_id": 1, "a": [3, 4] });
+    f.store
+        .write(&f.op, &collection, |unit| {
+            let key = record_key(RawValue::Int32(1));
+            let old = unit.read(&key)?.unwrap();
+            unit.update(&key, old.as_doc(), new.as_doc())
+        })
+        .unwrap();
+    assert_eq!(f.entries("d.c", 0), 2);
+    let reopened = over(f.engine.clone(), f.clock.clone());
+    let collection = reopened.store.collection(&ns("d.c")).unwrap();
+    assert!(collection.ready_indexes()[0].is_multikey(), "the mark outlives a restart");
+}
+
+#[test]
+fn parallel_arrays_are_refused_and_shared_arrays_are_not() {
+    let f = fixture();
+    f.index("d.c", &doc! { "key": { "a": 1, "b": 1 }, "name": "ab" }).unwrap();
+    let error = f.insert("d.c", &doc! { "_id": 1, "a": [1], "b": [2] }).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CannotIndexParallelArrays);
+    f.index("d.e", &doc! { "key": { "a.b": 1, "a.c": 1 }, "name": "abc" }).unwrap();
+    f.insert("d.e", &doc! { "_id": 1, "a": [{ "b": 1, "c": 2 }, { "b": 3, "c": 4 }] }).unwrap();
+    assert_eq!(f.entries("d.e", 0), 2);
+}
+
+#[test]
+fn t_30_hourly_documents_and_two_policies() {
+    let f = fixture();
+    for hour in 0..24 {
+        let at = date(NOW - hour * 3_600_000);
+        f.insert("d.c", &doc! { "_id": hour, "x": at.clone(), "y": at }).unwrap();
+    }
+    let others = [Bson::Null, Bson::from(1), Bson::from("x"), Bson::from(true), doc! {}.into()];
+    for (at, other) in others.into_iter().enumerate() {
+        f.insert("d.c", &doc! { "_id": format!("o{at}"), "x": other }).unwrap();
+    }
+    f.insert("d.c", &doc! { "_id": "none" }).unwrap();
+    f.index("d.c", &ttl("x", 20_000)).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.c"), 12);
+    f.index("d.c", &ttl("y", 10_000)).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.c"), 9);
+}
+
+#[test]
+fn t_31_the_cutoff_is_inclusive_and_t_39_future_dates_wait() {
+    let f = fixture();
+    f.index("d.c", &ttl("x", 0)).unwrap();
+    f.insert("d.c", &doc! { "_id": 1, "x": date(NOW) }).unwrap();
+    f.insert("d.c", &doc! { "_id": 2, "x": date(NOW + 1) }).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.c"), 1);
+    f.clock.advance_ms(1);
+    f.pass();
+    assert_eq!(f.count("d.c"), 0);
+}
+
+#[test]
+fn t_33_the_earliest_date_of_an_array_decides() {
+    let f = fixture();
+    f.index("d.c", &ttl("x", 0)).unwrap();
+    let (past, future) = (date(NOW - 1), date(NOW + 1));
+    f.insert("d.c", &doc! { "_id": "go1", "x": [future.clone(), past.clone()] }).unwrap();
+    f.insert("d.c", &doc! { "_id": "stay", "x": [future.clone(), future] }).unwrap();
+    f.insert("d.c", &doc! { "_id": "go2", "x": ["x", past.clone()] }).unwrap();
+    f.insert("d.c", &doc! { "_id": "stay2", "x": [] }).unwrap();
+    f.insert("d.c", &doc! { "_id": "stay3", "x": [[past]] }).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.c"), 3);
+}
+
+#[test]
+fn t_36_dates_before_1970() {
+    let f = fixture();
+    f.index("d.c", &ttl("x", 3600)).unwrap();
+    f.insert("d.c", &doc! { "_id": 1900, "x": date(-2_208_988_800_000) }).unwrap();
+    f.insert("d.c", &doc! { "_id": 1, "x": date(i64::MIN) }).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.c"), 0);
+    f.index("d.e", &ttl("x", i32::MAX)).unwrap();
+    f.insert("d.e", &doc! { "_id": 1950, "x": date(-631_152_000_000) }).unwrap();
+    f.insert("d.e", &doc! { "_id": 1970, "x": date(0) }).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.e"), 1);
+}
+
+#[test]
+fn t_35_a_descending_index_expires_oldest_first() {
+    let f = fixture();
+    let spec = doc! { "key": { "x": -1 }, "name": "x_-1", "expireAfterSeconds": 0 };
+    f.index("d.c", &spec).unwrap();
+    for back in 0..50 {
+        f.insert("d.c", &doc! { "_id": back, "x": date(NOW - back) }).unwrap();
+    }
+    f.insert("d.c", &doc! { "_id": "later", "x": date(NOW + 1) }).unwrap();
+    f.store.ttl_params().index_target_docs.store(20, Ordering::Relaxed);
+    f.store.ttl_params().sub_pass_target_secs.store(0, Ordering::Relaxed);
+    let never = AtomicBool::new(false);
+    assert!(f.store.run_ttl_sub_pass(&mut PassState::default(), &never).unwrap());
+    assert_eq!(f.count("d.c"), 31);
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let oldest = record_key(RawValue::Int32(49));
+    assert!(f.store.read_one(&collection, &oldest, |_| ()).unwrap().is_none());
+    f.pass();
+    assert_eq!(f.count("d.c"), 1);
+}
+
+#[test]
+fn t_45_one_sub_pass_is_fair() {
+    let f = fixture();
+    for id in 0..40 {
+        f.insert("d.x", &doc! { "_id": id, "x": date(NOW - 1000) }).unwrap();
+    }
+    f.insert("d.y", &doc! { "_id": 1, "y": date(NOW - 1000) }).unwrap();
+    f.index("d.x", &ttl("x", 0)).unwrap();
+    f.index("d.y", &ttl("y", 0)).unwrap();
+    f.store.ttl_params().index_target_docs.store(20, Ordering::Relaxed);
+    f.store.ttl_params().sub_pass_target_secs.store(0, Ordering::Relaxed);
+    let never = AtomicBool::new(false);
+    assert!(f.store.run_ttl_sub_pass(&mut PassState::default(), &never).unwrap());
+    assert_eq!((f.count("d.x"), f.count("d.y")), (20, 0));
+}
+
+#[test]
+fn t_48_an_invalid_policy_does_not_stop_the_others() {
+    let f = fixture();
+    for name in ["d.x", "d.y"] {
+        f.insert(name, &doc! { "_id": 1, "x": date(NOW - 1000) }).unwrap();
+        f.index(name, &ttl("x", 0)).unwrap();
+    }
+    // A catalog as an old server may have left it.
+    let broken = doc! { "v": 2, "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": f64::NAN };
+    let collection = f.store.collection(&ns("d.x")).unwrap();
+    {
+        let mut state = collection.state.write();
+        let old = state.indexes[0].clone();
+        state.indexes[0] = Arc::new(Index {
+            id: old.id,
+            spec: IndexSpec::from_catalog(DocBuf::from_bson(&broken)).unwrap(),
+            filter: None,
+            runtime: old.runtime.clone(),
+        });
+    }
+    f.pass();
+    assert_eq!((f.count("d.x"), f.count("d.y")), (1, 0));
+    assert_eq!(f.store.ttl_stats().invalid_ttl_index_skips.load(Ordering::Relaxed), 1);
+    let listed = collection.list_indexes()[1].clone();
+    assert_eq!(listed.as_doc().get("expireAfterSeconds"), Some(RawValue::Int32(i32::MAX)));
+}
+
+#[test]
+fn t_49_rename_keeps_and_recreate_forgets_the_policy() {
+    let f = fixture();
+    f.index("d.c", &ttl("x", 0)).unwrap();
+    f.insert("d.c", &doc! { "_id": 1, "x": date(NOW - 1) }).unwrap();
+    f.store.rename_collection(&ns("d.c"), &ns("d.e"), false).unwrap();
+    f.pass();
+    assert_eq!(f.count("d.e"), 0);
+    f.store.drop_collection(&ns("d.e")).unwrap();
+    f.insert("d.e", &doc! { "_id": 1, "x": date(NOW - 1) }).unwrap();
+    f.pass();
+    f.store.sweep_once().unwrap();
+    assert_eq!(f.count("d.e"), 1);
+}
+
+#[test]
+fn t_50_policies_survive_a_restart() {
+    let f = fixture();
+    f.index("d.c", &ttl("x", 0)).unwrap();
+    f.insert("d.c", &doc! { "_id": 1, "x": date(NOW + 5) }).unwrap();
+    let g = over(f.engine.clone(), f.clock.clone());
+    g.clock.advance_ms(5);
+    g.pass();
+    assert_eq!(g.count("d.c"), 0);
+}
+
+#[test]
+fn counts_are_right_after_an_unclean_stop() {
+    let f = fixture();
+    for id in 0..10 {
+        f.insert("d.c", &doc! { "_id": id }).unwrap();
+    }
+    let g = over(f.engine.clone(), f.clock.clone());
+    assert_eq!(g.count("d.c"), 10);
+}
+
+#[test]
+fn racing_writers_and_an_index_build_agree() {
+    let f = Arc::new(fixture());
+    for id in 0..500 {
+        f.insert("d.c", &doc! { "_id": id, "a": id }).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..2i32 {
+            let f = f.clone();
+            scope.spawn(move || {
+                let collection = f.store.collection(&ns("d.c")).unwrap();
+                for round in 0..500i32 {
+                    let id = (round * 7 + thread) % 500;
+                    let new = DocBuf::from_bson(&doc! { "_id": id, "a": 1000 + round });
+                    f.store
+                        .write(&f.op, &collection, |unit| {
+                            let key = record_key(RawValue::Int32(id));
+                            let old = unit.read(&key)?.unwrap();
+                            unit.update(&key, old.as_doc(), new.as_doc())
+                        })
+                        .unwrap();
+                }
+            });
+        }
+        f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    });
+    assert_eq!(f.count("d.c"), 500);
+    assert_eq!(f.entries("d.c", 0), 500);
+}

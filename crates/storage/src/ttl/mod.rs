@@ -1,0 +1,23 @@
+//! Expiry: the monitor that deletes what is due, and the rules that say what that is.
+//!
+//! The story of a TTL delete:
+//! 1. the monitor's thread sleeps until `ttlMonitorSleepSecs` are over ([`TtlMonitor`]) and begins a pass;
+//! 2. a pass is a sequence of sub-passes; each asks the catalog anew which TTL indexes there are ([`pass`]);
+//! 3. a sub-pass visits the indexes in turn; a visit ([`visit`]) scans the index from its oldest date up to the cutoff;
+//! 4. each batch of found records is a write unit that reads the record again and checks its dates again, so that a document
+//!    refreshed meanwhile survives;
+//! 5. record, index keys and an oplog entry that names the index go in one transaction.
+//!
+//! Everything that decides is a function over plain values; the thread only waits and calls.
+
+mod monitor;
+mod params;
+mod pass;
+mod stats;
+pub mod value;
+mod visit;
+
+pub use monitor::TtlMonitor;
+pub use params::{TtlIndexRules, TtlParameters};
+pub use pass::PassState;
+pub use stats::TtlStats;

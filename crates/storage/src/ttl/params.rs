@@ -1,0 +1,90 @@
+//! The monitor's parameters: shared atomics, changed at run time by `setParameter`. Names, defaults and bounds
+//! are in the table of `service`; what each means is in the expiry contract, section 5.1.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Where the manual and the 8.x servers differ, whose rules apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TtlIndexRules {
+    /// What the manual promises (the default).
+    Manual,
+    /// What 8.x servers do.
+    Mongod8,
+}
+
+/// The parameters of the TTL monitor.
+pub struct TtlParameters {
+    /// `ttlMonitorEnabled`.
+    pub enabled: AtomicBool,
+    /// `ttlMonitorSleepSecs`, at least 1. Set it through [`TtlParameters::set_sleep_secs`].
+    sleep_secs: AtomicI64,
+    /// `ttlMonitorBatchDeletes`.
+    pub batch_deletes: AtomicBool,
+    /// `ttlMonitorSubPassTargetSecs`, 0 = one round over all indexes.
+    pub sub_pass_target_secs: AtomicI64,
+    /// `ttlIndexDeleteTargetTimeMS`, 0 = unlimited.
+    pub index_target_ms: AtomicI64,
+    /// `ttlIndexDeleteTargetDocs`, 0 = unlimited.
+    pub index_target_docs: AtomicI64,
+    /// `batchedDeletesTargetBatchDocs`, 0 = unlimited.
+    pub batch_docs: AtomicI64,
+    /// `batchedDeletesTargetBatchTimeMS`, 0 = unlimited.
+    pub batch_ms: AtomicI64,
+    /// `batchedDeletesTargetStagedDocBytes`, 0 = unlimited.
+    pub batch_bytes: AtomicI64,
+    rules: AtomicU8,
+    /// Wakes the monitor when the sleep changes or the store closes.
+    pub(crate) changed: (Mutex<u64>, Condvar),
+}
+
+impl Default for TtlParameters {
+    fn default() -> TtlParameters {
+        TtlParameters {
+            enabled: AtomicBool::new(true),
+            sleep_secs: AtomicI64::new(60),
+            batch_deletes: AtomicBool::new(true),
+            sub_pass_target_secs: AtomicI64::new(60),
+            index_target_ms: AtomicI64::new(1000),
+            index_target_docs: AtomicI64::new(50_000),
+            batch_docs: AtomicI64::new(10),
+            batch_ms: AtomicI64::new(5),
+            batch_bytes: AtomicI64::new(2_097_152),
+            rules: AtomicU8::new(0),
+            changed: (Mutex::new(0), Condvar::new()),
+        }
+    }
+}
+
+impl TtlParameters {
+    /// `ttlMonitorSleepSecs`.
+    pub fn sleep_secs(&self) -> i64 {
+        self.sleep_secs.load(Ordering::Relaxed)
+    }
+
+    /// Sets `ttlMonitorSleepSecs`; the monitor's present sleep changes at once.
+    pub fn set_sleep_secs(&self, secs: i64) {
+        self.sleep_secs.store(secs.max(1), Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// `ttlIndexRules`.
+    pub fn rules(&self) -> TtlIndexRules {
+        match self.rules.load(Ordering::Relaxed) {
+            0 => TtlIndexRules::Manual,
+            _ => TtlIndexRules::Mongod8,
+        }
+    }
+
+    /// Sets `ttlIndexRules`.
+    pub fn set_rules(&self, rules: TtlIndexRules) {
+        self.rules.store(u8::from(rules == TtlIndexRules::Mongod8), Ordering::Relaxed);
+    }
+
+    /// Makes the monitor look again.
+    pub(crate) fn wake(&self) {
+        *self.changed.0.lock() += 1;
+        self.changed.1.notify_all();
+    }
+}

@@ -1,0 +1,172 @@
+//! A pass: sub-passes over all TTL indexes until none has more work. Expiry contract, section 5.2.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mayfly_base::{Error, ErrorCode, Result};
+
+use crate::collection::{Collection, Index};
+use crate::index_spec::ExpireAfter;
+use crate::ttl::visit::{Visit, VisitEnd};
+use crate::{RecordKey, Store};
+
+/// What a pass remembers between its visits.
+#[derive(Default)]
+pub struct PassState {
+    /// Number of this pass since start, for `currentOp`.
+    pass: i64,
+    sub_pass: i64,
+    /// Per index id: where its last visit stopped, so that the next one does not step over what is gone.
+    resume: HashMap<u64, RecordKey>,
+}
+
+/// One TTL index and its collection.
+struct Policy {
+    collection: Arc<Collection>,
+    index: Arc<Index>,
+    expire_after_secs: i32,
+}
+
+impl Store {
+    /// Runs one pass: everything that is due now goes.
+    ///
+    /// # Errors
+    /// 11600 InterruptedAtShutdown. Errors of single visits are logged and do not end the pass.
+    pub fn run_ttl_pass(&self, stopping: &AtomicBool) -> Result<()> {
+        if !self.ttl_params().enabled.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let pass = self.ttl_stats().passes.load(Ordering::Relaxed) + 1;
+        let mut state = PassState { pass, ..PassState::default() };
+        let started = self.clock.monotonic_micros();
+        let mut result = Ok(());
+        loop {
+            match self.run_ttl_sub_pass(&mut state, stopping) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        let stats = self.ttl_stats();
+        stats.passes.fetch_add(1, Ordering::Relaxed);
+        let micros = self.clock.monotonic_micros() - started;
+        stats.duration_micros.fetch_add(micros, Ordering::Relaxed);
+        result
+    }
+
+    /// Runs one sub-pass: rounds over all indexes until none has more work or the time box is over. True when some index
+    /// may have more work.
+    ///
+    /// # Errors
+    /// 11600 InterruptedAtShutdown.
+    pub fn run_ttl_sub_pass(&self, state: &mut PassState, stopping: &AtomicBool) -> Result<bool> {
+        state.sub_pass += 1;
+        let started = self.clock.monotonic_micros();
+        let mut round = self.ttl_policies();
+        let batched = self.ttl_params().batch_deletes.load(Ordering::Relaxed);
+        while !round.is_empty() {
+            let mut unfinished = Vec::new();
+            for policy in round {
+                if stopping.load(Ordering::Acquire) {
+                    return Err(Error::new(
+                        ErrorCode::InterruptedAtShutdown,
+                        "interrupted at shutdown",
+                    ));
+                }
+                if !self.ttl_params().enabled.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
+                if self.visit_policy(&policy, state, stopping, batched) {
+                    unfinished.push(policy);
+                }
+            }
+            round = unfinished;
+            let target = self.ttl_params().sub_pass_target_secs.load(Ordering::Relaxed);
+            let elapsed = self.clock.monotonic_micros() - started;
+            if elapsed >= target.saturating_mul(1_000_000) {
+                break;
+            }
+        }
+        self.ttl_stats().sub_passes.fetch_add(1, Ordering::Relaxed);
+        Ok(!round.is_empty())
+    }
+
+    /// Visits one index; true when it may have more work.
+    fn visit_policy(
+        &self,
+        policy: &Policy,
+        state: &mut PassState,
+        stopping: &AtomicBool,
+        batched: bool,
+    ) -> bool {
+        let visit = Visit {
+            store: self,
+            collection: &policy.collection,
+            index: &policy.index,
+            expire_after_secs: policy.expire_after_secs,
+            pass: state.pass,
+            sub_pass: state.sub_pass,
+            stopping,
+            batched,
+        };
+        match visit.run(state.resume.get(&policy.index.id())) {
+            Ok(VisitEnd::Drained) => {
+                state.resume.remove(&policy.index.id());
+                false
+            }
+            Ok(VisitEnd::TargetMet(position)) => {
+                state.resume.insert(policy.index.id(), position);
+                true
+            }
+            // Dropped meanwhile: nothing to do any more.
+            Err(error)
+                if matches!(
+                    error.code(),
+                    ErrorCode::QueryPlanKilled | ErrorCode::NamespaceNotFound
+                ) =>
+            {
+                false
+            }
+            Err(error) => {
+                tracing::error!(
+                    id = 5400703,
+                    namespace = %policy.collection.namespace(),
+                    index = policy.index.spec.name(),
+                    %error,
+                    "Error running TTL job on collection"
+                );
+                false
+            }
+        }
+    }
+
+    /// All usable TTL indexes as of now.
+    fn ttl_policies(&self) -> Vec<Policy> {
+        let mut policies = Vec::new();
+        for collection in self.catalog.all().values() {
+            for index in collection.ready_indexes() {
+                match index.spec.expire_after() {
+                    None => {}
+                    Some(ExpireAfter::Seconds(expire_after_secs)) => {
+                        let collection = collection.clone();
+                        policies.push(Policy { collection, index, expire_after_secs });
+                    }
+                    Some(ExpireAfter::Invalid) => {
+                        self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
+                        tracing::error!(
+                            id = 6909100,
+                            ns = %collection.namespace(),
+                            index = index.spec.name(),
+                            "Skipping TTL job due to invalid index spec"
+                        );
+                    }
+                }
+            }
+        }
+        policies
+    }
+}

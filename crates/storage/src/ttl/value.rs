@@ -1,0 +1,81 @@
+//! `expireAfterSeconds`: which values are taken, and what they become. Expiry contract, sections 1.1 and 3.3.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::RawValue;
+
+use crate::index_spec::{ExpireAfter, as_f64};
+
+/// The value for `createIndexes`. Checked in this order: numeric, NaN, 32-bit range, sign; fractions are cut off.
+///
+/// # Errors
+/// 67 CannotCreateIndex.
+pub fn expire_after_for_create(value: RawValue<'_>) -> Result<i32> {
+    let fail = |text: String| Err(Error::new(ErrorCode::CannotCreateIndex, text));
+    let Some(number) = as_f64(value) else {
+        // The closing quote is missing in the reference, too.
+        return fail(format!(
+            "TTL index 'expireAfterSeconds' option must be numeric, but received a type of '{}",
+            value.type_name()
+        ));
+    };
+    if number.is_nan() {
+        return fail("TTL index 'expireAfterSeconds' option must not be NaN".into());
+    }
+    let whole = number.trunc();
+    if whole > f64::from(i32::MAX) || whole < f64::from(i32::MIN) {
+        return fail(
+            "TTL index 'expireAfterSeconds' must be within the range of a 32-bit integer".into(),
+        );
+    }
+    if whole < 0.0 {
+        return fail("TTL index 'expireAfterSeconds' option cannot be less than 0".into());
+    }
+    Ok(whole as i32)
+}
+
+/// The value for `collMod.index`: clamped above, doubles cut off, decimals rounded half to even.
+///
+/// # Errors
+/// 14 TypeMismatch, 72 InvalidOptions.
+pub fn expire_after_for_collmod(value: RawValue<'_>) -> Result<i32> {
+    let Some(number) = as_f64(value) else {
+        return Err(Error::type_mismatch(format!(
+            "BSON field 'collMod.index.expireAfterSeconds' is the wrong type '{}', expected types '[long, int, \
+             decimal, double']",
+            value.type_name()
+        )));
+    };
+    let whole = match value {
+        RawValue::Decimal128(_) => number.round_ties_even(),
+        _ => number.trunc(),
+    };
+    if whole.is_nan() {
+        // A slip in somebody's arithmetic must not empty a collection.
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "'expireAfterSeconds' must not be NaN",
+        ));
+    }
+    if whole < 0.0 {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "TTL index 'expireAfterSeconds' option cannot be less than 0",
+        ));
+    }
+    Ok(whole.min(f64::from(i32::MAX)) as i32)
+}
+
+/// What a value found in the catalog means.
+pub(crate) fn listed_expire_after(value: RawValue<'_>) -> ExpireAfter {
+    match as_f64(value) {
+        Some(number) if (0.0..=f64::from(i32::MAX)).contains(&number) => {
+            ExpireAfter::Seconds(number as i32)
+        }
+        _ => ExpireAfter::Invalid,
+    }
+}
+
+/// Documents dated at or before this moment are due, in milliseconds since 1970.
+pub fn cutoff_ms(now_ms: i64, expire_after_secs: i32) -> i64 {
+    now_ms.saturating_sub(i64::from(expire_after_secs) * 1000)
+}

@@ -1,0 +1,281 @@
+//! A visit: deletes what one index says is due, oldest first, in small write units, within its time and document box.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mayfly_base::{Error, ErrorCode, OpCtx, OpGuard, OpInfo, Result};
+use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::collection::{Collection, Index};
+use crate::index_spec::IndexField;
+use crate::keygen::{KeySet, index_keys};
+use crate::oplog::ExpiredBy;
+use crate::read::Scanned;
+use crate::ttl::value::cutoff_ms;
+use crate::{RecordKey, Store};
+
+/// Index entries looked at in one scan.
+const SCAN_ENTRIES: usize = 1000;
+/// Visits that take longer are logged, as the reference's `slowms`.
+const SLOW_MICROS: i64 = 100_000;
+
+/// One visit of one index.
+pub(super) struct Visit<'s> {
+    pub(super) store: &'s Store,
+    pub(super) collection: &'s Arc<Collection>,
+    pub(super) index: &'s Arc<Index>,
+    pub(super) expire_after_secs: i32,
+    pub(super) pass: i64,
+    pub(super) sub_pass: i64,
+    pub(super) stopping: &'s AtomicBool,
+    pub(super) batched: bool,
+}
+
+/// How a visit ended.
+pub(super) enum VisitEnd {
+    /// Nothing due is left.
+    Drained,
+    /// The document or time target was met; there may be more after this position.
+    TargetMet(RecordKey),
+}
+
+/// Documents and time a visit may use, and what it used.
+struct Progress {
+    deleted: i64,
+    keys_examined: i64,
+    docs_examined: i64,
+    started_micros: i64,
+}
+
+impl Visit<'_> {
+    pub(super) fn run(&self, resume: Option<&RecordKey>) -> Result<VisitEnd> {
+        let cutoff = cutoff_ms(self.store.clock.now_ms(), self.expire_after_secs);
+        let field = &self.index.spec.fields()[0];
+        let direction = if field.descending { Direction::Backward } else { Direction::Forward };
+        let mut range = due_range(field, cutoff);
+        if let Some(position) = resume {
+            range = range.after(position, direction);
+        }
+        let guard = self.register(cutoff);
+        let mut progress = Progress {
+            deleted: 0,
+            keys_examined: 0,
+            docs_examined: 0,
+            started_micros: self.store.clock.monotonic_micros(),
+        };
+        let result = self.drain(guard.op(), range, direction, cutoff, &mut progress);
+        self.finish(&progress);
+        match result {
+            // killOp ends the visit only; the next pass goes on.
+            Err(error) if guard.op().is_killed() && error.code() == ErrorCode::Interrupted => {
+                Ok(VisitEnd::Drained)
+            }
+            other => other,
+        }
+    }
+
+    fn drain(
+        &self,
+        op: &Arc<OpCtx>,
+        mut range: KeyRange,
+        direction: Direction,
+        cutoff: i64,
+        progress: &mut Progress,
+    ) -> Result<VisitEnd> {
+        loop {
+            self.check(op)?;
+            if range.is_empty() {
+                return Ok(VisitEnd::Drained);
+            }
+            let params = self.store.ttl_params();
+            let target = params.index_target_docs.load(Ordering::Relaxed);
+            let left = if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
+            let mut found: Vec<(RecordKey, RecordKey)> = Vec::new();
+            let limit = ScanLimit::rows(SCAN_ENTRIES.min(left));
+            let scanned = self.store.snapshot()?.scan_index(
+                self.index,
+                &range,
+                direction,
+                limit,
+                &mut |entry| {
+                    found.push((entry.position.to_vec(), entry.record_key.to_vec()));
+                    Ok(ControlFlow::Continue(()))
+                },
+            )?;
+            progress.keys_examined += found.len() as i64;
+            let mut rest = found.as_slice();
+            while !rest.is_empty() {
+                self.check(op)?;
+                let done = self.delete_batch(op, rest, cutoff, progress)?;
+                let (batch, after) = rest.split_at(done.clamp(1, rest.len()));
+                rest = after;
+                if let Some((position, _)) = batch.last() {
+                    range = range.after(position, direction);
+                    if self.target_met(progress) {
+                        return Ok(VisitEnd::TargetMet(position.clone()));
+                    }
+                }
+            }
+            if scanned == Scanned::Exhausted {
+                return Ok(VisitEnd::Drained);
+            }
+        }
+    }
+
+    /// One write unit over the front of the list; gives how many entries it dealt with.
+    fn delete_batch(
+        &self,
+        op: &Arc<OpCtx>,
+        entries: &[(RecordKey, RecordKey)],
+        cutoff: i64,
+        progress: &mut Progress,
+    ) -> Result<usize> {
+        let params = self.store.ttl_params();
+        let docs = if self.batched { params.batch_docs.load(Ordering::Relaxed) } else { 1 };
+        let most = if docs > 0 { docs as usize } else { entries.len() };
+        let micros = params.batch_ms.load(Ordering::Relaxed).saturating_mul(1000);
+        let bytes = params.batch_bytes.load(Ordering::Relaxed);
+        let clock = &self.store.clock;
+        let started = clock.monotonic_micros();
+        let expired = ExpiredBy {
+            index: self.index.spec.name(),
+            expire_after_secs: self.expire_after_secs,
+        };
+        let mut keys = KeySet::default();
+        let (dealt, deleted, examined, staged, keys_deleted) =
+            self.store.write(op, self.collection, |unit| {
+                let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
+                for (_, record_key) in entries.iter().take(most) {
+                    dealt += 1;
+                    let Some(document) = unit.read(record_key)? else { continue };
+                    examined += 1;
+                    if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
+                        continue;
+                    }
+                    unit.delete_as(record_key, document.as_doc(), Some(expired))?;
+                    deleted += 1;
+                    staged += document.as_bytes().len() as i64;
+                    let over_time = micros > 0 && clock.monotonic_micros() - started >= micros;
+                    if over_time || (bytes > 0 && staged >= bytes) {
+                        break;
+                    }
+                }
+                Ok((dealt, deleted, examined, staged, unit.keys_deleted))
+            })?;
+        progress.deleted += deleted;
+        progress.docs_examined += examined;
+        op.yields.fetch_add(1, Ordering::Relaxed);
+        op.update_info(|info| info.extra = self.extra(cutoff, progress.deleted).into_bytes());
+        let stats = self.store.ttl_stats();
+        stats.deleted_documents.fetch_add(deleted, Ordering::Relaxed);
+        stats.deleted_keys.fetch_add(keys_deleted, Ordering::Relaxed);
+        if self.batched {
+            stats.batches.fetch_add(1, Ordering::Relaxed);
+            stats.batch_docs.fetch_add(deleted, Ordering::Relaxed);
+            stats.staged_size_bytes.fetch_add(staged, Ordering::Relaxed);
+            let spent = clock.monotonic_micros() - started;
+            stats.time_in_batch_micros.fetch_add(spent, Ordering::Relaxed);
+        }
+        Ok(dealt)
+    }
+
+    /// Whether the document as it is now has a due date in this index, and belongs into it at all.
+    fn is_due(&self, document: RawDoc<'_>, cutoff: i64, keys: &mut KeySet) -> Result<bool> {
+        if !self.index.covers(document) {
+            return Ok(false);
+        }
+        index_keys(&self.index.spec, document, keys)?;
+        let range = due_range(&self.index.spec.fields()[0], cutoff);
+        Ok(keys.iter().any(|(key, _)| range.start.as_slice() <= key && key < range.end.as_slice()))
+    }
+
+    fn target_met(&self, progress: &Progress) -> bool {
+        let params = self.store.ttl_params();
+        let docs = params.index_target_docs.load(Ordering::Relaxed);
+        let millis = params.index_target_ms.load(Ordering::Relaxed);
+        let spent = self.store.clock.monotonic_micros() - progress.started_micros;
+        (docs > 0 && progress.deleted >= docs) || (millis > 0 && spent >= millis.saturating_mul(1000))
+    }
+
+    fn check(&self, op: &OpCtx) -> Result<()> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown"));
+        }
+        op.check()?;
+        self.collection.check_alive()?;
+        self.index.check_alive()?;
+        // A collMod may have changed or taken the policy: the next visit reads it anew.
+        Ok(())
+    }
+
+    /// Makes the visit an operation that `currentOp` shows and `killOp` ends. Expiry contract, section 6.2.
+    fn register(&self, cutoff: i64) -> OpGuard {
+        let ns = self.collection.namespace();
+        let field = &self.index.spec.fields()[0];
+        let info = OpInfo {
+            desc: "TTLMonitor".into(),
+            op: "remove",
+            ns: ns.as_str().to_owned(),
+            command: delete_command(ns.db(), ns.collection(), &field.path, cutoff).into_bytes(),
+            plan_summary: format!("IXSCAN {}", Shell(self.index.spec.key())),
+            extra: self.extra(cutoff, 0).into_bytes(),
+            ..OpInfo::default()
+        };
+        self.store.ops.begin(info)
+    }
+
+    fn extra(&self, cutoff: i64, deleted: i64) -> DocBuf {
+        let mut extra = DocBuilder::new();
+        extra.start_document("ttl").append("index", self.index.spec.name());
+        extra.append("expireAfterSeconds", self.expire_after_secs);
+        extra.append("cutoff", RawValue::Date(cutoff));
+        extra.append("deleted", deleted);
+        extra.append("pass", self.pass).append("subPass", self.sub_pass).end();
+        extra.finish()
+    }
+
+    fn finish(&self, progress: &Progress) {
+        let stats = self.store.ttl_stats();
+        stats.examined_documents.fetch_add(progress.docs_examined, Ordering::Relaxed);
+        stats.examined_keys.fetch_add(progress.keys_examined, Ordering::Relaxed);
+        let micros = self.store.clock.monotonic_micros() - progress.started_micros;
+        if micros >= SLOW_MICROS && progress.deleted > 0 {
+            tracing::info!(
+                id = 5479200,
+                namespace = %self.collection.namespace(),
+                index = self.index.spec.name(),
+                numDeleted = progress.deleted,
+                durationMillis = micros / 1000,
+                "Deleted expired documents using index"
+            );
+        }
+    }
+}
+
+fn delete_command(db: &str, collection: &str, path: &str, cutoff: i64) -> DocBuf {
+    let mut command = DocBuilder::new();
+    command.append("delete", collection).start_array("deletes").push_document();
+    command.start_document("q").start_document(path).append("$lte", RawValue::Date(cutoff));
+    command.end().end().append("limit", 0).end().end().append("$db", db);
+    command.finish()
+}
+
+/// The positions of all dates from the first one up to the cutoff, both included.
+fn due_range(field: &IndexField, cutoff: i64) -> KeyRange {
+    let key = |date| {
+        let mut key = Vec::with_capacity(16);
+        let value = RawValue::Date(date);
+        keys::append_value(&mut key, &mut TypeBits::default(), value, field.descending);
+        key
+    };
+    let (first, last) = (key(i64::MIN), key(cutoff));
+    if field.descending {
+        KeyRange { start: last, end: prefix_end(&first) }
+    } else {
+        KeyRange { start: first, end: prefix_end(&last) }
+    }
+}

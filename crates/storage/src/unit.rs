@@ -1,0 +1,414 @@
+//! A write unit: documents, their index keys and the oplog entry in one engine transaction.
+//!
+//! The story of a write:
+//! 1. [`crate::Store::write`] takes the collection's state shared and begins a transaction;
+//! 2. the body calls [`WriteUnit::insert`], [`WriteUnit::update`] or [`WriteUnit::delete`];
+//! 3. each maintains the keys of every index, those still being built included, and checks unique ones;
+//! 4. the commit adds the oplog entry and makes everything visible at once;
+//! 5. on a conflict the whole body runs again over a new snapshot.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::collection::{Collection, CollectionState, Index};
+use crate::error::from_kv;
+use crate::keygen::{KeySet, index_keys};
+use crate::layout::{
+    catalog_key, decode_record, decode_unique_value, encode_record, encode_unique_value, prefixed,
+    record_key,
+};
+use crate::oplog::{ExpiredBy, OplogBatch};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// One transaction's worth of writes to one collection.
+pub struct WriteUnit<'s> {
+    pub(crate) txn: Box<dyn Txn>,
+    pub(crate) collection: &'s Collection,
+    state: &'s CollectionState,
+    ns: &'s str,
+    now_ms: i64,
+    pub(crate) oplog: OplogBatch,
+    pub(crate) documents: i64,
+    pub(crate) bytes: i64,
+    pub(crate) keys_deleted: i64,
+    multikey: Vec<(Arc<Index>, u32)>,
+    scratch: Scratch,
+}
+
+/// Buffers used again for each document.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    value: Vec<u8>,
+    key: Vec<u8>,
+    old_keys: KeySet,
+    new_keys: KeySet,
+}
+
+impl<'s> WriteUnit<'s> {
+    pub(crate) fn new(
+        txn: Box<dyn Txn>,
+        collection: &'s Collection,
+        state: &'s CollectionState,
+        ns: &'s str,
+        now_ms: i64,
+    ) -> WriteUnit<'s> {
+        WriteUnit {
+            txn,
+            collection,
+            state,
+            ns,
+            now_ms,
+            oplog: OplogBatch::new(),
+            documents: 0,
+            bytes: 0,
+            keys_deleted: 0,
+            multikey: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Adds a document that has an `_id`.
+    ///
+    /// # Errors
+    /// 11000 DuplicateKey with `keyPattern` and `keyValue`; 112 WriteConflict; 10334 for a document over 16 MiB;
+    /// 53 for an `_id` that may not be one; errors of key generation.
+    pub fn insert(&mut self, document: RawDoc<'_>) -> Result<()> {
+        let id = checked_id(document)?;
+        check_size(document)?;
+        let record_key = record_key(id);
+        let key = prefixed(self.collection.id(), &record_key);
+        if self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
+            return Err(self.duplicate("_id_", &id_pattern(), &id_value(id)));
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = self.insert_with(&mut scratch, document, &key, &record_key);
+        self.scratch = scratch;
+        result?;
+        self.oplog.insert(self.ns, &self.collection.uuid(), document);
+        self.documents += 1;
+        self.bytes += document.as_bytes().len() as i64;
+        Ok(())
+    }
+
+    fn insert_with(
+        &mut self,
+        scratch: &mut Scratch,
+        document: RawDoc<'_>,
+        key: &[u8],
+        record_key: &[u8],
+    ) -> Result<()> {
+        encode_record(&mut scratch.value, self.now_ms, document);
+        self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Checked).map_err(from_kv)?;
+        let state = self.state;
+        for index in &state.indexes {
+            if index.covers(document) {
+                index_keys(&index.spec, document, &mut scratch.new_keys)?;
+                self.add_keys(index, scratch, document, record_key, |_| true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces a document by another one with the same `_id`.
+    ///
+    /// # Errors
+    /// As [`WriteUnit::insert`].
+    pub fn update(&mut self, record_key: &[u8], old: RawDoc<'_>, new: RawDoc<'_>) -> Result<()> {
+        check_size(new)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = self.update_with(&mut scratch, record_key, old, new);
+        self.scratch = scratch;
+        result?;
+        let id = new.get("_id").unwrap_or(RawValue::Null);
+        self.oplog.update(self.ns, &self.collection.uuid(), id, new);
+        self.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        Ok(())
+    }
+
+    fn update_with(
+        &mut self,
+        scratch: &mut Scratch,
+        record_key: &[u8],
+        old: RawDoc<'_>,
+        new: RawDoc<'_>,
+    ) -> Result<()> {
+        let key = prefixed(self.collection.id(), record_key);
+        encode_record(&mut scratch.value, self.now_ms, new);
+        self.txn.put(Keyspace::Record, &key, &scratch.value, Guard::Checked).map_err(from_kv)?;
+        let state = self.state;
+        for index in &state.indexes {
+            scratch.old_keys.clear();
+            scratch.new_keys.clear();
+            if index.covers(old) {
+                index_keys(&index.spec, old, &mut scratch.old_keys)?;
+            }
+            if index.covers(new) {
+                index_keys(&index.spec, new, &mut scratch.new_keys)?;
+            }
+            let same = scratch.old_keys.len() == scratch.new_keys.len()
+                && scratch.old_keys.iter().zip(scratch.new_keys.iter()).all(|(a, b)| a == b);
+            if same {
+                continue;
+            }
+            let old_keys = std::mem::take(&mut scratch.old_keys);
+            let new_keys = std::mem::take(&mut scratch.new_keys);
+            let gone = |entry: &(&[u8], &[u8])| !new_keys.iter().any(|(key, _)| key == entry.0);
+            for (values, _) in old_keys.iter().filter(gone) {
+                self.remove_key(index, scratch, values, record_key)?;
+            }
+            scratch.new_keys = new_keys;
+            self.add_keys(index, scratch, new, record_key, |entry| {
+                !old_keys.iter().any(|before| before == *entry)
+            })?;
+            scratch.old_keys = old_keys;
+        }
+        Ok(())
+    }
+
+    /// Removes a document.
+    ///
+    /// # Errors
+    /// 112 WriteConflict.
+    pub fn delete(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
+        self.delete_as(record_key, document, None)
+    }
+
+    pub(crate) fn delete_as(
+        &mut self,
+        record_key: &[u8],
+        document: RawDoc<'_>,
+        expired: Option<ExpiredBy<'_>>,
+    ) -> Result<()> {
+        let key = prefixed(self.collection.id(), record_key);
+        self.txn.delete(Keyspace::Record, &key, Guard::Checked).map_err(from_kv)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let state = self.state;
+        for index in &state.indexes {
+            if index.covers(document) {
+                let mut keys = std::mem::take(&mut scratch.old_keys);
+                index_keys(&index.spec, document, &mut keys)?;
+                for (values, _) in keys.iter() {
+                    self.remove_key(index, &mut scratch, values, record_key)?;
+                }
+                self.keys_deleted += keys.len() as i64;
+                scratch.old_keys = keys;
+            }
+        }
+        self.scratch = scratch;
+        let id = document.get("_id").unwrap_or(RawValue::Null);
+        self.oplog.delete(self.ns, &self.collection.uuid(), id, expired);
+        self.documents -= 1;
+        self.bytes -= document.as_bytes().len() as i64;
+        Ok(())
+    }
+
+    /// Reads a document inside the unit; it conflicts with other writers only if it is written, too.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected.
+    pub fn read(&self, record_key: &[u8]) -> Result<Option<DocBuf>> {
+        let key = prefixed(self.collection.id(), record_key);
+        let mut found = Ok(None);
+        self.txn
+            .get(Keyspace::Record, &key, &mut |value| {
+                found = decode_record(value).map(|document| Some(document.to_owned()));
+            })
+            .map_err(from_kv)?;
+        found
+    }
+
+    /// Writes the keys in `scratch.new_keys` that pass the filter.
+    fn add_keys(
+        &mut self,
+        index: &Arc<Index>,
+        scratch: &mut Scratch,
+        document: RawDoc<'_>,
+        record_key: &[u8],
+        wanted: impl Fn(&(&[u8], &[u8])) -> bool,
+    ) -> Result<()> {
+        let keys = std::mem::take(&mut scratch.new_keys);
+        self.note_multikey(index, keys.multikey)?;
+        for (values, bits) in keys.iter().filter(|entry| wanted(entry)) {
+            scratch.key.clear();
+            scratch.key.extend_from_slice(&index.id.to_be_bytes());
+            scratch.key.extend_from_slice(values);
+            if index.spec.unique() {
+                self.check_unique(index, &scratch.key, document, record_key)?;
+                encode_unique_value(&mut scratch.value, record_key, bits);
+                self.txn.put(Keyspace::Index, &scratch.key, &scratch.value, Guard::Checked)
+            } else {
+                scratch.key.extend_from_slice(record_key);
+                self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived)
+            }
+            .map_err(from_kv)?;
+        }
+        scratch.new_keys = keys;
+        Ok(())
+    }
+
+    fn remove_key(
+        &mut self,
+        index: &Index,
+        scratch: &mut Scratch,
+        values: &[u8],
+        record_key: &[u8],
+    ) -> Result<()> {
+        scratch.key.clear();
+        scratch.key.extend_from_slice(&index.id.to_be_bytes());
+        scratch.key.extend_from_slice(values);
+        if index.spec.unique() {
+            self.txn.delete(Keyspace::Index, &scratch.key, Guard::Checked)
+        } else {
+            scratch.key.extend_from_slice(record_key);
+            self.txn.delete(Keyspace::Index, &scratch.key, Guard::Derived)
+        }
+        .map_err(from_kv)
+    }
+
+    fn check_unique(
+        &self,
+        index: &Index,
+        key: &[u8],
+        document: RawDoc<'_>,
+        record_key: &[u8],
+    ) -> Result<()> {
+        let mut other = false;
+        self.txn
+            .get(Keyspace::Index, key, &mut |value| {
+                other = decode_unique_value(value).is_none_or(|(owner, _)| owner != record_key);
+            })
+            .map_err(from_kv)?;
+        if !other {
+            return Ok(());
+        }
+        let mut value = DocBuilder::new();
+        for field in index.spec.fields() {
+            let found = plain_value(document, &field.parts);
+            value.append(&field.path, found);
+        }
+        let pattern = index.spec.key().to_owned();
+        Err(self.duplicate(index.spec.name(), &pattern, &value.finish()))
+    }
+
+    /// Adds the keys of a record that the build of an index came across. The unit must own the record.
+    pub(crate) fn backfill(
+        &mut self,
+        index: &Arc<Index>,
+        record_key: &[u8],
+        document: RawDoc<'_>,
+    ) -> Result<()> {
+        if !index.covers(document) {
+            return Ok(());
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let result = index_keys(&index.spec, document, &mut scratch.new_keys)
+            .and_then(|()| self.add_keys(index, &mut scratch, document, record_key, |_| true));
+        self.scratch = scratch;
+        result
+    }
+
+    /// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
+    fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
+        let runtime = &index.runtime;
+        if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        // Readers must know before they can see the keys.
+        let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
+        self.txn
+            .put(
+                Keyspace::Catalog,
+                &catalog_key::multikey(index.id),
+                &all.to_le_bytes(),
+                Guard::Checked,
+            )
+            .map_err(from_kv)?;
+        self.multikey.push((index.clone(), all));
+        Ok(())
+    }
+
+    /// To be called after the commit.
+    pub(crate) fn committed_multikey(marks: Vec<(Arc<Index>, u32)>) {
+        for (index, mask) in marks {
+            index.runtime.multikey_stored.fetch_or(mask, Ordering::AcqRel);
+        }
+    }
+
+    pub(crate) fn take_multikey(&mut self) -> Vec<(Arc<Index>, u32)> {
+        std::mem::take(&mut self.multikey)
+    }
+
+    fn duplicate(&self, index: &str, pattern: &DocBuf, value: &DocBuf) -> Error {
+        let shown = value
+            .as_doc()
+            .iter()
+            .map(|element| format!("{}: {}", element.name(), ShellValue(element.value())))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let mut extra = DocBuilder::new();
+        extra.append("keyPattern", pattern).append("keyValue", value);
+        Error::new(
+            ErrorCode::DuplicateKey,
+            format!(
+                "E11000 duplicate key error collection: {} index: {index} dup key: {{ {shown} }}",
+                self.ns
+            ),
+        )
+        .with_extra(extra.finish().into_bytes())
+    }
+}
+
+fn id_pattern() -> DocBuf {
+    let mut pattern = DocBuilder::new();
+    pattern.append("_id", 1);
+    pattern.finish()
+}
+
+fn id_value(id: RawValue<'_>) -> DocBuf {
+    let mut value = DocBuilder::new();
+    value.append("_id", id);
+    value.finish()
+}
+
+fn plain_value<'a>(document: RawDoc<'a>, parts: &[String]) -> RawValue<'a> {
+    let mut value = RawValue::Document(document);
+    for part in parts {
+        match value.as_document().and_then(|inner| inner.get(part)) {
+            Some(next) => value = next,
+            None => return RawValue::Null,
+        }
+    }
+    value
+}
+
+/// The `_id` of a document about to be stored.
+///
+/// # Errors
+/// 53 InvalidIdField for an array, regex or undefined; 1 when there is none.
+fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
+    let id = document.get("_id").ok_or_else(|| Error::internal("a document without _id"))?;
+    match id {
+        RawValue::Array(_) | RawValue::Regex { .. } | RawValue::Undefined => Err(Error::new(
+            ErrorCode::InvalidIdField,
+            format!("The '_id' value cannot be of type {}", id.type_name()),
+        )),
+        other => Ok(other),
+    }
+}
+
+fn check_size(document: RawDoc<'_>) -> Result<()> {
+    let size = document.as_bytes().len();
+    if size > limits::MAX_USER_DOCUMENT_BYTES {
+        return Err(Error::new(
+            ErrorCode::BSONObjectTooLarge,
+            format!(
+                "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {}(16MB)",
+                limits::MAX_USER_DOCUMENT_BYTES
+            ),
+        ));
+    }
+    Ok(())
+}
