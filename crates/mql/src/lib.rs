@@ -1,1 +1,13 @@
 //! The query language: matcher, projection, sort patterns, update operators; pure and synchronous.
+//!
+//! Everything is parsed once into a tree that the planner can read, and then runs over borrowed bytes.
+
+mod field_path;
+pub mod matcher;
+pub mod projection;
+pub mod sort;
+
+pub use field_path::FieldPath;
+pub use matcher::{Matcher, ParseContext};
+pub use projection::{Projection, ProjectionKind};
+pub use sort::SortPattern;

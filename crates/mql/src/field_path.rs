@@ -1,0 +1,57 @@
+//! A dotted path, split once when the language is parsed.
+
+use std::fmt;
+
+use mayfly_base::{Error, Result};
+use mayfly_value::paths::MAX_PATH_PARTS;
+
+/// A dotted path and its parts.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FieldPath {
+    dotted: Box<str>,
+    parts: Vec<Box<str>>,
+}
+
+impl FieldPath {
+    /// Splits a path; fails when it has too many parts.
+    pub fn new(dotted: &str) -> Result<FieldPath> {
+        let parts: Vec<Box<str>> =
+            dotted.split('.').take(MAX_PATH_PARTS + 1).map(Box::from).collect();
+        if parts.len() > MAX_PATH_PARTS {
+            return Err(Error::bad_value(format!(
+                "FieldPath is too long: more than {MAX_PATH_PARTS} parts"
+            )));
+        }
+        Ok(FieldPath { dotted: dotted.into(), parts })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.dotted
+    }
+
+    /// Its parts; at least one.
+    pub fn parts(&self) -> &[Box<str>] {
+        &self.parts
+    }
+
+    /// The name of a field at the top of a document, when the path is no more than that.
+    pub fn as_single(&self) -> Option<&str> {
+        match &self.parts[..] {
+            [name] => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.dotted)
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.dotted)
+    }
+}

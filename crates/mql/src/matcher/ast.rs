@@ -1,0 +1,171 @@
+//! The tree of a filter.
+
+use mayfly_value::{RawValue, ValueBuf, canonical_type, compare_values, ty};
+
+use super::Regex;
+use crate::FieldPath;
+
+/// A condition on a document.
+#[derive(Clone, Debug)]
+pub enum Expr {
+    /// All of them; an empty one holds for every document.
+    And(Vec<Expr>),
+    /// At least one of them.
+    Or(Vec<Expr>),
+    /// None of them.
+    Nor(Vec<Expr>),
+    /// A condition on what a path reaches.
+    Path {
+        /// Where.
+        path: FieldPath,
+        /// What.
+        predicate: Predicate,
+    },
+    /// Holds for every document, or for none.
+    Always(bool),
+}
+
+impl Expr {
+    /// All of them, without a level that adds nothing.
+    pub fn and(mut parts: Vec<Expr>) -> Expr {
+        match parts.pop() {
+            Some(only) if parts.is_empty() => only,
+            Some(last) => {
+                parts.push(last);
+                Expr::And(parts)
+            }
+            None => Expr::And(parts),
+        }
+    }
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the operators' own names")]
+pub enum CmpOp {
+    Eq,
+    Lt,
+    Lte,
+    Gt,
+    Gte,
+}
+
+/// A condition on the values that a path reaches.
+#[derive(Clone, Debug)]
+pub enum Predicate {
+    /// Some value compares so with this one, within its canonical type.
+    Cmp {
+        /// How.
+        op: CmpOp,
+        /// With what.
+        value: ValueBuf,
+    },
+    /// Some value is in the list.
+    In(InList),
+    /// The path reaches something, null included.
+    Exists,
+    /// Some value, the array itself included, has one of the types.
+    Type(TypeSet),
+    /// Some value's integer part leaves this remainder.
+    Mod {
+        /// Not zero.
+        divisor: i64,
+        /// With the sign of the dividend.
+        remainder: i64,
+    },
+    /// Some string matches.
+    Regex(Regex),
+    /// Some array has exactly so many items.
+    Size(i64),
+    /// Some array has a document (or array) item that satisfies the filter.
+    ElemMatchDocument(Box<Expr>),
+    /// Some array has an item that satisfies all conditions at once.
+    ElemMatchValue(Vec<Predicate>),
+    /// The condition as a whole does not hold.
+    Not(Box<Predicate>),
+    /// All conditions hold, each for itself.
+    All(Vec<Predicate>),
+}
+
+impl Predicate {
+    /// The negation.
+    pub fn negated(self) -> Predicate {
+        Predicate::Not(Box::new(self))
+    }
+}
+
+/// The operand of `$in`.
+#[derive(Clone, Debug, Default)]
+pub struct InList {
+    values: Vec<ValueBuf>,
+    regexes: Vec<Regex>,
+    has_null: bool,
+}
+
+impl InList {
+    /// Sorts the values and drops those that compare as equal to another.
+    pub fn new(mut values: Vec<ValueBuf>, regexes: Vec<Regex>) -> InList {
+        values.sort_by(|a, b| compare_values(a.as_raw(), b.as_raw()));
+        values.dedup_by(|a, b| compare_values(a.as_raw(), b.as_raw()).is_eq());
+        let has_null = values.iter().any(|value| value.type_byte() == ty::NULL);
+        InList { values, regexes, has_null }
+    }
+
+    /// In comparison order, without duplicates.
+    pub fn values(&self) -> &[ValueBuf] {
+        &self.values
+    }
+
+    /// Patterns among the operands.
+    pub fn regexes(&self) -> &[Regex] {
+        &self.regexes
+    }
+
+    /// Whether null is in the list, and so a missing field matches.
+    pub fn has_null(&self) -> bool {
+        self.has_null
+    }
+
+    /// Whether a value is in the list or matches one of its patterns.
+    pub fn contains(&self, value: RawValue<'_>) -> bool {
+        let found = self.values.binary_search_by(|have| compare_values(have.as_raw(), value));
+        found.is_ok() || self.regexes.iter().any(|regex| regex.matches_value(value))
+    }
+}
+
+/// A set of BSON types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeSet(u32);
+
+impl TypeSet {
+    /// Adds a type byte.
+    pub fn insert(&mut self, type_byte: u8) {
+        self.0 |= TypeSet::bit(type_byte);
+    }
+
+    /// Adds int, long, double and decimal.
+    pub fn insert_numbers(&mut self) {
+        for number in [ty::INT32, ty::INT64, ty::DOUBLE, ty::DECIMAL] {
+            self.insert(number);
+        }
+    }
+
+    /// Whether a type byte is in it.
+    pub fn contains(self, type_byte: u8) -> bool {
+        self.0 & TypeSet::bit(type_byte) != 0
+    }
+
+    /// Whether it has no type.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// MinKey and MaxKey take two bits that no other type byte reaches.
+    fn bit(type_byte: u8) -> u32 {
+        match canonical_type(type_byte) {
+            -1 => 1 << 31,
+            127 => 1 << 30,
+            _ => 1 << (type_byte & 31),
+        }
+    }
+}

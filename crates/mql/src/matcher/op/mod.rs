@@ -1,0 +1,106 @@
+//! Every match operator: one row each. What is known but not written yet is a row too, so that "not implemented"
+//! and "unknown operator" stay exact.
+
+mod array;
+mod comparison;
+mod element;
+mod evaluation;
+mod logical;
+
+use mayfly_base::Result;
+use mayfly_value::{RawDoc, RawElement, RawValue};
+
+use super::{Expr, Predicate};
+
+/// An operator under a field, with what stands around it.
+pub struct Operand<'a> {
+    /// The operator's name.
+    pub name: &'a str,
+    /// Its value.
+    pub value: RawValue<'a>,
+    /// The document that it stands in, for `$regex` with `$options`.
+    pub siblings: RawDoc<'a>,
+    /// The field's path, for error texts.
+    pub path: &'a str,
+    /// Operators around it.
+    pub depth: usize,
+}
+
+/// How an operator is parsed, by where it may stand. Nothing means that it adds no condition.
+pub enum Parse {
+    /// Beside fields.
+    TopLevel(fn(RawElement<'_>, usize) -> Result<Option<Expr>>),
+    /// Under a field.
+    Predicate(fn(&Operand<'_>) -> Result<Option<Predicate>>),
+    /// Known, beside fields, not written yet.
+    MissingTopLevel,
+    /// Known, under a field, not written yet.
+    MissingPredicate,
+}
+
+/// An operator as the lists show it.
+pub struct OperatorRow {
+    /// With its `$`.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The reference's version that first had it.
+    pub since: &'static str,
+    /// How it is parsed.
+    pub parse: Parse,
+}
+
+const fn row(
+    name: &'static str,
+    since: &'static str,
+    help: &'static str,
+    parse: Parse,
+) -> OperatorRow {
+    OperatorRow { name, help, since, parse }
+}
+
+/// All match operators.
+pub const ROWS: &[OperatorRow] = &[
+    row("$eq", "3.0", "Equal to a value.", Parse::Predicate(comparison::eq)),
+    row("$ne", "1.0", "Not equal to a value.", Parse::Predicate(comparison::ne)),
+    row("$gt", "1.0", "Greater than a value.", Parse::Predicate(comparison::gt)),
+    row("$gte", "1.0", "Greater than or equal to a value.", Parse::Predicate(comparison::gte)),
+    row("$lt", "1.0", "Less than a value.", Parse::Predicate(comparison::lt)),
+    row("$lte", "1.0", "Less than or equal to a value.", Parse::Predicate(comparison::lte)),
+    row("$in", "1.0", "Equal to one of a list.", Parse::Predicate(comparison::in_list)),
+    row("$nin", "1.0", "Equal to none of a list.", Parse::Predicate(comparison::not_in_list)),
+    row("$and", "2.0", "All filters hold.", Parse::TopLevel(logical::and)),
+    row("$or", "1.6", "At least one filter holds.", Parse::TopLevel(logical::or)),
+    row("$nor", "1.8", "No filter holds.", Parse::TopLevel(logical::nor)),
+    row("$not", "1.4", "The operators do not hold.", Parse::Predicate(logical::not)),
+    row("$comment", "3.2", "A remark without effect.", Parse::TopLevel(logical::comment)),
+    row("$alwaysTrue", "3.6", "Every document.", Parse::TopLevel(logical::always_true)),
+    row("$alwaysFalse", "3.6", "No document.", Parse::TopLevel(logical::always_false)),
+    row("$exists", "1.2", "The field is there.", Parse::Predicate(element::exists)),
+    row("$type", "1.0", "The value has one of these types.", Parse::Predicate(element::types)),
+    row("$mod", "1.0", "Division leaves a remainder.", Parse::Predicate(evaluation::modulo)),
+    row("$regex", "1.8", "The text matches a pattern.", Parse::Predicate(evaluation::regex)),
+    row("$options", "1.8", "Letters for $regex.", Parse::Predicate(evaluation::options)),
+    row("$all", "1.0", "The array has all of a list.", Parse::Predicate(array::all)),
+    row("$elemMatch", "1.4", "One item satisfies all.", Parse::Predicate(array::elem_match)),
+    row("$size", "1.0", "The array has so many items.", Parse::Predicate(array::size)),
+    row("$expr", "3.6", "An aggregation expression holds.", Parse::MissingTopLevel),
+    row("$jsonSchema", "3.6", "The document fits a schema.", Parse::MissingTopLevel),
+    row("$where", "1.0", "A JavaScript function holds.", Parse::MissingTopLevel),
+    row("$text", "2.6", "Text search.", Parse::MissingTopLevel),
+    row("$sampleRate", "4.4.2", "A random share of documents.", Parse::MissingTopLevel),
+    row("$bitsAllSet", "3.2", "All of these bits are 1.", Parse::MissingPredicate),
+    row("$bitsAllClear", "3.2", "All of these bits are 0.", Parse::MissingPredicate),
+    row("$bitsAnySet", "3.2", "Any of these bits is 1.", Parse::MissingPredicate),
+    row("$bitsAnyClear", "3.2", "Any of these bits is 0.", Parse::MissingPredicate),
+    row("$geoIntersects", "2.4", "Shapes that intersect.", Parse::MissingPredicate),
+    row("$geoWithin", "2.4", "Shapes within another.", Parse::MissingPredicate),
+    row("$within", "1.0", "Old name of $geoWithin.", Parse::MissingPredicate),
+    row("$near", "1.4", "Points by distance.", Parse::MissingPredicate),
+    row("$nearSphere", "1.8", "Points by distance on a sphere.", Parse::MissingPredicate),
+];
+
+/// The row of an operator.
+pub fn find(name: &str) -> Option<&'static OperatorRow> {
+    ROWS.iter().find(|row| row.name == name)
+}

@@ -1,0 +1,176 @@
+//! What filters match, a row per rule.
+
+use mayfly_value::extjson::parse_document;
+
+use super::*;
+
+fn parse(filter: &str) -> Result<Matcher> {
+    let filter = parse_document(filter).unwrap();
+    Matcher::parse(filter.as_doc(), &ParseContext::default())
+}
+
+fn check(filter: &str, yes: &[&str], no: &[&str]) {
+    let matcher = parse(filter).unwrap();
+    for (docs, expected) in [(yes, true), (no, false)] {
+        for doc in docs {
+            let parsed = parse_document(doc).unwrap();
+            assert_eq!(matcher.matches(parsed.as_doc()), expected, "{filter} on {doc}");
+        }
+    }
+}
+
+/// Manual: "$eq", "$ne", "$gt", "Query for Null or Missing Fields".
+#[test]
+fn comparison() {
+    check("{}", &["{}", "{a: 1}"], &[]);
+    check("{a: 1}", &["{a: 1}", "{a: 1.0}", "{a: [1, 2]}"], &["{}", "{a: '1'}", "{a: [[1]]}"]);
+    check(
+        "{a: {b: 1, c: 2}}",
+        &["{a: {b: 1, c: 2}}", "{a: [{b: 1, c: 2}]}"],
+        &["{a: {c: 2, b: 1}}"],
+    );
+    check("{a: {}}", &["{a: {}}"], &["{a: {b: 1}}", "{}"]);
+    check("{a: [1, 2]}", &["{a: [1, 2]}", "{a: [[1, 2]]}"], &["{a: [2, 1]}", "{a: [1, 2, 3]}"]);
+    check(
+        "{a: null}",
+        &["{a: null}", "{}", "{a: [1, null]}"],
+        &["{a: 1}", "{a: []}", "{a: {$undefined: true}}"],
+    );
+    check(
+        "{'a.b': null}",
+        &["{}", "{a: {}}", "{a: 5}", "{a: [{}]}"],
+        &["{a: {b: 1}}", "{a: []}", "{a: [1]}"],
+    );
+    check("{a: {$gt: 5}}", &["{a: 6}", "{a: [1, 6]}"], &["{a: 5}", "{a: 'x'}", "{}", "{a: null}"]);
+    check("{a: {$gte: null}}", &["{a: null}", "{}"], &["{a: 1}"]);
+    check("{a: {$lt: 5}}", &["{a: 4}"], &["{a: {$numberDouble: 'NaN'}}"]);
+    check("{a: {$gt: 1, $lt: 3}}", &["{a: 2}", "{a: [0, 5]}"], &["{a: 3}"]);
+    check("{a: {$gt: {$minKey: 1}}}", &["{a: 1}", "{a: 'x'}"], &["{a: {$minKey: 1}}"]);
+    check("{a: {$ne: 1}}", &["{}", "{a: 2}"], &["{a: 1}", "{a: [1, 2]}"]);
+    check(
+        "{a: {$in: [1, 'x', {$regularExpression: {pattern: '^y', options: ''}}]}}",
+        &["{a: 1}", "{a: ['x']}", "{a: 'yes'}"],
+        &["{a: 2}", "{}"],
+    );
+    check("{a: {$in: [null]}}", &["{}", "{a: null}"], &["{a: 0}"]);
+    check("{a: {$nin: [1, null]}}", &["{a: 2}"], &["{}", "{a: [1, 2]}"]);
+    check("{a: {$ref: 'x', $id: 1}}", &["{a: {$ref: 'x', $id: 1}}"], &["{a: 1}"]);
+}
+
+/// Manual: "$and", "$or", "$nor", "$not".
+#[test]
+fn logic() {
+    check("{$and: [{a: 1}, {b: 2}]}", &["{a: 1, b: 2}"], &["{a: 1}"]);
+    check(
+        "{$or: [{a: 1}, {b: 2}], c: 3}",
+        &["{a: 1, c: 3}", "{b: 2, c: 3}"],
+        &["{a: 1}", "{c: 3}"],
+    );
+    check("{$nor: [{a: 1}, {b: 2}]}", &["{}"], &["{a: 1}", "{b: 2}"]);
+    check("{a: {$not: {$gt: 5}}}", &["{}", "{a: 5}", "{a: 'x'}"], &["{a: 6}", "{a: [1, 6]}"]);
+    check("{a: {$not: {$gt: 1, $lt: 3}}}", &["{a: 3}"], &["{a: 2}"]);
+    check("{$comment: 'x', $alwaysTrue: 1}", &["{}"], &[]);
+    check("{$alwaysFalse: 1}", &[], &["{}"]);
+}
+
+/// Manual: "$exists", "$type", "$mod", "$regex".
+#[test]
+fn element_and_evaluation() {
+    check("{a: {$exists: true}}", &["{a: null}", "{a: []}"], &["{}", "{b: 1}"]);
+    check("{'a.b': {$exists: false}}", &["{}", "{a: 1}", "{a: []}"], &["{a: [{b: 1}, {}]}"]);
+    check("{a: {$type: 'number'}}", &["{a: 1}", "{a: 1.5}", "{a: ['x', 1]}"], &["{a: 'x'}", "{}"]);
+    check("{a: {$type: ['string', 10]}}", &["{a: 'x'}", "{a: null}"], &["{a: 1}", "{}"]);
+    check("{a: {$type: 'array'}}", &["{a: []}", "{a: [[1]]}"], &["{a: 1}"]);
+    check("{a: {$type: -1}}", &["{a: {$minKey: 1}}"], &["{a: 1}", "{a: {$maxKey: 1}}"]);
+    check(
+        "{a: {$mod: [4, 1]}}",
+        &["{a: 5}", "{a: 5.9}", "{a: [2, 9]}"],
+        &["{a: 4}", "{a: 'x'}", "{a: -3}"],
+    );
+    check(
+        "{a: {$regex: '^AB', $options: 'i'}}",
+        &["{a: 'abc'}", "{a: ['x', 'ABC']}"],
+        &["{a: 'xab'}", "{a: 1}"],
+    );
+    check(
+        "{a: {$regularExpression: {pattern: 'a.c', options: 's'}}}",
+        &["{a: 'a\\nc'}"],
+        &["{a: 'ac'}"],
+    );
+    check("{a: {$regex: '(?<=x)y(?!z)'}}", &["{a: 'xy'}"], &["{a: 'xyz'}"]);
+    check("{a: {$not: {$regex: 'x'}}}", &["{a: 'y'}", "{}"], &["{a: 'x'}"]);
+}
+
+/// Manual: "$all", "$elemMatch", "$size", "Query an Array of Embedded Documents".
+#[test]
+fn arrays() {
+    check("{a: {$all: [1, 2]}}", &["{a: [2, 3, 1]}"], &["{a: [1]}", "{a: 1}"]);
+    check("{a: {$all: [1]}}", &["{a: 1}"], &[]);
+    check("{a: {$all: []}}", &[], &["{a: []}", "{}"]);
+    check("{a: {$all: [[1, 2]]}}", &["{a: [1, 2]}", "{a: [[1, 2]]}"], &["{a: [1]}"]);
+    check(
+        "{a: {$all: [{$elemMatch: {b: 1, c: 1}}, {$elemMatch: {b: 2}}]}}",
+        &["{a: [{b: 1, c: 1}, {b: 2}]}"],
+        &["{a: [{b: 1, c: 1}]}"],
+    );
+    check("{a: {$size: 2}}", &["{a: [1, [2]]}"], &["{a: [1]}", "{a: 2}", "{}"]);
+    check("{a: {$elemMatch: {$gt: 1, $lt: 3}}}", &["{a: [0, 2]}"], &["{a: [0, 5]}", "{a: 2}"]);
+    check(
+        "{a: {$elemMatch: {b: 1, c: 2}}}",
+        &["{a: [{b: 1, c: 2}]}"],
+        &["{a: [{b: 1}, {c: 2}]}", "{a: {b: 1, c: 2}}"],
+    );
+    check("{a: {$elemMatch: {$or: [{b: 1}, {b: 2}]}}}", &["{a: [{b: 2}]}"], &["{a: [{b: 3}]}"]);
+    check("{'a.b': 1, 'a.c': 2}", &["{a: [{b: 1}, {c: 2}]}"], &["{a: [{b: 1}]}"]);
+    check("{'a.1': 5}", &["{a: [1, 5]}", "{a: {'1': 5}}"], &["{a: [5]}"]);
+}
+
+#[test]
+fn errors() {
+    let cases = [
+        ("{a: {$foo: 1}}", 2, "unknown operator: $foo"),
+        ("{a: {$gt: 1, b: 2}}", 2, "unknown operator: b"),
+        ("{a: {$and: []}}", 2, "unknown operator: $and"),
+        (
+            "{$foo: 1}",
+            2,
+            "unknown top level operator: $foo. If you have a field name that starts with a '$' symbol, \
+             consider using $getField or $setField.",
+        ),
+        ("{$and: 1}", 2, "$and must be an array"),
+        ("{$or: []}", 2, "$and/$or/$nor must be a nonempty array"),
+        ("{a: {$in: 1}}", 2, "$in needs an array"),
+        ("{a: {$mod: [0, 1]}}", 2, "divisor cannot be 0"),
+        ("{a: {$type: 'foo'}}", 2, "Unknown type name alias: foo"),
+        (
+            "{a: {$size: -1}}",
+            9,
+            "Failed to parse $size. Expected a non-negative number in: $size: -1",
+        ),
+        ("{$expr: true}", 238, "$expr is not implemented yet"),
+        ("{a: {$near: 1}}", 238, "$near is not implemented yet"),
+        ("{a: {$options: 'i'}}", 2, "$options needs a $regex"),
+    ];
+    for (filter, code, text) in cases {
+        let error = parse(filter).unwrap_err();
+        assert_eq!((error.code().0, error.message()), (code, text), "{filter}");
+    }
+    assert!(parse("{a: {$regex: '('}}").unwrap_err().message().starts_with("Regular expression"));
+    let deep = format!("{}{{}}{}", "{$and: [".repeat(90), "]}".repeat(90));
+    assert!(parse(&deep).is_ok());
+}
+
+#[test]
+fn literal_prefixes() {
+    let cases = [
+        ("^abc", Some("abc")),
+        ("^ab*", Some("a")),
+        ("^a|b", None),
+        ("abc", None),
+        ("^ab+", Some("ab")),
+        ("^a.c", Some("a")),
+    ];
+    for (pattern, prefix) in cases {
+        assert_eq!(Regex::new(pattern, "").unwrap().literal_prefix(), prefix, "{pattern}");
+    }
+}

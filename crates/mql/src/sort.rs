@@ -1,0 +1,210 @@
+//! Sort patterns, and the bytes by which documents sort.
+//!
+//! A document's sort key is one byte string: the ordered key of each field, inverted where the pattern descends.
+//! Of an array the least item counts when ascending, the greatest when descending; an empty array sorts as
+//! undefined, a missing field as null.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::keys::{TypeBits, append_value};
+use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{Number, RawDoc, RawElement, RawValue, compare_values};
+
+use crate::FieldPath;
+
+/// Most fields of a pattern.
+const MAX_SORT_FIELDS: usize = mayfly_base::limits::MAX_INDEX_FIELDS;
+
+/// One field of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortField {
+    /// What to sort by.
+    pub path: FieldPath,
+    /// From great to small.
+    pub descending: bool,
+}
+
+/// A parsed sort pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortPattern {
+    fields: Vec<SortField>,
+}
+
+impl SortPattern {
+    /// Parses `{a: 1, b: -1}`; an empty pattern leaves every order as it is.
+    pub fn parse(pattern: RawDoc<'_>) -> Result<SortPattern> {
+        let mut fields: Vec<SortField> = Vec::new();
+        for element in pattern.iter() {
+            let field = parse_field(element)?;
+            if fields.len() == MAX_SORT_FIELDS {
+                let text = format!("too many fields in sort pattern, at most {MAX_SORT_FIELDS}");
+                return Err(Error::bad_value(text));
+            }
+            if fields.iter().any(|have| have.path == field.path) {
+                let text =
+                    format!("$sort key must not contain duplicate keys (field: '{}')", field.path);
+                return Err(Error::new(ErrorCode(7472500), text));
+            }
+            fields.push(field);
+        }
+        Ok(SortPattern { fields })
+    }
+
+    /// Its fields, the most significant first.
+    pub fn fields(&self) -> &[SortField] {
+        &self.fields
+    }
+
+    /// Whether it has no field.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Bytes whose order is the order of documents under this pattern.
+    pub fn sort_key(&self, doc: RawDoc<'_>) -> Vec<u8> {
+        let mut key = Vec::with_capacity(16 * self.fields.len());
+        self.append_sort_key(doc, &mut key);
+        key
+    }
+
+    /// Appends the sort key to a buffer.
+    pub fn append_sort_key(&self, doc: RawDoc<'_>, key: &mut Vec<u8>) {
+        // Equal numbers of different types sort alike, so what the key loses is not needed.
+        let mut bits = TypeBits::new();
+        for field in &self.fields {
+            append_value(key, &mut bits, sort_value(doc, field), field.descending);
+        }
+    }
+}
+
+fn parse_field(element: RawElement<'_>) -> Result<SortField> {
+    let name = element.name();
+    if name.is_empty() {
+        let text = "FieldPath cannot be constructed with empty string";
+        return Err(Error::new(ErrorCode(40352), text));
+    }
+    let descending = match element.value() {
+        RawValue::Document(meta) if meta.get_element("$meta").is_some() => {
+            return Err(Error::not_implemented("$meta in a sort pattern"));
+        }
+        value => match Number::from_value(value).map(Number::to_i64_exact) {
+            Some(Some(1)) => false,
+            Some(Some(-1)) => true,
+            Some(_) => {
+                let text = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
+                return Err(Error::new(ErrorCode(15975), text));
+            }
+            None => {
+                let shown = ShellValue(value);
+                let text = format!("Illegal key in $sort specification: {name}: {shown}");
+                return Err(Error::new(ErrorCode(15974), text));
+            }
+        },
+    };
+    check_path(name)?;
+    Ok(SortField { path: FieldPath::new(name)?, descending })
+}
+
+/// The rules of field paths in patterns: no empty part, none that begins with `$`.
+fn check_path(name: &str) -> Result<()> {
+    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+    if name.ends_with('.') {
+        return fault(40353, "FieldPath must not end with a '.'.");
+    }
+    for part in name.split('.') {
+        if part.is_empty() {
+            return fault(15998, "FieldPath field names may not be empty strings.");
+        }
+        if part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db") {
+            let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+            return fault(16410, text);
+        }
+    }
+    Ok(())
+}
+
+/// The value that counts for one field.
+fn sort_value<'a>(doc: RawDoc<'a>, field: &SortField) -> RawValue<'a> {
+    if let Some(name) = field.path.as_single() {
+        let value = doc.get(name).unwrap_or(RawValue::Null);
+        return if matches!(value, RawValue::Array(_)) {
+            extreme(None, value, field)
+        } else {
+            value
+        };
+    }
+    let mut best = None;
+    let _ = visit_path_with(doc, field.path.parts(), LeafArrays::Keep, &mut |hit| {
+        let value = match hit {
+            Hit::Value(value, _) => value,
+            Hit::Missing => RawValue::Null,
+        };
+        best = Some(extreme(best, value, field));
+        ControlFlow::Continue(())
+    });
+    best.unwrap_or(RawValue::Null)
+}
+
+/// The better of what was found so far and a value, or the value's items where it is an array.
+fn extreme<'a>(best: Option<RawValue<'a>>, value: RawValue<'a>, field: &SortField) -> RawValue<'a> {
+    let better = |best: Option<RawValue<'a>>, value: RawValue<'a>| match best {
+        Some(best) if compare_values(value, best).is_lt() != field.descending => {
+            if compare_values(value, best).is_eq() { best } else { value }
+        }
+        Some(best) => best,
+        None => value,
+    };
+    match value {
+        RawValue::Array(items) if items.is_empty() => better(best, RawValue::Undefined),
+        RawValue::Array(items) => items
+            .iter()
+            .fold(best, |best, item| Some(better(best, item.value())))
+            .unwrap_or(RawValue::Undefined),
+        value => better(best, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::extjson::parse_document;
+
+    use super::*;
+
+    fn check(pattern: &str, ascending_docs: &[&str]) {
+        let pattern = parse_document(pattern).unwrap();
+        let pattern = SortPattern::parse(pattern.as_doc()).unwrap();
+        let key = |doc: &&str| pattern.sort_key(parse_document(doc).unwrap().as_doc());
+        let keys: Vec<_> = ascending_docs.iter().map(key).collect();
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{ascending_docs:?} {keys:?}");
+    }
+
+    /// Manual: "cursor.sort(): Ascending/Descending Sort", "Sort on array fields".
+    #[test]
+    fn documents_sort() {
+        check("{a: 1}", &["{a: []}", "{}", "{a: 1}", "{a: [7, 2]}", "{a: 3}", "{a: 'x'}"]);
+        check("{a: -1}", &["{a: 'x'}", "{a: [7, 2]}", "{a: 3}", "{a: 1}", "{}", "{a: []}"]);
+        check("{a: 1, b: -1}", &["{a: 1, b: 2}", "{a: 1, b: 1}", "{a: 2, b: 9}"]);
+        check("{'a.b': 1}", &["{a: [{b: 3}, {b: 1}]}", "{a: {b: 2}}", "{a: [{b: 4}]}"]);
+        check("{'a.b': -1}", &["{a: [{b: 3}, {b: 1}]}", "{a: {b: 2}}", "{a: 5}"]);
+    }
+
+    #[test]
+    fn errors() {
+        let cases = [
+            ("{a: 2}", 15975),
+            ("{a: 'x'}", 15974),
+            ("{a: {$meta: 'textScore'}}", 238),
+            ("{'': 1}", 40352),
+            ("{'a.': 1}", 40353),
+            ("{'a..b': 1}", 15998),
+            ("{$a: 1}", 16410),
+        ];
+        for (pattern, code) in cases {
+            let pattern = parse_document(pattern).unwrap();
+            let error = SortPattern::parse(pattern.as_doc()).unwrap_err();
+            assert_eq!(error.code().0, code, "{pattern:?}");
+        }
+    }
+}
