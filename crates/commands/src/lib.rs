@@ -26,5 +26,5 @@ pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Outcome, Repeat, append_error, dispatch};
 pub use fields::Fields;
 pub use generic::{Durability, Generic, ReadConcern, WriteConcern};
-pub use request::{DocumentSequence, Request};
-pub use row::{Handler, OpKind, Row, RowFlags};
+pub use request::{DocumentSequence, Documents, Request};
+pub use row::{Handler, OpKind, Row, RowFlags, Run};

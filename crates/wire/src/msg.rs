@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::RawDoc;
+use mayfly_value::validate;
 
 use crate::header::{Flags, HEADER_BYTES, int32_at};
 use crate::message::{Sequence, empty_body};
@@ -116,8 +116,7 @@ pub(crate) fn document_at(frame: &Bytes, at: usize, end: usize) -> Result<Bytes>
         let text = format!("BSONObj size: {size} is invalid. Size must be between 0 and {most}");
         return Err(Error::new(ErrorCode::BSONObjectTooLarge, text));
     }
-    let framed = RawDoc::new(&frame[at..at + size]);
-    framed.ok_or_else(|| Error::new(ErrorCode::InvalidBSON, "invalid BSON"))?;
+    validate(&frame[at..at + size], limits::MAX_BSON_DEPTH)?;
     Ok(frame.slice(at..at + size))
 }
 

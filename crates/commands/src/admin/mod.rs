@@ -1,6 +1,25 @@
-//! Commands that change how the server runs: parameters, sessions, shutdown.
+//! Commands that change how the server runs: parameters, sessions, replication posture, shutdown.
+
+mod get_parameter;
+mod replication;
+mod sessions;
+mod set_parameter;
+mod shutdown;
 
 use crate::Row;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[];
+pub(crate) const ROWS: &[Row] = &[
+    get_parameter::ROW,
+    replication::GET_CONFIG,
+    replication::GET_STATUS,
+    replication::INITIATE,
+    sessions::END,
+    sessions::KILL,
+    sessions::KILL_ALL,
+    sessions::LOGOUT,
+    sessions::REFRESH,
+    sessions::START,
+    set_parameter::ROW,
+    shutdown::ROW,
+];

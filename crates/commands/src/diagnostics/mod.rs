@@ -1,9 +1,31 @@
 //! Commands that tell about the server and the connection.
 
+mod build_info;
+mod connection;
 pub(crate) mod current_op;
+mod get_log;
+mod hello;
+mod host_info;
+mod list_commands;
 mod ping;
+mod process;
+mod server_status;
 
 use crate::Row;
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[ping::ROW, current_op::ROW, current_op::KILL_OP];
+pub(crate) const ROWS: &[Row] = &[
+    build_info::ROW,
+    connection::CMD_LINE_OPTS,
+    connection::CONNECTION_STATUS,
+    connection::WHATS_MY_URI,
+    current_op::KILL_OP,
+    current_op::ROW,
+    get_log::ROW,
+    hello::HELLO,
+    hello::IS_MASTER,
+    host_info::ROW,
+    list_commands::ROW,
+    ping::ROW,
+    server_status::ROW,
+];

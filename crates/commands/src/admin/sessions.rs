@@ -1,0 +1,108 @@
+//! Logical sessions: begin, keep, end, kill; and `logout`, which ends nothing while there are no users.
+
+use mayfly_base::{ErrorCode, Result};
+use mayfly_service::{Service, SessionId};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, bson};
+
+use crate::fields::wrong_type;
+use crate::generic::session_id;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const START: Row =
+    Row::new("startSession", "Begins a logical session", run_start).since("3.6");
+pub(crate) const REFRESH: Row =
+    Row::new("refreshSessions", "Keeps logical sessions alive", run_refresh).since("3.6");
+pub(crate) const END: Row = Row::new("endSessions", "Ends logical sessions", run_end)
+    .since("3.6")
+    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+pub(crate) const KILL: Row =
+    Row::new("killSessions", "Ends logical sessions and what runs in them", run_kill).since("3.6");
+pub(crate) const KILL_ALL: Row =
+    Row::new("killAllSessions", "Ends all logical sessions and what runs in them", run_kill_all)
+        .since("3.6");
+pub(crate) const LOGOUT: Row = Row::new("logout", "Logs the user out", run_logout)
+    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+
+fn run_start(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    let id = bson::Uuid::new().bytes();
+    ctx.service.sessions.touch(SessionId(id), ctx.service.clock.now_ms())?;
+    doc.start_document("id").append("id", RawValue::Binary { subtype: 4, bytes: &id }).end();
+    doc.append("timeoutMinutes", mayfly_base::limits::SESSION_TIMEOUT_MINUTES);
+    Ok(())
+}
+
+fn run_refresh(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    for session in listed(request)? {
+        ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
+    }
+    Ok(())
+}
+
+fn run_end(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    for session in listed(request)? {
+        ctx.service.sessions.end(session);
+    }
+    Ok(())
+}
+
+fn run_kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    let sessions = listed(request)?;
+    // An empty list means all of the user's sessions; without users these are all.
+    kill(ctx.service, ctx.op.id(), |session| sessions.is_empty() || sessions.contains(&session));
+    for session in sessions {
+        ctx.service.sessions.end(session);
+    }
+    Ok(())
+}
+
+fn run_kill_all(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    kill(ctx.service, ctx.op.id(), |_| true);
+    Ok(())
+}
+
+fn run_logout(_: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    Ok(())
+}
+
+/// The sessions in the array that is the command's own value.
+fn listed(request: &Request<'_>) -> Result<Vec<SessionId>> {
+    let RawValue::Array(array) = request.target() else {
+        return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
+    };
+    let mut sessions = Vec::new();
+    for element in array {
+        let RawValue::Document(session) = element.value() else {
+            let path = format!("{0}.{0}.{1}", request.row.name, element.name());
+            return Err(wrong_type(&path, element.value(), "object"));
+        };
+        sessions.push(session_id(session)?);
+    }
+    Ok(sessions)
+}
+
+/// Ends the operations that run in such sessions, but not the one that asks.
+fn kill(service: &Service, own: i32, chosen: impl Fn(SessionId) -> bool) {
+    for op in service.ops.list() {
+        let info = op.info();
+        let session = RawDoc::new(&info.lsid).and_then(|lsid| session_id(lsid).ok());
+        if op.id() != own && session.is_some_and(&chosen) {
+            op.kill(ErrorCode::Interrupted);
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! `shutdown`: the same clean stop as a SIGTERM.
+
+use mayfly_base::Result;
+use mayfly_value::DocBuilder;
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("shutdown", "Stops the server", run).flags(RowFlags::ADMIN_ONLY);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    request.fields(&["force", "timeoutSecs"])?;
+    tracing::info!(client = ctx.connection.client, "shutdown was asked for");
+    ctx.close_connection = true;
+    ctx.service.shutdown.request();
+    Ok(())
+}

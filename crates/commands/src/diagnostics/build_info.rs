@@ -1,0 +1,40 @@
+//! `buildInfo`: the version clients go by, and our own beside it.
+
+use mayfly_base::{Result, limits};
+use mayfly_value::{DocBuilder, RawDoc};
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+/// The reference version whose behaviour this server has; agrees with `maxWireVersion` 25.
+pub(crate) const VERSION: &str = "8.0.4";
+const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
+
+pub(crate) const ROW: Row = Row::new("buildInfo", "Tells version and build", run)
+    .aliases(&["buildinfo"])
+    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+
+fn run(_: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    doc.append("version", VERSION);
+    doc.append("gitVersion", option_env!("MAYFLYDB_GIT_VERSION").unwrap_or("unknown"));
+    doc.start_array("modules").end();
+    doc.append("allocator", "mimalloc");
+    doc.append("javascriptEngine", "none");
+    doc.append("sysInfo", "deprecated");
+    doc.start_array("versionArray");
+    for part in VERSION_PARTS {
+        doc.push(part);
+    }
+    doc.end();
+    doc.append("openssl", RawDoc::EMPTY);
+    doc.start_document("buildEnvironment");
+    doc.append("target_arch", std::env::consts::ARCH);
+    doc.append("target_os", std::env::consts::OS);
+    doc.end();
+    doc.append("bits", 64);
+    doc.append("debug", cfg!(debug_assertions));
+    doc.append("maxBsonObjectSize", limits::MAX_USER_DOCUMENT_BYTES as i32);
+    doc.start_array("storageEngines").push("memory").push("rocksdb").end();
+    // Our own; tools show it and act on nothing in it.
+    doc.start_document("mayflydb").append("version", env!("CARGO_PKG_VERSION")).end();
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! `getLog`: the last lines of the log.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuilder, RawValue};
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("getLog", "Shows the last lines of the log", run).flags(RowFlags::ADMIN_ONLY);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    let (lines, total) = match request.target() {
+        RawValue::String("*") => {
+            doc.start_array("names").push("global").push("startupWarnings").end();
+            return Ok(());
+        }
+        RawValue::String("global") => ctx.service.log.lines(),
+        RawValue::String("startupWarnings") => {
+            let lines = ctx.service.log.startup_warnings();
+            let total = lines.len() as u64;
+            (lines, total)
+        }
+        RawValue::String(other) => {
+            let text = format!("No log named '{other}'");
+            return Err(Error::new(ErrorCode::OperationFailed, text));
+        }
+        other => {
+            return Err(Error::type_mismatch(format!(
+                "Argument to getLog must be of type String; found {other:?} of type {}",
+                other.type_name()
+            )));
+        }
+    };
+    doc.append("totalLinesWritten", i32::try_from(total).unwrap_or(i32::MAX));
+    doc.start_array("log");
+    for line in &lines {
+        doc.push(line.as_str());
+    }
+    doc.end();
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! The handshake: `hello` and its legacy spelling `isMaster`.
+//!
+//! 1. The first one carries `client`, which is kept for `currentOp`, and `compression`.
+//! 2. Monitoring connections send `topologyVersion` and `maxAwaitTimeMS`: when nothing has changed since, the
+//!    handler asks to be run again after a change or the time.
+//! 3. With the exhaust flag the loop then runs it again and again, each reply flagged that another one follows.
+//!
+//! Unknown fields are ignored: newer drivers add some with every release.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_service::ClientInfo;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::fields::{whole_number, wrong_type};
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
+
+const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT);
+
+pub(crate) const HELLO: Row =
+    Row::new("hello", "Tells what the server is and can do", run).since("4.4.2").flags(FLAGS);
+pub(crate) const IS_MASTER: Row =
+    Row::new("isMaster", "The old name of hello", run).aliases(&["ismaster"]).flags(FLAGS);
+
+/// Versions of the wire protocol.
+const MIN_WIRE_VERSION: i32 = 0;
+const MAX_WIRE_VERSION: i32 = 25;
+/// What can be negotiated, by name.
+const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
+/// Longest application name, in bytes.
+const MAX_APP_NAME_BYTES: usize = 128;
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let fields = Fields::new(request.body, request.row.name);
+    let awaited = awaited_counter(ctx, &fields)?;
+    if awaited.is_some() && ctx.service.shutdown.is_requested() {
+        ctx.close_connection = true;
+        let text = "The server is in quiesce mode and will shut down";
+        return Err(Error::new(ErrorCode::ShutdownInProgress, text));
+    }
+    let counter = ctx.service.topology.counter();
+    if let Some(Awaited { counter: seen, max_ms }) = awaited {
+        if seen == Some(counter) && !ctx.exhaust.waited {
+            ctx.exhaust.wait_ms = Some(max_ms);
+            return Ok(());
+        }
+        ctx.exhaust.more_to_come = ctx.exhaust.allowed;
+        ctx.exhaust.last_counter = Some(counter);
+    }
+    // A repeated run of a streamed request answers the same handshake again.
+    let repeated = ctx.exhaust.waited;
+    if let (Some(client), false) = (fields.get("client"), repeated) {
+        take_client(ctx, client)?;
+    }
+    write_reply(ctx, request, &fields, counter, doc);
+    Ok(())
+}
+
+struct Awaited {
+    /// The counter that the client knows, nothing when it knows another process.
+    counter: Option<i64>,
+    max_ms: u64,
+}
+
+fn awaited_counter(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Option<Awaited>> {
+    let located = |code: i32, text: String| Err(Error::new(ErrorCode(code), text));
+    let max_ms = match (fields.document("topologyVersion")?, fields.long("maxAwaitTimeMS")?) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(max_ms)) => max_ms,
+        (Some(_), None) => {
+            let text = "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'";
+            return located(31368, text.to_owned());
+        }
+        (None, Some(_)) => {
+            let text = "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'";
+            return located(31368, text.to_owned());
+        }
+    };
+    let Ok(max_ms) = u64::try_from(max_ms) else {
+        return located(31373, "'maxAwaitTimeMS' must be a non-negative integer".to_owned());
+    };
+    let version = fields.document("topologyVersion")?.unwrap_or(RawDoc::EMPTY);
+    let version = Fields::new(version, "TopologyVersion");
+    let process_id = version.required("processId")?;
+    let counter = version.required("counter")?;
+    let RawValue::ObjectId(process_id) = process_id else {
+        return Err(version.wrong("processId", process_id, "objectId"));
+    };
+    let RawValue::Int64(mut counter) = counter else {
+        return Err(version.wrong("counter", counter, "long"));
+    };
+    if let Some(last) = ctx.exhaust.last_counter {
+        counter = last;
+    } else if process_id != ctx.service.topology.process_id() {
+        return Ok(Some(Awaited { counter: None, max_ms }));
+    }
+    let ours = ctx.service.topology.counter();
+    if counter > ours {
+        return located(
+            31382,
+            format!(
+                "Received a topology version with counter: {counter} which is greater than the \
+                 server topology version counter: {ours}"
+            ),
+        );
+    }
+    Ok(Some(Awaited { counter: Some(counter), max_ms }))
+}
+
+fn take_client(ctx: &CommandContext<'_>, client: RawValue<'_>) -> Result<()> {
+    let RawValue::Document(client) = client else {
+        return Err(wrong_type("client", client, "object"));
+    };
+    let most = limits::MAX_CLIENT_METADATA_BYTES;
+    if client.as_bytes().len() > most {
+        let text =
+            format!("The client metadata document must be less then or equal to {most} bytes");
+        return Err(Error::new(ErrorCode::ClientMetadataDocumentTooLarge, text));
+    }
+    let missing = |name: &str| {
+        let text = format!("Missing required field '{name}' in the client metadata document");
+        Error::new(ErrorCode::ClientMetadataMissingField, text)
+    };
+    let part = |name: &str| client.get(name).and_then(RawValue::as_document);
+    let driver = part("driver").ok_or_else(|| missing("driver"))?;
+    for name in ["name", "version"] {
+        if driver.get(name).and_then(RawValue::as_str).is_none() {
+            return Err(missing(&format!("driver.{name}")));
+        }
+    }
+    let os = part("os").ok_or_else(|| missing("os"))?;
+    if os.get("type").and_then(RawValue::as_str).is_none() {
+        return Err(missing("os.type"));
+    }
+    let app_name = part("application")
+        .and_then(|application| application.get("name"))
+        .and_then(RawValue::as_str)
+        .unwrap_or_default();
+    if app_name.len() > MAX_APP_NAME_BYTES {
+        let text =
+            format!("The 'application.name' field must be at most {MAX_APP_NAME_BYTES} bytes");
+        return Err(Error::new(ErrorCode::ClientMetadataAppNameTooLarge, text));
+    }
+    let info = ClientInfo { app_name: app_name.to_owned(), metadata: Some(client.to_owned()) };
+    if !ctx.connection.set_info(info) {
+        let text = "The client metadata document may only be sent in the first hello";
+        return Err(Error::new(ErrorCode::ClientMetadataCannotBeMutated, text));
+    }
+    Ok(())
+}
+
+fn write_reply(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    fields: &Fields<'_>,
+    counter: i64,
+    doc: &mut DocBuilder,
+) {
+    if fields.get("helloOk").is_some_and(truthy) {
+        doc.append("helloOk", true);
+    }
+    doc.append(if request.row.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
+    doc.start_document("topologyVersion");
+    doc.append("processId", RawValue::ObjectId(ctx.service.topology.process_id()));
+    doc.append("counter", counter);
+    doc.end();
+    doc.append("maxBsonObjectSize", limits::MAX_USER_DOCUMENT_BYTES as i32);
+    doc.append("maxMessageSizeBytes", limits::MAX_MESSAGE_BYTES as i32);
+    doc.append("maxWriteBatchSize", limits::MAX_WRITE_BATCH_ITEMS as i32);
+    doc.append("localTime", RawValue::Date(ctx.service.clock.now_ms()));
+    doc.append("logicalSessionTimeoutMinutes", limits::SESSION_TIMEOUT_MINUTES);
+    doc.append("connectionId", i32::try_from(ctx.connection.id).unwrap_or(i32::MAX));
+    doc.append("minWireVersion", MIN_WIRE_VERSION);
+    doc.append("maxWireVersion", MAX_WIRE_VERSION);
+    doc.append("readOnly", false);
+    append_compression(fields, doc);
+}
+
+/// What both can, in the client's order.
+fn append_compression(fields: &Fields<'_>, doc: &mut DocBuilder) {
+    let Some(RawValue::Array(wanted)) = fields.get("compression") else { return };
+    let names = || wanted.iter().filter_map(|e| e.value().as_str());
+    if names().any(|name| COMPRESSORS.contains(&name)) {
+        doc.start_array("compression");
+        for name in names().filter(|name| COMPRESSORS.contains(name)) {
+            doc.push(name);
+        }
+        doc.end();
+    }
+}
+
+fn truthy(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Bool(flag) => flag,
+        other => whole_number(other).is_some_and(|number| number != 0),
+    }
+}

@@ -1,0 +1,42 @@
+//! `hostInfo`: the machine. Compass ends the connection when this fails, so it never does.
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::process;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("hostInfo", "Tells about the machine", run).flags(RowFlags::LENIENT);
+
+fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let megabytes = (process::machine_memory() / (1 << 20)) as i64;
+    doc.start_document("system");
+    doc.append("currentTime", RawValue::Date(ctx.service.clock.now_ms()));
+    doc.append("hostname", process::host_name().as_str());
+    doc.append("cpuAddrSize", 64);
+    doc.append("memSizeMB", megabytes);
+    doc.append("memLimitMB", megabytes);
+    doc.append("numCores", process::processors());
+    doc.append("numCoresAvailableToProcess", process::processors());
+    doc.append("cpuArch", std::env::consts::ARCH);
+    doc.append("numaEnabled", false);
+    doc.end();
+    let (name, version) = process::os_release();
+    doc.start_document("os");
+    doc.append("type", if cfg!(target_os = "linux") { "Linux" } else { std::env::consts::OS });
+    doc.append("name", name.as_str());
+    doc.append("version", version.as_str());
+    doc.end();
+    doc.start_document("extra");
+    doc.append("versionString", process::line("/proc/version").as_str());
+    doc.append("libcVersion", "unknown");
+    doc.append("kernelVersion", process::line("/proc/sys/kernel/osrelease").as_str());
+    doc.append("cpuFrequencyMHz", "unknown");
+    doc.append("cpuFeatures", "");
+    doc.append("pageSize", process::PAGE_BYTES as i64);
+    doc.append("numPages", (process::machine_memory() / process::PAGE_BYTES) as i32);
+    doc.append("maxOpenFiles", process::max_open_files());
+    doc.end();
+    Ok(())
+}

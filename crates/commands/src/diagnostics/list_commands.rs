@@ -1,0 +1,32 @@
+//! `listCommands`: the command table. What is not implemented yet is left out.
+
+use mayfly_base::Result;
+use mayfly_value::DocBuilder;
+
+use crate::{CommandContext, Handler, Request, Row, RowFlags, registry};
+
+pub(crate) const ROW: Row =
+    Row::new("listCommands", "Lists the commands", run).flags(RowFlags::BEFORE_AUTH);
+
+fn run(_: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    let mut rows: Vec<_> =
+        registry::rows().iter().filter(|row| matches!(row.handler, Handler::Run(_))).collect();
+    rows.sort_by_key(|row| row.name);
+    doc.start_document("commands");
+    for row in rows {
+        doc.start_document(row.name);
+        doc.append("help", row.help);
+        doc.append("requiresAuth", !row.flags.has(RowFlags::BEFORE_AUTH));
+        doc.append("secondaryOk", !row.flags.has(RowFlags::WRITE));
+        doc.append("adminOnly", row.flags.has(RowFlags::ADMIN_ONLY));
+        doc.start_array("aliases");
+        for alias in row.aliases {
+            doc.push(*alias);
+        }
+        doc.end();
+        doc.end();
+    }
+    doc.end();
+    Ok(())
+}

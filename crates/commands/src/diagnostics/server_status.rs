@@ -1,0 +1,193 @@
+//! `serverStatus`: what monitoring reads. Sections that this server has nothing to say about are left out;
+//! `<section>: 0` leaves one out, too.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mayfly_base::Result;
+use mayfly_service::Service;
+use mayfly_service::metrics::OpCounters;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::build_info::VERSION;
+use super::process;
+use crate::fields::whole_number;
+use crate::{CommandContext, Request, Row, RowFlags, registry};
+
+pub(crate) const ROW: Row =
+    Row::new("serverStatus", "Shows the server's counters", run).flags(RowFlags::LENIENT);
+
+/// A section: its name and what writes its fields.
+type Section = (&'static str, fn(&Service, &mut DocBuilder));
+
+const SECTIONS: &[Section] = &[
+    ("asserts", asserts),
+    ("batchedDeletes", batched_deletes),
+    ("connections", connections),
+    ("extra_info", extra_info),
+    ("globalLock", global_lock),
+    ("locks", |_, _| {}),
+    ("logicalSessionRecordCache", sessions),
+    ("network", network),
+    ("opcounters", |service, doc| opcounters(&service.metrics.opcounters, doc)),
+    ("opcountersRepl", |_, doc| opcounters(&OpCounters::default(), doc)),
+    ("storageEngine", storage_engine),
+    ("transactions", transactions),
+    ("mem", memory),
+    ("metrics", metrics),
+];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let service = ctx.service;
+    let uptime_ms = service.uptime_ms();
+    doc.append("host", service.host.as_str());
+    doc.append("version", VERSION);
+    doc.append("process", "mongod");
+    doc.start_array("service").push("mongod").end();
+    doc.append("pid", i64::from(std::process::id()));
+    doc.append("uptime", (uptime_ms / 1000) as f64);
+    doc.append("uptimeMillis", uptime_ms);
+    doc.append("uptimeEstimate", uptime_ms / 1000);
+    doc.append("localTime", RawValue::Date(service.clock.now_ms()));
+    for (name, write) in SECTIONS {
+        if !switched_off(request, name) {
+            doc.start_document(name);
+            write(service, doc);
+            doc.end();
+        }
+    }
+    Ok(())
+}
+
+fn switched_off(request: &Request<'_>, section: &str) -> bool {
+    match request.body.get(section) {
+        Some(RawValue::Bool(flag)) => !flag,
+        Some(value) => whole_number(value) == Some(0),
+        None => false,
+    }
+}
+
+fn asserts(service: &Service, doc: &mut DocBuilder) {
+    let asserts = &service.metrics.asserts;
+    doc.append("regular", 0).append("warning", 0);
+    doc.append("msg", small(asserts.msg.get())).append("user", small(asserts.user.get()));
+    doc.append("tripwire", 0).append("rollovers", 0);
+}
+
+/// The reference shows these as int32.
+fn small(count: i64) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+fn get(counter: &AtomicI64) -> i64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn batched_deletes(service: &Service, doc: &mut DocBuilder) {
+    let stats = service.store.ttl_stats();
+    doc.append("batches", get(&stats.batches));
+    doc.append("docs", get(&stats.batch_docs));
+    doc.append("stagedSizeBytes", get(&stats.staged_size_bytes));
+    doc.append("timeInBatchMillis", get(&stats.time_in_batch_micros) / 1000);
+    doc.append("refetchesDueToYield", get(&stats.refetches_due_to_yield));
+}
+
+fn connections(service: &Service, doc: &mut DocBuilder) {
+    let current = service.connections.current() as i64;
+    doc.append("current", small(current));
+    doc.append("available", small(service.connections.available() as i64));
+    doc.append("totalCreated", service.connections.total_created());
+    doc.append("active", small(service.ops.list().len() as i64));
+}
+
+fn extra_info(_: &Service, doc: &mut DocBuilder) {
+    doc.append("note", "fields vary by platform").append("page_faults", process::page_faults());
+}
+
+fn global_lock(service: &Service, doc: &mut DocBuilder) {
+    let counts = |doc: &mut DocBuilder, name: &str, total: i32, readers: i32| {
+        doc.start_document(name);
+        doc.append("total", total).append("readers", readers).append("writers", total - readers);
+        doc.end();
+    };
+    let running = service.ops.list();
+    let read = |op: &str| matches!(op, "query" | "getmore" | "command");
+    let readers = running.iter().filter(|running| read(running.info().op)).count();
+    doc.append("totalTime", service.uptime_ms().saturating_mul(1000));
+    counts(doc, "currentQueue", 0, 0);
+    counts(doc, "activeClients", small(running.len() as i64), small(readers as i64));
+}
+
+fn sessions(service: &Service, doc: &mut DocBuilder) {
+    let active = service.sessions.count(service.clock.now_ms());
+    doc.append("activeSessionsCount", small(active as i64));
+}
+
+fn network(service: &Service, doc: &mut DocBuilder) {
+    let network = &service.metrics.network;
+    doc.append("bytesIn", network.bytes_in.get());
+    doc.append("bytesOut", network.bytes_out.get());
+    doc.append("numRequests", network.requests.get());
+}
+
+fn opcounters(counters: &OpCounters, doc: &mut DocBuilder) {
+    doc.append("insert", counters.insert.get()).append("query", counters.query.get());
+    doc.append("update", counters.update.get()).append("delete", counters.delete.get());
+    doc.append("getmore", counters.getmore.get()).append("command", counters.command.get());
+}
+
+fn storage_engine(service: &Service, doc: &mut DocBuilder) {
+    let stats = service.store.engine_stats();
+    doc.append("name", service.engine_name);
+    doc.append("supportsCommittedReads", true);
+    doc.append("persistent", service.engine_name != "memory");
+    doc.append("memoryBytes", i64::try_from(stats.memory_bytes).unwrap_or(i64::MAX));
+    doc.append("diskBytes", i64::try_from(stats.disk_bytes).unwrap_or(i64::MAX));
+    doc.append("writtenBytes", i64::try_from(stats.written_bytes).unwrap_or(i64::MAX));
+}
+
+fn transactions(_: &Service, doc: &mut DocBuilder) {
+    for name in ["currentActive", "currentInactive", "currentOpen", "totalStarted"] {
+        doc.append(name, 0i64);
+    }
+    doc.append("totalCommitted", 0i64).append("totalAborted", 0i64);
+}
+
+fn memory(_: &Service, doc: &mut DocBuilder) {
+    let (resident, virt) = process::memory();
+    let megabytes = |bytes: u64| small((bytes >> 20) as i64);
+    doc.append("bits", 64);
+    doc.append("resident", megabytes(resident)).append("virtual", megabytes(virt));
+    doc.append("supported", true);
+}
+
+fn metrics(service: &Service, doc: &mut DocBuilder) {
+    doc.start_document("commands");
+    for (index, row) in registry::rows().iter().enumerate() {
+        let counts = service.metrics.command(index);
+        if counts.total.get() > 0 {
+            doc.start_document(row.name);
+            doc.append("failed", counts.failed.get()).append("total", counts.total.get());
+            doc.end();
+        }
+    }
+    doc.end();
+    let documents = &service.metrics.documents;
+    doc.start_document("document");
+    doc.append("deleted", documents.delete.get()).append("inserted", documents.insert.get());
+    doc.append("returned", documents.query.get()).append("updated", documents.update.get());
+    doc.end();
+    doc.start_document("operation");
+    doc.append("writeConflicts", get(&service.store.write_conflicts));
+    doc.end();
+    let stats = service.store.ttl_stats();
+    doc.start_document("ttl");
+    doc.append("deletedDocuments", get(&stats.deleted_documents));
+    doc.append("deletedKeys", get(&stats.deleted_keys));
+    doc.append("passes", get(&stats.passes));
+    doc.append("subPasses", get(&stats.sub_passes));
+    doc.append("examinedDocuments", get(&stats.examined_documents));
+    doc.append("examinedKeys", get(&stats.examined_keys));
+    doc.append("durationMicros", get(&stats.duration_micros));
+    doc.append("invalidTTLIndexSkips", get(&stats.invalid_ttl_index_skips));
+    doc.end();
+}

@@ -1,0 +1,252 @@
+//! Commands through the dispatcher, over the memory engine and a clock that stands still.
+
+use std::sync::Arc;
+
+use mayfly_base::{ErrorCode, ManualClock, OpRegistry};
+use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Outcome, Repeat, dispatch};
+use mayfly_kv::MemoryEngine;
+use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
+use mayfly_storage::{Store, StoreOptions};
+use mayfly_value::bson::{Bson, Document, doc};
+use mayfly_value::{DocBuf, DocBuilder};
+
+struct Server {
+    service: Arc<Service>,
+    connection: Arc<Connection>,
+}
+
+fn server() -> Server {
+    let clock = Arc::new(ManualClock::at_ms(1_700_000_000_123));
+    let ops = OpRegistry::new(clock.clone());
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let engine = Arc::new(MemoryEngine::default());
+    let store = Store::open(engine, options, clock.clone(), ops.clone()).unwrap();
+    let service = Service::new(ServiceOptions {
+        store,
+        ops,
+        clock,
+        log: Arc::new(LogRing::default()),
+        command_line: CommandLine { argv: vec!["mayflydb".into()], parsed: DocBuf::empty() },
+        host: "test:27017".into(),
+        engine_name: "memory",
+        max_connections: 10,
+    });
+    let connection = service.connections.open("127.0.0.1:1".into(), String::new(), 0).unwrap();
+    Server { service, connection }
+}
+
+impl Server {
+    fn full(
+        &self,
+        command: &Document,
+        exhaust_allowed: bool,
+        repeat: Repeat,
+    ) -> (Document, Outcome) {
+        let command = DocBuf::from_bson(command);
+        let incoming = Incoming {
+            body: command.as_doc(),
+            sequences: &[],
+            legacy_db: None,
+            exhaust_allowed,
+            repeat,
+        };
+        self.send(&incoming)
+    }
+
+    fn send(&self, incoming: &Incoming<'_>) -> (Document, Outcome) {
+        let doc = DocBuilder::in_buffer(b"header".to_vec());
+        let Dispatched { doc, outcome } = dispatch(&self.service, &self.connection, incoming, doc);
+        let bytes = doc.finish_buffer();
+        assert!(bytes.starts_with(b"header"));
+        (Document::from_reader(&bytes[6..]).unwrap(), outcome)
+    }
+
+    fn run(&self, mut command: Document) -> Document {
+        if !command.contains_key("$db") {
+            command.insert("$db", "admin");
+        }
+        self.full(&command, false, Repeat::default()).0
+    }
+
+    fn fails(&self, command: Document, code: i32, text: &str) {
+        let reply = self.run(command);
+        assert_eq!(reply.get_f64("ok").unwrap(), 0.0, "{reply}");
+        assert_eq!(reply.get_i32("code").unwrap(), code, "{reply}");
+        assert_eq!(reply.get_str("errmsg").unwrap(), text, "{reply}");
+        assert_eq!(reply.get_str("codeName").unwrap(), ErrorCode(code).name());
+    }
+}
+
+#[test]
+fn unknown_missing_and_misplaced_commands() {
+    let server = server();
+    server.fails(doc! {"atlasVersion": 1}, 59, "no such command: 'atlasVersion'");
+    server.fails(
+        doc! {"getFreeMonitoringStatus": 1},
+        59,
+        "no such command: 'getFreeMonitoringStatus'",
+    );
+    server.fails(doc! {"ISMASTER": 1}, 59, "no such command: 'ISMASTER'");
+    let text = "the command 'saslStart' is not implemented yet";
+    server.fails(doc! {"saslStart": 1}, 238, text);
+    let text = "getLog may only be run against the admin database.";
+    server.fails(doc! {"getLog": "*", "$db": "test"}, 13, text);
+    server.fails(doc! {"replSetGetStatus": 1}, 76, "not running with --replSet");
+    server.fails(doc! {"ping": 1, "x": 1}, 40415, "BSON field 'ping.x' is an unknown field.");
+    let command = DocBuf::from_bson(&doc! {"ping": 1});
+    let incoming = Incoming {
+        body: command.as_doc(),
+        sequences: &[],
+        legacy_db: None,
+        exhaust_allowed: false,
+        repeat: Repeat::default(),
+    };
+    assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40571);
+}
+
+#[test]
+fn generic_arguments_are_checked() {
+    let server = server();
+    let ok = doc! {
+        "ping": 1, "lsid": {"id": Bson::Binary(mayfly_value::bson::Binary::from(uuid()))},
+        "maxTimeMS": 5, "comment": "x", "apiVersion": "1", "apiStrict": true,
+        "$readPreference": {"mode": "primary"}, "readConcern": {"level": "majority"},
+        "$clusterTime": {},
+    };
+    assert_eq!(server.run(ok).get_f64("ok").unwrap(), 1.0);
+    let text = "-1 value for maxTimeMS is out of range [0, 2147483647]";
+    server.fails(doc! {"ping": 1, "maxTimeMS": -1}, 2, text);
+    server.fails(doc! {"ping": 1, "maxTimeMS": 1.5}, 9, "maxTimeMS has non-integral value");
+    let text = "Transaction numbers are only allowed on a replica set member or mongos";
+    let lsid = doc! {"id": Bson::Binary(mayfly_value::bson::Binary::from(uuid()))};
+    server.fails(doc! {"ping": 1, "lsid": lsid, "txnNumber": 1i64}, 20, text);
+    server.fails(doc! {"ping": 1, "apiVersion": "2"}, 322, "API version must be \"1\"");
+    let text = "Command does not support writeConcern";
+    server.fails(doc! {"ping": 1, "writeConcern": {"w": 1}}, 72, text);
+}
+
+fn uuid() -> mayfly_value::bson::Uuid {
+    mayfly_value::bson::Uuid::from_bytes([7; 16])
+}
+
+#[test]
+fn parameters_are_read_and_set() {
+    let server = server();
+    let reply = server.run(doc! {"getParameter": 1, "featureCompatibilityVersion": 1});
+    assert_eq!(reply, doc! {"featureCompatibilityVersion": {"version": "8.0"}, "ok": 1.0});
+    server.fails(doc! {"getParameter": "foo"}, 72, "no option found to get");
+    let reply = server.run(doc! {"setParameter": 1, "ttlMonitorSleepSecs": 1});
+    assert_eq!(reply, doc! {"was": 60, "ok": 1.0});
+    let reply = server.run(doc! {"getParameter": 1, "ttlMonitorSleepSecs": 1});
+    assert_eq!(reply, doc! {"ttlMonitorSleepSecs": 1, "ok": 1.0});
+    let text = "Invalid value for parameter ttlMonitorSleepSecs: 0 is not greater than 0";
+    server.fails(doc! {"setParameter": 1, "ttlMonitorSleepSecs": 0}, 2, text);
+    let text = "attempt to set unrecognized parameter [foo], use help:true to see options ";
+    server.fails(doc! {"setParameter": 1, "foo": 0}, 72, text);
+    let reply = server.run(doc! {"setParameter": 1, "ttlIndexRules": "mongod8"});
+    assert_eq!(reply.get_str("was").unwrap(), "manual");
+    assert!(server.run(doc! {"getParameter": "*"}).len() > 15);
+}
+
+#[test]
+fn hello_waits_streams_and_keeps_the_client() {
+    let server = server();
+    let client = doc! {
+        "driver": {"name": "d", "version": "1"}, "os": {"type": "Linux"},
+        "application": {"name": "tests"},
+    };
+    let first = doc! {
+        "hello": 1, "helloOk": true, "client": client.clone(), "$db": "admin",
+        "compression": ["zlib", "lz9", "snappy"],
+    };
+    let reply = server.run(first.clone());
+    assert_eq!(reply.get_bool("isWritablePrimary").unwrap(), true);
+    assert_eq!(reply.get_bool("helloOk").unwrap(), true);
+    assert_eq!(reply.get_array("compression").unwrap().len(), 2);
+    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 25);
+    assert_eq!(server.connection.app_name(), "tests");
+    assert_eq!(server.run(first).get_i32("code").unwrap(), 186);
+    let legacy = server.run(doc! {"ismaster": 1});
+    assert_eq!(legacy.get_bool("ismaster").unwrap(), true);
+
+    let version = reply.get_document("topologyVersion").unwrap().clone();
+    let waiting = doc! {
+        "hello": 1, "topologyVersion": version.clone(), "maxAwaitTimeMS": 10_000, "$db": "admin",
+    };
+    let (_, outcome) = server.full(&waiting, true, Repeat::default());
+    assert_eq!(outcome.wait_ms, Some(10_000));
+    let repeat = Repeat { waited: true, last_counter: None };
+    let (reply, outcome) = server.full(&waiting, true, repeat);
+    assert_eq!(reply.get_f64("ok").unwrap(), 1.0);
+    assert!(outcome.more_to_come);
+    let repeat = Repeat { waited: false, last_counter: outcome.counter };
+    assert_eq!(server.full(&waiting, true, repeat).1.wait_ms, Some(10_000));
+    server.service.topology.changed();
+    let (reply, _) = server.full(&waiting, true, Repeat { waited: false, ..repeat });
+    assert_eq!(reply.get_document("topologyVersion").unwrap().get_i64("counter").unwrap(), 1);
+    server.service.shutdown.request();
+    let (reply, outcome) = server.full(&waiting, true, Repeat { waited: true, ..repeat });
+    assert_eq!(reply.get_i32("code").unwrap(), 91);
+    assert!(!outcome.more_to_come && outcome.close);
+    let alone = doc! {"hello": 1, "maxAwaitTimeMS": 1};
+    assert_eq!(server.run(alone).get_i32("code").unwrap(), 31368);
+}
+
+#[test]
+fn diagnostics_answer() {
+    let server = server();
+    let commands = [
+        doc! {"ping": 1},
+        doc! {"buildInfo": 1},
+        doc! {"hostInfo": 1},
+        doc! {"getLog": "*"},
+        doc! {"getLog": "global"},
+        doc! {"getLog": "startupWarnings"},
+        doc! {"getCmdLineOpts": 1},
+        doc! {"connectionStatus": 1, "showPrivileges": true},
+        doc! {"whatsmyuri": 1},
+        doc! {"listCommands": 1},
+        doc! {"serverStatus": 1},
+        doc! {"startSession": 1},
+        doc! {"endSessions": []},
+        doc! {"refreshSessions": []},
+        doc! {"killSessions": []},
+        doc! {"killAllSessions": []},
+        doc! {"currentOp": 1, "$all": true},
+        doc! {"logout": 1},
+        doc! {"killOp": 1, "op": 12345},
+    ];
+    for command in commands {
+        let reply = server.run(command.clone());
+        assert_eq!(reply.get_f64("ok").unwrap(), 1.0, "{command}: {reply}");
+    }
+    let reply = server.run(doc! {"currentOp": 1, "$all": true});
+    let monitor = reply
+        .get_array("inprog")
+        .unwrap()
+        .iter()
+        .filter_map(Bson::as_document)
+        .find(|op| op.get_str("desc").is_ok_and(|desc| desc == "TTLMonitor"));
+    assert_eq!(monitor.unwrap().get_str("currentOpTime").unwrap(), "2023-11-14T22:13:20.123+00:00");
+    assert_eq!(monitor.unwrap().get_bool("active").unwrap(), false);
+    let status = server.run(doc! {"serverStatus": 1, "metrics": 0});
+    assert!(status.get_document("opcounters").unwrap().get_i64("command").unwrap() > 10);
+    assert!(!status.contains_key("metrics"));
+}
+
+#[test]
+fn unknown_sequences_are_unknown_fields() {
+    let server = server();
+    let command = DocBuf::from_bson(&doc! {"ping": 1, "$db": "admin"});
+    let documents = DocBuf::from_bson(&doc! {"a": 1});
+    let sequence =
+        DocumentSequence { name: "documents", documents: documents.as_bytes(), count: 1 };
+    let incoming = Incoming {
+        body: command.as_doc(),
+        sequences: &[sequence],
+        legacy_db: None,
+        exhaust_allowed: false,
+        repeat: Repeat::default(),
+    };
+    assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40415);
+}
