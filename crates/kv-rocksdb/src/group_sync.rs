@@ -26,6 +26,7 @@ struct State {
     running: bool,
     /// The writes that are surely on disk.
     synced: u64,
+    /// The failure after which nothing is known about the log any more.
     failed: Option<KvError>,
 }
 
@@ -67,7 +68,9 @@ impl GroupSync {
                 state.finished = number;
                 state.synced = covered;
             }
-            Err(failure) => state.failed = Some(failure.clone()),
+            Err(failure @ KvError::Fenced(_)) => state.failed = Some(failure.clone()),
+            // Those who wait try again themselves.
+            Err(_) => {}
         }
         drop(state);
         self.ended.notify_all();

@@ -2,17 +2,21 @@
 //!
 //! * A full disk refuses the write and nothing was applied: [`KvError::Unavailable`]. RocksDB resumes by itself when
 //!   there is room again (it looks every few seconds), so the next attempt is let through to it.
+//!   Until then nothing is synced: asking a log that failed to be appended to would be fatal to RocksDB.
 //! * Any other failed write or any failed sync fences the engine: nobody knows what the disk holds. Reads go on.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use mayfly_kv::{KvError, KvResult};
 use rocksdb::{Error, ErrorKind};
-use tracing::error;
+use tracing::{error, info};
 
 #[derive(Default)]
 pub(crate) struct Health {
     fenced: OnceLock<String>,
+    /// Whether the last write failed for lack of room.
+    disk_full: AtomicBool,
 }
 
 impl Health {
@@ -24,10 +28,26 @@ impl Health {
         }
     }
 
+    /// Whether the last write failed for lack of room.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Relaxed)
+    }
+
+    /// To be called after each successful write.
+    pub(crate) fn wrote(&self) {
+        if self.disk_full.load(Relaxed) {
+            self.disk_full.store(false, Relaxed);
+            info!("there is room on the disk again");
+        }
+    }
+
     /// What a failed write means. Anything but `Unavailable` and `Invalid` may have been applied.
     pub(crate) fn write_failed(&self, error: &Error) -> KvError {
         let text = error.to_string();
         if is_disk_full(&text) {
+            if !self.disk_full.swap(true, Relaxed) {
+                error!(text, "the disk is full; writes are refused until there is room");
+            }
             return KvError::Unavailable(format!("the disk is full: {text}"));
         }
         match error.kind() {

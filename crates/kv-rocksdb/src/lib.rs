@@ -8,7 +8,7 @@
 //! * [`RocksOptions`] and how they become RocksDB's: `options`.
 //! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
 //! * The folder's format marker: `format`.
-//! * Which failures stop writing: `health`. One fsync for many callers: `group_sync`.
+//! * Which failures stop writing: `health`. Keeping room for deletions: `room`. One fsync for many callers: `group_sync`.
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`.
 
 mod engine;
@@ -16,6 +16,7 @@ mod format;
 mod group_sync;
 mod health;
 mod options;
+mod room;
 mod store;
 mod sweep;
 mod txn;

@@ -30,6 +30,8 @@ pub struct RocksOptions {
     pub wal_max_bytes: u64,
     /// Whether each commit is synced before it returns, instead of by [`sync`](mayfly_kv::Engine::sync).
     pub sync_commits: bool,
+    /// Free space on the disk that only deletions may use; a twentieth of the disk if that is less.
+    pub reserve_bytes: u64,
     /// Threads for flushes and compactions.
     pub background_threads: i32,
     /// Most table files held open.
@@ -42,6 +44,7 @@ impl Default for RocksOptions {
             cache_bytes: 256 * MB,
             wal_max_bytes: 64 << 20,
             sync_commits: false,
+            reserve_bytes: 256 << 20,
             background_threads: 2,
             max_open_files: 512,
         }

@@ -6,15 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, ErrorKind, ReadOptions, Snapshot, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, ErrorKind, ReadOptions, Snapshot, WriteBatch,
+    WriteOptions,
 };
 
 use crate::format;
 use crate::group_sync::GroupSync;
 use crate::health::Health;
 use crate::options::{self, RocksOptions, Shared};
+use crate::room::Room;
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -24,6 +27,7 @@ pub(crate) struct Store {
     pub(crate) folder: PathBuf,
     pub(crate) health: Health,
     pub(crate) group_sync: GroupSync,
+    room: Room,
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
@@ -59,6 +63,7 @@ impl Store {
             folder: folder.to_owned(),
             health: Health::default(),
             group_sync: GroupSync::default(),
+            room: Room::new(folder, options.reserve_bytes),
             read_options: ReadOptions::default(),
             write_options,
         })
@@ -68,10 +73,36 @@ impl Store {
         self.families[keyspace as usize]
     }
 
+    /// To be called after each successful write, before it is acknowledged.
+    pub(crate) fn wrote(&self) {
+        self.health.wrote();
+        self.group_sync.wrote();
+    }
+
+    /// Checks before a commit whether there is room for it.
+    pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
+        self.health.check()?;
+        self.room.admit(&self.folder, buffer)
+    }
+
     pub(crate) fn sync(&self) -> KvResult<()> {
         self.health.check()?;
+        if self.health.is_disk_full() {
+            self.probe()?;
+        }
         self.group_sync
             .run(|| self.db.flush_wal(true).map_err(|error| self.health.sync_failed(&error)))
+    }
+
+    /// Finds out whether RocksDB has resumed after a full disk, by a log entry that means nothing.
+    fn probe(&self) -> KvResult<()> {
+        let mut batch = WriteBatch::default();
+        batch.put_log_data(b"probe");
+        self.db
+            .write_opt(batch, &self.write_options)
+            .map_err(|error| self.health.write_failed(&error))?;
+        self.wrote();
+        Ok(())
     }
 }
 

@@ -52,7 +52,7 @@ fn write(store: &Store, batch: WriteBatch) -> KvResult<()> {
         .db
         .write_opt(batch, &store.write_options)
         .map_err(|error| store.health.write_failed(&error))?;
-    store.group_sync.wrote();
+    store.wrote();
     Ok(())
 }
 

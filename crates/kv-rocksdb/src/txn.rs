@@ -47,7 +47,7 @@ impl RocksTxn {
 
     fn write(&self) -> KvResult<()> {
         let store = &self.snapshot.store;
-        store.health.check()?;
+        store.admit(&self.buffer)?;
         let (bytes, ops) = self.buffer.size();
         let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
         for (keyspace, key, write) in self.buffer.ops() {
@@ -60,7 +60,7 @@ impl RocksTxn {
             .db
             .write_opt(batch, &store.write_options)
             .map_err(|error| store.health.write_failed(&error))?;
-        store.group_sync.wrote();
+        store.wrote();
         Ok(())
     }
 }

@@ -1,0 +1,66 @@
+//! Keeping room on the disk for deletions.
+//!
+//! A delete needs room too: in the log, and in files until compaction has given back what was deleted. So a reserve
+//! is kept: once less than that is free, transactions that put records are refused, and those that delete (with
+//! their index entries and oplog entries) go on. The file system is asked every few megabytes, and at each refusal.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
+use mayfly_kv::{Keyspace, KvError, KvResult};
+use tracing::{info, warn};
+
+/// After this many bytes of commits the file system is asked again.
+const ASK_EVERY_BYTES: u64 = 4 << 20;
+
+pub(crate) struct Room {
+    reserve_bytes: u64,
+    since_asked: AtomicU64,
+    short: AtomicBool,
+}
+
+impl Room {
+    /// Keeps this much, or a twentieth of a small disk.
+    pub(crate) fn new(folder: &Path, reserve_bytes: u64) -> Room {
+        let total = fs4::total_space(folder).unwrap_or(u64::MAX);
+        Room {
+            reserve_bytes: reserve_bytes.min(total / 20),
+            since_asked: AtomicU64::new(ASK_EVERY_BYTES),
+            short: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this commit may go on.
+    pub(crate) fn admit(&self, folder: &Path, buffer: &WriteBuffer) -> KvResult<()> {
+        let bytes = buffer.size().0 as u64;
+        let short = self.short.load(Relaxed);
+        if !short && self.since_asked.fetch_add(bytes, Relaxed) + bytes < ASK_EVERY_BYTES {
+            return Ok(());
+        }
+        self.since_asked.store(0, Relaxed);
+        // Where the question cannot be answered there is no reserve; a full disk is still an error of the write.
+        let free = fs4::available_space(folder).unwrap_or(u64::MAX);
+        let is_short = free < self.reserve_bytes.saturating_add(bytes);
+        if self.short.swap(is_short, Relaxed) != is_short {
+            if is_short {
+                warn!(free, "the disk is nearly full; only deletions are accepted");
+            } else {
+                info!(free, "there is room on the disk again");
+            }
+        }
+        if is_short && puts_records(buffer) {
+            return Err(KvError::Unavailable(format!(
+                "the disk is full: {free} bytes are left at {}, which are kept for deletions",
+                folder.display()
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn puts_records(buffer: &WriteBuffer) -> bool {
+    buffer.ops().any(|(keyspace, _, write)| {
+        keyspace == Keyspace::Record && matches!(write, OwnWrite::Put(_))
+    })
+}
