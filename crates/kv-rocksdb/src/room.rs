@@ -64,3 +64,28 @@ fn puts_records(buffer: &WriteBuffer) -> bool {
         keyspace == Keyspace::Record && matches!(write, OwnWrite::Put(_))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_the_reserve_only_deletions_go_on() {
+        let mut room = Room::new(Path::new("/tmp"), 0);
+        let (mut put, mut delete) = (WriteBuffer::new(), WriteBuffer::new());
+        put.put(Keyspace::Record, b"k", b"v");
+        delete.delete(Keyspace::Record, b"k");
+        delete.put(Keyspace::Oplog, b"t", b"entry");
+        assert_eq!(room.admit(Path::new("/tmp"), &put), Ok(()));
+        room = Room { reserve_bytes: u64::MAX, ..Room::new(Path::new("/tmp"), 0) };
+        let refused = room.admit(Path::new("/tmp"), &put);
+        assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
+        assert_eq!(room.admit(Path::new("/tmp"), &delete), Ok(()));
+        room.reserve_bytes = 0;
+        assert_eq!(
+            room.admit(Path::new("/tmp"), &put),
+            Ok(()),
+            "it notices that there is room again"
+        );
+    }
+}
