@@ -6,8 +6,10 @@ mod field_path;
 pub mod matcher;
 pub mod projection;
 pub mod sort;
+pub mod update;
 
 pub use field_path::FieldPath;
 pub use matcher::{Matcher, ParseContext};
 pub use projection::{Projection, ProjectionKind};
 pub use sort::SortPattern;
+pub use update::{Update, UpdateContext, Upserted};

@@ -1,0 +1,129 @@
+//! Updates over documents.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
+
+use super::op::{Change, Modifier, Target};
+use super::tree::Node;
+use super::{Action, Modification, UpdateContext};
+use crate::FieldPath;
+
+/// The replacement with the document's own `_id` in front.
+pub(super) fn replace(doc: RawDoc<'_>, replacement: RawDoc<'_>) -> Result<DocBuf> {
+    let (old, new) = (doc.get("_id"), replacement.get("_id"));
+    if let (Some(old), Some(new)) = (old, new)
+        && !equal_values(old, new)
+    {
+        return Err(Error::new(
+            ErrorCode::ImmutableField,
+            format!(
+                "After applying the update, the (immutable) field '_id' was found to have been altered \
+                 to _id: {}",
+                ShellValue(new)
+            ),
+        ));
+    }
+    let mut out = DocBuilder::in_buffer(Vec::with_capacity(replacement.as_bytes().len() + 32));
+    if let Some(id) = old.or(new) {
+        out.append("_id", id);
+    }
+    for element in replacement.iter().filter(|element| element.name_bytes() != b"_id") {
+        out.append_element(element);
+    }
+    Ok(out.finish())
+}
+
+/// Runs every modification, in the order of their paths.
+pub(super) fn modify(
+    doc: RawDoc<'_>,
+    modifications: &[Modification],
+    context: &UpdateContext,
+) -> Result<DocBuf> {
+    let mut root = Node::root(doc);
+    for modification in modifications {
+        let path = &modification.path;
+        match &modification.action {
+            Action::Modify(modifier) => modify_path(&mut root, path, &**modifier, doc, context)?,
+            Action::ModifyOnInsert(modifier) if context.is_insert => {
+                modify_path(&mut root, path, &**modifier, doc, context)?;
+            }
+            Action::ModifyOnInsert(_) => {}
+            Action::RenameFrom(from) => rename(&mut root, from, path, doc)?,
+        }
+    }
+    let updated = root.into_document();
+    check_id(doc, updated.as_doc())?;
+    Ok(updated)
+}
+
+fn check_id(before: RawDoc<'_>, after: RawDoc<'_>) -> Result<()> {
+    let kept = match (before.get("_id"), after.get("_id")) {
+        (Some(before), Some(after)) => equal_values(before, after),
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    if kept {
+        return Ok(());
+    }
+    let text = "Performing an update on the path '_id' would modify the immutable field '_id'";
+    Err(Error::new(ErrorCode::ImmutableField, text))
+}
+
+fn modify_path(
+    root: &mut Node<'_>,
+    path: &FieldPath,
+    modifier: &dyn Modifier,
+    doc: RawDoc<'_>,
+    context: &UpdateContext,
+) -> Result<()> {
+    let target = Target { path, doc, context };
+    let change = match root.find(path.parts()) {
+        Ok(Some(node)) => {
+            let opened;
+            let current = match node.as_raw() {
+                Some(value) => value,
+                None => {
+                    opened = node.to_value();
+                    opened.as_raw()
+                }
+            };
+            match modifier.apply(Some(current), &target)? {
+                Change::Keep => return Ok(()),
+                Change::Set(value) => {
+                    *node = Node::Owned(value);
+                    return Ok(());
+                }
+                Change::Remove => Change::Remove,
+            }
+        }
+        Ok(None) => modifier.apply(None, &target)?,
+        Err(blocked) => match modifier.apply(None, &target)? {
+            Change::Set(_) => return Err(blocked.into_error()),
+            Change::Keep | Change::Remove => return Ok(()),
+        },
+    };
+    match change {
+        Change::Keep => {}
+        Change::Set(value) => root.create(path.parts(), value)?,
+        Change::Remove => drop(root.remove(path.parts())),
+    }
+    Ok(())
+}
+
+fn rename(root: &mut Node<'_>, from: &FieldPath, to: &FieldPath, doc: RawDoc<'_>) -> Result<()> {
+    for (path, role) in [(from, "source"), (to, "destination")] {
+        if let Some(array) = root.array_on_the_way(path.parts()) {
+            let id = doc.get("_id").unwrap_or(RawValue::Null);
+            return Err(Error::bad_value(format!(
+                "The {role} field cannot be an array element, '{path}' in doc with _id: {} has an array \
+                 field called '{array}'",
+                ShellValue(id)
+            )));
+        }
+    }
+    match root.remove(from.parts()) {
+        Some(value) => root.create(to.parts(), value),
+        None => Ok(()),
+    }
+}

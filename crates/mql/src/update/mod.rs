@@ -1,0 +1,121 @@
+//! Updates: a replacement document, or operators that change a document in place.
+//!
+//! Operators run in the order of their paths, each on the document that the ones before it left. Fields that are
+//! there keep their place, new ones are appended. A change goes through a tree of the document ([`tree`]) that
+//! opens only the levels on the way to a path; everything else is copied as bytes.
+
+mod apply;
+pub mod op;
+mod parse;
+mod path;
+mod tree;
+mod upsert;
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+use crate::FieldPath;
+use crate::matcher::{Matcher, ParseContext};
+use op::Modifier;
+
+/// What applying an update depends on besides the document.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UpdateContext {
+    /// Wall time of the operation, in milliseconds.
+    pub now_ms: i64,
+    /// Whether the document is being inserted, so that `$setOnInsert` counts.
+    pub is_insert: bool,
+}
+
+/// A document that an upsert inserts.
+#[derive(Clone, Debug)]
+pub struct Upserted {
+    /// `_id` first, where it has one.
+    pub document: DocBuf,
+    /// Whether the filter or the update gave an `_id`; else the caller makes one.
+    pub has_id: bool,
+}
+
+/// A parsed update.
+#[derive(Debug)]
+pub struct Update {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Replacement(DocBuf),
+    /// In the order of their paths.
+    Operators(Vec<Modification>),
+}
+
+/// One operator on one path.
+#[derive(Debug)]
+struct Modification {
+    path: FieldPath,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Action {
+    Modify(Box<dyn Modifier>),
+    /// Only when the document is being inserted.
+    ModifyOnInsert(Box<dyn Modifier>),
+    /// Takes the value from another path.
+    RenameFrom(FieldPath),
+}
+
+impl Update {
+    /// Parses a replacement or a document of operators, by its first field.
+    pub fn parse(update: RawDoc<'_>, context: &ParseContext) -> Result<Update> {
+        Ok(Update { kind: parse::parse(update, context)? })
+    }
+
+    /// Parses what a command has as `u`: a document, or a pipeline (not written yet).
+    pub fn parse_value(update: RawValue<'_>, context: &ParseContext) -> Result<Update> {
+        match update {
+            RawValue::Document(update) => Update::parse(update, context),
+            RawValue::Array(_) => Err(Error::not_implemented("an update with a pipeline")),
+            _ => {
+                Err(Error::failed_to_parse("Update argument must be either an object or an array"))
+            }
+        }
+    }
+
+    /// Whether it replaces the whole document.
+    pub fn is_replacement(&self) -> bool {
+        matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// The dotted paths that operators may change; nothing for a replacement. Indexes on other paths are safe.
+    pub fn changed_paths(&self) -> Option<Vec<&str>> {
+        let Kind::Operators(modifications) = &self.kind else {
+            return None;
+        };
+        let mut paths = Vec::new();
+        for modification in modifications {
+            paths.push(modification.path.as_str());
+            if let Action::RenameFrom(from) = &modification.action {
+                paths.push(from.as_str());
+            }
+        }
+        Some(paths)
+    }
+
+    /// The document after the update; nothing when it stays as it is, byte for byte.
+    pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
+        let updated = match &self.kind {
+            Kind::Replacement(replacement) => apply::replace(doc, replacement.as_doc())?,
+            Kind::Operators(modifications) => apply::modify(doc, modifications, context)?,
+        };
+        Ok((updated.as_bytes() != doc.as_bytes()).then_some(updated))
+    }
+
+    /// The document that an upsert inserts when nothing matched: the equalities of the filter, then the update.
+    pub fn upsert_document(&self, filter: &Matcher, context: &UpdateContext) -> Result<Upserted> {
+        upsert::upsert_document(self, filter, context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! `$addToSet` and `$pop`.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{Number, RawDoc, RawValue, ValueBuf, equal_values};
+
+use super::push::each;
+use super::{Change, Modifier, Operand, Target, array_of};
+
+#[derive(Debug)]
+struct AddToSet(Vec<ValueBuf>);
+
+impl Modifier for AddToSet {
+    fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change> {
+        let existing = match current {
+            None => RawDoc::EMPTY,
+            Some(RawValue::Array(items)) => items,
+            Some(other) => {
+                return Err(Error::bad_value(format!(
+                    "Cannot apply $addToSet to non-array field. Field named '{}' has non-array type {}",
+                    target.field_name(),
+                    other.type_name()
+                )));
+            }
+        };
+        let mut items: Vec<RawValue<'_>> = existing.iter().map(|item| item.value()).collect();
+        let before = items.len();
+        for value in &self.0 {
+            if !items.iter().any(|item| equal_values(*item, value.as_raw())) {
+                items.push(value.as_raw());
+            }
+        }
+        if items.len() == before && current.is_some() {
+            return Ok(Change::Keep);
+        }
+        Ok(Change::Set(array_of(items.into_iter())))
+    }
+}
+
+pub(super) fn add_to_set(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
+    let first = operand.value.as_document().and_then(|doc| doc.iter().next());
+    let values = match first {
+        Some(clause) if clause.name() == "$each" => each(clause.value(), "$addToSet")?,
+        _ => vec![operand.value.to_owned()],
+    };
+    Ok(Box::new(AddToSet(values)))
+}
+
+#[derive(Debug)]
+enum Pop {
+    First,
+    Last,
+}
+
+impl Modifier for Pop {
+    fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change> {
+        let items = match current {
+            None => return Ok(Change::Keep),
+            Some(RawValue::Array(items)) => items,
+            Some(other) => {
+                return Err(Error::type_mismatch(format!(
+                    "Path '{}' contains an element of non-array type '{}'",
+                    target.path,
+                    other.type_name()
+                )));
+            }
+        };
+        let mut items: Vec<RawValue<'_>> = items.iter().map(|item| item.value()).collect();
+        match self {
+            _ if items.is_empty() => return Ok(Change::Keep),
+            Pop::First => drop(items.remove(0)),
+            Pop::Last => drop(items.pop()),
+        }
+        Ok(Change::Set(array_of(items.into_iter())))
+    }
+}
+
+pub(super) fn pop(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
+    let number = Number::from_value(operand.value).ok_or_else(|| {
+        Error::failed_to_parse(format!("Expected a number in: {}", operand.shown()))
+    })?;
+    match number.to_i64_exact() {
+        Some(1) => Ok(Box::new(Pop::Last)),
+        Some(-1) => Ok(Box::new(Pop::First)),
+        Some(_) => {
+            let shown = ShellValue(operand.value);
+            Err(Error::failed_to_parse(format!("$pop expects 1 or -1, found: {shown}")))
+        }
+        None => {
+            let shown = operand.shown();
+            Err(Error::failed_to_parse(format!("Expected an integer: {shown}")))
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Every update operator: one row each.
+
+mod arithmetic;
+mod array;
+mod field;
+mod pull;
+mod push;
+
+use std::fmt;
+
+use mayfly_base::Result;
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{RawDoc, RawValue, ValueBuf};
+
+use super::UpdateContext;
+use crate::FieldPath;
+use crate::matcher::ParseContext;
+
+/// What an operator does to the value at its path.
+pub enum Change {
+    /// Nothing.
+    Keep,
+    /// This value instead, the path created where it is missing.
+    Set(ValueBuf),
+    /// The field goes.
+    Remove,
+}
+
+/// Where an operator runs.
+pub struct Target<'a> {
+    /// Its path.
+    pub path: &'a FieldPath,
+    /// The document before the update, for error texts.
+    pub doc: RawDoc<'a>,
+    /// Time, and whether this is an insert.
+    pub context: &'a UpdateContext,
+}
+
+impl Target<'_> {
+    /// The last part of the path.
+    pub fn field_name(&self) -> &str {
+        self.path.parts().last().map_or("", |part| part)
+    }
+
+    /// `{_id: 1}`, as error texts name the document.
+    pub fn document_name(&self) -> String {
+        match self.doc.get("_id") {
+            Some(id) => format!("{{_id: {}}}", ShellValue(id)),
+            None => "{no id}".to_owned(),
+        }
+    }
+}
+
+/// A parsed operator on one path.
+pub trait Modifier: fmt::Debug + Send + Sync {
+    /// What becomes of the value; nothing stands for a missing one.
+    fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change>;
+}
+
+/// An operator's argument for one field.
+pub struct Operand<'a> {
+    /// The operator.
+    pub operator: &'a str,
+    /// The field's path.
+    pub name: &'a str,
+    /// The argument.
+    pub value: RawValue<'a>,
+    /// For operators that take a filter.
+    pub context: &'a ParseContext,
+}
+
+impl Operand<'_> {
+    /// `a: "x"`, as error texts show the argument.
+    pub fn shown(&self) -> String {
+        format!("{}: {}", self.name, ShellValue(self.value))
+    }
+}
+
+/// Parses one field of an operator.
+pub type ParseModifier = fn(&Operand<'_>) -> Result<Box<dyn Modifier>>;
+
+/// How an operator is parsed.
+pub enum Parse {
+    /// A value for a value.
+    Modifier(ParseModifier),
+    /// The same, only for inserts.
+    OnInsert(ParseModifier),
+    /// Moves a field.
+    Rename,
+}
+
+/// An operator as the lists show it.
+pub struct OperatorRow {
+    /// With its `$`.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The reference's version that first had it.
+    pub since: &'static str,
+    /// How it is parsed.
+    pub parse: Parse,
+}
+
+const fn row(
+    name: &'static str,
+    since: &'static str,
+    help: &'static str,
+    parse: Parse,
+) -> OperatorRow {
+    OperatorRow { name, help, since, parse }
+}
+
+/// All update operators.
+pub const ROWS: &[OperatorRow] = &[
+    row("$set", "1.0", "Sets a field.", Parse::Modifier(field::set)),
+    row("$unset", "1.0", "Removes a field.", Parse::Modifier(field::unset)),
+    row("$setOnInsert", "2.4", "Sets a field of a new document.", Parse::OnInsert(field::set)),
+    row("$rename", "1.8", "Moves a field.", Parse::Rename),
+    row("$currentDate", "2.6", "Sets a field to now.", Parse::Modifier(field::current_date)),
+    row("$inc", "1.0", "Adds to a number.", Parse::Modifier(arithmetic::inc)),
+    row("$mul", "2.6", "Multiplies a number.", Parse::Modifier(arithmetic::mul)),
+    row("$min", "2.6", "Keeps the lesser value.", Parse::Modifier(arithmetic::min)),
+    row("$max", "2.6", "Keeps the greater value.", Parse::Modifier(arithmetic::max)),
+    row("$bit", "1.8", "Changes an integer's bits.", Parse::Modifier(arithmetic::bit)),
+    row("$push", "1.0", "Adds items to an array.", Parse::Modifier(push::push)),
+    row("$addToSet", "1.2", "Adds items that are not there.", Parse::Modifier(array::add_to_set)),
+    row("$pop", "1.0", "Removes the first or last item.", Parse::Modifier(array::pop)),
+    row("$pull", "1.0", "Removes items by a condition.", Parse::Modifier(pull::pull)),
+    row("$pullAll", "1.0", "Removes listed items.", Parse::Modifier(pull::pull_all)),
+];
+
+/// The row of an operator.
+pub fn find(name: &str) -> Option<&'static OperatorRow> {
+    ROWS.iter().find(|row| row.name == name)
+}
+
+/// An array of values, written out.
+fn array_of<'v>(items: impl Iterator<Item = RawValue<'v>>) -> ValueBuf {
+    let mut out = mayfly_value::DocBuilder::new_array();
+    items.for_each(|item| {
+        out.push(item);
+    });
+    RawValue::Array(out.finish().as_doc()).to_owned()
+}

@@ -1,0 +1,293 @@
+//! A document opened for change: only the levels on the way to a changed path are taken apart.
+
+use std::borrow::Cow;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::paths::array_index;
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ValueBuf, ty};
+
+/// Most items that a path may add to an array to reach its position; the reference's own limit.
+const MAX_ARRAY_PADDING: usize = 1_500_000;
+
+/// A field of an opened document.
+pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
+
+/// A value: untouched bytes, a new value, or an opened level.
+pub(super) enum Node<'a> {
+    Raw { type_byte: u8, data: &'a [u8] },
+    Owned(ValueBuf),
+    Document(Vec<Field<'a>>),
+    Array(Vec<Node<'a>>),
+}
+
+/// A path that cannot go on: the element that stands in its way.
+pub(super) struct Blocked {
+    part: String,
+    parent: String,
+    value: ValueBuf,
+}
+
+impl Blocked {
+    /// The reference's error for a path that would have to be created.
+    pub(super) fn into_error(self) -> Error {
+        let Blocked { part, parent, value } = self;
+        let shown = ShellValue(value.as_raw()).to_string();
+        Error::new(
+            ErrorCode::PathNotViable,
+            format!("Cannot create field '{part}' in element {{{parent}: {shown}}}"),
+        )
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The outermost document, opened.
+    pub(super) fn root(doc: RawDoc<'a>) -> Node<'a> {
+        let field = |element: RawElement<'a>| {
+            let node = Node::Raw { type_byte: element.type_byte(), data: element.data() };
+            (Cow::Borrowed(element.name()), node)
+        };
+        Node::Document(doc.iter().map(field).collect())
+    }
+
+    /// The value; opened levels are written out.
+    pub(super) fn to_value(&self) -> ValueBuf {
+        match self {
+            Node::Raw { type_byte, data } => ValueBuf::from_parts(*type_byte, data.to_vec()),
+            Node::Owned(value) => value.clone(),
+            Node::Document(fields) => {
+                let mut out = DocBuilder::new();
+                write_fields(fields, &mut out);
+                RawValue::Document(out.finish().as_doc()).to_owned()
+            }
+            Node::Array(items) => {
+                let mut out = DocBuilder::new_array();
+                items.iter().for_each(|item| write_item(item, &mut out));
+                RawValue::Array(out.finish().as_doc()).to_owned()
+            }
+        }
+    }
+
+    /// The value without copying; nothing for opened levels.
+    pub(super) fn as_raw(&self) -> Option<RawValue<'_>> {
+        match self {
+            Node::Raw { type_byte, data } => Some(RawValue::decode(*type_byte, data)),
+            Node::Owned(value) => Some(value.as_raw()),
+            Node::Document(_) | Node::Array(_) => None,
+        }
+    }
+
+    /// Takes an embedded document or array apart; other values stay.
+    fn open(&mut self) {
+        match self {
+            Node::Raw { type_byte: ty::DOCUMENT, data } => {
+                *self = RawDoc::new(data).map_or(Node::Document(Vec::new()), Node::root);
+            }
+            Node::Raw { type_byte: ty::ARRAY, data } => {
+                let items = RawDoc::new(data).unwrap_or(RawDoc::EMPTY);
+                let item = |element: RawElement<'a>| Node::Raw {
+                    type_byte: element.type_byte(),
+                    data: element.data(),
+                };
+                *self = Node::Array(items.iter().map(item).collect());
+            }
+            Node::Owned(value) => {
+                let own = |element: RawElement<'_>| Node::Owned(element.value().to_owned());
+                let opened = match value.as_raw() {
+                    RawValue::Document(doc) => Node::Document(
+                        doc.iter().map(|e| (Cow::Owned(e.name().to_owned()), own(e))).collect(),
+                    ),
+                    RawValue::Array(items) => Node::Array(items.iter().map(own).collect()),
+                    _ => return,
+                };
+                *self = opened;
+            }
+            Node::Raw { .. } | Node::Document(_) | Node::Array(_) => {}
+        }
+    }
+
+    /// The node at a path; nothing where the path could be created.
+    pub(super) fn find<S: AsRef<str>>(
+        &mut self,
+        parts: &[S],
+    ) -> std::result::Result<Option<&mut Node<'a>>, Blocked> {
+        let mut node = self;
+        let mut parent = "";
+        for part in parts {
+            let part = part.as_ref();
+            node.open();
+            if !node.may_have(part) {
+                return Err(blocked(node, parent, part));
+            }
+            let child = match node {
+                Node::Document(fields) => fields.iter_mut().find(|(name, _)| name == part),
+                Node::Array(items) => {
+                    match array_index(part).and_then(|index| items.get_mut(index)) {
+                        Some(item) => {
+                            node = item;
+                            parent = part;
+                            continue;
+                        }
+                        None => None,
+                    }
+                }
+                Node::Raw { .. } | Node::Owned(_) => None,
+            };
+            match child {
+                Some((_, child)) => node = child,
+                None => return Ok(None),
+            }
+            parent = part;
+        }
+        Ok(Some(node))
+    }
+
+    fn may_have(&self, part: &str) -> bool {
+        match self {
+            Node::Document(_) => true,
+            Node::Array(_) => array_index(part).is_some(),
+            Node::Raw { .. } | Node::Owned(_) => false,
+        }
+    }
+
+    /// Puts a value at a path, creating documents and padding arrays on the way.
+    pub(super) fn create<S: AsRef<str>>(&mut self, parts: &[S], value: ValueBuf) -> Result<()> {
+        let mut node = self;
+        let mut parent = "";
+        for part in parts {
+            let part = part.as_ref();
+            node.open();
+            if !node.may_have(part) {
+                return Err(blocked(node, parent, part).into_error());
+            }
+            node = match node {
+                Node::Document(fields) => {
+                    let at =
+                        fields.iter().position(|(name, _)| name == part).unwrap_or_else(|| {
+                            fields.push((Cow::Owned(part.to_owned()), Node::Document(Vec::new())));
+                            fields.len() - 1
+                        });
+                    &mut fields[at].1
+                }
+                Node::Array(items) => {
+                    let index = array_index(part).unwrap_or(0);
+                    pad(items, index)?;
+                    &mut items[index]
+                }
+                other => other,
+            };
+            parent = part;
+        }
+        *node = Node::Owned(value);
+        Ok(())
+    }
+
+    /// Removes the field at a path and gives its value; an array item becomes null instead.
+    pub(super) fn remove<S: AsRef<str>>(&mut self, parts: &[S]) -> Option<ValueBuf> {
+        let (last, way) = parts.split_last()?;
+        let parent = self.find(way).ok()??;
+        parent.open();
+        match parent {
+            Node::Document(fields) => {
+                let at = fields.iter().position(|(name, _)| name == last.as_ref())?;
+                Some(fields.remove(at).1.to_value())
+            }
+            Node::Array(items) => {
+                let item = items.get_mut(array_index(last.as_ref())?)?;
+                let value = item.to_value();
+                *item = Node::Owned(RawValue::Null.to_owned());
+                Some(value)
+            }
+            Node::Raw { .. } | Node::Owned(_) => None,
+        }
+    }
+
+    /// The name of the first array on the way to a path.
+    pub(super) fn array_on_the_way<S: AsRef<str>>(&mut self, parts: &[S]) -> Option<String> {
+        (1..parts.len()).find_map(|len| {
+            let node = self.find(&parts[..len]).ok()??;
+            let is_array =
+                matches!(node, Node::Array(_)) || matches!(node.as_raw(), Some(RawValue::Array(_)));
+            is_array.then(|| parts[len - 1].as_ref().to_owned())
+        })
+    }
+
+    /// The whole document, `_id` first.
+    pub(super) fn into_document(self) -> DocBuf {
+        let Node::Document(mut fields) = self else {
+            return DocBuf::empty();
+        };
+        if let Some(at) = fields.iter().position(|(name, _)| name == "_id") {
+            fields[..=at].rotate_right(1);
+        }
+        let mut out = DocBuilder::new();
+        write_fields(&fields, &mut out);
+        out.finish()
+    }
+}
+
+fn blocked(node: &Node<'_>, parent: &str, part: &str) -> Blocked {
+    Blocked { part: part.to_owned(), parent: parent.to_owned(), value: node.to_value() }
+}
+
+/// Makes sure that a position exists; new items are null.
+fn pad(items: &mut Vec<Node<'_>>, index: usize) -> Result<()> {
+    if index.saturating_sub(items.len()) > MAX_ARRAY_PADDING {
+        return Err(Error::new(
+            ErrorCode::CannotBackfillArray,
+            format!("can't backfill more than {MAX_ARRAY_PADDING} elements"),
+        ));
+    }
+    while items.len() < index {
+        items.push(Node::Owned(RawValue::Null.to_owned()));
+    }
+    if items.len() == index {
+        items.push(Node::Document(Vec::new()));
+    }
+    Ok(())
+}
+
+// The depth of opened levels is bounded by the number of parts of a path.
+fn write_fields(fields: &[Field<'_>], out: &mut DocBuilder) {
+    for (name, node) in fields {
+        match node {
+            Node::Raw { type_byte, data } => {
+                out.append_element(RawElement::from_parts(*type_byte, name, data));
+            }
+            Node::Owned(value) => {
+                out.append(name, value);
+            }
+            Node::Document(inner) => {
+                out.start_document(name);
+                write_fields(inner, out);
+                out.end();
+            }
+            Node::Array(items) => {
+                out.start_array(name);
+                items.iter().for_each(|item| write_item(item, out));
+                out.end();
+            }
+        }
+    }
+}
+
+fn write_item(node: &Node<'_>, out: &mut DocBuilder) {
+    match node {
+        Node::Raw { type_byte, data } => {
+            out.push(RawValue::decode(*type_byte, data));
+        }
+        Node::Owned(value) => {
+            out.push(value);
+        }
+        Node::Document(fields) => {
+            out.push_document();
+            write_fields(fields, out);
+            out.end();
+        }
+        Node::Array(items) => {
+            out.push_array();
+            items.iter().for_each(|item| write_item(item, out));
+            out.end();
+        }
+    }
+}
