@@ -1,3 +1,129 @@
-//! The binary mayflydb.
+//! The binary mayflydb: reads the configuration, starts a server, waits for the wish to stop.
 
-fn main() {}
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Parser;
+use mayfly_base::{Clock, SystemClock};
+use mayfly_server::config::{EngineChoice, Flags, Layers};
+use mayfly_server::logging::{LogFormat, LogLayer};
+use mayfly_server::{Config, Running, StartOptions, start};
+use mayfly_service::LogRing;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::layer::SubscriberExt;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let began = Instant::now();
+    match run(began) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("mayflydb: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(began: Instant) -> Result<(), String> {
+    let flags = Flags::parse();
+    let environment: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let layers = Layers::collect(&flags, &environment)?;
+    if flags.print_config {
+        let mut out = std::io::stdout();
+        return out.write_all(layers.describe().as_bytes()).map_err(|error| error.to_string());
+    }
+    let config = Config::from_layers(&layers)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let log = Arc::new(LogRing::default());
+    let set_level = begin_log(&config, &log, &clock)?;
+    let options = StartOptions {
+        config: config.clone(),
+        clock,
+        log,
+        argv: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        parsed: layers.parsed(),
+        background: true,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("worker")
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))?;
+    runtime.block_on(async {
+        let running = start(options).await?;
+        running.service.settings.on_log_level(set_level);
+        say_ready(&running, &config, began);
+        wait_for_end(&running).await?;
+        tracing::info!("stopping: no new connections, running commands may finish");
+        running.stop().await?;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// Installs the log; gives what changes its level.
+fn begin_log(
+    config: &Config,
+    ring: &Arc<LogRing>,
+    clock: &Arc<dyn Clock>,
+) -> Result<impl Fn(i64) + Send + Sync + 'static, String> {
+    let (out, format): (Box<dyn Write + Send>, LogFormat) = match &config.log_path {
+        Some(path) => {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let file =
+                file.map_err(|error| format!("cannot open log file {}: {error}", path.display()))?;
+            (Box::new(file), LogFormat::Json)
+        }
+        None => {
+            let out = std::io::stdout();
+            let format = if out.is_terminal() { LogFormat::Text } else { LogFormat::Json };
+            (Box::new(out), format)
+        }
+    };
+    let layer = LogLayer::new(out, format, ring.clone(), clock.clone(), config.verbosity);
+    let set_level = layer.level_setter();
+    let subscriber = tracing_subscriber::registry().with(layer);
+    tracing::subscriber::set_global_default(subscriber)
+        .map_err(|error| format!("cannot install the log: {error}"))?;
+    Ok(set_level)
+}
+
+fn say_ready(running: &Running, config: &Config, began: Instant) {
+    let addresses: Vec<String> = running.addresses().iter().map(ToString::to_string).collect();
+    let address = running.address();
+    let reachable = match address.ip().is_unspecified() {
+        true => format!("127.0.0.1:{}", address.port()),
+        false => address.to_string(),
+    };
+    let data = match config.engine {
+        EngineChoice::Rocksdb => format!("data in {}", config.db_path.display()),
+        EngineChoice::Memory => "data in memory only".to_owned(),
+    };
+    tracing::info!(
+        id = 23016,
+        "mayflydb {} ready on {} (mongosh \"mongodb://{reachable}\"), {data}, started in {} ms",
+        env!("CARGO_PKG_VERSION"),
+        addresses.join(", "),
+        began.elapsed().as_millis()
+    );
+}
+
+/// Waits for SIGTERM, SIGINT or the shutdown command.
+async fn wait_for_end(running: &Running) -> Result<(), String> {
+    let hear = |kind| signal(kind).map_err(|error| format!("cannot listen to signals: {error}"));
+    let (mut terminate, mut interrupt) =
+        (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = running.stop_requested() => {}
+    }
+    Ok(())
+}

@@ -31,6 +31,8 @@ const MAX_APP_NAME_BYTES: usize = 128;
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
+    // A repeated run of a streamed request answers the same handshake again.
+    let repeated = ctx.exhaust.waited || ctx.exhaust.last_counter.is_some();
     let awaited = awaited_counter(ctx, &fields)?;
     if awaited.is_some() && ctx.service.shutdown.is_requested() {
         ctx.close_connection = true;
@@ -46,8 +48,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         ctx.exhaust.more_to_come = ctx.exhaust.allowed;
         ctx.exhaust.last_counter = Some(counter);
     }
-    // A repeated run of a streamed request answers the same handshake again.
-    let repeated = ctx.exhaust.waited;
     if let (Some(client), false) = (fields.get("client"), repeated) {
         take_client(ctx, client)?;
     }

@@ -1,0 +1,114 @@
+//! The table of keys: path in the file, name on the command line, type and bounds.
+
+use mayfly_base::limits;
+
+/// Type and bounds of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Bool,
+    Text,
+    Word(&'static [&'static str]),
+    Integer { least: i64, most: i64 },
+    Number { least: f64, most: f64 },
+}
+
+/// One key.
+pub(super) struct Key {
+    /// Path in the file.
+    pub(super) path: &'static str,
+    /// Long flag of the command line; the environment's name is `MAYFLYDB_` and this in capitals.
+    pub(super) flag: &'static str,
+    /// Type and bounds.
+    pub(super) kind: Kind,
+}
+
+const fn key(path: &'static str, flag: &'static str, kind: Kind) -> Key {
+    Key { path, flag, kind }
+}
+
+/// All keys but `setParameter`, whose names are the server's parameters.
+pub(super) const KEYS: &[Key] = &[
+    key("net.port", "port", Kind::Integer { least: 0, most: 65_535 }),
+    key("net.bindIp", "bind_ip", Kind::Text),
+    key("net.bindIpAll", "bind_ip_all", Kind::Bool),
+    key(
+        "net.maxIncomingConnections",
+        "maxConns",
+        Kind::Integer { least: 1, most: limits::MAX_CONNECTIONS as i64 },
+    ),
+    key("storage.dbPath", "dbpath", Kind::Text),
+    key("storage.engine", "storageEngine", Kind::Word(&["rocksdb", "memory"])),
+    key("storage.cacheSizeGB", "cacheSizeGB", Kind::Number { least: 0.03, most: 10_000.0 }),
+    key("replication.replSetName", "replSet", Kind::Text),
+    key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
+    key("systemLog.path", "logpath", Kind::Text),
+    key("systemLog.verbosity", "verbose", Kind::Integer { least: 0, most: 5 }),
+    key("systemLog.quiet", "quiet", Kind::Bool),
+];
+
+/// Keys of other servers' files that mean one of ours.
+pub(super) const ALIASES: &[(&str, &str)] =
+    &[("storage.wiredTiger.engineConfig.cacheSizeGB", "storage.cacheSizeGB")];
+
+/// The path of server parameters.
+pub(super) const PARAMETERS: &str = "setParameter";
+
+impl Key {
+    /// The name in the environment.
+    pub(super) fn environment(&self) -> String {
+        format!("MAYFLYDB_{}", self.flag.to_uppercase())
+    }
+
+    /// Checks a value's text.
+    pub(super) fn check(&self, text: &str) -> Result<(), String> {
+        match self.kind {
+            Kind::Text => Ok(()),
+            Kind::Bool if matches!(text, "true" | "false") => Ok(()),
+            Kind::Bool => Err(format!("'{text}' is not true or false")),
+            Kind::Word(words) if words.contains(&text) => Ok(()),
+            Kind::Word(words) => Err(format!("'{text}' is not one of {}", words.join(", "))),
+            Kind::Integer { least, most } => match text.parse::<i64>() {
+                Ok(number) if (least..=most).contains(&number) => Ok(()),
+                Ok(number) => Err(format!("{number} is not between {least} and {most}")),
+                Err(_) => Err(format!("'{text}' is not a whole number")),
+            },
+            Kind::Number { least, most } => match text.parse::<f64>() {
+                Ok(number) if (least..=most).contains(&number) => Ok(()),
+                Ok(number) => Err(format!("{number} is not between {least} and {most}")),
+                Err(_) => Err(format!("'{text}' is not a number")),
+            },
+        }
+    }
+}
+
+/// The key with this path.
+pub(super) fn find(path: &str) -> Option<&'static Key> {
+    let path = ALIASES.iter().find(|alias| alias.0 == path).map_or(path, |alias| alias.1);
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// ` (did you mean 'x'?)` for the nearest name, nothing when none is near.
+pub(super) fn suggestion<'n>(told: &str, names: impl Iterator<Item = &'n str>) -> String {
+    let nearest = names.map(|name| (distance(told, name), name)).min();
+    match nearest {
+        Some((far, name)) if far <= 1 + told.len() / 4 => format!(" (did you mean '{name}'?)"),
+        _ => String::new(),
+    }
+}
+
+/// Edit distance without regard to case.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,213 @@
+//! The layers over each other: for every key its value and where it comes from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use mayfly_service::parameters;
+use mayfly_value::DocBuf;
+use mayfly_value::bson::{Bson, Document};
+
+use super::keys::{self, KEYS, Key, Kind, PARAMETERS};
+use super::{ConfigResult, Flags, file};
+
+/// The built-in defaults.
+const DEFAULTS: &str = include_str!("../../../../config/mayflydb.yaml");
+/// Begins the names of environment variables.
+const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
+/// Names with the prefix that are not keys.
+const NOT_KEYS: [&str; 4] =
+    ["MAYFLYDB_CONFIG", "MAYFLYDB_SETPARAMETER", "MAYFLYDB_GIT_VERSION", "MAYFLYDB_VERSION"];
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The built-in file.
+    Default,
+    /// A line of a file.
+    File(String, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(name, line) => write!(f, "{name}:{line}"),
+            Origin::Environment(name) => write!(f, "environment {name}"),
+            Origin::Flag(name) => write!(f, "flag --{name}"),
+        }
+    }
+}
+
+/// All values with their origins.
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    values: BTreeMap<String, (String, Origin)>,
+}
+
+impl Layers {
+    /// The built-in defaults alone.
+    ///
+    /// # Errors
+    /// None: the built-in file is tested.
+    pub fn defaults() -> ConfigResult<Layers> {
+        let mut layers = Layers::default();
+        layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
+        Ok(layers)
+    }
+
+    /// All four layers.
+    ///
+    /// # Errors
+    /// Unknown keys and bad values, with their origins; a file that cannot be read.
+    pub fn collect(flags: &Flags, environment: &[(String, String)]) -> ConfigResult<Layers> {
+        let mut layers = Layers::defaults()?;
+        let from_environment = |name: &str| {
+            environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+        };
+        let path = flags.config.clone();
+        if let Some(path) = path.or_else(|| from_environment("MAYFLYDB_CONFIG").map(Into::into)) {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(&path)
+                .map_err(|error| format!("cannot read configuration file {name}: {error}"))?;
+            layers.add_file(&name, &text, |line| Origin::File(name.clone(), line))?;
+        }
+        layers.add_environment(environment)?;
+        for (flag, text) in flags.given() {
+            if let Some(key) = KEYS.iter().find(|key| key.flag == flag) {
+                layers.set(key.path, text, Origin::Flag(flag.to_owned()))?;
+            }
+        }
+        for assignment in &flags.set_parameter {
+            layers.add_parameter(assignment, &Origin::Flag(PARAMETERS.to_owned()))?;
+        }
+        Ok(layers)
+    }
+
+    fn add_file(
+        &mut self,
+        name: &str,
+        text: &str,
+        at: impl Fn(usize) -> Origin,
+    ) -> ConfigResult<()> {
+        for entry in file::parse(name, text)? {
+            self.set(&entry.path, entry.text, at(entry.line))?;
+        }
+        Ok(())
+    }
+
+    fn add_environment(&mut self, environment: &[(String, String)]) -> ConfigResult<()> {
+        for (name, value) in environment {
+            if !name.starts_with(ENVIRONMENT_PREFIX) {
+                continue;
+            }
+            let origin = Origin::Environment(name.clone());
+            if name == "MAYFLYDB_SETPARAMETER" {
+                for assignment in value.split(',').filter(|part| !part.trim().is_empty()) {
+                    self.add_parameter(assignment.trim(), &origin)?;
+                }
+            } else if let Some(key) = KEYS.iter().find(|key| key.environment() == *name) {
+                self.set(key.path, value.clone(), origin)?;
+            } else if !NOT_KEYS.contains(&name.as_str()) {
+                let names: Vec<String> = KEYS.iter().map(Key::environment).collect();
+                let hint = keys::suggestion(name, names.iter().map(String::as_str));
+                return Err(format!("unknown environment variable {name}{hint}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_parameter(&mut self, assignment: &str, origin: &Origin) -> ConfigResult<()> {
+        let Some((name, value)) = assignment.split_once('=') else {
+            return Err(format!("{origin}: '{assignment}' is not NAME=VALUE"));
+        };
+        self.set(&format!("{PARAMETERS}.{name}"), value.to_owned(), origin.clone())
+    }
+
+    fn set(&mut self, path: &str, text: String, origin: Origin) -> ConfigResult<()> {
+        if let Some(name) = path.strip_prefix(PARAMETERS).and_then(|rest| rest.strip_prefix('.')) {
+            if parameters::find(name).is_none() {
+                let names = parameters::TABLE.iter().map(|parameter| parameter.name);
+                let hint = keys::suggestion(name, names);
+                return Err(format!("{origin}: unknown server parameter '{name}'{hint}"));
+            }
+            self.values.insert(path.to_owned(), (text, origin));
+            return Ok(());
+        }
+        let Some(key) = keys::find(path) else {
+            return Err(format!("{origin}: unknown key '{path}'"));
+        };
+        key.check(&text).map_err(|why| format!("{origin}: {}: {why}", key.path))?;
+        // Naming addresses takes a lower layer's "all addresses" back.
+        if key.path == "net.bindIp" && origin != Origin::Default {
+            self.values.insert("net.bindIpAll".to_owned(), ("false".to_owned(), origin.clone()));
+        }
+        self.values.insert(key.path.to_owned(), (text, origin));
+        Ok(())
+    }
+
+    /// The value's text.
+    pub(super) fn text(&self, path: &str) -> ConfigResult<String> {
+        match self.values.get(path) {
+            Some((text, _)) => Ok(text.clone()),
+            None => Err(format!("key '{path}' has no default")),
+        }
+    }
+
+    pub(super) fn bool(&self, path: &str) -> ConfigResult<bool> {
+        Ok(self.text(path)? == "true")
+    }
+
+    pub(super) fn integer(&self, path: &str) -> ConfigResult<i64> {
+        let text = self.text(path)?;
+        text.parse().map_err(|_| format!("{path}: '{text}' is not a whole number"))
+    }
+
+    pub(super) fn number(&self, path: &str) -> ConfigResult<f64> {
+        let text = self.text(path)?;
+        text.parse().map_err(|_| format!("{path}: '{text}' is not a number"))
+    }
+
+    /// Server parameters by name.
+    pub(super) fn parameters(&self) -> Vec<(String, String)> {
+        let prefix = format!("{PARAMETERS}.");
+        let named = |(path, (text, _)): (&String, &(String, Origin))| {
+            Some((path.strip_prefix(&prefix)?.to_owned(), text.clone()))
+        };
+        self.values.iter().filter_map(named).collect()
+    }
+
+    /// Every value with its origin, one per line.
+    pub fn describe(&self) -> String {
+        let line = |(path, (text, origin)): (&String, &(String, Origin))| {
+            let text = if text.is_empty() { "\"\"" } else { text };
+            format!("{path}: {text}  # {origin}\n")
+        };
+        self.values.iter().map(line).collect()
+    }
+
+    /// What differs from the defaults, in the file's structure, for `getCmdLineOpts`.
+    pub fn parsed(&self) -> DocBuf {
+        let mut parsed = Document::new();
+        for (path, (text, origin)) in &self.values {
+            if *origin == Origin::Default {
+                continue;
+            }
+            let value = match keys::find(path).map(|key| key.kind) {
+                Some(Kind::Bool) => Bson::Boolean(text == "true"),
+                Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
+                Some(Kind::Number { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
+                Some(Kind::Text | Kind::Word(_)) | None => Bson::String(text.clone()),
+            };
+            let (section, name) = path.split_once('.').unwrap_or((path, ""));
+            let section = parsed.entry(section).or_insert_with(|| Bson::Document(Document::new()));
+            if let Bson::Document(section) = section {
+                section.insert(name, value);
+            }
+        }
+        DocBuf::from_bson(&parsed)
+    }
+}

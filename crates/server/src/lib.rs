@@ -1,0 +1,13 @@
+//! The server around the commands: configuration, logging, listeners, connections, engine choice, shutdown.
+//!
+//! [`start`] runs a server inside this process; the binary is a thin shell around it, and so are in-process tests
+//! with the memory engine and a clock of their own. No operators and no commands here.
+
+mod accept;
+pub mod config;
+mod connection;
+pub mod logging;
+mod start;
+
+pub use config::Config;
+pub use start::{Running, StartOptions, start};

@@ -1,0 +1,207 @@
+//! The log: text on a terminal, JSON lines otherwise, and the ring behind `getLog` in either case.
+//!
+//! A JSON line has the reference's shape: `{"t": {"$date"}, "s", "c", "id", "ctx", "msg", "attr"}`. Events may
+//! name `id` (the reference's number), `component` and `ctx`; their other fields become `attr`.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mayfly_base::Clock;
+use mayfly_service::LogRing;
+use mayfly_value::bson::DateTime;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines.
+    Json,
+}
+
+/// Where the log goes.
+pub struct LogLayer {
+    out: Mutex<Box<dyn Write + Send>>,
+    format: LogFormat,
+    ring: Arc<LogRing>,
+    clock: Arc<dyn Clock>,
+    verbosity: Arc<AtomicI64>,
+}
+
+impl LogLayer {
+    /// A log that writes to `out` and to the ring.
+    pub fn new(
+        out: Box<dyn Write + Send>,
+        format: LogFormat,
+        ring: Arc<LogRing>,
+        clock: Arc<dyn Clock>,
+        verbosity: i64,
+    ) -> LogLayer {
+        let verbosity = Arc::new(AtomicI64::new(verbosity));
+        LogLayer { out: Mutex::new(out), format, ring, clock, verbosity }
+    }
+
+    /// Changes how much the log tells; for `logLevel`.
+    pub fn level_setter(&self) -> impl Fn(i64) + Send + Sync + 'static + use<> {
+        let verbosity = self.verbosity.clone();
+        move |level| verbosity.store(level, Ordering::Relaxed)
+    }
+
+    fn wanted(&self, metadata: &Metadata<'_>) -> bool {
+        let most = match self.verbosity.load(Ordering::Relaxed) {
+            _ if !metadata.target().starts_with("mayfly") => Level::WARN,
+            ..=0 => Level::INFO,
+            1..=2 => Level::DEBUG,
+            3.. => Level::TRACE,
+        };
+        *metadata.level() <= most
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogLayer {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        // The level changes while the server runs, so that no answer may be remembered.
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.wanted(metadata)
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let now_ms = self.clock.now_ms();
+        let line = Line { time: time_text(now_ms), level: *event.metadata().level(), fields };
+        let component = component(event.metadata().target());
+        let json = line.json(component);
+        let text = match self.format {
+            LogFormat::Json => format!("{json}\n"),
+            LogFormat::Text => line.text(),
+        };
+        // A log that cannot be written must not stop the server, and there is nowhere else to say so.
+        let _ = self.out.lock().write_all(text.as_bytes());
+        if line.fields.attr.get("startupWarning") == Some(&Value::Bool(true)) {
+            self.ring.push_startup_warning(json.clone());
+        }
+        self.ring.push(json);
+    }
+}
+
+struct Line {
+    time: String,
+    level: Level,
+    fields: Fields,
+}
+
+impl Line {
+    fn json(&self, component: &str) -> String {
+        let severity = match self.level {
+            Level::ERROR => "E",
+            Level::WARN => "W",
+            Level::INFO => "I",
+            Level::DEBUG => "D1",
+            Level::TRACE => "D3",
+        };
+        let thread = std::thread::current();
+        let ctx = self.fields.ctx.as_deref().or(thread.name()).unwrap_or("-");
+        let component = self.fields.component.as_deref().unwrap_or(component);
+        let mut line = json!({
+            "t": {"$date": self.time}, "s": severity, "c": component, "id": self.fields.id,
+            "ctx": ctx, "msg": self.fields.message,
+        });
+        if !self.fields.attr.is_empty() {
+            line["attr"] = Value::Object(self.fields.attr.clone());
+        }
+        line.to_string()
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} {:5} {}", self.time, self.level, self.fields.message);
+        for (name, value) in &self.fields.attr {
+            match value {
+                Value::String(value) => text.push_str(&format!(" {name}={value}")),
+                other => text.push_str(&format!(" {name}={other}")),
+            }
+        }
+        text.push('\n');
+        text
+    }
+}
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    id: i64,
+    ctx: Option<String>,
+    component: Option<String>,
+    attr: Map<String, Value>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        match (field.name(), value) {
+            ("message", Value::String(text)) => self.message = text,
+            ("ctx", Value::String(text)) => self.ctx = Some(text),
+            ("component", Value::String(text)) => self.component = Some(text),
+            ("id", Value::Number(id)) => self.id = id.as_i64().unwrap_or(0),
+            (name, value) => {
+                self.attr.insert(name.to_owned(), value);
+            }
+        }
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.put(field, Value::String(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+}
+
+/// The reference's component for one of our crates.
+fn component(target: &str) -> &'static str {
+    match target.split("::").next().unwrap_or_default() {
+        "mayfly_storage" if target.contains("::ttl") => "INDEX",
+        "mayfly_storage" | "mayfly_kv_rocksdb" | "mayfly_kv" => "STORAGE",
+        "mayfly_commands" => "COMMAND",
+        "mayfly_query" | "mayfly_mql" => "QUERY",
+        "mayfly_server" if target.ends_with("connection") || target.ends_with("accept") => {
+            "NETWORK"
+        }
+        "mayfly_server" | "mayflydb" => "CONTROL",
+        _ => "-",
+    }
+}
+
+fn time_text(now_ms: i64) -> String {
+    let whole = DateTime::from_millis(now_ms - now_ms.rem_euclid(1000));
+    let text = whole.try_to_rfc3339_string().unwrap_or_default();
+    format!("{}.{:03}+00:00", text.trim_end_matches('Z'), now_ms.rem_euclid(1000))
+}
