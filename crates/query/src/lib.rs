@@ -1,1 +1,25 @@
-//! Canonical query, planner, executor, pipeline stages, cursors.
+//! From a parsed request to documents: canonical query, read-only plan, executor, pipeline stages, cursors, and the
+//! execution of updates and deletes.
+//!
+//! Plans are read-only; what runs keeps its own state and goes on from its last key in a new snapshot for each batch.
+
+mod canonical;
+mod cursor;
+mod exec;
+mod host;
+mod modify;
+mod partial;
+mod pipeline;
+mod plan;
+mod sorter;
+mod stage;
+
+pub use canonical::{CanonicalQuery, FindOptions, Hint};
+pub use cursor::{BatchLimit, Cursor, CursorSource};
+pub use exec::{Executor, Flow};
+pub use host::Host;
+pub use modify::{DeleteSpec, ModifyOutcome, UpdateSpec, delete, update};
+pub use partial::PartialFilters;
+pub use pipeline::{Pipeline, PipelineRun, is_collectionless};
+pub use plan::{Access, Plan, plan};
+pub use stage::{STAGES, StageRow};

@@ -1,0 +1,118 @@
+//! A query in its checked form: filter, sort, projection, skip, limit, hint.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, Result};
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_mql::Projection;
+use mayfly_mql::projection::ProjectionKind;
+use mayfly_mql::SortPattern;
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+/// Which index the client wants.
+#[derive(Clone, Debug)]
+pub enum Hint {
+    /// By name.
+    Name(String),
+    /// By key pattern.
+    Key(DocBuf),
+    /// A collection scan, forward or backward.
+    Natural {
+        /// Whether it goes from the last record to the first.
+        backward: bool,
+    },
+}
+
+impl Hint {
+    /// Reads the `hint` argument: a name, a key pattern, or `{$natural: 1 | -1}`. An empty document is no hint.
+    ///
+    /// # Errors
+    /// 9 FailedToParse for other types, 2 BadValue for a bad `$natural`.
+    pub fn parse(value: RawValue<'_>) -> Result<Option<Hint>> {
+        match value {
+            RawValue::String(name) => Ok(Some(Hint::Name(name.to_owned()))),
+            RawValue::Document(key) if key.is_empty() => Ok(None),
+            RawValue::Document(key) => match key.get("$natural") {
+                None => Ok(Some(Hint::Key(key.to_owned()))),
+                Some(RawValue::Int32(1) | RawValue::Int64(1) | RawValue::Double(1.0)) => {
+                    Ok(Some(Hint::Natural { backward: false }))
+                }
+                Some(RawValue::Int32(-1) | RawValue::Int64(-1) | RawValue::Double(-1.0)) => {
+                    Ok(Some(Hint::Natural { backward: true }))
+                }
+                Some(_) => Err(Error::bad_value("$natural hint must be 1 or -1")),
+            },
+            other => Err(Error::failed_to_parse(format!(
+                "Hint must be a string or an object, not {}",
+                other.type_name()
+            ))),
+        }
+    }
+}
+
+/// What a client may ask of a find beside the filter.
+#[derive(Default)]
+pub struct FindOptions<'a> {
+    /// `sort`.
+    pub sort: Option<RawDoc<'a>>,
+    /// `projection`.
+    pub projection: Option<RawDoc<'a>>,
+    /// `skip`.
+    pub skip: u64,
+    /// `limit`; 0 is none.
+    pub limit: u64,
+    /// `hint`.
+    pub hint: Option<Hint>,
+}
+
+/// A checked query.
+pub struct CanonicalQuery {
+    /// The filter.
+    pub matcher: Arc<Matcher>,
+    /// The order, when one is asked for.
+    pub sort: Option<SortPattern>,
+    /// A `$natural` order: the scan's direction.
+    pub natural_backward: Option<bool>,
+    /// The shape of results, when it is not the whole document.
+    pub projection: Option<Projection>,
+    /// Results left out at the beginning.
+    pub skip: u64,
+    /// Most results after `skip`.
+    pub limit: Option<u64>,
+    /// Which index the client wants.
+    pub hint: Option<Hint>,
+}
+
+impl CanonicalQuery {
+    /// Parses all parts.
+    ///
+    /// # Errors
+    /// Those of the filter, sort and projection languages.
+    pub fn parse(filter: RawDoc<'_>, options: FindOptions<'_>) -> Result<CanonicalQuery> {
+        let matcher = Arc::new(Matcher::parse(filter, &ParseContext::default())?);
+        let mut natural_backward = None;
+        let sort = match options.sort {
+            Some(sort) if sort.get("$natural").is_some() => {
+                if let Some(Hint::Natural { backward }) = Hint::parse(RawValue::Document(sort))? {
+                    natural_backward = Some(backward);
+                }
+                None
+            }
+            Some(sort) if !sort.is_empty() => Some(SortPattern::parse(sort)?),
+            _ => None,
+        };
+        let projection = match options.projection {
+            Some(projection) if !projection.is_empty() => Some(Projection::parse(projection, ProjectionKind::Find)?),
+            _ => None,
+        };
+        Ok(CanonicalQuery {
+            matcher,
+            sort,
+            natural_backward,
+            projection,
+            skip: options.skip,
+            limit: (options.limit > 0).then_some(options.limit),
+            hint: options.hint,
+        })
+    }
+}

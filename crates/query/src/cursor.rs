@@ -1,0 +1,129 @@
+//! A cursor: what a client pages through. It holds a plan and key positions, no engine object.
+
+use std::collections::VecDeque;
+
+use mayfly_base::{Namespace, OpCtx, Result, limits};
+use mayfly_storage::Store;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+
+use crate::pipeline::PipelineRun;
+use crate::{Executor, Flow};
+
+/// Room in a reply for what stands around the batch.
+const REPLY_ROOM_BYTES: usize = 16 * 1024;
+
+/// When a batch is full.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimit {
+    /// Most documents; nothing for no limit.
+    pub documents: Option<usize>,
+}
+
+/// Where a cursor's documents come from.
+pub enum CursorSource {
+    /// A plan.
+    Find(Box<Executor>),
+    /// A pipeline.
+    Pipeline(Box<PipelineRun>),
+    /// Documents that are there already.
+    Ready(VecDeque<DocBuf>),
+}
+
+/// An open cursor.
+pub struct Cursor {
+    /// What it reads, as shown to clients.
+    pub namespace: Namespace,
+    /// Where its documents come from.
+    source: CursorSource,
+}
+
+impl Cursor {
+    /// A cursor at its beginning.
+    pub fn new(namespace: Namespace, source: CursorSource) -> Cursor {
+        Cursor { namespace, source }
+    }
+
+    /// Whether everything was given.
+    pub fn is_done(&self) -> bool {
+        match &self.source {
+            CursorSource::Find(executor) => executor.is_done(),
+            CursorSource::Pipeline(run) => run.is_done(),
+            CursorSource::Ready(documents) => documents.is_empty(),
+        }
+    }
+
+    /// Pushes the next documents into the open array of the reply until the batch is full: by count, or so that the reply
+    /// stays below 16 MiB. One document always fits.
+    ///
+    /// # Errors
+    /// Those of the plan or pipeline.
+    pub fn fill(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        limit: BatchLimit,
+        out: &mut DocBuilder,
+    ) -> Result<usize> {
+        let mut batch = Batch {
+            start: out.len(),
+            count: 0,
+            most: limit.documents.unwrap_or(usize::MAX),
+            out,
+        };
+        if batch.most == 0 {
+            return Ok(0);
+        }
+        match &mut self.source {
+            CursorSource::Find(executor) => fill_from_plan(executor, store, op, &mut batch)?,
+            CursorSource::Pipeline(run) => run.run(store, op, &mut |document| Ok(batch.take(document)))?,
+            CursorSource::Ready(documents) => {
+                while let Some(document) = documents.front() {
+                    let flow = batch.take(document.as_doc());
+                    if flow == Flow::Refused {
+                        break;
+                    }
+                    documents.pop_front();
+                    if flow == Flow::Pause {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(batch.count)
+    }
+}
+
+fn fill_from_plan(
+    executor: &mut Executor,
+    store: &Store,
+    op: &OpCtx,
+    batch: &mut Batch<'_>,
+) -> Result<()> {
+    let projection = executor.query().projection.clone();
+    executor.run(store, op, &mut |_, document| {
+        Ok(match &projection {
+            None => batch.take(document),
+            Some(projection) => batch.take(projection.project(document).as_doc()),
+        })
+    })
+}
+
+/// A batch in the making, inside the reply.
+struct Batch<'o> {
+    start: usize,
+    count: usize,
+    most: usize,
+    out: &'o mut DocBuilder,
+}
+
+impl Batch<'_> {
+    fn take(&mut self, document: RawDoc<'_>) -> Flow {
+        let size = self.out.len() - self.start + document.as_bytes().len();
+        if self.count > 0 && size > limits::MAX_USER_DOCUMENT_BYTES - REPLY_ROOM_BYTES {
+            return Flow::Refused;
+        }
+        self.out.push(document);
+        self.count += 1;
+        if self.count >= self.most { Flow::Pause } else { Flow::More }
+    }
+}

@@ -1,0 +1,362 @@
+//! Runs a plan: batches of matching documents, each batch over a snapshot of its own.
+//!
+//! The state is a position (range and last key), the records already seen when an index may show one twice, and how much of
+//! skip and limit is left. Documents reach the sink as borrowed bytes.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_storage::{
+    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
+};
+use mayfly_value::{DocBuf, RawDoc};
+
+use crate::CanonicalQuery;
+use crate::plan::{Access, Plan, plan};
+use crate::sorter::Sorter;
+
+/// Entries looked at between two checks of the deadline.
+const CHUNK_ENTRIES: usize = 256;
+
+/// What a sink answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Taken; go on.
+    More,
+    /// Taken; that is enough for now.
+    Pause,
+    /// Not taken: give it again next time.
+    Refused,
+}
+
+/// Receives documents and the keys of their records.
+pub type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<Flow> + 's;
+
+/// A running plan.
+pub struct Executor {
+    collection: Arc<Collection>,
+    query: CanonicalQuery,
+    plan: Plan,
+    /// What is left to scan, the present range first.
+    ranges: VecDeque<KeyRange>,
+    /// Records that an index has shown already, when it may show one twice.
+    seen: Option<HashSet<RecordKey>>,
+    /// A document that the sink refused.
+    pending: Option<(RecordKey, DocBuf)>,
+    /// Results of a blocking sort.
+    sorted: Option<VecDeque<DocBuf>>,
+    skip_left: u64,
+    limit_left: Option<u64>,
+    done: bool,
+}
+
+impl Executor {
+    /// Plans the query.
+    ///
+    /// # Errors
+    /// 2 BadValue for a hint that fits no index.
+    pub fn new(collection: Arc<Collection>, query: CanonicalQuery) -> Result<Executor> {
+        let plan = plan(&collection, &query)?;
+        let (ranges, dedup) = match &plan.access {
+            Access::Nothing => (VecDeque::new(), false),
+            Access::Id(_) => (VecDeque::new(), false),
+            Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
+            Access::Index { ranges, index, .. } => {
+                (ranges.iter().cloned().collect(), index.is_multikey())
+            }
+        };
+        Ok(Executor {
+            skip_left: query.skip,
+            limit_left: query.limit,
+            done: matches!(plan.access, Access::Nothing),
+            collection,
+            query,
+            plan,
+            ranges,
+            seen: dedup.then(HashSet::new),
+            pending: None,
+            sorted: None,
+        })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The query.
+    pub fn query(&self) -> &CanonicalQuery {
+        &self.query
+    }
+
+    /// The collection it reads.
+    pub fn collection(&self) -> &Arc<Collection> {
+        &self.collection
+    }
+
+    /// Whether everything was given.
+    pub fn is_done(&self) -> bool {
+        self.done && self.pending.is_none()
+    }
+
+    /// From now on an index does not show a record a second time, even when an update moved its keys.
+    pub fn remember_records(&mut self) {
+        if matches!(self.plan.access, Access::Index { .. }) {
+            self.seen.get_or_insert_default();
+        }
+    }
+
+    /// Gives documents to the sink until it pauses, refuses, or nothing is left. Projection is not applied.
+    ///
+    /// # Errors
+    /// Those of the sink, the store, and the operation's deadline.
+    pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
+        if let Some((key, document)) = self.pending.take() {
+            match sink(&key, document.as_doc())? {
+                Flow::More => {}
+                Flow::Pause => return Ok(()),
+                Flow::Refused => {
+                    self.pending = Some((key, document));
+                    return Ok(());
+                }
+            }
+        }
+        if self.done {
+            return Ok(());
+        }
+        self.collection.check_alive()?;
+        if self.plan.blocking_sort {
+            return self.run_sorted(store, op, sink);
+        }
+        self.run_streaming(store, op, sink)
+    }
+
+    fn run_sorted(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
+        if self.sorted.is_none() {
+            let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
+            let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
+            let mut sorter = Sorter::new(pattern, keep);
+            while !self.scan_chunk(store, op, &mut |_, document| {
+                sorter.push(document)?;
+                Ok(Flow::More)
+            })? {}
+            self.sorted = Some(sorter.finish());
+        }
+        loop {
+            let Some(document) = self.sorted.as_mut().and_then(VecDeque::pop_front) else {
+                self.done = true;
+                return Ok(());
+            };
+            if self.skip_left > 0 {
+                self.skip_left -= 1;
+                continue;
+            }
+            if self.limit_left == Some(0) {
+                self.done = true;
+                return Ok(());
+            }
+            self.limit_left = self.limit_left.map(|left| left - 1);
+            match sink(&[], document.as_doc())? {
+                Flow::More => {}
+                Flow::Pause => return Ok(()),
+                Flow::Refused => {
+                    self.pending = Some((Vec::new(), document));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn run_streaming(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
+        let (mut skip_left, mut limit_left) = (self.skip_left, self.limit_left);
+        let mut stop = false;
+        let mut pending = None;
+        if limit_left == Some(0) {
+            self.done = true;
+            return Ok(());
+        }
+        loop {
+            let exhausted = self.scan_chunk(store, op, &mut |key, document| {
+                if skip_left > 0 {
+                    skip_left -= 1;
+                    return Ok(Flow::More);
+                }
+                limit_left = limit_left.map(|left| left - 1);
+                let flow = sink(key, document)?;
+                if flow == Flow::Refused {
+                    pending = Some((key.to_vec(), document.to_owned()));
+                }
+                stop = flow != Flow::More;
+                let over = limit_left == Some(0);
+                Ok(if stop || over { Flow::Pause } else { Flow::More })
+            });
+            (self.skip_left, self.limit_left) = (skip_left, limit_left);
+            self.done = exhausted? || limit_left == Some(0);
+            if self.done || stop {
+                self.pending = pending;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks at the next entries; true when nothing is left.
+    fn scan_chunk(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<bool> {
+        op.check()?;
+        match &self.plan.access {
+            Access::Nothing => Ok(true),
+            Access::Id(key) => {
+                let (matcher, mut result) = (&self.query.matcher, Ok(()));
+                store.read_one(&self.collection, key, |document| {
+                    count(op, 1, 1);
+                    if matcher.matches(document) {
+                        result = sink(key, document).map(|_| ());
+                    }
+                })?;
+                result.map(|()| true)
+            }
+            Access::Records { direction, .. } => {
+                let direction = *direction;
+                self.scan_records(store, op, direction, sink)
+            }
+            Access::Index { direction, .. } => {
+                let direction = *direction;
+                self.scan_index(store, op, direction, sink)
+            }
+        }
+    }
+
+    fn scan_records(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        direction: Direction,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool> {
+        let snapshot = store.snapshot()?;
+        let matcher = &self.query.matcher;
+        while let Some(range) = self.ranges.front_mut() {
+            let mut looked = 0u64;
+            let mut paused = false;
+            let scanned = snapshot.scan_records(
+                &self.collection,
+                range,
+                direction,
+                ScanLimit::NONE,
+                &mut |key, document| {
+                    looked += 1;
+                    if looked % CHUNK_ENTRIES as u64 == 0 {
+                        op.check()?;
+                    }
+                    if !matcher.matches(document) || sink(key, document)? == Flow::More {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    paused = true;
+                    Ok(ControlFlow::Break(()))
+                },
+            )?;
+            count(op, 0, looked);
+            match scanned {
+                Scanned::Exhausted => {
+                    self.ranges.pop_front();
+                }
+                Scanned::Paused(last) => *range = range.after(&last, direction),
+            }
+            if paused {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn scan_index(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        direction: Direction,
+        sink: &mut Sink<'_>,
+    ) -> Result<bool> {
+        let Access::Index { index, .. } = &self.plan.access else { return Ok(true) };
+        index.check_alive()?;
+        let snapshot = store.snapshot()?;
+        while let Some(range) = self.ranges.front_mut() {
+            let mut fetch = Fetch {
+                snapshot: &snapshot,
+                collection: &self.collection,
+                query: &self.query,
+                seen: self.seen.as_mut(),
+                looked: 0,
+                fetched: 0,
+                paused: false,
+            };
+            let scanned =
+                snapshot.scan_index(index, range, direction, ScanLimit::NONE, &mut |entry| {
+                    fetch.entry(op, entry.record_key, sink)
+                })?;
+            count(op, fetch.looked, fetch.fetched);
+            let paused = fetch.paused;
+            match scanned {
+                Scanned::Exhausted => {
+                    self.ranges.pop_front();
+                }
+                Scanned::Paused(last) => *range = range.after(&last, direction),
+            }
+            if paused {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// From index entries to documents.
+struct Fetch<'f> {
+    snapshot: &'f Snapshot,
+    collection: &'f Collection,
+    query: &'f CanonicalQuery,
+    seen: Option<&'f mut HashSet<RecordKey>>,
+    looked: u64,
+    fetched: u64,
+    paused: bool,
+}
+
+impl Fetch<'_> {
+    fn entry(
+        &mut self,
+        op: &OpCtx,
+        record_key: &[u8],
+        sink: &mut Sink<'_>,
+    ) -> Result<ControlFlow<()>> {
+        self.looked += 1;
+        if self.looked % CHUNK_ENTRIES as u64 == 0 {
+            op.check()?;
+        }
+        if let Some(seen) = &mut self.seen {
+            if seen.contains(record_key) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            seen.insert(record_key.to_vec());
+        }
+        let mut flow = Flow::More;
+        let matcher = &self.query.matcher;
+        self.snapshot.record(self.collection, record_key, &mut |document| {
+            self.fetched += 1;
+            if matcher.matches(document) {
+                flow = sink(record_key, document)?;
+            }
+            Ok(())
+        })?;
+        if flow == Flow::More {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.paused = true;
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+fn count(op: &OpCtx, keys: u64, documents: u64) {
+    use std::sync::atomic::Ordering::Relaxed;
+    op.keys_examined.fetch_add(keys, Relaxed);
+    op.docs_examined.fetch_add(documents, Relaxed);
+}

@@ -1,0 +1,13 @@
+//! What stages may ask of the server that runs them.
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuf, RawDoc};
+
+/// The server around a pipeline.
+pub trait Host {
+    /// The documents of `$currentOp` with these options.
+    ///
+    /// # Errors
+    /// Those of the options.
+    fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
+}

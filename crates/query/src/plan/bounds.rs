@@ -1,0 +1,192 @@
+//! What a filter says about single fields, as intervals of ordered keys.
+//!
+//! Only conditions that stand in the outermost conjunction count. An interval is given for both directions of an index field;
+//! it covers at least the keys of every document that can match.
+
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+use mayfly_storage::KeyRange;
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{RawValue, canonical_type, ty};
+
+/// One path and a condition on it.
+pub(super) type Condition<'q> = (&'q str, &'q Predicate);
+
+/// What is known about one path.
+#[derive(Clone)]
+pub(super) struct FieldBounds<'q> {
+    pub(super) path: &'q str,
+    /// One list of intervals per usable condition.
+    pub(super) conditions: Vec<Intervals>,
+}
+
+/// Intervals for an ascending and for a descending field, each ascending and disjoint.
+#[derive(Clone, Debug)]
+pub(super) struct Intervals {
+    pub(super) ascending: Vec<KeyRange>,
+    pub(super) descending: Vec<KeyRange>,
+    /// Every interval is one value: further fields of the key can be bounded behind it.
+    pub(super) points: bool,
+    /// Whether a document without the field can match.
+    pub(super) includes_missing: bool,
+}
+
+/// Collects the conditions of the outermost conjunction; false when it can hold for no document.
+pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> bool {
+    match expr {
+        Expr::And(parts) => parts.iter().all(|part| conjuncts(part, out)),
+        Expr::Path { path, predicate } => {
+            out.push((path.as_str(), predicate));
+            true
+        }
+        Expr::Always(holds) => *holds,
+        Expr::Or(_) | Expr::Nor(_) => true,
+    }
+}
+
+/// Groups usable conditions by path, in the order of the filter.
+pub(super) fn field_bounds<'q>(conditions: &[Condition<'q>]) -> Vec<FieldBounds<'q>> {
+    let mut fields: Vec<FieldBounds<'q>> = Vec::new();
+    for (path, predicate) in conditions {
+        let mut found = Vec::new();
+        intervals(predicate, &mut found);
+        if found.is_empty() {
+            continue;
+        }
+        match fields.iter_mut().find(|field| field.path == *path) {
+            Some(field) => field.conditions.extend(found),
+            None => fields.push(FieldBounds { path, conditions: found }),
+        }
+    }
+    fields
+}
+
+fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
+    match predicate {
+        Predicate::Cmp { op, value } => out.extend(comparison(*op, value.as_raw())),
+        Predicate::In(list) if list.regexes().is_empty() => {
+            let values: Vec<RawValue<'_>> = list.values().iter().map(|v| v.as_raw()).collect();
+            out.extend(points(&values));
+        }
+        Predicate::All(parts) => parts.iter().for_each(|part| intervals(part, out)),
+        Predicate::In(_)
+        | Predicate::Exists
+        | Predicate::Type(_)
+        | Predicate::Mod { .. }
+        | Predicate::Regex(_)
+        | Predicate::Size(_)
+        | Predicate::ElemMatchDocument(_)
+        | Predicate::ElemMatchValue(_)
+        | Predicate::Not(_) => {}
+    }
+}
+
+fn encoded(value: RawValue<'_>, descending: bool) -> Vec<u8> {
+    let mut key = Vec::with_capacity(16);
+    keys::append_value(&mut key, &mut TypeBits::default(), value, descending);
+    key
+}
+
+/// Whether the value can only be found under its own key. An array is also found under those of its elements.
+fn indexable(value: RawValue<'_>) -> bool {
+    !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
+}
+
+fn points(values: &[RawValue<'_>]) -> Option<Intervals> {
+    if !values.iter().copied().all(indexable) {
+        return None;
+    }
+    let mut all = values.to_vec();
+    let includes_missing = values.iter().any(|value| value.type_byte() == ty::NULL);
+    if includes_missing {
+        // An empty array is kept as undefined, and a path below it counts as null.
+        all.push(RawValue::Undefined);
+    }
+    let ranges = |descending| {
+        let mut ranges: Vec<KeyRange> =
+            all.iter().map(|value| KeyRange::prefix(&encoded(*value, descending))).collect();
+        ranges.sort_by(|a, b| a.start.cmp(&b.start));
+        ranges.dedup();
+        ranges
+    };
+    Some(Intervals {
+        ascending: ranges(false),
+        descending: ranges(true),
+        points: true,
+        includes_missing,
+    })
+}
+
+fn comparison(op: CmpOp, value: RawValue<'_>) -> Option<Intervals> {
+    if op == CmpOp::Eq {
+        return points(&[value]);
+    }
+    let ranged = match value {
+        RawValue::MinKey | RawValue::MaxKey | RawValue::Null => false,
+        RawValue::Double(number) => !number.is_nan(),
+        RawValue::Document(_) => false,
+        other => indexable(other),
+    };
+    if !ranged {
+        return None;
+    }
+    Some(Intervals {
+        ascending: vec![ascending(op, value)],
+        descending: vec![descending(op, value)],
+        points: false,
+        includes_missing: false,
+    })
+}
+
+fn bracket(value: RawValue<'_>) -> (Vec<u8>, Vec<u8>) {
+    let canonical = canonical_type(value.type_byte());
+    let (mut start, mut end) = (Vec::new(), Vec::new());
+    keys::bracket_start(canonical, &mut start);
+    keys::bracket_end(canonical, &mut end);
+    (start, end)
+}
+
+fn ascending(op: CmpOp, value: RawValue<'_>) -> KeyRange {
+    let (low, high) = bracket(value);
+    let at = KeyRange::prefix(&encoded(value, false));
+    match op {
+        CmpOp::Lt => KeyRange { start: low, end: at.start },
+        CmpOp::Lte => KeyRange { start: low, end: at.end },
+        CmpOp::Gt => KeyRange { start: at.end, end: high },
+        CmpOp::Gte => KeyRange { start: at.start, end: high },
+        CmpOp::Eq => at,
+    }
+}
+
+fn descending(op: CmpOp, value: RawValue<'_>) -> KeyRange {
+    let (mut high, mut low) = bracket(value);
+    // The bracket [s, e) of first bytes becomes [!(e - 1), !s + 1).
+    keys::invert(&mut low);
+    low.iter_mut().for_each(|byte| *byte = byte.saturating_add(1));
+    keys::invert(&mut high);
+    high.iter_mut().for_each(|byte| *byte = byte.saturating_add(1));
+    let at = KeyRange::prefix(&encoded(value, true));
+    match op {
+        CmpOp::Lt => KeyRange { start: at.end, end: high },
+        CmpOp::Lte => KeyRange { start: at.start, end: high },
+        CmpOp::Gt => KeyRange { start: low, end: at.start },
+        CmpOp::Gte => KeyRange { start: low, end: at.end },
+        CmpOp::Eq => at,
+    }
+}
+
+/// The intersection of two lists of disjoint ascending ranges.
+pub(super) fn intersect(a: &[KeyRange], b: &[KeyRange]) -> Vec<KeyRange> {
+    let mut out = Vec::new();
+    for x in a {
+        for y in b {
+            let range = KeyRange {
+                start: x.start.clone().max(y.start.clone()),
+                end: x.end.clone().min(y.end.clone()),
+            };
+            if !range.is_empty() {
+                out.push(range);
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,254 @@
+//! Which index serves a query best: the one that bounds most fields, then the one that gives the order.
+
+use std::sync::Arc;
+
+use mayfly_mql::SortPattern;
+use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_range};
+use mayfly_value::RawValue;
+
+use super::bounds::{FieldBounds, Intervals, intersect};
+use super::{Access, Plan, id_key};
+use crate::CanonicalQuery;
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+
+/// Most ranges that one plan scans.
+const MAX_RANGES: usize = 4096;
+
+/// How good an index is for a query; compared from the first field on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Score {
+    /// Fields bounded to single values.
+    points: usize,
+    /// Whether a further field is bounded to a range.
+    ranged: bool,
+    /// Whether no sort is needed.
+    ordered: bool,
+}
+
+impl Score {
+    fn bounded(self) -> bool {
+        self.points > 0 || self.ranged
+    }
+}
+
+pub(super) fn best(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+) -> Plan {
+    if let Some(plan) = point_by_id(query) {
+        return plan;
+    }
+    let mut best: Option<(Score, Plan)> = None;
+    for index in collection.ready_indexes() {
+        if index.spec.hidden() || index.is_partial() || !may_use_sparse(&index, bounds) {
+            continue;
+        }
+        let (score, plan) = with_index(query, &index, bounds);
+        let useful = score.bounded() || (score.ordered && query.sort.is_some());
+        if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
+            best = Some((score, plan));
+        }
+    }
+    let by_id = by_id(query, bounds, false);
+    match (best, by_id) {
+        (Some((score, plan)), by_id) => match by_id {
+            // A range of _id beats an index that only gives the order.
+            Some(by_id) if !score.bounded() || score < Score { ranged: true, ..Score::default() } => by_id,
+            _ => plan,
+        },
+        (None, Some(by_id)) => by_id,
+        (None, None) => collection_scan(query),
+    }
+}
+
+pub(super) fn collection_scan(query: &CanonicalQuery) -> Plan {
+    let backward = query.natural_backward.unwrap_or(false);
+    let direction = if backward { Direction::Backward } else { Direction::Forward };
+    let sorted_by_id = id_order(query.sort.as_ref());
+    let direction = sorted_by_id.unwrap_or(direction);
+    let blocking = query.sort.is_some() && sorted_by_id.is_none();
+    Plan::new(Access::Records { ranges: vec![whole_range()], direction }, blocking)
+}
+
+/// The direction in which the clustered order is the wanted order.
+fn id_order(sort: Option<&SortPattern>) -> Option<Direction> {
+    let first = sort?.fields().first()?;
+    let direction = if first.descending { Direction::Backward } else { Direction::Forward };
+    // Nothing behind _id can matter: it is unique.
+    (first.path.as_str() == "_id").then_some(direction)
+}
+
+/// A filter that names one `_id` in its outermost conjunction.
+fn point_by_id(query: &CanonicalQuery) -> Option<Plan> {
+    fn find(expr: &Expr) -> Option<RawValue<'_>> {
+        match expr {
+            Expr::And(parts) => parts.iter().find_map(find),
+            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } }
+                if path.as_str() == "_id" =>
+            {
+                Some(value.as_raw())
+            }
+            _ => None,
+        }
+    }
+    match find(query.matcher.root())? {
+        // An _id is never an array, a regex or undefined; null is an ordinary value of it.
+        RawValue::Array(_) | RawValue::Regex { .. } | RawValue::Undefined => None,
+        value => Some(Plan::new(Access::Id(id_key(value)), false)),
+    }
+}
+
+/// Bounds on `_id` over the clustered records.
+pub(super) fn by_id(
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+    forced: bool,
+) -> Option<Plan> {
+    let field = bounds.iter().find(|field| field.path == "_id");
+    let mut ranges = match field {
+        Some(field) => {
+            let lists = field.conditions.iter().map(|condition| condition.ascending.as_slice());
+            lists.fold(None, |all: Option<Vec<KeyRange>>, list| {
+                Some(all.map_or_else(|| list.to_vec(), |all| intersect(&all, list)))
+            })?
+        }
+        None if forced => vec![whole_range()],
+        None => return None,
+    };
+    let order = id_order(query.sort.as_ref());
+    let direction = order.unwrap_or(Direction::Forward);
+    if direction == Direction::Backward {
+        ranges.reverse();
+    }
+    let blocking = query.sort.is_some() && order.is_none();
+    Some(Plan::new(Access::Records { ranges, direction }, blocking))
+}
+
+/// A sparse index lacks documents that a condition on a missing field could want.
+fn may_use_sparse(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
+    !index.spec.sparse()
+        || index.spec.fields().iter().any(|field| {
+            bounds.iter().any(|known| {
+                known.path == field.path
+                    && known.conditions.iter().any(|condition| !condition.includes_missing)
+            })
+        })
+}
+
+/// The plan over one index, however good it is.
+pub(super) fn with_index(
+    query: &CanonicalQuery,
+    index: &Arc<Index>,
+    bounds: &[FieldBounds<'_>],
+) -> (Score, Plan) {
+    let mut score = Score::default();
+    let mut ranges = vec![whole_range()];
+    let fields = index.spec.fields();
+    for (at, field) in fields.iter().enumerate() {
+        let Some(intervals) = usable(index, fields, at, bounds) else { break };
+        let list = if field.descending { &intervals.descending } else { &intervals.ascending };
+        if ranges.len().saturating_mul(list.len()) > MAX_RANGES {
+            break;
+        }
+        ranges = extend(&ranges, list);
+        if !intervals.points {
+            score.ranged = true;
+            break;
+        }
+        score.points += 1;
+    }
+    let order = index_order(query, index, ranges.len(), score.points);
+    score.ordered = order.is_some() || query.sort.is_none();
+    let direction = order.unwrap_or(Direction::Forward);
+    if direction == Direction::Backward {
+        ranges.reverse();
+    }
+    let blocking = query.sort.is_some() && order.is_none();
+    (score, Plan::new(Access::Index { index: index.clone(), ranges, direction }, blocking))
+}
+
+/// What bounds the field at this place of the key; nothing when no condition may be used there.
+fn usable(
+    index: &Index,
+    fields: &[IndexField],
+    at: usize,
+    bounds: &[FieldBounds<'_>],
+) -> Option<Intervals> {
+    let field = &fields[at];
+    let known = bounds.iter().find(|known| known.path == field.path)?;
+    let multikey = index.multikey_mask() & (1 << at) != 0;
+    if multikey {
+        // Two fields below one array: a key combines values of one element, a filter may mean two.
+        let shares = fields[..at].iter().any(|before| before.parts[0] == field.parts[0]);
+        if shares {
+            return None;
+        }
+        // Conditions may hold for different elements: only one of them bounds the keys.
+        let point = known.conditions.iter().find(|condition| condition.points);
+        return point.or(known.conditions.first()).cloned();
+    }
+    let mut conditions = known.conditions.iter();
+    let first = conditions.next()?.clone();
+    Some(conditions.fold(first, |all, condition| Intervals {
+        ascending: intersect(&all.ascending, &condition.ascending),
+        descending: intersect(&all.descending, &condition.descending),
+        points: all.points || condition.points,
+        includes_missing: all.includes_missing && condition.includes_missing,
+    }))
+}
+
+/// Puts each interval behind each single value of the fields before.
+fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRange> {
+    if prefixes.len() == 1 && prefixes[0] == whole_range() {
+        return intervals.to_vec();
+    }
+    let join = |prefix: &[u8], rest: &[u8]| [prefix, rest].concat();
+    let mut out = Vec::with_capacity(prefixes.len() * intervals.len());
+    for prefix in prefixes {
+        for interval in intervals {
+            out.push(KeyRange {
+                start: join(&prefix.start, &interval.start),
+                end: join(&prefix.start, &interval.end),
+            });
+        }
+    }
+    out
+}
+
+/// The direction in which this index gives the wanted order, if it does.
+fn index_order(
+    query: &CanonicalQuery,
+    index: &Index,
+    ranges: usize,
+    points: usize,
+) -> Option<Direction> {
+    let sort = query.sort.as_ref()?;
+    if index.is_multikey() {
+        return None;
+    }
+    // Fields bounded to one value do not disturb the order of those behind them.
+    let fixed = if ranges == 1 { points } else { 0 };
+    let fields = index.spec.fields();
+    let fixed_paths: Vec<&str> = fields[..fixed].iter().map(|field| field.path.as_str()).collect();
+    let mut behind = fields[fixed..].iter();
+    let mut direction = None;
+    for wanted in sort.fields() {
+        if fixed_paths.contains(&wanted.path.as_str()) {
+            continue;
+        }
+        let field = behind.next()?;
+        if field.path != wanted.path.as_str() {
+            return None;
+        }
+        let needed = if field.descending == wanted.descending {
+            Direction::Forward
+        } else {
+            Direction::Backward
+        };
+        if *direction.get_or_insert(needed) != needed {
+            return None;
+        }
+    }
+    Some(direction.unwrap_or(Direction::Forward))
+}

@@ -1,0 +1,127 @@
+//! From a canonical query to a read-only plan: which keys to look at, in which direction, and whether to sort.
+//!
+//! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
+//! narrower.
+
+mod bounds;
+mod choose;
+
+use std::fmt;
+use std::sync::Arc;
+
+use mayfly_base::{Error, Result};
+use mayfly_storage::{Collection, Direction, Index, KeyRange, RecordKey, record_key, whole_range};
+use mayfly_value::shell::Shell;
+
+use crate::{CanonicalQuery, Hint};
+use bounds::{FieldBounds, conjuncts, field_bounds};
+
+/// How documents are reached.
+pub enum Access {
+    /// The filter cannot hold for any document.
+    Nothing,
+    /// One record by its `_id`.
+    Id(RecordKey),
+    /// Records in `_id` order.
+    Records {
+        /// In the order of the scan.
+        ranges: Vec<KeyRange>,
+        /// Direction of the scan.
+        direction: Direction,
+    },
+    /// Entries of an index.
+    Index {
+        /// Which.
+        index: Arc<Index>,
+        /// In the order of the scan.
+        ranges: Vec<KeyRange>,
+        /// Direction of the scan.
+        direction: Direction,
+    },
+}
+
+/// A plan.
+pub struct Plan {
+    /// How documents are reached.
+    pub access: Access,
+    /// Whether results must be collected and sorted.
+    pub blocking_sort: bool,
+}
+
+impl Plan {
+    fn new(access: Access, blocking_sort: bool) -> Plan {
+        Plan { access, blocking_sort }
+    }
+}
+
+impl fmt::Display for Plan {
+    /// As `planSummary` shows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.access {
+            Access::Nothing => f.write_str("EOF"),
+            Access::Id(_) => f.write_str("IDHACK"),
+            Access::Records { ranges, .. } if ranges.len() == 1 && ranges[0] == whole_range() => {
+                f.write_str("COLLSCAN")
+            }
+            Access::Records { .. } => f.write_str("IXSCAN { _id: 1 }"),
+            Access::Index { index, .. } => write!(f, "IXSCAN {}", Shell(index.spec.key())),
+        }
+    }
+}
+
+/// Chooses the plan.
+///
+/// # Errors
+/// 2 BadValue for a hint that fits no index.
+pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
+    let mut predicates = Vec::new();
+    if !conjuncts(query.matcher.root(), &mut predicates) {
+        return Ok(Plan::new(Access::Nothing, false));
+    }
+    let bounds = field_bounds(&predicates);
+    match &query.hint {
+        Some(hint) => hinted(collection, query, hint, &bounds),
+        None => Ok(choose::best(collection, query, &bounds)),
+    }
+}
+
+fn hinted(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    hint: &Hint,
+    bounds: &[FieldBounds<'_>],
+) -> Result<Plan> {
+    let same = |index: &Index| match hint {
+        Hint::Name(name) => index.spec.name() == name,
+        Hint::Key(key) => mayfly_value::compare_docs(index.spec.key(), key.as_doc()).is_eq(),
+        Hint::Natural { .. } => false,
+    };
+    let wants_id = match hint {
+        Hint::Name(name) => name == "_id_",
+        Hint::Key(key) => {
+            let mut fields = key.as_doc().iter();
+            fields.next().is_some_and(|field| field.name() == "_id") && fields.next().is_none()
+        }
+        Hint::Natural { backward } => {
+            let direction = if *backward { Direction::Backward } else { Direction::Forward };
+            let access = Access::Records { ranges: vec![whole_range()], direction };
+            return Ok(Plan::new(access, query.sort.is_some()));
+        }
+    };
+    if wants_id {
+        return Ok(choose::by_id(query, bounds, true)
+            .unwrap_or_else(|| choose::collection_scan(query)));
+    }
+    match collection.ready_indexes().into_iter().find(|index| same(index)) {
+        Some(index) => Ok(choose::with_index(query, &index, bounds).1),
+        None => Err(Error::bad_value(
+            "error processing query: planner returned error :: caused by :: hint provided does not correspond to an \
+             existing index",
+        )),
+    }
+}
+
+/// The record of this `_id` value, when it can be one.
+pub(crate) fn id_key(value: mayfly_value::RawValue<'_>) -> RecordKey {
+    record_key(value)
+}

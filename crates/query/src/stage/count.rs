@@ -1,0 +1,33 @@
+//! `$count`: short for a `$group` over everything and a `$project`.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::{Stage, group, project};
+
+pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+    let fail = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+    let name = match value {
+        RawValue::String(name) => name,
+        _ => return fail(40156, "the count field must be a non-empty string"),
+    };
+    if name.is_empty() {
+        return fail(40156, "the count field must be a non-empty string");
+    }
+    if name.starts_with('$') {
+        return fail(40158, "the count field cannot be a $-prefixed path");
+    }
+    if name.contains('\0') {
+        return fail(40159, "the count field cannot contain a null byte");
+    }
+    if name.contains('.') {
+        return fail(40160, "the count field cannot contain '.'");
+    }
+    let mut spec = DocBuilder::new();
+    spec.append("_id", RawValue::Null).start_document(name).append("$sum", 1).end();
+    let mut stages = group::parse(RawValue::Document(spec.finish().as_doc()))?;
+    let mut spec = DocBuilder::new();
+    spec.append("_id", 0);
+    stages.extend(project::parse(RawValue::Document(spec.finish().as_doc()))?);
+    Ok(stages)
+}

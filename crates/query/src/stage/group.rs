@@ -1,0 +1,126 @@
+//! `$group`: one result per distinct `_id`, in the order in which the groups came up.
+
+use std::collections::HashMap;
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_expr::Expression;
+use mayfly_expr::accum::{AccumState, Accumulator};
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
+
+use super::{Next, Running, Stage};
+use crate::Flow;
+
+/// Memory of one group beside its key and `_id`, roughly.
+const GROUP_BYTES: usize = 160;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    id: Expression,
+    fields: Vec<(String, Accumulator)>,
+}
+
+pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+    let RawValue::Document(spec) = value else {
+        return Err(Error::new(
+            ErrorCode(15947),
+            "a group's fields must be specified in an object",
+        ));
+    };
+    let mut id = None;
+    let mut fields = Vec::new();
+    for element in spec {
+        let name = element.name();
+        if name == "_id" {
+            if id.replace(Expression::parse(element.value())?).is_some() {
+                return Err(Error::new(ErrorCode(15948), "a group's _id may only be specified once"));
+            }
+        } else if name.starts_with('$') {
+            let text = format!("The field name '{name}' cannot be an operator name");
+            return Err(Error::new(ErrorCode(40236), text));
+        } else if name.contains('.') {
+            let text = format!("The field name '{name}' cannot contain '.'");
+            return Err(Error::new(ErrorCode(40235), text));
+        } else {
+            fields.push((name.to_owned(), Accumulator::parse(element)?));
+        }
+    }
+    match id {
+        Some(id) => Ok(vec![Stage::Group(Group { id, fields })]),
+        None => Err(Error::new(ErrorCode(15955), "a group specification must include an _id")),
+    }
+}
+
+pub(super) struct RunningGroup {
+    group: Group,
+    places: HashMap<Vec<u8>, usize>,
+    groups: Vec<(Option<ValueBuf>, Vec<AccumState>)>,
+    bytes: usize,
+    key: Vec<u8>,
+}
+
+impl RunningGroup {
+    pub(super) fn new(group: Group) -> RunningGroup {
+        RunningGroup {
+            group,
+            places: HashMap::new(),
+            groups: Vec::new(),
+            bytes: 0,
+            key: Vec::new(),
+        }
+    }
+
+    fn place(&mut self, document: RawDoc<'_>) -> Result<usize> {
+        let owned;
+        let id = match self.group.id.evaluate_borrowed(document) {
+            Some(value) => value,
+            None => {
+                owned = self.group.id.evaluate(document);
+                owned.as_ref().map(ValueBuf::as_raw)
+            }
+        };
+        self.key.clear();
+        // Numbers of different types that are equal share a group; missing and null do, too.
+        let value = id.unwrap_or(RawValue::Null);
+        keys::append_value(&mut self.key, &mut TypeBits::default(), value, false);
+        if let Some(place) = self.places.get(&self.key) {
+            return Ok(*place);
+        }
+        let id = id.map(RawValue::to_owned);
+        self.bytes += self.key.len() + id.as_ref().map_or(0, ValueBuf::heap_bytes) + GROUP_BYTES;
+        if self.bytes > limits::MAX_BLOCKING_MEMORY_BYTES {
+            return Err(Error::new(
+                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                "Exceeded memory limit for $group, but didn't allow external sort.",
+            ));
+        }
+        let place = self.groups.len();
+        self.places.insert(self.key.clone(), place);
+        self.groups.push((id, vec![AccumState::default(); self.group.fields.len()]));
+        Ok(place)
+    }
+}
+
+impl Running for RunningGroup {
+    fn push(&mut self, document: RawDoc<'_>, _: &mut Next<'_>) -> Result<Flow> {
+        let place = self.place(document)?;
+        let states = &mut self.groups[place].1;
+        for ((_, accumulator), state) in self.group.fields.iter().zip(states) {
+            accumulator.add(state, document);
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
+        for (id, states) in std::mem::take(&mut self.groups) {
+            let mut out = DocBuilder::new();
+            out.append("_id", id.as_ref().map_or(RawValue::Null, ValueBuf::as_raw));
+            for ((name, accumulator), state) in self.group.fields.iter().zip(&states) {
+                out.append(name, &accumulator.finish(state));
+            }
+            next(out.finish().as_doc())?;
+        }
+        self.places.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Pipeline stages: one file per stage, one row per stage.
+//!
+//! A stage is parsed once ([`Stage`]) and runs as a [`Running`]: it is shown one document after the other and shows its results
+//! to the next one, as borrowed bytes.
+
+mod count;
+mod group;
+mod project;
+mod sort;
+mod window;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::{Matcher, ParseContext, Projection, SortPattern};
+use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
+
+use crate::Flow;
+
+/// Takes a document from the stage before.
+pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
+
+/// A parsed stage.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    Match(Matcher),
+    Sort(SortPattern),
+    Skip(u64),
+    Limit(u64),
+    Project(Projection),
+    Group(group::Group),
+    CurrentOp(DocBuf),
+}
+
+/// A running stage.
+pub(crate) trait Running: Send {
+    /// Takes a document. A `Pause` from `next` is passed on; it means that nothing more is wanted for now, never that the
+    /// document was not taken.
+    ///
+    /// # Errors
+    /// Those of the stage and of the stages behind.
+    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow>;
+
+    /// The input is over.
+    ///
+    /// # Errors
+    /// As [`Running::push`].
+    fn finish(&mut self, next: &mut Next<'_>) -> Result<()>;
+
+    /// Whether it wants no further document, whatever comes.
+    fn is_satisfied(&self) -> bool {
+        false
+    }
+}
+
+/// A row of the table of stages.
+pub struct StageRow {
+    /// With its dollar.
+    pub name: &'static str,
+    /// Whether it must be the first one and needs no collection.
+    pub source: bool,
+    parse: fn(RawValue<'_>) -> Result<Vec<Stage>>,
+}
+
+/// Stages that work.
+pub const STAGES: &[StageRow] = &[
+    StageRow { name: "$match", source: false, parse: parse_match },
+    StageRow { name: "$sort", source: false, parse: sort::parse },
+    StageRow { name: "$skip", source: false, parse: window::parse_skip },
+    StageRow { name: "$limit", source: false, parse: window::parse_limit },
+    StageRow { name: "$project", source: false, parse: project::parse },
+    StageRow { name: "$count", source: false, parse: count::parse },
+    StageRow { name: "$group", source: false, parse: group::parse },
+    StageRow { name: "$currentOp", source: true, parse: parse_current_op },
+];
+
+/// Stages of the reference that do not exist here yet.
+pub const MISSING: &[&str] = &[
+    "$addFields",
+    "$backupCursor",
+    "$backupCursorExtend",
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$collStats",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$indexStats",
+    "$listCatalog",
+    "$listClusterCatalog",
+    "$listLocalSessions",
+    "$listMqlEntities",
+    "$listSampledQueries",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$lookup",
+    "$merge",
+    "$mergeCursors",
+    "$operationMetrics",
+    "$out",
+    "$planCacheStats",
+    "$querySettings",
+    "$queryStats",
+    "$rankFusion",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$rerank",
+    "$sample",
+    "$score",
+    "$scoreFusion",
+    "$search",
+    "$searchMeta",
+    "$set",
+    "$setWindowFields",
+    "$shardedDataDistribution",
+    "$sortByCount",
+    "$unionWith",
+    "$unset",
+    "$unwind",
+    "$vectorSearch",
+];
+
+impl Stage {
+    /// Parses one element of a pipeline; some stages are short for two others.
+    ///
+    /// # Errors
+    /// 40323, 40324 for what is no stage, 238 for a stage that is missing here, those of the stage.
+    pub(crate) fn parse(spec: RawDoc<'_>) -> Result<Vec<Stage>> {
+        let mut fields = spec.iter();
+        let (Some(field), None) = (fields.next(), fields.next()) else {
+            return Err(Error::new(
+                ErrorCode(40323),
+                "A pipeline stage specification object must contain exactly one field.",
+            ));
+        };
+        (Stage::row(field)?.parse)(field.value())
+    }
+
+    fn row(field: RawElement<'_>) -> Result<&'static StageRow> {
+        let name = field.name();
+        if let Some(row) = STAGES.iter().find(|row| row.name == name) {
+            return Ok(row);
+        }
+        if MISSING.contains(&name) {
+            return Err(Error::not_implemented(format!("pipeline stage '{name}'")));
+        }
+        Err(Error::new(
+            ErrorCode(40324),
+            format!("Unrecognized pipeline stage name: '{name}'"),
+        ))
+    }
+
+    /// Whether it needs no collection.
+    pub(crate) fn is_source(&self) -> bool {
+        matches!(self, Stage::CurrentOp(_))
+    }
+
+    /// Its running form.
+    pub(crate) fn start(self) -> Box<dyn Running> {
+        match self {
+            Stage::Match(matcher) => Box::new(RunningMatch(matcher)),
+            Stage::Sort(pattern) => Box::new(sort::RunningSort::new(pattern)),
+            Stage::Skip(count) => Box::new(window::RunningSkip(count)),
+            Stage::Limit(count) => Box::new(window::RunningLimit(count)),
+            Stage::Project(projection) => Box::new(project::RunningProject(projection)),
+            Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
+            // A source is run by the pipeline; behind another stage parsing has refused it.
+            Stage::CurrentOp(_) => Box::new(window::RunningSkip(0)),
+        }
+    }
+}
+
+fn parse_match(value: RawValue<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(filter) => {
+            Ok(vec![Stage::Match(Matcher::parse(filter, &ParseContext::default())?)])
+        }
+        _ => Err(Error::new(
+            ErrorCode(15959),
+            "the match filter must be an expression in an object",
+        )),
+    }
+}
+
+fn parse_current_op(value: RawValue<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(options) => Ok(vec![Stage::CurrentOp(options.to_owned())]),
+        other => Err(Error::failed_to_parse(format!(
+            "$currentOp options must be specified in an object, but found: {}",
+            other.type_name()
+        ))),
+    }
+}
+
+struct RunningMatch(Matcher);
+
+impl Running for RunningMatch {
+    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if self.0.matches(document) { next(document) } else { Ok(Flow::More) }
+    }
+
+    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! `$project`: inclusion and exclusion of fields.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::Projection;
+use mayfly_mql::projection::ProjectionKind;
+use mayfly_value::{RawDoc, RawValue};
+
+use super::{Next, Running, Stage};
+use crate::Flow;
+
+pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(spec) => {
+            let projection = Projection::parse(spec, ProjectionKind::Stage)
+                .map_err(|error| error.in_context("Invalid $project"))?;
+            Ok(vec![Stage::Project(projection)])
+        }
+        _ => Err(Error::new(ErrorCode(15969), "$project specification must be an object")),
+    }
+}
+
+pub(super) struct RunningProject(pub(super) Projection);
+
+impl Running for RunningProject {
+    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        next(self.0.project(document).as_doc())
+    }
+
+    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
+        Ok(())
+    }
+}
