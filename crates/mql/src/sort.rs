@@ -1,8 +1,8 @@
 //! Sort patterns, and the bytes by which documents sort.
 //!
-//! A document's sort key is one byte string: the ordered key of each field, inverted where the pattern descends.
-//! Of an array the least item counts when ascending, the greatest when descending; an empty array sorts as
-//! undefined, a missing field as null.
+//! A document's sort key is one byte string: the ordered key of each field, inverted where the
+//! pattern descends. Of an array the least item counts when ascending, the greatest when
+//! descending; an empty array sorts as undefined, a missing field as null.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! Random values of every type for property tests, with many that compare as equal or lie close together.
+//! Random values of every type for property tests, with many that compare as equal or lie close
+//! together.
 
 use proptest::prelude::*;
 

@@ -36,7 +36,8 @@ impl DocBuilder {
         DocBuilder::in_buffer(Vec::with_capacity(256))
     }
 
-    /// An empty document that goes on at the end of this buffer; [`DocBuilder::finish_buffer`] gives it back.
+    /// An empty document that goes on at the end of this buffer; [`DocBuilder::finish_buffer`]
+    /// gives it back.
     pub fn in_buffer(buf: Vec<u8>) -> DocBuilder {
         let mut builder = DocBuilder { buf, open: Vec::with_capacity(8) };
         builder.open_frame(None);

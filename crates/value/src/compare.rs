@@ -1,7 +1,8 @@
-//! The order of values: canonical type first, then within the type. Sorting, comparison operators and index
-//! keys all mean this order; [`crate::keys`] is the same order as bytes.
+//! The order of values: canonical type first, then within the type. Sorting, comparison operators
+//! and index keys all mean this order; [`crate::keys`] is the same order as bytes.
 //!
-//! Numbers compare by exact value whatever their type. NaN equals NaN and is below every other number.
+//! Numbers compare by exact value whatever their type. NaN equals NaN and is below every other
+//! number.
 
 use std::cmp::Ordering;
 

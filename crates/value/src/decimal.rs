@@ -1,12 +1,13 @@
-//! Decimal128 as BSON stores it (binary integer decimal), taken apart and put together, and exact comparison
-//! with doubles.
+//! Decimal128 as BSON stores it (binary integer decimal), taken apart and put together, and exact
+//! comparison with doubles.
 //!
 //! ```text
 //!  bit 127  126 .......... 113  112 ......................... 0
 //!     sign  exponent + 6176     coefficient (at most 10^34 - 1)
 //! ```
-//! Bits 126-122 `11110` are an infinity, `11111` a NaN. Bits 126-125 `11` otherwise begin a form whose
-//! coefficient is always too large; that form, and any coefficient above the limit, reads as zero.
+//! Bits 126-122 `11110` are an infinity, `11111` a NaN. Bits 126-125 `11` otherwise begin a form
+//! whose coefficient is always too large; that form, and any coefficient above the limit, reads as
+//! zero.
 
 use std::cmp::Ordering;
 
@@ -51,7 +52,8 @@ impl Decimal {
         Decimal::Finite { negative, coefficient, exponent: exponent as i32 + MIN_EXPONENT }
     }
 
-    /// BSON's bytes. A finite value outside the limits becomes an infinity (too large) or is cut to them.
+    /// BSON's bytes. A finite value outside the limits becomes an infinity (too large) or is cut to
+    /// them.
     pub fn to_bytes(self) -> [u8; 16] {
         let bits = match self {
             Decimal::Nan => NAN,
@@ -124,8 +126,8 @@ impl Decimal {
     }
 }
 
-/// A non-zero coefficient widened to 34 digits, and the power of ten of its first digit: magnitudes compare as
-/// `(power, widened)`.
+/// A non-zero coefficient widened to 34 digits, and the power of ten of its first digit: magnitudes
+/// compare as `(power, widened)`.
 pub fn widened(coefficient: u128, exponent: i32) -> (i32, u128) {
     if coefficient == 0 {
         return (i32::MIN, 0);
@@ -178,7 +180,8 @@ pub fn compare_with_f64(coefficient: u128, exponent: i32, double: f64) -> Orderi
         0 => (bits & ((1 << 52) - 1), -1074),
         biased => (bits & ((1 << 52) - 1) | 1 << 52, biased - 1075),
     };
-    // coefficient * 10^exponent against mantissa * 2^power, negative powers moved to the other side.
+    // coefficient * 10^exponent against mantissa * 2^power, negative powers moved to the other
+    // side.
     let mut left = Big::new(coefficient);
     let mut right = Big::new(u128::from(mantissa));
     left.times_ten_to(exponent.max(0) as u32);

@@ -1,8 +1,8 @@
 //! Numbers of the four types: promotion, checked arithmetic and conversions.
 //!
-//! The wider type of the two operands wins: int, long, double, decimal. Integer results that leave int become
-//! long; results that leave long are the caller's decision: [`Number::checked_add`] and its kin say nothing, the
-//! plain ones go on as double.
+//! The wider type of the two operands wins: int, long, double, decimal. Integer results that leave
+//! int become long; results that leave long are the caller's decision: [`Number::checked_add`] and
+//! its kin say nothing, the plain ones go on as double.
 
 use std::cmp::Ordering;
 
@@ -68,7 +68,8 @@ impl Number {
         }
     }
 
-    /// The integer that this number is; nothing for fractions, infinities, NaN and what a long cannot hold.
+    /// The integer that this number is; nothing for fractions, infinities, NaN and what a long
+    /// cannot hold.
     pub fn to_i64_exact(self) -> Option<i64> {
         match self {
             Number::Int32(v) => Some(i64::from(v)),

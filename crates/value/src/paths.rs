@@ -1,10 +1,11 @@
 //! Dotted paths through documents and arrays, as queries, sort patterns and index keys read them.
 //!
-//! A path such as `a.b` goes through embedded documents, and **into the documents of an array** on its way: in
-//! `{a: [{b: 1}, {b: 2}]}` it reaches 1 and 2. A numeric part addresses an array's position, and also a field of
-//! that name in the array's documents. An array directly inside an array is not entered without such a part.
-//! Where a document on the way lacks the field, or a scalar stands in the way, the path is [`Hit::Missing`] there;
-//! array items that are not documents are passed over in silence.
+//! A path such as `a.b` goes through embedded documents, and **into the documents of an array** on
+//! its way: in `{a: [{b: 1}, {b: 2}]}` it reaches 1 and 2. A numeric part addresses an array's
+//! position, and also a field of that name in the array's documents. An array directly inside an
+//! array is not entered without such a part. Where a document on the way lacks the field, or a
+//! scalar stands in the way, the path is [`Hit::Missing`] there; array items that are not documents
+//! are passed over in silence.
 
 use std::ops::ControlFlow;
 
@@ -114,7 +115,8 @@ fn visit_items<'a, S: AsRef<str>>(
         let RawValue::Document(inner) = item.value() else {
             continue;
         };
-        // The position answered for this part: a document without a field of that name says nothing.
+        // The position answered for this part: a document without a field of that name says
+        // nothing.
         if position_found && inner.get_element(rest[0].as_ref()).is_none() {
             continue;
         }

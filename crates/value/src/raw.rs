@@ -1,8 +1,9 @@
-//! BSON as borrowed bytes: documents, elements and values that point into the buffer they came from.
+//! BSON as borrowed bytes: documents, elements and values that point into the buffer they came
+//! from.
 //!
-//! A document is checked once, where it enters ([`crate::validate`]); from then on access is by plain slicing.
-//! Access never panics on bytes that were not checked: a malformed element ends the iteration, and a malformed
-//! string reads as empty.
+//! A document is checked once, where it enters ([`crate::validate`]); from then on access is by
+//! plain slicing. Access never panics on bytes that were not checked: a malformed element ends the
+//! iteration, and a malformed string reads as empty.
 
 use std::fmt;
 
@@ -130,10 +131,23 @@ impl<'a> Iterator for RawIter<'a> {
     }
 }
 
-/// Names are short: a plain loop beats a call.
+/// Where the first zero byte stands. Names are short, so eight bytes at once find most of them in
+/// one step.
 #[inline]
-fn find_zero(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&b| b == 0)
+pub(crate) fn find_zero(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let mut at = 0;
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk);
+        // Only the lowest mark is exact, and that is the one that counts.
+        let zeros = word.wrapping_sub(ONES) & !word & HIGHS;
+        if zeros != 0 {
+            return Some(at + (zeros.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    bytes[at..].iter().position(|&byte| byte == 0).map(|rest| at + rest)
 }
 
 /// One element, its value not decoded yet.
@@ -220,7 +234,8 @@ pub enum RawValue<'a> {
 }
 
 impl<'a> RawValue<'a> {
-    /// Decodes the bytes of a value. Bytes that do not fit the type read as null, bad strings as empty.
+    /// Decodes the bytes of a value. Bytes that do not fit the type read as null, bad strings as
+    /// empty.
     #[inline]
     pub fn decode(type_byte: u8, data: &'a [u8]) -> RawValue<'a> {
         decode(type_byte, data).unwrap_or(RawValue::Null)
@@ -253,7 +268,8 @@ impl<'a> RawValue<'a> {
         }
     }
 
-    /// The type's name as the reference prints it in errors and `$type` takes it: `string`, `objectId`, `long`.
+    /// The type's name as the reference prints it in errors and `$type` takes it: `string`,
+    /// `objectId`, `long`.
     pub fn type_name(self) -> &'static str {
         type_name(self.type_byte())
     }

@@ -1,16 +1,18 @@
-//! The one full check of BSON bytes, made where they enter; everything behind it slices without checking.
+//! The one full check of BSON bytes, made where they enter; everything behind it slices without
+//! checking.
 //!
-//! One pass without recursion: a small stack holds where each open document ends. It checks lengths,
-//! terminators, names and strings (UTF-8), booleans, known types, regexes, code with scope, and nesting.
-//! It does not ask that array names count up, nor that names differ: the reference accepts both.
+//! One pass without recursion: a small stack holds where each open document ends. It checks
+//! lengths, terminators, names and strings (UTF-8), booleans, known types, regexes, code with
+//! scope, and nesting. It does not ask that array names count up, nor that names differ: the
+//! reference accepts both.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 
-use crate::raw::{RawDoc, ty};
+use crate::raw::{RawDoc, find_zero, ty};
 
-/// Checks bytes that should hold exactly one document, nested at most `max_depth` levels (never more than
-/// [`MAX_BSON_DEPTH`]).
+/// Checks bytes that should hold exactly one document, nested at most `max_depth` levels (never
+/// more than [`MAX_BSON_DEPTH`]).
 pub fn validate(bytes: &[u8], max_depth: usize) -> Result<RawDoc<'_>> {
     let mut walk = Walk {
         bytes,
@@ -77,7 +79,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The place of the final zero byte of the document that begins here and must end before `limit`.
+    /// The place of the final zero byte of the document that begins here and must end before
+    /// `limit`.
     fn framed_end(&self, limit: usize) -> Checked<usize> {
         let len = self.length(self.at, limit)?;
         let past = self.at.checked_add(len).filter(|past| len >= 5 && *past <= limit);
@@ -158,13 +161,9 @@ impl<'a> Walk<'a> {
     #[inline]
     fn cstring(&mut self, limit: usize, what: &'static str) -> Checked<()> {
         let rest = &self.bytes[self.at.min(limit)..limit];
-        let mut seen = 0u8;
-        let len = rest.iter().position(|&byte| {
-            seen |= byte;
-            byte == 0
-        });
-        let len = len.ok_or(Fault::Malformed(what))?;
-        if seen >= 0x80 && std::str::from_utf8(&rest[..len]).is_err() {
+        let len = find_zero(rest).ok_or(Fault::Malformed(what))?;
+        let text = &rest[..len];
+        if !text.is_ascii() && std::str::from_utf8(text).is_err() {
             return Err(Fault::Malformed(what));
         }
         self.at += len + 1;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
-use mayfly_value::{Number, RawDoc, RawValue, canonical_type, compare_values, ty};
+use mayfly_value::{Number, RawDoc, RawElement, RawValue, canonical_type, compare_values, ty};
 
 use super::{CmpOp, Expr, Predicate};
 use crate::FieldPath;
@@ -11,7 +11,7 @@ use crate::FieldPath;
 /// Whether the document satisfies the filter. Depth is bounded when the filter is parsed.
 pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
     match expr {
-        Expr::And(parts) => parts.iter().all(|part| matches(part, doc)),
+        Expr::And(parts) => all_match(parts, doc),
         Expr::Or(parts) => parts.iter().any(|part| matches(part, doc)),
         Expr::Nor(parts) => !parts.iter().any(|part| matches(part, doc)),
         Expr::Path { path, predicate } => path_matches(path, predicate, doc),
@@ -19,29 +19,60 @@ pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
     }
 }
 
-fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> bool {
-    let leaf_arrays = match predicate {
-        Predicate::Not(inner) => return !path_matches(path, inner, doc),
-        Predicate::All(parts) => return parts.iter().all(|part| path_matches(path, part, doc)),
-        Predicate::Exists
-        | Predicate::Size(_)
-        | Predicate::ElemMatchDocument(_)
-        | Predicate::ElemMatchValue(_) => LeafArrays::Keep,
-        Predicate::Cmp { .. }
-        | Predicate::In(_)
-        | Predicate::Type(_)
-        | Predicate::Mod { .. }
-        | Predicate::Regex(_) => LeafArrays::Expand,
+/// All parts hold. Conditions on plain fields are answered together, in one pass over the document.
+fn all_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
+    let plain = |part: &Expr| match part {
+        Expr::Path { path, .. } => path.as_single().is_some(),
+        Expr::And(_) | Expr::Or(_) | Expr::Nor(_) | Expr::Always(_) => false,
     };
+    let plain_parts = parts.iter().take_while(|part| plain(part)).count().min(64);
+    if plain_parts < 2 {
+        return parts.iter().all(|part| matches(part, doc));
+    }
+    let (together, others) = parts.split_at(plain_parts);
+    plain_fields_match(together, doc) && others.iter().all(|part| matches(part, doc))
+}
+
+/// At most 64 conditions on plain fields; a bit of `open` stands for each that no field has
+/// answered yet.
+fn plain_fields_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
+    let mut open = u64::MAX >> (64 - parts.len());
+    for element in doc.iter() {
+        for (at, part) in parts.iter().enumerate() {
+            let Expr::Path { path, predicate } = part else {
+                continue;
+            };
+            let answers = open & 1 << at != 0 && path.as_str().as_bytes() == element.name_bytes();
+            if answers {
+                if !element_matches(predicate, element) {
+                    return false;
+                }
+                open &= !(1 << at);
+            }
+        }
+        if open == 0 {
+            return true;
+        }
+    }
+    parts.iter().enumerate().all(|(at, part)| match part {
+        Expr::Path { predicate, .. } if open & 1 << at != 0 => missing_matches(predicate),
+        _ => true,
+    })
+}
+
+fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> bool {
     if let Some(name) = path.as_single() {
         return match doc.get_element(name) {
             None => missing_matches(predicate),
-            Some(element) if element.type_byte() != ty::ARRAY => {
-                value_matches(predicate, element.value())
-            }
-            Some(element) => array_matches(predicate, element.value(), leaf_arrays),
+            Some(element) => element_matches(predicate, element),
         };
     }
+    let leaf_arrays = match predicate {
+        Predicate::Not(inner) => return !path_matches(path, inner, doc),
+        Predicate::All(parts) => return parts.iter().all(|part| path_matches(path, part, doc)),
+        _ if asks_for_arrays(predicate) => LeafArrays::Keep,
+        _ => LeafArrays::Expand,
+    };
     let found = visit_path_with(doc, path.parts(), leaf_arrays, &mut |hit| {
         let matched = match hit {
             Hit::Value(value, _) => value_matches(predicate, value),
@@ -52,9 +83,42 @@ fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> boo
     found.is_break()
 }
 
-fn array_matches(predicate: &Predicate, array: RawValue<'_>, leaf_arrays: LeafArrays) -> bool {
-    let items = array.as_array().filter(|_| leaf_arrays == LeafArrays::Expand);
-    items.is_some_and(|items| items.iter().any(|item| value_matches(predicate, item.value())))
+/// Whether the predicate looks at an array as a whole and never at its items one by one.
+fn asks_for_arrays(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Exists
+        | Predicate::Size(_)
+        | Predicate::ElemMatchDocument(_)
+        | Predicate::ElemMatchValue(_) => true,
+        Predicate::Cmp { .. }
+        | Predicate::In(_)
+        | Predicate::Type(_)
+        | Predicate::Mod { .. }
+        | Predicate::Regex(_)
+        | Predicate::Not(_)
+        | Predicate::All(_) => false,
+    }
+}
+
+/// Whether the predicate holds for a field that the path ends in; an array's items count too.
+#[inline]
+fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> bool {
+    if element.type_byte() == ty::ARRAY {
+        array_matches(predicate, element.value())
+    } else {
+        value_matches(predicate, element.value())
+    }
+}
+
+fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> bool {
+    match predicate {
+        Predicate::Not(inner) => return !array_matches(inner, array),
+        Predicate::All(parts) => return parts.iter().all(|part| array_matches(part, array)),
+        _ if asks_for_arrays(predicate) => return value_matches(predicate, array),
+        _ => {}
+    }
+    let items = array.as_array().unwrap_or(RawDoc::EMPTY);
+    items.iter().any(|item| value_matches(predicate, item.value()))
         || value_matches(predicate, array)
 }
 
@@ -81,7 +145,8 @@ fn missing_matches(predicate: &Predicate) -> bool {
     }
 }
 
-/// Whether the predicate holds for this very value; arrays are not entered, except by what asks for arrays.
+/// Whether the predicate holds for this very value; arrays are not entered, except by what asks for
+/// arrays.
 pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool {
     match predicate {
         Predicate::Cmp { op, value: operand } => compares(*op, value, operand.as_raw()),

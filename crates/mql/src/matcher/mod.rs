@@ -1,8 +1,10 @@
-//! Query filters: parsed into a tree ([`Expr`]), which the planner reads and [`Matcher::matches`] evaluates.
+//! Query filters: parsed into a tree ([`Expr`]), which the planner reads and [`Matcher::matches`]
+//! evaluates.
 //!
-//! A predicate on a path holds when **any** value that the path reaches satisfies it; `$ne`, `$nin` and `$not`
-//! negate that whole. Comparisons match only values of the operand's own canonical type, except with MinKey and
-//! MaxKey. One file per family of operators, one row per operator in [`op::ROWS`].
+//! A predicate on a path holds when **any** value that the path reaches satisfies it; `$ne`, `$nin`
+//! and `$not` negate that whole. Comparisons match only values of the operand's own canonical type,
+//! except with MinKey and MaxKey. One file per family of operators, one row per operator in
+//! [`op::ROWS`].
 
 mod ast;
 mod evaluate;
@@ -47,7 +49,8 @@ impl Matcher {
     }
 }
 
-/// A condition on one value instead of a document: what `$pull` and `$elemMatch` ask of array items.
+/// A condition on one value instead of a document: what `$pull` and `$elemMatch` ask of array
+/// items.
 #[derive(Clone, Debug)]
 pub struct ItemMatcher(Vec<Predicate>);
 
@@ -68,8 +71,8 @@ impl ItemMatcher {
     }
 }
 
-/// Whether a document is a set of operators (its first field begins with `$`) and not a literal. References
-/// (`$ref`, `$id`, `$db`) are literals.
+/// Whether a document is a set of operators (its first field begins with `$`) and not a literal.
+/// References (`$ref`, `$id`, `$db`) are literals.
 pub fn is_operator_document(doc: RawDoc<'_>) -> bool {
     doc.iter().next().is_some_and(|first| {
         let name = first.name();

@@ -1,4 +1,5 @@
-//! Regular expressions, by the engine that the reference uses (PCRE2), so that patterns mean the same.
+//! Regular expressions, by the engine that the reference uses (PCRE2), so that patterns mean the
+//! same.
 
 use std::fmt;
 
@@ -56,7 +57,8 @@ impl Regex {
         &self.options
     }
 
-    /// Whether the text matches anywhere. A match that exceeds the engine's own limits counts as none.
+    /// Whether the text matches anywhere. A match that exceeds the engine's own limits counts as
+    /// none.
     pub fn matches_text(&self, text: &str) -> bool {
         self.program.is_match(text.as_bytes()).unwrap_or(false)
     }
@@ -72,8 +74,9 @@ impl Regex {
         }
     }
 
-    /// The text that every match begins with, for index bounds: what stands after `^` up to the first character
-    /// that means more than itself. Nothing when the pattern is not anchored or has options.
+    /// The text that every match begins with, for index bounds: what stands after `^` up to the
+    /// first character that means more than itself. Nothing when the pattern is not anchored or has
+    /// options.
     pub fn literal_prefix(&self) -> Option<&str> {
         let rest = self.pattern.strip_prefix('^').filter(|_| self.options.is_empty())?;
         if rest.contains('|') {

@@ -54,7 +54,8 @@ fn apply_fields(mode: Mode, level: &Level, doc: RawDoc<'_>, out: &mut DocBuilder
     }
 }
 
-/// The documents of an array are projected; other items stay in an exclusion and go in an inclusion.
+/// The documents of an array are projected; other items stay in an exclusion and go in an
+/// inclusion.
 fn apply_items(mode: Mode, level: &Level, items: RawDoc<'_>, out: &mut DocBuilder, depth: usize) {
     if depth > MAX_BSON_DEPTH {
         return;

@@ -1,7 +1,8 @@
 //! Projections of `find` and `$project`: which fields of a document stay.
 //!
-//! A projection is a tree of field names. An inclusion keeps what the tree names, an exclusion what it does not
-//! name; `_id` stays unless it is excluded by name. Both go through arrays, documents inside them included.
+//! A projection is a tree of field names. An inclusion keeps what the tree names, an exclusion what
+//! it does not name; `_id` stays unless it is excluded by name. Both go through arrays, documents
+//! inside them included.
 
 mod apply;
 mod parse;
@@ -79,8 +80,8 @@ impl Projection {
         self.mode == Mode::Exclude && self.root.fields.is_empty() && self.keeps_id
     }
 
-    /// The dotted paths that an inclusion needs, `_id` first when it stays; nothing for exclusions. An index that
-    /// has all of them answers without the document.
+    /// The dotted paths that an inclusion needs, `_id` first when it stays; nothing for exclusions.
+    /// An index that has all of them answers without the document.
     pub fn needed_paths(&self) -> Option<Vec<String>> {
         if self.mode == Mode::Exclude {
             return None;

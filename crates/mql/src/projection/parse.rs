@@ -85,7 +85,8 @@ fn mode_of(kept: bool) -> Mode {
     if kept { Mode::Include } else { Mode::Exclude }
 }
 
-/// Where expressions will come in: `$slice`, `$elemMatch`, `$meta`, literals and aggregation expressions.
+/// Where expressions will come in: `$slice`, `$elemMatch`, `$meta`, literals and aggregation
+/// expressions.
 fn computed(path: &str, value: RawValue<'_>) -> Result<()> {
     let operator = value.as_document().and_then(|doc| doc.iter().next());
     Err(match operator {

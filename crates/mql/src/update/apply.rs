@@ -52,7 +52,7 @@ pub(super) fn modify(
             Action::RenameFrom(from) => rename(&mut root, from, path, doc)?,
         }
     }
-    let updated = root.into_document();
+    let updated = root.into_document(doc.as_bytes().len() + 64);
     check_id(doc, updated.as_doc())?;
     Ok(updated)
 }

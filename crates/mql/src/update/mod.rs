@@ -1,8 +1,9 @@
 //! Updates: a replacement document, or operators that change a document in place.
 //!
-//! Operators run in the order of their paths, each on the document that the ones before it left. Fields that are
-//! there keep their place, new ones are appended. A change goes through a tree of the document ([`tree`]) that
-//! opens only the levels on the way to a path; everything else is copied as bytes.
+//! Operators run in the order of their paths, each on the document that the ones before it left.
+//! Fields that are there keep their place, new ones are appended. A change goes through a tree of
+//! the document ([`tree`]) that opens only the levels on the way to a path; everything else is
+//! copied as bytes.
 
 mod apply;
 pub mod op;
@@ -87,7 +88,8 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// The dotted paths that operators may change; nothing for a replacement. Indexes on other paths are safe.
+    /// The dotted paths that operators may change; nothing for a replacement. Indexes on other
+    /// paths are safe.
     pub fn changed_paths(&self) -> Option<Vec<&str>> {
         let Kind::Operators(modifications) = &self.kind else {
             return None;
@@ -111,7 +113,8 @@ impl Update {
         Ok((updated.as_bytes() != doc.as_bytes()).then_some(updated))
     }
 
-    /// The document that an upsert inserts when nothing matched: the equalities of the filter, then the update.
+    /// The document that an upsert inserts when nothing matched: the equalities of the filter, then
+    /// the update.
     pub fn upsert_document(&self, filter: &Matcher, context: &UpdateContext) -> Result<Upserted> {
         upsert::upsert_document(self, filter, context)
     }

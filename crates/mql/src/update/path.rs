@@ -45,7 +45,8 @@ pub(super) fn compare_paths(left: &FieldPath, right: &FieldPath) -> Ordering {
         .unwrap_or_else(|| left.parts().len().cmp(&right.parts().len()))
 }
 
-/// Refuses paths of which one is the other or leads to it. The paths are in order, so neighbours tell.
+/// Refuses paths of which one is the other or leads to it. The paths are in order, so neighbours
+/// tell.
 pub(super) fn check_conflicts(mut paths: Vec<&FieldPath>) -> Result<()> {
     paths.sort_by(|a, b| compare_paths(a, b));
     for pair in paths.windows(2) {

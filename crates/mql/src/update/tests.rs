@@ -27,7 +27,8 @@ fn check(update: &str, doc: &str, expected: &str) {
     assert!(mayfly_value::validate(updated.as_bytes(), 200).is_ok());
 }
 
-/// Manual: "$set", "$unset", "$rename", "$currentDate", "Update Operators Behavior" (order of new fields).
+/// Manual: "$set", "$unset", "$rename", "$currentDate", "Update Operators Behavior" (order of new
+/// fields).
 #[test]
 fn fields() {
     check("{$set: {a: 5}}", "{_id: 1, a: 1, b: 2}", "{_id: 1, a: 5, b: 2}");

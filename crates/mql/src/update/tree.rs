@@ -213,14 +213,14 @@ impl<'a> Node<'a> {
     }
 
     /// The whole document, `_id` first.
-    pub(super) fn into_document(self) -> DocBuf {
+    pub(super) fn into_document(self, expected_bytes: usize) -> DocBuf {
         let Node::Document(mut fields) = self else {
             return DocBuf::empty();
         };
         if let Some(at) = fields.iter().position(|(name, _)| name == "_id") {
             fields[..=at].rotate_right(1);
         }
-        let mut out = DocBuilder::new();
+        let mut out = DocBuilder::in_buffer(Vec::with_capacity(expected_bytes));
         write_fields(&fields, &mut out);
         out.finish()
     }

@@ -25,7 +25,7 @@ pub(super) fn upsert_document(
     for (path, value) in equalities {
         root.create(path.parts(), value.clone())?;
     }
-    let base = root.into_document();
+    let base = root.into_document(256);
     let context = UpdateContext { is_insert: true, ..*context };
     let document = update.apply(base.as_doc(), &context)?.unwrap_or(base);
     let has_id = document.as_doc().get_element("_id").is_some();

@@ -1,5 +1,5 @@
-//! A JSON text to a small tree. Not `serde_json`: order, duplicate keys and the exact spelling of numbers matter
-//! here, and tests read better with bare keys, single quotes and trailing commas.
+//! A JSON text to a small tree. Not `serde_json`: order, duplicate keys and the exact spelling of
+//! numbers matter here, and tests read better with bare keys, single quotes and trailing commas.
 
 use super::ExtJsonError;
 

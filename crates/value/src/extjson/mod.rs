@@ -1,5 +1,5 @@
-//! Extended JSON version 2, written (relaxed or canonical) and read (both, and a shell-like dialect with bare keys
-//! and single quotes), for tests, logs and files. Not for the wire.
+//! Extended JSON version 2, written (relaxed or canonical) and read (both, and a shell-like dialect
+//! with bare keys and single quotes), for tests, logs and files. Not for the wire.
 
 mod json;
 mod read;
@@ -12,7 +12,8 @@ pub use write::{Style, to_string, value_to_string};
 mod tests {
     use super::*;
 
-    /// Canonical text, and the relaxed text where it differs. Specification: "MongoDB Extended JSON (v2)".
+    /// Canonical text, and the relaxed text where it differs. Specification: "MongoDB Extended JSON
+    /// (v2)".
     #[test]
     fn texts_round_trip() {
         let cases = [

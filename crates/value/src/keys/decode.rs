@@ -13,7 +13,8 @@ pub fn skip_value(key: &[u8], descending: bool) -> Option<usize> {
     Some(cursor.at)
 }
 
-/// The first value, exactly as it was appended, and the length of its bytes; nothing when they are malformed.
+/// The first value, exactly as it was appended, and the length of its bytes; nothing when they are
+/// malformed.
 pub fn decode_value(
     key: &[u8],
     descending: bool,
@@ -60,7 +61,8 @@ impl<'a> Cursor<'a> {
         self.array::<4>().map(|bytes| u32::from_be_bytes(bytes) as usize)
     }
 
-    /// Up to and over the next zero byte; gives what stands before it, still inverted where the key is.
+    /// Up to and over the next zero byte; gives what stands before it, still inverted where the key
+    /// is.
     fn until_zero(&mut self) -> Option<&'a [u8]> {
         let rest = self.bytes.get(self.at..)?;
         let len = rest.iter().position(|&byte| byte == self.mask)?;

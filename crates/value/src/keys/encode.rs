@@ -11,7 +11,8 @@ use crate::raw::{RawDoc, RawValue};
 /// Integers up to this magnitude are doubles exactly.
 const EXACT_IN_F64: u64 = 1 << 53;
 
-/// Appends one value. Keys compare with `memcmp` as the values compare; `descending` turns the order round.
+/// Appends one value. Keys compare with `memcmp` as the values compare; `descending` turns the
+/// order round.
 pub fn append_value(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, descending: bool) {
     let start = out.len();
     append_at(out, bits, value, 0);

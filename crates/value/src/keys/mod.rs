@@ -1,5 +1,5 @@
-//! Order-preserving keys: bytes whose `memcmp` order is the order of [`crate::compare`], one value after
-//! another without separators.
+//! Order-preserving keys: bytes whose `memcmp` order is the order of [`crate::compare`], one value
+//! after another without separators.
 //!
 //! ```text
 //!  MinKey       08                    ObjectId    50 | 12 bytes
@@ -21,9 +21,10 @@
 //!  elements   = ( type's first byte | name | 00 | value )* | 00
 //!  items      = value* | 00
 //! ```
-//! All integers are big-endian. A descending value has all its bytes inverted. No value begins with `00` or
-//! `FF` either way round, so those are free for bounds. Values that compare as equal (1, 1.0, NumberLong(1);
-//! a string and a symbol; 0.0 and -0.0) have the same bytes; [`TypeBits`] keep what that loses.
+//! All integers are big-endian. A descending value has all its bytes inverted. No value begins with
+//! `00` or `FF` either way round, so those are free for bounds. Values that compare as equal (1,
+//! 1.0, NumberLong(1); a string and a symbol; 0.0 and -0.0) have the same bytes; [`TypeBits`] keep
+//! what that loses.
 //!
 //! An array's item names are not kept: decoding counts them up from 0.
 
@@ -88,13 +89,14 @@ fn classes_of(canonical: i8) -> (u8, u8) {
     }
 }
 
-/// Appends a bound at or below every value of this canonical type and above every lower type (ascending form).
+/// Appends a bound at or below every value of this canonical type and above every lower type
+/// (ascending form).
 pub fn bracket_start(canonical: i8, out: &mut Vec<u8>) {
     out.push(classes_of(canonical).0);
 }
 
-/// Appends a bound above every value of this canonical type, whatever follows it, and below every higher type
-/// (ascending form). No value has these bytes.
+/// Appends a bound above every value of this canonical type, whatever follows it, and below every
+/// higher type (ascending form). No value has these bytes.
 pub fn bracket_end(canonical: i8, out: &mut Vec<u8>) {
     out.push(classes_of(canonical).1 + 1);
 }

@@ -4,8 +4,9 @@
 //!  entries, in the order of the values:   byte = code (3 bits) | skip (5 bits)  [| more skip (LEB128)] | payload
 //!  skip: values of their default type before this one; 31 means that more follows
 //! ```
-//! Default types: whole numbers are int, from 2^31 on long; other numbers are double; text is a string. So
-//! ordinary keys have no type bits at all. What cannot be derived from the key follows as the value's own bytes.
+//! Default types: whole numbers are int, from 2^31 on long; other numbers are double; text is a
+//! string. So ordinary keys have no type bits at all. What cannot be derived from the key follows
+//! as the value's own bytes.
 
 /// What a value was, where that is not the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

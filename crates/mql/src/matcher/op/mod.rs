@@ -1,5 +1,5 @@
-//! Every match operator: one row each. What is known but not written yet is a row too, so that "not implemented"
-//! and "unknown operator" stay exact.
+//! Every match operator: one row each. What is known but not written yet is a row too, so that "not
+//! implemented" and "unknown operator" stay exact.
 
 mod array;
 mod comparison;
