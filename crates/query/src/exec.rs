@@ -32,7 +32,7 @@ pub enum Flow {
 }
 
 /// Receives documents and the keys of their records.
-pub type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<Flow> + 's;
+pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<Flow> + 's;
 
 /// A running plan.
 pub struct Executor {

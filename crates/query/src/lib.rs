@@ -22,4 +22,4 @@ pub use modify::{DeleteSpec, ModifyOutcome, UpdateSpec, delete, update};
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun, is_collectionless};
 pub use plan::{Access, Plan, plan};
-pub use stage::{STAGES, StageRow};
+pub use stage::{MISSING as MISSING_STAGES, STAGES, StageRow};

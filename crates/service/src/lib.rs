@@ -3,6 +3,7 @@
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
 pub mod connections;
+pub mod cursors;
 pub mod log_ring;
 pub mod metrics;
 pub mod parameters;
@@ -12,6 +13,7 @@ mod shutdown;
 mod topology;
 
 pub use connections::{ClientInfo, Connection, Connections};
+pub use cursors::Cursors;
 pub use log_ring::LogRing;
 pub use metrics::Metrics;
 pub use service::{CommandLine, Role, Service, ServiceOptions};

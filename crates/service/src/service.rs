@@ -7,7 +7,7 @@ use mayfly_storage::Store;
 use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
-use crate::{Connections, LogRing, Metrics, Sessions, Shutdown, Topology};
+use crate::{Connections, Cursors, LogRing, Metrics, Sessions, Shutdown, Topology};
 
 /// What the server says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct Service {
     pub metrics: Metrics,
     /// Open connections.
     pub connections: Connections,
+    /// Open cursors.
+    pub cursors: Cursors,
     /// Logical sessions.
     pub sessions: Sessions,
     /// Values of the parameters that nobody else owns.
@@ -95,6 +97,7 @@ impl Service {
             role: Role::Standalone,
             metrics: Metrics::default(),
             connections: Connections::new(options.max_connections),
+            cursors: Cursors::default(),
             sessions: Sessions::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

@@ -1,6 +1,28 @@
 //! Commands that read and write documents.
 
+mod aggregate;
+mod count;
+mod delete;
+mod find;
+mod get_more;
+mod insert;
+mod object_id;
+mod read;
+mod update;
+mod write;
+
 use crate::Row;
 
+pub(crate) use read::{FirstBatch, first_batch};
+
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[];
+pub(crate) const ROWS: &[Row] = &[
+    find::ROW,
+    get_more::ROW,
+    get_more::KILL_CURSORS,
+    insert::ROW,
+    update::ROW,
+    delete::ROW,
+    count::ROW,
+    aggregate::ROW,
+];

@@ -1,6 +1,32 @@
 //! Commands that define databases, collections and indexes.
 
-use crate::Row;
+mod coll_mod;
+mod create;
+mod create_indexes;
+mod drop;
+mod drop_indexes;
+mod list_collections;
+mod list_databases;
+mod list_indexes;
+mod rename;
+
+use crate::{CommandContext, Durability, Request, Row};
 
 /// The group's rows.
-pub(crate) const ROWS: &[Row] = &[];
+pub(crate) const ROWS: &[Row] = &[
+    create::ROW,
+    drop::ROW,
+    drop::DATABASE,
+    list_databases::ROW,
+    list_collections::ROW,
+    create_indexes::ROW,
+    list_indexes::ROW,
+    drop_indexes::ROW,
+    coll_mod::ROW,
+    rename::ROW,
+];
+
+/// A definition's durability: as that of other writes.
+fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
+    ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
+}

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_base::limits;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 
@@ -16,10 +15,6 @@ type LogLevelHook = Box<dyn Fn(i64) + Send + Sync>;
 pub struct Settings {
     log_level: AtomicI64,
     log_level_hook: std::sync::OnceLock<LogLevelHook>,
-    /// `cursorTimeoutMillis`.
-    pub cursor_timeout_ms: AtomicI64,
-    /// `internalQueryMaxBlockingSortMemoryUsageBytes`.
-    pub max_blocking_memory_bytes: AtomicI64,
     /// `lastModifiedTTL`: whether `_ts` policies may be made.
     pub last_modified_ttl: AtomicBool,
 }
@@ -29,8 +24,6 @@ impl Default for Settings {
         Settings {
             log_level: AtomicI64::new(0),
             log_level_hook: std::sync::OnceLock::new(),
-            cursor_timeout_ms: AtomicI64::new(limits::CURSOR_IDLE_MS),
-            max_blocking_memory_bytes: AtomicI64::new(limits::MAX_BLOCKING_MEMORY_BYTES as i64),
             last_modified_ttl: AtomicBool::new(true),
         }
     }
@@ -108,16 +101,13 @@ pub const TABLE: &[Parameter] = &[
     number!("batchedDeletesTargetBatchDocs", NOT_NEGATIVE, |s| ttl(s).batch_docs),
     number!("batchedDeletesTargetBatchTimeMS", NOT_NEGATIVE, |s| ttl(s).batch_ms),
     number!("batchedDeletesTargetStagedDocBytes", NOT_NEGATIVE, |s| ttl(s).batch_bytes),
-    number!("cursorTimeoutMillis", Kind::Long { least: 1 }, |s| s.settings.cursor_timeout_ms),
+    number!("cursorTimeoutMillis", Kind::Long { least: 1 }, |s| s.cursors.timeout_ms),
     told("enableTestCommands", Kind::Bool, |_| Value::Bool(false)),
     told("featureCompatibilityVersion", Kind::Document, |_| {
         let mut doc = DocBuilder::new();
         doc.append("version", "8.0");
         Value::Document(doc.finish())
     }),
-    number!("internalQueryMaxBlockingSortMemoryUsageBytes", Kind::Long { least: 0 }, |s| s
-        .settings
-        .max_blocking_memory_bytes),
     flag!("lastModifiedTTL", |s| s.settings.last_modified_ttl),
     Parameter {
         name: "logLevel",

@@ -1,0 +1,122 @@
+//! `aggregate`.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::{Cursor, CursorSource, Host, Pipeline};
+use mayfly_service::Service;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::read::{FirstBatch, first_batch, hint, refuse};
+use crate::{
+    CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops,
+};
+
+pub(crate) const ROW: Row =
+    Row::new("aggregate", "Runs a pipeline", run).since("2.2").flags(RowFlags::MAY_BLOCK);
+
+/// Arguments that work, then those that are refused when they ask for something.
+const KNOWN: &[&str] = &[
+    "pipeline",
+    "cursor",
+    "hint",
+    "allowDiskUse",
+    "bypassDocumentValidation",
+    "explain",
+    "collation",
+    "let",
+    "fromMongos",
+    "needsMerge",
+    "exchange",
+];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    refuse(&fields, &["explain", "collation", "let", "needsMerge", "exchange"])?;
+    let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+    let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
+    let hint = hint(&fields)?;
+    let parsed = Pipeline::parse(pipeline)?;
+    let (ns, run) = match request.target() {
+        RawValue::String(_) => {
+            let ns = request.namespace()?;
+            if parsed.is_source() {
+                return Err(only_without_collection(pipeline));
+            }
+            let collection = ctx.service.store.collection(&ns);
+            (ns, parsed.start(collection, hint)?)
+        }
+        number if number.is_number() => {
+            let ns = Namespace::new(request.db, "$cmd.aggregate")?;
+            if !parsed.is_source() {
+                return Err(needs_collection(pipeline));
+            }
+            if request.db != "admin" {
+                return Err(only_without_collection(pipeline));
+            }
+            (ns, parsed.start_source(&ServerHost(ctx.service))?)
+        }
+        other => return Err(fields.wrong("aggregate", other, "[string, int]")),
+    };
+    ctx.op.update_info(|info| {
+        info.ns = ns.as_str().to_owned();
+        info.plan_summary = run.plan_summary();
+    });
+    let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+    first_batch(ctx, cursor, batch, reply)
+}
+
+fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
+    let Some(cursor) = fields.document("cursor")? else {
+        return Err(Error::failed_to_parse(
+            "The 'cursor' option is required, except for aggregate with the explain argument",
+        ));
+    };
+    Fields::strict(cursor, "aggregate.cursor", &["batchSize"])?.non_negative("batchSize")
+}
+
+fn stage_name(pipeline: RawDoc<'_>) -> &str {
+    let first = pipeline.iter().next().and_then(|element| element.value().as_document());
+    first.and_then(|spec| spec.iter().next()).map_or("", |field| field.name())
+}
+
+fn only_without_collection(pipeline: RawDoc<'_>) -> Error {
+    Error::new(
+        ErrorCode::InvalidNamespace,
+        format!(
+            "{} must be run against the 'admin' database with {{aggregate: 1}}",
+            stage_name(pipeline)
+        ),
+    )
+}
+
+fn needs_collection(pipeline: RawDoc<'_>) -> Error {
+    Error::new(
+        ErrorCode::InvalidNamespace,
+        format!(
+            "{{aggregate: 1}} is not valid for '{}'; a collection is required.",
+            stage_name(pipeline)
+        ),
+    )
+}
+
+struct ServerHost<'a>(&'a Service);
+
+impl Host for ServerHost<'_> {
+    fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        let known = &[
+            "allUsers",
+            "idleConnections",
+            "idleCursors",
+            "idleSessions",
+            "localOps",
+            "backtrace",
+            "truncateOps",
+            "targetAllNodes",
+        ];
+        let fields = Fields::strict(options, "$currentOp", known)?;
+        let options = CurrentOpOptions {
+            idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
+            truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
+        };
+        Ok(current_ops(self.0, options))
+    }
+}

@@ -1,0 +1,55 @@
+//! `count`.
+
+use mayfly_base::{Error, Result};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::read::{hint, refuse};
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["query", "limit", "skip", "hint", "collation", "fields"])?;
+    refuse(&fields, &["collation"])?;
+    let ns = request.namespace()?;
+    let skip = fields.long("skip")?.unwrap_or(0);
+    if skip < 0 {
+        return Err(Error::bad_value("skip value is negative in count query"));
+    }
+    // A negative limit counts as a positive one.
+    let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
+    let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+    let options =
+        FindOptions { skip: skip as u64, limit, hint: hint(&fields)?, ..FindOptions::default() };
+    let query = CanonicalQuery::parse(filter, options)?;
+    let Some(collection) = ctx.service.store.collection(&ns) else {
+        reply.append("n", 0);
+        return Ok(());
+    };
+    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    let store = &ctx.service.store;
+    let count = if filter.is_empty() && query.hint.is_none() {
+        let all = store.count_documents(ctx.op, &collection)?;
+        let behind = (all - skip).max(0);
+        if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
+    } else {
+        let mut executor = Executor::new(collection, query)?;
+        ctx.op.update_info(|info| info.plan_summary = executor.plan().to_string());
+        let mut count = 0;
+        while !executor.is_done() {
+            executor.run(store, ctx.op, &mut |_, _| {
+                count += 1;
+                Ok(Flow::More)
+            })?;
+        }
+        count
+    };
+    reply.append("n", number(count));
+    Ok(())
+}
+
+fn number(count: i64) -> RawValue<'static> {
+    i32::try_from(count).map_or(RawValue::Int64(count), RawValue::Int32)
+}

@@ -1,0 +1,70 @@
+//! `find`.
+
+use mayfly_base::Result;
+use mayfly_query::{CanonicalQuery, Cursor, CursorSource, Executor, FindOptions};
+use mayfly_value::{DocBuilder, RawDoc};
+
+use super::read::{FirstBatch, empty_cursor, first_batch, hint, refuse};
+use crate::{CommandContext, OpKind, Request, Row};
+
+pub(crate) const ROW: Row =
+    Row::new("find", "Finds documents", run).since("3.2").kind(OpKind::Query);
+
+/// Arguments that work, then those that are refused when they ask for something.
+const KNOWN: &[&str] = &[
+    "filter",
+    "sort",
+    "projection",
+    "hint",
+    "skip",
+    "limit",
+    "batchSize",
+    "singleBatch",
+    "noCursorTimeout",
+    "allowPartialResults",
+    "allowDiskUse",
+    "oplogReplay",
+    "tailable",
+    "awaitData",
+    "collation",
+    "returnKey",
+    "showRecordId",
+    "min",
+    "max",
+    "let",
+];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    let ns = request.namespace()?;
+    let refused =
+        &["tailable", "awaitData", "collation", "returnKey", "showRecordId", "min", "max", "let"];
+    refuse(&fields, refused)?;
+    let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
+    let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
+    let batch = FirstBatch {
+        size: fields.non_negative("batchSize")?,
+        single: fields.bool("singleBatch")?.unwrap_or(false),
+        no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
+    };
+    let options = FindOptions {
+        sort: fields.document("sort")?,
+        projection: fields.document("projection")?,
+        skip,
+        limit,
+        hint: hint(&fields)?,
+    };
+    let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
+    let query = CanonicalQuery::parse(filter, options)?;
+    let Some(collection) = ctx.service.store.collection(&ns) else {
+        empty_cursor(ns.as_str(), reply);
+        return Ok(());
+    };
+    let executor = Executor::new(collection, query)?;
+    ctx.op.update_info(|info| {
+        info.ns = ns.as_str().to_owned();
+        info.plan_summary = executor.plan().to_string();
+    });
+    let cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
+    first_batch(ctx, cursor, batch, reply)
+}

@@ -1,0 +1,85 @@
+//! `getMore` and `killCursors`.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::BatchLimit;
+use mayfly_value::{DocBuilder, Number, RawValue};
+
+use crate::{CommandContext, OpKind, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
+    .since("3.2")
+    .flags(RowFlags::MAY_BLOCK)
+    .kind(OpKind::GetMore);
+pub(crate) const KILL_CURSORS: Row =
+    Row::new("killCursors", "Closes cursors", kill).since("3.2");
+
+fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
+    Namespace::new(request.db, collection)
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
+    let id = match request.target() {
+        RawValue::Int64(id) => id,
+        other => {
+            return Err(fields.wrong("getMore", other, "long"));
+        }
+    };
+    let collection = fields.string("collection")?.ok_or_else(|| fields.missing("collection"))?;
+    let ns = cursor_namespace(request, collection)?;
+    let size = match fields.non_negative("batchSize")? {
+        None | Some(0) => None,
+        Some(size) => usize::try_from(size).ok(),
+    };
+    let cursors = &ctx.service.cursors;
+    let mut cursor = cursors.take(id, &ns, ctx.op.now_ms())?;
+    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    reply.start_document("cursor").start_array("nextBatch");
+    let limit = BatchLimit { documents: size };
+    if let Err(error) = cursor.fill(&ctx.service.store, ctx.op, limit, reply) {
+        cursors.forget(id);
+        return Err(error);
+    }
+    reply.end();
+    let open = cursors.put_back(id, cursor, ctx.op.now_ms());
+    reply.append("id", if open { id } else { 0 }).append("ns", ns.as_str()).end();
+    Ok(())
+}
+
+fn kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["cursors"])?;
+    let ns = match request.target() {
+        RawValue::String(collection) => cursor_namespace(request, collection)?,
+        other => return Err(fields.wrong("killCursors", other, "string")),
+    };
+    let list = fields.array("cursors")?.ok_or_else(|| fields.missing("cursors"))?;
+    let mut ids = Vec::new();
+    for element in list {
+        match Number::from_value(element.value()).and_then(Number::to_i64_exact) {
+            Some(id) => ids.push(id),
+            None => {
+                return Err(Error::new(
+                    ErrorCode::TypeMismatch,
+                    format!(
+                        "BSON field 'killCursors.cursors.{}' is the wrong type '{}', expected type 'long'",
+                        element.name(),
+                        element.value().type_name()
+                    ),
+                ));
+            }
+        }
+    }
+    let result = ctx.service.cursors.kill(&ids, &ns);
+    let mut list = |name: &str, ids: &[i64]| {
+        reply.start_array(name);
+        ids.iter().for_each(|id| {
+            reply.push(*id);
+        });
+        reply.end();
+    };
+    list("cursorsKilled", &result.killed);
+    list("cursorsNotFound", &result.not_found);
+    list("cursorsAlive", &[]);
+    list("cursorsUnknown", &[]);
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! `insert`.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::object_id::new_object_id;
+use super::write::{
+    WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
+};
+use crate::{CommandContext, OpKind, Request, Row, RowFlags};
+
+/// Most documents, and about most bytes, in one write unit.
+const UNIT_DOCUMENTS: usize = 256;
+const UNIT_BYTES: usize = 1 << 20;
+
+pub(crate) const ROW: Row = Row::new("insert", "Inserts documents", run)
+    .flags(RowFlags::WRITE.and(RowFlags::COUNTS_ITSELF))
+    .kind(OpKind::Insert);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["documents", "ordered", "bypassDocumentValidation"])?;
+    let ns = request.namespace()?;
+    check_writable(&ns)?;
+    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    let ordered = ordered(&fields)?;
+    fields.bool("bypassDocumentValidation")?;
+    let Some(documents) = request.documents("documents")? else {
+        return Err(fields.missing("documents"));
+    };
+    check_count(documents.len())?;
+    let mut results = WriteResults::default();
+    let mut chunk = Chunk { first: 0, documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)), bytes: 0 };
+    let mut stopped = false;
+    let total = documents.len();
+    for (index, document) in documents.enumerate() {
+        let prepared = prepare(document, ctx.op.now_ms());
+        match prepared {
+            Ok(document) => chunk.add(document),
+            Err(error) => {
+                stopped = chunk.flush(ctx, &ns, ordered, index + 1, &mut results)?
+                    || results.fail(index, error, ordered);
+            }
+        }
+        let full = chunk.documents.len() >= UNIT_DOCUMENTS || chunk.bytes >= UNIT_BYTES;
+        if !stopped && (full || index + 1 == total) {
+            stopped = chunk.flush(ctx, &ns, ordered, index + 1, &mut results)?;
+        }
+        if stopped {
+            break;
+        }
+    }
+    ctx.count(OpKind::Insert, results.n as u64);
+    wrote(ctx, request);
+    results.write(reply, None);
+    Ok(())
+}
+
+/// A document as it is stored: borrowed when nothing has to change.
+enum Prepared<'a> {
+    As(RawDoc<'a>),
+    Changed(DocBuf),
+}
+
+impl Prepared<'_> {
+    fn doc(&self) -> RawDoc<'_> {
+        match self {
+            Prepared::As(document) => *document,
+            Prepared::Changed(document) => document.as_doc(),
+        }
+    }
+}
+
+/// Puts `_id` first, and makes one up when there is none.
+fn prepare(document: RawDoc<'_>, now_ms: i64) -> Result<Prepared<'_>> {
+    let size = document.as_bytes().len();
+    if size > limits::MAX_USER_DOCUMENT_BYTES {
+        return Err(Error::new(
+            ErrorCode::BadValue,
+            format!(
+                "object to insert too large. size in bytes: {size}, max size: {}",
+                limits::MAX_USER_DOCUMENT_BYTES
+            ),
+        ));
+    }
+    if document.iter().next().is_some_and(|first| first.name_bytes() == b"_id") {
+        return Ok(Prepared::As(document));
+    }
+    let mut out = DocBuilder::in_buffer(Vec::with_capacity(size + 24));
+    match document.get_element("_id") {
+        Some(id) => {
+            out.append_element(id);
+            for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
+                out.append_element(element);
+            }
+        }
+        None => {
+            out.append("_id", RawValue::ObjectId(new_object_id(now_ms))).append_all(document);
+        }
+    }
+    Ok(Prepared::Changed(out.finish()))
+}
+
+/// Documents that go into one write unit.
+struct Chunk<'a> {
+    first: usize,
+    documents: Vec<Prepared<'a>>,
+    bytes: usize,
+}
+
+impl<'a> Chunk<'a> {
+    fn add(&mut self, document: Prepared<'a>) {
+        self.bytes += document.doc().as_bytes().len();
+        self.documents.push(document);
+    }
+
+    /// Inserts what was collected, and begins anew at this index; true when the command goes no further.
+    fn flush(
+        &mut self,
+        ctx: &CommandContext<'_>,
+        ns: &mayfly_base::Namespace,
+        ordered: bool,
+        next: usize,
+        results: &mut WriteResults,
+    ) -> Result<bool> {
+        let mut stopped = false;
+        if !self.documents.is_empty() {
+            let documents = &self.documents;
+            let together = on_collection(ctx, ns, |collection| insert_all(ctx, collection, documents));
+            match together {
+                Ok(()) => results.n += documents.len() as i64,
+                Err(error) if ends_command(&error) => return Err(error),
+                Err(error) if documents.len() == 1 => {
+                    stopped = results.fail(self.first, error, ordered);
+                }
+                // One of them is to blame: the others still go in, each for itself.
+                Err(_) => stopped = self.one_by_one(ctx, ns, ordered, results)?,
+            }
+        }
+        self.documents.clear();
+        self.bytes = 0;
+        self.first = next;
+        Ok(stopped)
+    }
+
+    fn one_by_one(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &mayfly_base::Namespace,
+        ordered: bool,
+        results: &mut WriteResults,
+    ) -> Result<bool> {
+        for (at, document) in self.documents.iter().enumerate() {
+            let one = std::slice::from_ref(document);
+            match on_collection(ctx, ns, |collection| insert_all(ctx, collection, one)) {
+                Ok(()) => results.n += 1,
+                Err(error) if ends_command(&error) => return Err(error),
+                Err(error) => {
+                    if results.fail(self.first + at, error, ordered) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn insert_all(
+    ctx: &CommandContext<'_>,
+    collection: &Arc<Collection>,
+    documents: &[Prepared<'_>],
+) -> Result<()> {
+    ctx.op.check()?;
+    ctx.service.store.write(ctx.op, collection, |unit| {
+        documents.iter().try_for_each(|document| unit.insert(document.doc()))
+    })
+}

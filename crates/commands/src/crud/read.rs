@@ -1,0 +1,89 @@
+//! What the reading commands share: arguments that are refused, hints, and the shape of a cursor in a reply.
+
+use mayfly_base::{Error, Namespace, Result, limits};
+use mayfly_query::{BatchLimit, Cursor, Hint};
+use mayfly_value::{DocBuilder, RawValue};
+
+use crate::{CommandContext, Fields};
+
+/// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document, the
+/// simple collation.
+///
+/// # Errors
+/// 238 NotImplemented.
+pub(super) fn refuse(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
+    for name in names {
+        let harmless = match fields.get(name) {
+            None | Some(RawValue::Bool(false)) => true,
+            Some(RawValue::Document(value)) => {
+                value.is_empty()
+                    || (*name == "collation" && value.get("locale") == Some(RawValue::String("simple")))
+            }
+            Some(RawValue::Array(value)) => value.is_empty(),
+            Some(_) => false,
+        };
+        if !harmless {
+            return Err(Error::not_implemented(format_args!("the argument '{name}'")));
+        }
+    }
+    Ok(())
+}
+
+/// The `hint` argument.
+///
+/// # Errors
+/// Those of [`Hint::parse`].
+pub(super) fn hint(fields: &Fields<'_>) -> Result<Option<Hint>> {
+    match fields.get("hint") {
+        None => Ok(None),
+        Some(value) => Hint::parse(value),
+    }
+}
+
+/// How a cursor begins.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FirstBatch {
+    /// Documents asked for.
+    pub(crate) size: Option<i64>,
+    /// Close it after the first batch.
+    pub(crate) single: bool,
+    /// Keep it open for ever.
+    pub(crate) no_timeout: bool,
+}
+
+/// Writes `cursor: { firstBatch, id, ns }` and keeps the cursor when there is more.
+///
+/// # Errors
+/// Those of the plan.
+pub(crate) fn first_batch(
+    ctx: &CommandContext<'_>,
+    mut cursor: Cursor,
+    batch: FirstBatch,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let shown = shown_namespace(&cursor.namespace);
+    let size = batch.size.map_or(limits::DEFAULT_FIRST_BATCH_DOCS, |size| {
+        usize::try_from(size).unwrap_or(usize::MAX)
+    });
+    reply.start_document("cursor").start_array("firstBatch");
+    let limit = BatchLimit { documents: Some(size) };
+    cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
+    reply.end();
+    let id = if batch.single || cursor.is_done() {
+        0
+    } else {
+        ctx.service.cursors.register(cursor, batch.no_timeout, ctx.op.now_ms())
+    };
+    reply.append("id", id).append("ns", shown.as_str()).end();
+    Ok(())
+}
+
+fn shown_namespace(ns: &Namespace) -> String {
+    ns.as_str().to_owned()
+}
+
+/// `cursor: { firstBatch: [], id: 0, ns }`.
+pub(super) fn empty_cursor(ns: &str, reply: &mut DocBuilder) {
+    reply.start_document("cursor").start_array("firstBatch").end();
+    reply.append("id", 0i64).append("ns", ns).end();
+}

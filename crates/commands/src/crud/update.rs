@@ -1,0 +1,91 @@
+//! `update`.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_mql::{ParseContext, Update};
+use mayfly_query::{CanonicalQuery, FindOptions, ModifyOutcome, UpdateSpec};
+use mayfly_value::{DocBuilder, RawDoc};
+
+use super::object_id::new_object_id;
+use super::read::{hint, refuse};
+use super::write::{
+    WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
+};
+use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
+    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
+    .kind(OpKind::Update);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["updates", "ordered", "bypassDocumentValidation", "let"])?;
+    let ns = request.namespace()?;
+    check_writable(&ns)?;
+    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    let ordered = ordered(&fields)?;
+    fields.bool("bypassDocumentValidation")?;
+    refuse(&fields, &["let"])?;
+    let Some(updates) = request.documents("updates")? else {
+        return Err(fields.missing("updates"));
+    };
+    check_count(updates.len())?;
+    let mut results = WriteResults::default();
+    let mut modified = 0;
+    for (index, statement) in updates.enumerate() {
+        match one(ctx, &ns, statement) {
+            Ok(outcome) => {
+                results.n += outcome.matched;
+                modified += outcome.modified;
+                if let Some(id) = outcome.upserted {
+                    results.n += 1;
+                    results.upserted.push((index, id));
+                }
+            }
+            Err(error) if ends_command(&error) => return Err(error),
+            Err(error) => {
+                if results.fail(index, error, ordered) {
+                    break;
+                }
+            }
+        }
+        ctx.count(OpKind::Update, 1);
+    }
+    wrote(ctx, request);
+    results.write(reply, Some(modified));
+    Ok(())
+}
+
+fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: RawDoc<'_>) -> Result<ModifyOutcome> {
+    let known =
+        &["q", "u", "upsert", "multi", "hint", "collation", "arrayFilters", "c", "sort", "upsertSupplied"];
+    let fields = Fields::strict(statement, "update.updates", known)?;
+    refuse(&fields, &["collation", "arrayFilters", "c", "sort", "upsertSupplied"])?;
+    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+    let multi = fields.bool("multi")?.unwrap_or(false);
+    let upsert = fields.bool("upsert")?.unwrap_or(false);
+    let hint = hint(&fields)?;
+    let parse = || -> Result<UpdateSpec> {
+        let update = Update::parse_value(fields.required("u")?, &ParseContext { now_ms: ctx.op.now_ms() })?;
+        if multi && update.is_replacement() {
+            return Err(Error::new(
+                ErrorCode::FailedToParse,
+                "multi update is not supported for replacement-style update",
+            ));
+        }
+        let options = FindOptions { hint: hint.clone(), ..FindOptions::default() };
+        let query = CanonicalQuery::parse(filter, options)?;
+        let new_id = new_object_id(ctx.op.now_ms());
+        Ok(UpdateSpec { query, update, multi, upsert, new_id })
+    };
+    if !upsert && ctx.service.store.collection(ns).is_none() {
+        parse()?;
+        return Ok(ModifyOutcome::default());
+    }
+    let mut spec = Some(parse()?);
+    on_collection(ctx, ns, |collection| {
+        let spec = match spec.take() {
+            Some(spec) => spec,
+            None => parse()?,
+        };
+        mayfly_query::update(&ctx.service.store, ctx.op, collection, spec)
+    })
+}

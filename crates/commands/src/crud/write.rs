@@ -1,0 +1,137 @@
+//! What the write commands share: where their statements go, per-item errors, and the shape of the reply.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuilder, RawDoc, ValueBuf};
+
+use crate::{CommandContext, Durability, Fields, Request};
+
+/// Results of the statements of one command.
+#[derive(Default)]
+pub(super) struct WriteResults {
+    /// Documents inserted, matched or deleted.
+    pub(super) n: i64,
+    errors: Vec<(usize, Error)>,
+    pub(super) upserted: Vec<(usize, ValueBuf)>,
+}
+
+impl WriteResults {
+    /// Notes the error of a statement. True when an ordered command goes no further.
+    pub(super) fn fail(&mut self, index: usize, error: Error, ordered: bool) -> bool {
+        self.errors.push((index, error));
+        ordered
+    }
+
+    /// Writes the fields that all write commands have.
+    pub(super) fn write(&self, reply: &mut DocBuilder, modified: Option<i64>) {
+        reply.append("n", clamped(self.n));
+        if !self.upserted.is_empty() {
+            reply.start_array("upserted");
+            for (index, id) in &self.upserted {
+                reply.push_document().append("index", *index as i32).append("_id", id).end();
+            }
+            reply.end();
+        }
+        if let Some(modified) = modified {
+            reply.append("nModified", clamped(modified));
+        }
+        if self.errors.is_empty() {
+            return;
+        }
+        reply.start_array("writeErrors");
+        for (index, error) in &self.errors {
+            reply.push_document().append("index", *index as i32).append("code", error.code().0);
+            if let Some(extra) = error.extra().and_then(RawDoc::new) {
+                reply.append_all(extra);
+            }
+            reply.append("errmsg", error.message()).end();
+        }
+        reply.end();
+    }
+}
+
+fn clamped(count: i64) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Errors that end a whole command instead of being reported beside their statement.
+pub(super) fn ends_command(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::MaxTimeMSExpired
+            | ErrorCode::Interrupted
+            | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::NotWritablePrimary
+    )
+}
+
+/// Checks the number of statements.
+///
+/// # Errors
+/// 16 InvalidLength.
+pub(super) fn check_count(count: usize) -> Result<()> {
+    if count == 0 || count > limits::MAX_WRITE_BATCH_ITEMS {
+        return Err(Error::new(
+            ErrorCode::InvalidLength,
+            format!(
+                "Write batch sizes must be between 1 and {}. Got {count} operations.",
+                limits::MAX_WRITE_BATCH_ITEMS
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The `ordered` argument.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
+    Ok(fields.bool("ordered")?.unwrap_or(true))
+}
+
+/// Refuses namespaces that nobody writes to.
+///
+/// # Errors
+/// 73 InvalidNamespace.
+pub(super) fn check_writable(ns: &Namespace) -> Result<()> {
+    let collection = ns.collection();
+    if collection.starts_with('$') || collection.contains(".$") {
+        return Err(Error::new(
+            ErrorCode::InvalidNamespace,
+            format!("Invalid namespace specified '{ns}'"),
+        ));
+    }
+    Ok(())
+}
+
+/// The write's durability: the reply waits for the log when the write concern says so.
+pub(super) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
+    ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
+}
+
+/// Runs a write; when the collection is dropped under it, once more over a new one.
+pub(super) fn on_collection<T>(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    mut act: impl FnMut(&Arc<Collection>) -> Result<T>,
+) -> Result<T> {
+    let mut tries = 0;
+    loop {
+        let (collection, _) = ctx.service.store.get_or_create(ns)?;
+        match act(&collection) {
+            Err(error)
+                if tries < 10
+                    && matches!(
+                        error.code(),
+                        ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled
+                    ) =>
+            {
+                tries += 1;
+            }
+            other => return other,
+        }
+    }
+}

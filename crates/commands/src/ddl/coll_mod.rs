@@ -1,0 +1,139 @@
+//! `collMod`: the index form. Expiry contract, section 3.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::ttl::value::expire_after_for_collmod;
+use mayfly_storage::{CollModChange, IndexSelector};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::wrote;
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection or index", run)
+    .flags(RowFlags::WRITE_CONCERN);
+
+/// Options that exist in the reference and are missing here.
+const MISSING: &[&str] = &[
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "viewOn",
+    "pipeline",
+    "changeStreamPreAndPostImages",
+    "timeseries",
+    "cappedSize",
+    "cappedMax",
+    "recordPreImages",
+    "dryRun",
+];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let mut known = MISSING.to_vec();
+    known.extend(["index", "expireAfterSeconds"]);
+    let fields = request.fields(&known)?;
+    let ns = request.namespace()?;
+    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    let index = fields.document("index")?;
+    let index = index.map(|index| IndexChange::parse(index)).transpose()?;
+    check_collection_ttl(&request.body)?;
+    for name in MISSING {
+        if fields.get(name).is_some() {
+            return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
+        }
+    }
+    if ctx.service.store.collection(&ns).is_none() {
+        return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
+    }
+    if fields.get("expireAfterSeconds").is_some() {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "'expireAfterSeconds' option is only supported on collections clustered by _id",
+        ));
+    }
+    if let Some(index) = index {
+        apply(ctx, &ns, &index, reply)?;
+        wrote(ctx, request);
+    }
+    Ok(())
+}
+
+/// Section 3.4: what the top-level option may be, wherever it is used.
+fn check_collection_ttl(body: &RawDoc<'_>) -> Result<()> {
+    match body.get("expireAfterSeconds") {
+        None | Some(RawValue::String("off")) => Ok(()),
+        Some(number) if number.is_number() => Ok(()),
+        Some(RawValue::String(other)) => Err(Error::new(
+            ErrorCode::InvalidOptions,
+            format!(
+                "Invalid string value for the 'clusteredIndex::expireAfterSeconds' option. Got: '{other}'. Accepted \
+                 value is 'off'"
+            ),
+        )),
+        Some(other) => Err(Error::type_mismatch(format!(
+            "BSON field 'collMod.expireAfterSeconds' is the wrong type '{}', expected types '[string, long, int, \
+             decimal, double]'",
+            other.type_name()
+        ))),
+    }
+}
+
+/// `index: { name | keyPattern, expireAfterSeconds?, hidden? }`.
+struct IndexChange<'a> {
+    selector: IndexSelector<'a>,
+    change: CollModChange,
+}
+
+impl<'a> IndexChange<'a> {
+    fn parse(index: RawDoc<'a>) -> Result<IndexChange<'a>> {
+        let known = &[
+            "name",
+            "keyPattern",
+            "expireAfterSeconds",
+            "hidden",
+            "unique",
+            "prepareUnique",
+            "forceNonUnique",
+            "ttl",
+        ];
+        let fields = Fields::strict(index, "collMod.index", known)?;
+        let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+        let name = fields.string("name")?;
+        let key = fields.document("keyPattern")?;
+        let selector = match (name, key) {
+            (Some(_), Some(_)) => return invalid("Cannot specify both key pattern and name."),
+            (None, None) => return invalid("Must specify either index name or key pattern."),
+            (Some(name), None) => IndexSelector::Name(name),
+            (None, Some(key)) => IndexSelector::Key(key),
+        };
+        let expire_after =
+            fields.get("expireAfterSeconds").map(expire_after_for_collmod).transpose()?;
+        let hidden = fields.bool("hidden")?;
+        for name in ["unique", "prepareUnique", "forceNonUnique", "ttl"] {
+            if fields.get(name).is_some() {
+                return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod.index'")));
+            }
+        }
+        if expire_after.is_none() && hidden.is_none() {
+            return invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field");
+        }
+        Ok(IndexChange { selector, change: CollModChange { expire_after, hidden } })
+    }
+}
+
+fn apply(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    index: &IndexChange<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let result = ctx.service.store.modify_index(ns, index.selector, index.change)?;
+    if let Some(old) = result.expire_after_old {
+        reply.append("expireAfterSeconds_old", i64::from(old));
+    }
+    if let Some(new) = result.expire_after_new {
+        reply.append("expireAfterSeconds_new", i64::from(new));
+    }
+    if let Some((old, new)) = result.hidden {
+        reply.append("hidden_old", old).append("hidden_new", new);
+    }
+    Ok(())
+}

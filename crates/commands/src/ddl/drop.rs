@@ -1,0 +1,39 @@
+//! `drop` and `dropDatabase`.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::DocBuilder;
+
+use super::wrote;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("drop", "Drops a collection", run).flags(RowFlags::WRITE_CONCERN);
+pub(crate) const DATABASE: Row =
+    Row::new("dropDatabase", "Drops a database", run_database).flags(RowFlags::WRITE_CONCERN);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    let ns = request.namespace()?;
+    // A missing collection is no error since 7.0.
+    if let Some(indexes) = ctx.service.store.drop_collection(&ns)? {
+        reply.append("nIndexesWas", indexes).append("ns", ns.as_str());
+        wrote(ctx, request);
+    }
+    Ok(())
+}
+
+fn run_database(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&[])?;
+    if fields.long("dropDatabase")? != Some(1) {
+        return Err(Error::bad_value("have to pass 1 as db parameter"));
+    }
+    if ctx.service.store.drop_database(request.db)? {
+        reply.append("dropped", request.db);
+        wrote(ctx, request);
+    }
+    Ok(())
+}

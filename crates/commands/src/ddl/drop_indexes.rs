@@ -1,0 +1,43 @@
+//! `dropIndexes`.
+
+use mayfly_base::Result;
+use mayfly_storage::IndexSelector;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::wrote;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("dropIndexes", "Drops indexes", run)
+    .aliases(&["deleteIndexes"])
+    .flags(RowFlags::WRITE_CONCERN);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["index"])?;
+    let ns = request.namespace()?;
+    let store = &ctx.service.store;
+    let before = match fields.required("index")? {
+        RawValue::String("*") => {
+            let before = store.drop_indexes(&ns, None)?;
+            reply.append("nIndexesWas", before);
+            reply.append("msg", "non-_id indexes dropped for collection");
+            wrote(ctx, request);
+            return Ok(());
+        }
+        RawValue::String(name) => store.drop_indexes(&ns, Some(&[IndexSelector::Name(name)]))?,
+        RawValue::Document(key) => store.drop_indexes(&ns, Some(&[IndexSelector::Key(key)]))?,
+        RawValue::Array(names) => {
+            let mut selectors = Vec::new();
+            for element in names {
+                match element.value() {
+                    RawValue::String(name) => selectors.push(IndexSelector::Name(name)),
+                    other => return Err(fields.wrong("index", other, "[string]")),
+                }
+            }
+            store.drop_indexes(&ns, Some(&selectors))?
+        }
+        other => return Err(fields.wrong("index", other, "[string, object]")),
+    };
+    reply.append("nIndexesWas", before);
+    wrote(ctx, request);
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `listCollections`.
+
+use mayfly_base::{Namespace, Result};
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_query::{Cursor, CursorSource};
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use crate::crud::{FirstBatch, first_batch};
+use crate::{CommandContext, Fields, Request, Row};
+
+pub(crate) const ROW: Row =
+    Row::new("listCollections", "Lists the collections of a database", run).since("3.0");
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields =
+        request.fields(&["filter", "nameOnly", "authorizedCollections", "cursor", "includePendingDrops"])?;
+    let name_only = fields.bool("nameOnly")?.unwrap_or(false);
+    fields.bool("authorizedCollections")?;
+    let filter = fields
+        .document("filter")?
+        .map(|filter| Matcher::parse(filter, &ParseContext::default()))
+        .transpose()?;
+    let size = cursor_batch_size(&fields, "listCollections.cursor")?;
+    let ns = Namespace::new(request.db, "$cmd.listCollections")?;
+    let documents = ctx
+        .service
+        .store
+        .collections(Some(request.db))
+        .iter()
+        .map(|collection| entry(collection, name_only))
+        .filter(|entry| filter.as_ref().is_none_or(|filter| filter.matches(entry.as_doc())))
+        .collect();
+    let cursor = Cursor::new(ns, CursorSource::Ready(documents));
+    first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply)
+}
+
+/// `cursor: { batchSize }` of the listing commands.
+///
+/// # Errors
+/// 14, 40415, 51024.
+pub(super) fn cursor_batch_size(
+    fields: &Fields<'_>,
+    path: &'static str,
+) -> Result<Option<i64>> {
+    match fields.document("cursor")? {
+        // Listings come whole when nobody asks for batches.
+        None => Ok(Some(i64::MAX)),
+        Some(cursor) => {
+            let size = Fields::strict(cursor, path, &["batchSize"])?.non_negative("batchSize")?;
+            Ok(size.or(Some(i64::MAX)))
+        }
+    }
+}
+
+fn entry(collection: &Collection, name_only: bool) -> DocBuf {
+    let mut out = DocBuilder::new();
+    out.append("name", collection.namespace().collection()).append("type", "collection");
+    if !name_only {
+        out.append("options", &collection.options());
+        out.start_document("info").append("readOnly", false);
+        out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() }).end();
+        if let Some(id_index) = collection.list_indexes().first() {
+            out.append("idIndex", id_index);
+        }
+    }
+    out.finish()
+}

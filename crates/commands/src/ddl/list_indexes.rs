@@ -1,0 +1,26 @@
+//! `listIndexes`.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_query::{Cursor, CursorSource};
+use mayfly_value::DocBuilder;
+
+use super::list_collections::cursor_batch_size;
+use crate::crud::{FirstBatch, first_batch};
+use crate::{CommandContext, Request, Row};
+
+pub(crate) const ROW: Row =
+    Row::new("listIndexes", "Lists the indexes of a collection", run).since("3.0");
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;
+    let ns = request.namespace()?;
+    let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
+    let Some(collection) = ctx.service.store.collection(&ns) else {
+        return Err(Error::new(
+            ErrorCode::NamespaceNotFound,
+            format!("ns does not exist: {ns}"),
+        ));
+    };
+    let cursor = Cursor::new(ns, CursorSource::Ready(collection.list_indexes().into()));
+    first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply)
+}

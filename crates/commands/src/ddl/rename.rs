@@ -1,0 +1,23 @@
+//! `renameCollection`.
+
+use mayfly_base::{Namespace, Result};
+use mayfly_value::DocBuilder;
+
+use super::wrote;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("renameCollection", "Gives a collection another name", run)
+    .flags(RowFlags::WRITE_CONCERN.and(RowFlags::ADMIN_ONLY));
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["to", "dropTarget", "stayTemp"])?;
+    let from = match request.target().as_str() {
+        Some(from) => Namespace::parse(from)?,
+        None => return Err(fields.wrong("renameCollection", request.target(), "string")),
+    };
+    let to = Namespace::parse(fields.string("to")?.ok_or_else(|| fields.missing("to"))?)?;
+    let drop_target = fields.bool("dropTarget")?.unwrap_or(false);
+    ctx.service.store.rename_collection(&from, &to, drop_target)?;
+    wrote(ctx, request);
+    Ok(())
+}

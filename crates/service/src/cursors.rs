@@ -1,0 +1,154 @@
+//! Open cursors between two batches.
+//!
+//! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Cursors nobody asks for are
+//! closed after their time, at the next look at the registry.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_query::Cursor;
+use parking_lot::Mutex;
+
+/// How often idle cursors are looked for, in milliseconds.
+const REAP_EVERY_MS: i64 = 10_000;
+
+/// All open cursors.
+pub struct Cursors {
+    open: Mutex<HashMap<i64, Entry>>,
+    last_reap_ms: AtomicI64,
+    timed_out: AtomicI64,
+    /// `cursorTimeoutMillis`.
+    pub timeout_ms: AtomicI64,
+}
+
+struct Entry {
+    namespace: Namespace,
+    /// Nothing while a batch is being made.
+    cursor: Option<Cursor>,
+    last_used_ms: i64,
+    no_timeout: bool,
+    killed: bool,
+}
+
+/// What `killCursors` reports.
+#[derive(Debug, Default)]
+pub struct Killed {
+    /// Closed.
+    pub killed: Vec<i64>,
+    /// There was no such cursor.
+    pub not_found: Vec<i64>,
+}
+
+impl Default for Cursors {
+    fn default() -> Cursors {
+        Cursors {
+            open: Mutex::default(),
+            last_reap_ms: AtomicI64::new(0),
+            timed_out: AtomicI64::new(0),
+            timeout_ms: AtomicI64::new(limits::CURSOR_IDLE_MS),
+        }
+    }
+}
+
+impl Cursors {
+    /// Keeps a cursor; gives the id that clients use.
+    pub fn register(&self, cursor: Cursor, no_timeout: bool, now_ms: i64) -> i64 {
+        self.reap(now_ms);
+        let mut open = self.open.lock();
+        loop {
+            let id = rand::random::<i64>() & i64::MAX;
+            if id != 0 && !open.contains_key(&id) {
+                let namespace = cursor.namespace.clone();
+                let cursor = Some(cursor);
+                let entry =
+                    Entry { namespace, cursor, last_used_ms: now_ms, no_timeout, killed: false };
+                open.insert(id, entry);
+                return id;
+            }
+        }
+    }
+
+    /// Takes a cursor out for a batch.
+    ///
+    /// # Errors
+    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace.
+    pub fn take(&self, id: i64, namespace: &Namespace, now_ms: i64) -> Result<Cursor> {
+        self.reap(now_ms);
+        let mut open = self.open.lock();
+        let not_found = || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
+        let entry = open.get_mut(&id).ok_or_else(not_found)?;
+        if entry.namespace != *namespace {
+            return Err(Error::new(
+                ErrorCode::Unauthorized,
+                format!(
+                    "Requested getMore on namespace '{namespace}', but cursor was created for '{}'",
+                    entry.namespace
+                ),
+            ));
+        }
+        entry.cursor.take().ok_or_else(|| {
+            Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
+        })
+    }
+
+    /// Puts a cursor back after a batch; false when it is over or was killed meanwhile, and is closed now.
+    pub fn put_back(&self, id: i64, cursor: Cursor, now_ms: i64) -> bool {
+        let mut open = self.open.lock();
+        let keep = open.get(&id).is_some_and(|entry| !entry.killed) && !cursor.is_done();
+        if !keep {
+            open.remove(&id);
+            return false;
+        }
+        if let Some(entry) = open.get_mut(&id) {
+            entry.cursor = Some(cursor);
+            entry.last_used_ms = now_ms;
+        }
+        true
+    }
+
+    /// Forgets a cursor whose batch failed.
+    pub fn forget(&self, id: i64) {
+        self.open.lock().remove(&id);
+    }
+
+    /// Closes cursors of a namespace.
+    pub fn kill(&self, ids: &[i64], namespace: &Namespace) -> Killed {
+        let mut open = self.open.lock();
+        let mut result = Killed::default();
+        for id in ids {
+            match open.get_mut(id) {
+                Some(entry) if entry.namespace == *namespace => {
+                    if entry.cursor.is_some() {
+                        open.remove(id);
+                    } else {
+                        entry.killed = true;
+                    }
+                    result.killed.push(*id);
+                }
+                _ => result.not_found.push(*id),
+            }
+        }
+        result
+    }
+
+    /// Open cursors, and how many timed out since start.
+    pub fn counts(&self) -> (i64, i64) {
+        (self.open.lock().len() as i64, self.timed_out.load(Ordering::Relaxed))
+    }
+
+    fn reap(&self, now_ms: i64) {
+        let last = self.last_reap_ms.load(Ordering::Relaxed);
+        if (now_ms - last).abs() < REAP_EVERY_MS {
+            return;
+        }
+        self.last_reap_ms.store(now_ms, Ordering::Relaxed);
+        let timeout = self.timeout_ms.load(Ordering::Relaxed);
+        let mut open = self.open.lock();
+        let before = open.len();
+        open.retain(|_, entry| {
+            entry.no_timeout || entry.cursor.is_none() || now_ms - entry.last_used_ms < timeout
+        });
+        self.timed_out.fetch_add((before - open.len()) as i64, Ordering::Relaxed);
+    }
+}
