@@ -9,6 +9,9 @@ pub mod projection;
 pub mod sort;
 pub mod update;
 
+#[cfg(test)]
+mod robustness;
+
 pub use field_path::FieldPath;
 pub use matcher::{Matcher, ParseContext};
 pub use projection::{Projection, ProjectionKind};

@@ -4,11 +4,11 @@
 //! pattern descends. Of an array the least item counts when ascending, the greatest when
 //! descending; an empty array sorts as undefined, a missing field as null.
 
-use std::ops::ControlFlow;
+use std::cmp::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{TypeBits, append_value};
-use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_value::paths::visit_index_values;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawElement, RawValue, compare_values};
 
@@ -128,42 +128,25 @@ fn check_path(name: &str) -> Result<()> {
 /// The value that counts for one field.
 fn sort_value<'a>(doc: RawDoc<'a>, field: &SortField) -> RawValue<'a> {
     if let Some(name) = field.path.as_single() {
-        let value = doc.get(name).unwrap_or(RawValue::Null);
-        return if matches!(value, RawValue::Array(_)) {
-            extreme(None, value, field)
-        } else {
-            value
-        };
+        match doc.get(name) {
+            Some(RawValue::Array(_)) => {}
+            value => return value.unwrap_or(RawValue::Null),
+        }
     }
     let mut best = None;
-    let _ = visit_path_with(doc, field.path.parts(), LeafArrays::Keep, &mut |hit| {
-        let value = match hit {
-            Hit::Value(value, _) => value,
-            Hit::Missing => RawValue::Null,
-        };
-        best = Some(extreme(best, value, field));
-        ControlFlow::Continue(())
+    visit_index_values(doc, field.path.parts(), &mut |value| {
+        best = Some(better(best, value, field))
     });
     best.unwrap_or(RawValue::Null)
 }
 
-/// The better of what was found so far and a value, or the value's items where it is an array.
-fn extreme<'a>(best: Option<RawValue<'a>>, value: RawValue<'a>, field: &SortField) -> RawValue<'a> {
-    let better = |best: Option<RawValue<'a>>, value: RawValue<'a>| match best {
-        Some(best) if compare_values(value, best).is_lt() != field.descending => {
-            if compare_values(value, best).is_eq() { best } else { value }
-        }
-        Some(best) => best,
-        None => value,
+/// Of the best value so far and another one, the one that sorts first under the field's direction.
+fn better<'a>(best: Option<RawValue<'a>>, value: RawValue<'a>, field: &SortField) -> RawValue<'a> {
+    let Some(best) = best else {
+        return value;
     };
-    match value {
-        RawValue::Array(items) if items.is_empty() => better(best, RawValue::Undefined),
-        RawValue::Array(items) => items
-            .iter()
-            .fold(best, |best, item| Some(better(best, item.value())))
-            .unwrap_or(RawValue::Undefined),
-        value => better(best, value),
-    }
+    let wanted = if field.descending { Ordering::Greater } else { Ordering::Less };
+    if compare_values(value, best) == wanted { value } else { best }
 }
 
 #[cfg(test)]
@@ -187,6 +170,7 @@ mod tests {
         check("{a: -1}", &["{a: 'x'}", "{a: [7, 2]}", "{a: 3}", "{a: 1}", "{}", "{a: []}"]);
         check("{a: 1, b: -1}", &["{a: 1, b: 2}", "{a: 1, b: 1}", "{a: 2, b: 9}"]);
         check("{'a.b': 1}", &["{a: [{b: 3}, {b: 1}]}", "{a: {b: 2}}", "{a: [{b: 4}]}"]);
+        check("{'a.b': 1}", &["{a: [{b: 3}, 5]}", "{a: {b: 2}}"]);
         check("{'a.b': -1}", &["{a: [{b: 3}, {b: 1}]}", "{a: {b: 2}}", "{a: 5}"]);
     }
 

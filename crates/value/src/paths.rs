@@ -9,7 +9,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::raw::{RawDoc, RawValue};
+use crate::raw::{RawDoc, RawElement, RawValue};
 
 /// Most parts of a path; the reference's limit on nesting is the same number.
 pub const MAX_PATH_PARTS: usize = mayfly_base::limits::MAX_BSON_DEPTH;
@@ -125,6 +125,70 @@ fn visit_items<'a, S: AsRef<str>>(
     ControlFlow::Continue(())
 }
 
+/// Visits the values that an index on the path has for a document, and sorting by it uses; says whether
+/// it met an array. The items of an array at the end count one by one, an empty array as undefined;
+/// whatever lacks the field counts as null, so there is always at least one value.
+pub fn visit_index_values<'a, S: AsRef<str>>(
+    doc: RawDoc<'a>,
+    path_parts: &[S],
+    visit: &mut dyn FnMut(RawValue<'a>),
+) -> bool {
+    index_values(RawValue::Document(doc), path_parts, visit)
+}
+
+fn index_values<'a, S: AsRef<str>>(
+    value: RawValue<'a>,
+    parts: &[S],
+    visit: &mut dyn FnMut(RawValue<'a>),
+) -> bool {
+    match (value, parts.split_first()) {
+        (RawValue::Array(items), None) => {
+            if items.is_empty() {
+                visit(RawValue::Undefined);
+            }
+            items.iter().for_each(|item| visit(item.value()));
+            true
+        }
+        (RawValue::Document(inner), Some((part, rest))) => match inner.get(part.as_ref()) {
+            Some(next) => index_values(next, rest, visit),
+            None => {
+                visit(RawValue::Null);
+                false
+            }
+        },
+        (RawValue::Array(items), Some((part, rest))) => {
+            let named = |item: RawElement<'a>| {
+                item.value()
+                    .as_document()
+                    .is_some_and(|doc| doc.get_element(part.as_ref()).is_some())
+            };
+            let at = array_index(part.as_ref()).and_then(|index| items.iter().nth(index));
+            if let Some(item) = at.filter(|_| !items.iter().any(named)) {
+                // A position, and no array as far as an index is concerned.
+                return index_values(item.value(), rest, visit);
+            }
+            if items.is_empty() {
+                visit(RawValue::Null);
+            }
+            for item in items.iter() {
+                match item.value() {
+                    inner @ RawValue::Document(_) => drop(index_values(inner, parts, visit)),
+                    _ => visit(RawValue::Null),
+                }
+            }
+            true
+        }
+        (value, None) => {
+            visit(value);
+            false
+        }
+        (_, Some(_)) => {
+            visit(RawValue::Null);
+            false
+        }
+    }
+}
+
 /// The array position that a path part names: digits without a leading zero.
 pub fn array_index(part: &str) -> Option<usize> {
     let digits = part.as_bytes();
@@ -174,6 +238,31 @@ mod tests {
             let doc = parse_document(doc).unwrap();
             let hits = get_path(doc.as_doc(), path).iter().map(show).collect::<Vec<_>>();
             assert_eq!(hits.join(" "), expected, "{path} in {doc:?}");
+        }
+    }
+
+    /// Manual: "Multikey Indexes", "Sparse Indexes".
+    #[test]
+    fn index_values_of_paths() {
+        let cases = [
+            ("{a: 1}", "a", "1", false),
+            ("{}", "a.b", "null", false),
+            ("{a: []}", "a", "undefined", true),
+            ("{a: []}", "a.b", "null", true),
+            ("{a: [1, [2]]}", "a", "1 [ 2 ]", true),
+            ("{a: [{b: 1}, 5, {}]}", "a.b", "1 null null", true),
+            ("{a: [{b: [1, 2]}]}", "a.b", "1 2", true),
+            ("{a: [7, 8]}", "a.1", "8", false),
+            ("{a: [{'0': 5}]}", "a.0", "5", true),
+        ];
+        for (doc, path, expected, array) in cases {
+            let doc = parse_document(doc).unwrap();
+            let parts: Vec<&str> = path.split('.').collect();
+            let mut values = Vec::new();
+            let met = visit_index_values(doc.as_doc(), &parts, &mut |value| {
+                values.push(format!("{value:?}"));
+            });
+            assert_eq!((values.join(" ").as_str(), met), (expected, array), "{path} in {doc:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::paths::MAX_PATH_PARTS;
 use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::{Branch, Level, Mode, Projection, ProjectionKind};
@@ -37,6 +38,10 @@ impl Parser {
             return Err(Error::bad_value("projection is nested too deeply"));
         }
         check_name(name)?;
+        if path.split('.').count() > MAX_PATH_PARTS {
+            let text = format!("FieldPath is too long: more than {MAX_PATH_PARTS} parts");
+            return Err(Error::bad_value(text));
+        }
         let mode = match value {
             RawValue::Bool(kept) => mode_of(kept),
             RawValue::Document(inner) => return self.document(path, inner, depth),

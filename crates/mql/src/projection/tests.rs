@@ -58,6 +58,12 @@ fn errors() {
 }
 
 #[test]
+fn endless_paths_are_refused() {
+    let spec = format!("{{'{}a': 1}}", "a.".repeat(1_000_000));
+    assert!(parse(&spec).is_err());
+}
+
+#[test]
 fn needed_paths() {
     assert_eq!(parse("{'a.b': 1, c: 1}").unwrap().needed_paths().unwrap(), ["_id", "a.b", "c"]);
     assert_eq!(parse("{a: 0}").unwrap().needed_paths(), None);

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use mayfly_base::{Error, Result};
+use mayfly_value::decimal::Decimal;
 use mayfly_value::{Number, RawValue, ValueBuf, compare_values};
 
 use super::{Change, Modifier, Operand, Target};
@@ -34,7 +35,12 @@ impl Modifier for Arithmetic {
             let fresh = match self.operation {
                 Operation::Inc => self.by,
                 // Zero in the type of the factor.
-                Operation::Mul => self.by.times(Number::Int32(0)),
+                Operation::Mul => match self.by {
+                    Number::Int32(_) => Number::Int32(0),
+                    Number::Int64(_) => Number::Int64(0),
+                    Number::Double(_) => Number::Double(0.0),
+                    Number::Decimal(_) => Number::Decimal(Decimal::from_i64(0)),
+                },
             };
             return Ok(Change::Set(fresh.to_value().to_owned()));
         };

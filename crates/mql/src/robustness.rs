@@ -1,0 +1,140 @@
+//! Properties of the whole language over random operators, operands and documents: nothing panics,
+//! what an update writes is valid, and an update such as `$set` changes nothing when it
+//! is applied again.
+
+use mayfly_value::arbitrary::{any_document, any_value};
+use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf, validate};
+use proptest::prelude::*;
+
+use crate::matcher::op::ROWS as MATCH_ROWS;
+use crate::update::op::ROWS as UPDATE_ROWS;
+use crate::{
+    Matcher, ParseContext, Projection, ProjectionKind, SortPattern, Update, UpdateContext,
+};
+
+fn match_operators() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(MATCH_ROWS.iter().map(|row| row.name).collect::<Vec<_>>())
+}
+
+fn update_operators() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(UPDATE_ROWS.iter().map(|row| row.name).collect::<Vec<_>>())
+}
+
+/// Paths that meet the fields of random documents, arrays included.
+fn any_path() -> impl Strategy<Value = String> {
+    "[a-d]{1,2}(\\.([ab]|[0-3])){0,3}"
+}
+
+fn single(name: &str, value: &ValueBuf) -> DocBuf {
+    let mut builder = DocBuilder::new();
+    builder.append(name, value);
+    builder.finish()
+}
+
+fn as_value(doc: &DocBuf) -> ValueBuf {
+    RawValue::Document(doc.as_doc()).to_owned()
+}
+
+/// Operands that are often accepted: lists, small numbers, whole operator documents.
+fn any_operand() -> BoxedStrategy<ValueBuf> {
+    let list = prop::collection::vec(any_value(), 0..3).prop_map(|items| {
+        let mut builder = DocBuilder::new_array();
+        items.iter().for_each(|item| {
+            builder.push(item);
+        });
+        RawValue::Array(builder.finish().as_doc()).to_owned()
+    });
+    let number = (-2i32..4).prop_map(|number| RawValue::Int32(number).to_owned());
+    let nested =
+        (match_operators(), any_value()).prop_map(|(name, value)| as_value(&single(name, &value)));
+    prop_oneof![3 => any_value(), 2 => list, 2 => number, 1 => nested].boxed()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(2000)
+    })]
+
+    #[test]
+    fn filters(
+        name in match_operators(),
+        operand in any_operand(),
+        path in any_path(),
+        doc in any_document(),
+    ) {
+        let operator = single(name, &operand);
+        let on_field = single(&path, &as_value(&operator));
+        for filter in [&operator, &on_field] {
+            if let Ok(matcher) = Matcher::parse(filter.as_doc(), &ParseContext::default()) {
+                let negated = Matcher::parse(nor(filter).as_doc(), &ParseContext::default());
+                prop_assert_ne!(matcher.matches(doc.as_doc()), negated.unwrap().matches(doc.as_doc()));
+            }
+        }
+    }
+
+    #[test]
+    fn conditions_on_many_fields(
+        fields in prop::collection::vec((any_path(), any_value()), 2..4),
+        doc in any_document(),
+    ) {
+        let filter = |fields: &[(String, ValueBuf)]| {
+            let mut builder = DocBuilder::new();
+            for (path, value) in fields {
+                builder.append(path, &as_value(&single("$gte", value)));
+            }
+            Matcher::parse(builder.finish().as_doc(), &ParseContext::default())
+        };
+        if let Ok(all) = filter(&fields) {
+            let alone = |field| filter(std::slice::from_ref(field)).unwrap().matches(doc.as_doc());
+            prop_assert_eq!(all.matches(doc.as_doc()), fields.iter().all(alone));
+        }
+    }
+
+    #[test]
+    fn updates(
+        name in update_operators(),
+        operand in any_operand(),
+        paths in prop::collection::vec(any_path(), 1..3),
+        doc in any_document(),
+    ) {
+        let mut builder = DocBuilder::new();
+        builder.start_document(name);
+        paths.iter().for_each(|path| { builder.append(path, &operand); });
+        let update = builder.finish();
+        let Ok(update) = Update::parse(update.as_doc(), &ParseContext::default()) else {
+            return Ok(());
+        };
+        if let Ok(Some(updated)) = update.apply(doc.as_doc(), &UpdateContext::default()) {
+            prop_assert!(validate(updated.as_bytes(), 200).is_ok());
+            // Not $unset: it uncovers a second field of the same name.
+            if matches!(name, "$set" | "$min" | "$max" | "$addToSet" | "$pull") {
+                let again = update.apply(updated.as_doc(), &UpdateContext::default());
+                prop_assert!(again.unwrap().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn projections_and_sorts(spec in any_document(), path in any_path(), doc in any_document()) {
+        if let Ok(projection) = Projection::parse(spec.as_doc(), ProjectionKind::Stage) {
+            prop_assert!(validate(projection.project(doc.as_doc()).as_bytes(), 200).is_ok());
+        }
+        for (number, kind) in [(1, ProjectionKind::Find), (0, ProjectionKind::Find)] {
+            let spec = single(&path, &RawValue::Int32(number).to_owned());
+            let projection = Projection::parse(spec.as_doc(), kind).unwrap();
+            let once = projection.project(doc.as_doc());
+            prop_assert_eq!(projection.project(once.as_doc()), once.clone());
+        }
+        let ascending = single(&path, &RawValue::Int32(1).to_owned());
+        let pattern = SortPattern::parse(ascending.as_doc()).unwrap();
+        prop_assert!(!pattern.sort_key(doc.as_doc()).is_empty());
+    }
+}
+
+fn nor(filter: &DocBuf) -> DocBuf {
+    let mut builder = DocBuilder::new();
+    builder.start_array("$nor");
+    builder.push(filter);
+    builder.finish()
+}
