@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{Number, RawDoc, RawValue};
 
 /// Types taken where a whole number is wanted.
 const NUMBERS: &str = "[long, int, decimal, double]";
@@ -181,13 +181,7 @@ pub(crate) fn whole_number(value: RawValue<'_>) -> Option<i64> {
         RawValue::Int32(number) => Some(i64::from(number)),
         RawValue::Int64(number) => Some(number),
         RawValue::Double(number) => Some(number as i64),
-        RawValue::Decimal128(_) => {
-            // The printed form is the one conversion that needs no decimal arithmetic here.
-            let text = format!("{value:?}");
-            let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '-');
-            let number: f64 = digits.trim_end_matches(['"', ')', '\'']).parse().unwrap_or(0.0);
-            Some(number as i64)
-        }
+        RawValue::Decimal128(_) => Number::from_value(value).map(|number| number.to_f64() as i64),
         _ => None,
     }
 }

@@ -156,22 +156,22 @@ fn hello_waits_streams_and_keeps_the_client() {
         "application": {"name": "tests"},
     };
     let first = doc! {
-        "hello": 1, "helloOk": true, "client": client.clone(), "$db": "admin",
+        "hello": 1, "helloOk": true, "client": client, "$db": "admin",
         "compression": ["zlib", "lz9", "snappy"],
     };
     let reply = server.run(first.clone());
-    assert_eq!(reply.get_bool("isWritablePrimary").unwrap(), true);
-    assert_eq!(reply.get_bool("helloOk").unwrap(), true);
+    assert!(reply.get_bool("isWritablePrimary").unwrap());
+    assert!(reply.get_bool("helloOk").unwrap());
     assert_eq!(reply.get_array("compression").unwrap().len(), 2);
     assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 25);
     assert_eq!(server.connection.app_name(), "tests");
     assert_eq!(server.run(first).get_i32("code").unwrap(), 186);
     let legacy = server.run(doc! {"ismaster": 1});
-    assert_eq!(legacy.get_bool("ismaster").unwrap(), true);
+    assert!(legacy.get_bool("ismaster").unwrap());
 
     let version = reply.get_document("topologyVersion").unwrap().clone();
     let waiting = doc! {
-        "hello": 1, "topologyVersion": version.clone(), "maxAwaitTimeMS": 10_000, "$db": "admin",
+        "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 10_000, "$db": "admin",
     };
     let (_, outcome) = server.full(&waiting, true, Repeat::default());
     assert_eq!(outcome.wait_ms, Some(10_000));
@@ -228,7 +228,7 @@ fn diagnostics_answer() {
         .filter_map(Bson::as_document)
         .find(|op| op.get_str("desc").is_ok_and(|desc| desc == "TTLMonitor"));
     assert_eq!(monitor.unwrap().get_str("currentOpTime").unwrap(), "2023-11-14T22:13:20.123+00:00");
-    assert_eq!(monitor.unwrap().get_bool("active").unwrap(), false);
+    assert!(!monitor.unwrap().get_bool("active").unwrap());
     let status = server.run(doc! {"serverStatus": 1, "metrics": 0});
     assert!(status.get_document("opcounters").unwrap().get_i64("command").unwrap() > 10);
     assert!(!status.contains_key("metrics"));

@@ -99,3 +99,72 @@ impl Config {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn collect(words: &[&str], environment: &[(&str, &str)]) -> ConfigResult<Layers> {
+        let flags = Flags::parse_from([&["mayflydb"], words].concat());
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Layers::collect(&flags, &environment.iter().map(owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn every_key_has_a_default() {
+        let described = Layers::defaults().unwrap().describe();
+        for key in keys::KEYS {
+            assert!(described.contains(&format!("{}: ", key.path)), "{}", key.path);
+        }
+        let config = Config::defaults().unwrap();
+        assert_eq!((config.port, config.bind), (27017, vec!["127.0.0.1".to_owned()]));
+        assert_eq!(config.max_connections, limits::MAX_CONNECTIONS);
+    }
+
+    #[test]
+    fn higher_layers_win() {
+        let folder = std::env::temp_dir().join(format!("mayflydb-config-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("c.yaml");
+        let text = "net:\n  port: 1\n  bindIpAll: true\nstorage:\n  wiredTiger:\n    engineConfig:\n      \
+                    cacheSizeGB: 1.5\nsetParameter:\n  ttlMonitorSleepSecs: 7\nsystemLog:\n";
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let layers = collect(&["-f", file], &[]).unwrap();
+        let config = Config::from_layers(&layers).unwrap();
+        assert_eq!((config.port, config.bind[0].as_str()), (1, "0.0.0.0"));
+        assert_eq!(config.cache_bytes, 3 << 29);
+        assert_eq!(config.parameters, [("ttlMonitorSleepSecs".to_owned(), "7".to_owned())]);
+        let environment = [("MAYFLYDB_PORT", "2"), ("MAYFLYDB_BIND_IP", "127.0.0.2")];
+        let layers = collect(&["-f", file], &environment).unwrap();
+        let config = Config::from_layers(&layers).unwrap();
+        assert_eq!((config.port, config.bind[0].as_str()), (2, "127.0.0.2"));
+        let layers = collect(&["-f", file, "--port", "3"], &environment).unwrap();
+        assert_eq!(Config::from_layers(&layers).unwrap().port, 3);
+        assert!(layers.describe().contains("net.port: 3  # flag --port"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let fails = |words: &[&str], environment: &[(&str, &str)], text: &str| {
+            assert_eq!(collect(words, environment).unwrap_err(), text);
+        };
+        fails(&["--port", "70000"], &[], "flag --port: net.port: 70000 is not between 0 and 65535");
+        let text = "unknown environment variable MAYFLYDB_PROT (did you mean 'MAYFLYDB_PORT'?)";
+        fails(&[], &[("MAYFLYDB_PROT", "1")], text);
+        let text =
+            "flag --storageEngine: storage.engine: 'wiredTiger' is not one of rocksdb, memory";
+        fails(&["--storageEngine", "wiredTiger"], &[], text);
+        let parse = |text: &str| file::parse("f", text).err();
+        let unknown = "f:2: unknown key 'net.prot' (did you mean 'net.port'?)";
+        assert_eq!(parse("net:\n  prot: 1\n").as_deref(), Some(unknown));
+        assert_eq!(parse("net: 5\n").as_deref(), Some("f:1: unexpected value for 'net'"));
+        let unknown = "f:1: unknown key 'sotrage' (did you mean 'storage'?)";
+        assert_eq!(parse("sotrage: 1").as_deref(), Some(unknown));
+        assert!(parse("a: [").is_some());
+        assert!(parse(&"[".repeat(10_000)).is_some());
+        assert!(parse("").is_none());
+    }
+}

@@ -123,11 +123,13 @@ impl Served<'_> {
             let request_id = next_request_id();
             let output = std::mem::take(&mut self.output);
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
+            // Read before the command runs, so that no change between its answer and the wait is missed.
+            let topology_seen = self.service.topology.counter();
             let Dispatched { doc, outcome } =
                 dispatch(self.service, self.connection, &incoming, doc);
             if let Some(wait_ms) = outcome.wait_ms {
                 self.take_back(doc.finish_buffer());
-                self.wait(wait_ms).await;
+                self.wait(topology_seen, wait_ms).await;
                 incoming.repeat.waited = true;
                 continue;
             }
@@ -156,9 +158,9 @@ impl Served<'_> {
     }
 
     /// Waits for a topology change, the time, or the end of the server.
-    async fn wait(&self, wait_ms: u64) {
+    async fn wait(&self, topology_seen: i64, wait_ms: u64) {
         tokio::select! {
-            () = self.service.topology.next_change() => {}
+            () = self.service.topology.changed_from(topology_seen) => {}
             () = self.service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
             () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}

@@ -95,11 +95,10 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
         engine_name,
         max_connections: config.max_connections,
     });
-    service.settings.set_log_level(config.verbosity);
-    for (name, value) in &config.parameters {
-        let parameter = parameters::find(name);
-        let parameter = parameter.ok_or_else(|| format!("unknown server parameter '{name}'"))?;
-        parameter.set_starting(&service, value).map_err(|error| error.message().to_owned())?;
+    if let Err(why) = set_parameters(&service, &config) {
+        // The reason to stop is the parameter; a failed close would only hide it.
+        let _ = service.store.close();
+        return Err(why);
     }
     if let Some(name) = &config.repl_set {
         tracing::warn!(
@@ -158,6 +157,16 @@ impl Running {
             Err(error) => Err(format!("closing the store failed: {error}")),
         }
     }
+}
+
+fn set_parameters(service: &Service, config: &Config) -> Result<(), String> {
+    service.settings.set_log_level(config.verbosity);
+    for (name, value) in &config.parameters {
+        let parameter = parameters::find(name);
+        let parameter = parameter.ok_or_else(|| format!("unknown server parameter '{name}'"))?;
+        parameter.set_starting(service, value).map_err(|error| error.message().to_owned())?;
+    }
+    Ok(())
 }
 
 async fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {

@@ -107,6 +107,11 @@ impl Connections {
         self.open.lock().remove(&id);
     }
 
+    /// The open connection with this id.
+    pub fn get(&self, id: i64) -> Option<Arc<Connection>> {
+        self.open.lock().get(&id).cloned()
+    }
+
     /// Those that are open, ascending by id.
     pub fn list(&self) -> Vec<Arc<Connection>> {
         self.open.lock().values().cloned().collect()

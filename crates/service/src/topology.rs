@@ -37,10 +37,10 @@ impl Topology {
         self.counter.send_modify(|counter| *counter += 1);
     }
 
-    /// Waits for the next change after now.
-    pub async fn next_change(&self) {
+    /// Waits until the counter is another than the one seen.
+    pub async fn changed_from(&self, seen: i64) {
         let mut receiver = self.counter.subscribe();
-        if receiver.changed().await.is_err() {
+        if receiver.wait_for(|counter| *counter != seen).await.is_err() {
             // The sender is our own field, so this future ends with us.
             std::future::pending::<()>().await;
         }

@@ -2,9 +2,11 @@
 //!
 //! The TTL monitor is there even when it sleeps, so that everybody can see that somebody expires documents.
 
+use std::collections::HashSet;
+
 use mayfly_base::op::OpInfo;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
-use mayfly_service::Service;
+use mayfly_service::{ClientInfo, Service};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::fields::whole_number;
@@ -34,11 +36,11 @@ pub struct CurrentOpOptions {
 /// The documents of `$currentOp`.
 pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> {
     let mut list = Vec::new();
-    let mut busy = Vec::new();
+    let mut busy = HashSet::new();
     let mut monitor_works = false;
     for op in service.ops.list() {
         let info = op.info();
-        busy.push(info.connection_id);
+        busy.insert(info.connection_id);
         monitor_works |= info.desc == TTL_MONITOR;
         list.push(active(service, &op, &info, options));
     }
@@ -49,13 +51,7 @@ pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> 
         if !busy.contains(&connection.id) {
             let mut doc = begin(service, connection.desc());
             doc.append("connectionId", connection.id);
-            append_client(
-                service,
-                &mut doc,
-                connection.id,
-                &connection.client,
-                &connection.app_name(),
-            );
+            append_client(&mut doc, &connection.client, &connection.info());
             doc.append("active", false);
             doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
             list.push(doc.finish());
@@ -83,7 +79,9 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOption
     let mut doc = begin(service, &info.desc);
     if info.connection_id != 0 {
         doc.append("connectionId", info.connection_id);
-        append_client(service, &mut doc, info.connection_id, &info.client, &info.app_name);
+        let connection = service.connections.get(info.connection_id);
+        let said = connection.map(|connection| connection.info()).unwrap_or_default();
+        append_client(&mut doc, &info.client, &said);
     }
     doc.append("active", true);
     doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
@@ -123,15 +121,13 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOption
     doc.finish()
 }
 
-fn append_client(service: &Service, doc: &mut DocBuilder, id: i64, client: &str, app_name: &str) {
+fn append_client(doc: &mut DocBuilder, client: &str, info: &ClientInfo) {
     doc.append("client", client);
-    if !app_name.is_empty() {
-        doc.append("appName", app_name);
+    if !info.app_name.is_empty() {
+        doc.append("appName", info.app_name.as_str());
     }
-    let connections = service.connections.list();
-    let metadata = connections.iter().find(|c| c.id == id).and_then(|c| c.info().metadata);
-    if let Some(metadata) = metadata {
-        doc.append("clientMetadata", &metadata);
+    if let Some(metadata) = &info.metadata {
+        doc.append("clientMetadata", metadata);
     }
 }
 
