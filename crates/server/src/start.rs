@@ -10,6 +10,7 @@ use std::time::Duration;
 use mayfly_base::{Clock, ErrorCode, OpRegistry};
 use mayfly_kv::{Engine, KvError, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
+use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
 use mayfly_service::{CommandLine, LogRing, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
@@ -81,8 +82,11 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
     let engine = engine.await.map_err(|error| format!("opening the store failed: {error}"))??;
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
-    let store_options =
-        StoreOptions { oplog_bytes: config.oplog_bytes, background, ..StoreOptions::default() };
+    let store_options = StoreOptions {
+        filters: Arc::new(PartialFilters),
+        oplog_bytes: config.oplog_bytes,
+        background,
+    };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
         .map_err(|error| format!("cannot open the store: {}", error.message()))?;
     let service = Service::new(ServiceOptions {

@@ -171,6 +171,10 @@ fn metrics(service: &Service, doc: &mut DocBuilder) {
         }
     }
     doc.end();
+    let (open, timed_out) = service.cursors.counts();
+    doc.start_document("cursor").append("timedOut", timed_out);
+    doc.start_document("open").append("total", open).end();
+    doc.end();
     let documents = &service.metrics.documents;
     doc.start_document("document");
     doc.append("deleted", documents.delete.get()).append("inserted", documents.insert.get());
