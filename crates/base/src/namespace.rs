@@ -29,7 +29,9 @@ impl Namespace {
         if collection.starts_with('.') || collection.ends_with('.') {
             return invalid(": collection names cannot begin or end with '.'");
         }
-        if collection.contains('\0') || (collection.contains('$') && !special_dollar_name(collection)) {
+        if collection.contains('\0')
+            || (collection.contains('$') && !special_dollar_name(collection))
+        {
             return invalid(": collection names cannot contain '$' or the null character");
         }
         if db.len() + 1 + collection.len() > limits::MAX_NAMESPACE_BYTES {
@@ -75,8 +77,14 @@ impl Namespace {
 pub(crate) fn check_database_name(db: &str) -> Result<()> {
     let bad = |c: char| matches!(c, '/' | '\\' | '.' | ' ' | '"' | '$' | '\0');
     let external = db == "$external";
-    if db.is_empty() || db.len() > limits::MAX_DATABASE_NAME_BYTES || (db.contains(bad) && !external) {
-        return Err(Error::new(ErrorCode::InvalidNamespace, format!("Invalid database name: '{db}'")));
+    if db.is_empty()
+        || db.len() > limits::MAX_DATABASE_NAME_BYTES
+        || (db.contains(bad) && !external)
+    {
+        return Err(Error::new(
+            ErrorCode::InvalidNamespace,
+            format!("Invalid database name: '{db}'"),
+        ));
     }
     Ok(())
 }
@@ -107,7 +115,11 @@ mod tests {
         let ns = Namespace::parse("db.a.b").unwrap();
         assert_eq!((ns.db(), ns.collection(), ns.as_str()), ("db", "a.b", "db.a.b"));
         for bad in ["", "db", "db.", ".c", "d b.c", "db..c", "db.c.", "db.a$b", "d\0.c", "d/e.c"] {
-            assert_eq!(Namespace::parse(bad).unwrap_err().code(), ErrorCode::InvalidNamespace, "{bad:?}");
+            assert_eq!(
+                Namespace::parse(bad).unwrap_err().code(),
+                ErrorCode::InvalidNamespace,
+                "{bad:?}"
+            );
         }
         assert!(Namespace::new("d", &"c".repeat(253)).is_ok());
         assert!(Namespace::new("d", &"c".repeat(254)).is_err());

@@ -108,7 +108,8 @@ impl OpCtx {
     /// From now on it may run this long. `maxTimeMS: 0` means no limit and does not come here.
     pub fn set_max_time_ms(&self, max_time_ms: i64) {
         let micros = max_time_ms.saturating_mul(1000);
-        self.deadline_micros.store(self.clock.monotonic_micros().saturating_add(micros), Ordering::Relaxed);
+        self.deadline_micros
+            .store(self.clock.monotonic_micros().saturating_add(micros), Ordering::Relaxed);
     }
 
     /// Takes the deadline away.
@@ -169,7 +170,11 @@ pub struct OpGuard {
 impl OpRegistry {
     /// An empty registry.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<OpRegistry> {
-        Arc::new(OpRegistry { clock, next_id: AtomicI32::new(1), running: Mutex::new(BTreeMap::new()) })
+        Arc::new(OpRegistry {
+            clock,
+            next_id: AtomicI32::new(1),
+            running: Mutex::new(BTreeMap::new()),
+        })
     }
 
     /// Registers an operation that begins now; it leaves when the guard goes.

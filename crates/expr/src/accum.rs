@@ -13,10 +13,8 @@ pub struct AccumRow {
 }
 
 /// Accumulators that work.
-pub const ROWS: &[AccumRow] = &[
-    AccumRow { name: "$sum", kind: Kind::Sum },
-    AccumRow { name: "$count", kind: Kind::Count },
-];
+pub const ROWS: &[AccumRow] =
+    &[AccumRow { name: "$sum", kind: Kind::Sum }, AccumRow { name: "$count", kind: Kind::Count }];
 
 /// Accumulators of the reference that do not exist here yet.
 pub const MISSING: &[&str] = &[

@@ -114,7 +114,9 @@ fn parse_document(document: RawDoc<'_>, depth: usize) -> Result<Expression> {
         if name.contains('.') {
             return Err(Error::new(
                 ErrorCode(16412),
-                format!("FieldPath field names may not contain '.'. Consider using $getField or $setField. {name}"),
+                format!(
+                    "FieldPath field names may not contain '.'. Consider using $getField or $setField. {name}"
+                ),
             ));
         }
         fields.push((name.to_owned(), parse(element.value(), depth + 1)?));
@@ -129,10 +131,7 @@ fn operator(name: &str, operand: RawValue<'_>) -> Result<Expression> {
     if op::MISSING.contains(&name) {
         return Err(Error::not_implemented(format!("expression '{name}'")));
     }
-    Err(Error::new(
-        ErrorCode::InvalidPipelineOperator,
-        format!("Unrecognized expression '{name}'"),
-    ))
+    Err(Error::new(ErrorCode::InvalidPipelineOperator, format!("Unrecognized expression '{name}'")))
 }
 
 fn path(text: &str) -> Result<Expression> {
@@ -143,18 +142,12 @@ fn path(text: &str) -> Result<Expression> {
             "ROOT" | "CURRENT" => path(&format!("${rest}")),
             "NOW" | "CLUSTER_TIME" | "REMOVE" | "DESCEND" | "PRUNE" | "KEEP" | "SEARCH_META"
             | "USER_ROLES" => Err(Error::not_implemented(format!("system variable '$${name}'"))),
-            _ => Err(Error::new(
-                ErrorCode(17276),
-                format!("Use of undefined variable: {name}"),
-            )),
+            _ => Err(Error::new(ErrorCode(17276), format!("Use of undefined variable: {name}"))),
         };
     }
     let dotted = &text[1..];
     if dotted.is_empty() {
-        return Err(Error::new(
-            ErrorCode(16872),
-            "'$' by itself is not a valid FieldPath",
-        ));
+        return Err(Error::new(ErrorCode(16872), "'$' by itself is not a valid FieldPath"));
     }
     let parts: Vec<String> = dotted.split('.').map(str::to_owned).collect();
     if parts.len() > limits::MAX_BSON_DEPTH {
@@ -171,7 +164,9 @@ fn path(text: &str) -> Result<Expression> {
     if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
         return Err(Error::new(
             ErrorCode(16410),
-            format!("FieldPath field names may not start with '$'. Consider using $getField or $setField. {part}"),
+            format!(
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField. {part}"
+            ),
         ));
     }
     Ok(Expression::Path(parts))
@@ -229,7 +224,8 @@ mod tests {
 
     #[test]
     fn bad_paths_have_their_codes() {
-        for (text, code) in [("$", 16872), ("$a.", 40353), ("$a..b", 15998), ("$$x", 17276), ("$a.$b", 16410)]
+        for (text, code) in
+            [("$", 16872), ("$a.", 40353), ("$a..b", 15998), ("$$x", 17276), ("$a.$b", 16410)]
         {
             let error = Expression::parse(RawValue::String(text)).unwrap_err();
             assert_eq!(error.code().0, code, "{text}");

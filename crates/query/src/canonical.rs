@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_mql::{Matcher, ParseContext};
 use mayfly_mql::Projection;
-use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::SortPattern;
+use mayfly_mql::projection::ProjectionKind;
+use mayfly_mql::{Matcher, ParseContext};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 /// Which index the client wants.
@@ -102,7 +102,9 @@ impl CanonicalQuery {
             _ => None,
         };
         let projection = match options.projection {
-            Some(projection) if !projection.is_empty() => Some(Projection::parse(projection, ProjectionKind::Find)?),
+            Some(projection) if !projection.is_empty() => {
+                Some(Projection::parse(projection, ProjectionKind::Find)?)
+            }
             _ => None,
         };
         Ok(CanonicalQuery {

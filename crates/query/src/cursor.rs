@@ -64,18 +64,16 @@ impl Cursor {
         limit: BatchLimit,
         out: &mut DocBuilder,
     ) -> Result<usize> {
-        let mut batch = Batch {
-            start: out.len(),
-            count: 0,
-            most: limit.documents.unwrap_or(usize::MAX),
-            out,
-        };
+        let mut batch =
+            Batch { start: out.len(), count: 0, most: limit.documents.unwrap_or(usize::MAX), out };
         if batch.most == 0 {
             return Ok(0);
         }
         match &mut self.source {
             CursorSource::Find(executor) => fill_from_plan(executor, store, op, &mut batch)?,
-            CursorSource::Pipeline(run) => run.run(store, op, &mut |document| Ok(batch.take(document)))?,
+            CursorSource::Pipeline(run) => {
+                run.run(store, op, &mut |document| Ok(batch.take(document)))?
+            }
             CursorSource::Ready(documents) => {
                 while let Some(document) = documents.front() {
                     let flow = batch.take(document.as_doc());

@@ -32,7 +32,10 @@ impl Pipeline {
             if at >= limits::MAX_PIPELINE_STAGES {
                 return Err(Error::new(
                     ErrorCode(7749501),
-                    format!("Pipeline length must be no longer than {} stages", limits::MAX_PIPELINE_STAGES),
+                    format!(
+                        "Pipeline length must be no longer than {} stages",
+                        limits::MAX_PIPELINE_STAGES
+                    ),
                 ));
             }
             let parsed = Stage::parse(spec)?;
@@ -196,7 +199,8 @@ impl PipelineRun {
         if *finished == 0 {
             let mut over = match input {
                 Input::Plan(executor) => {
-                    executor.run(store, op, &mut |_, document| show(stages, document, &mut take))?;
+                    executor
+                        .run(store, op, &mut |_, document| show(stages, document, &mut take))?;
                     executor.is_done()
                 }
                 Input::Documents(documents) => {

@@ -55,8 +55,7 @@ impl Sorter {
     fn cut(&mut self, keep: usize) {
         self.rows.sort_by(|a, b| a.0.cmp(&b.0));
         self.rows.truncate(keep);
-        self.bytes =
-            self.rows.iter().map(|(key, doc)| key.len() + doc.as_bytes().len() + 64).sum();
+        self.bytes = self.rows.iter().map(|(key, doc)| key.len() + doc.as_bytes().len() + 64).sum();
     }
 
     /// Everything in order; equal keys keep the order in which they came.

@@ -76,7 +76,8 @@ impl Cursors {
     pub fn take(&self, id: i64, namespace: &Namespace, now_ms: i64) -> Result<Cursor> {
         self.reap(now_ms);
         let mut open = self.open.lock();
-        let not_found = || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
+        let not_found =
+            || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
         let entry = open.get_mut(&id).ok_or_else(not_found)?;
         if entry.namespace != *namespace {
             return Err(Error::new(

@@ -102,7 +102,9 @@ fn check_format(engine: &dyn Engine) -> Result<()> {
         Some(FORMAT) => Ok(()),
         Some(newer) if newer > FORMAT => Err(Error::new(
             ErrorCode::UnsupportedFormat,
-            format!("the data was written in format {newer} by a newer server; this one reads {FORMAT}"),
+            format!(
+                "the data was written in format {newer} by a newer server; this one reads {FORMAT}"
+            ),
         )),
         Some(_) => Err(damaged("the catalog's format mark")),
         None => {
@@ -110,7 +112,8 @@ fn check_format(engine: &dyn Engine) -> Result<()> {
             mark.append("format", FORMAT);
             let mut txn = engine.begin(TxnOptions::default()).map_err(from_kv)?;
             let bytes = mark.finish().into_bytes();
-            txn.put(Keyspace::Catalog, catalog_key::FORMAT, &bytes, Guard::Checked).map_err(from_kv)?;
+            txn.put(Keyspace::Catalog, catalog_key::FORMAT, &bytes, Guard::Checked)
+                .map_err(from_kv)?;
             txn.commit().map_err(from_kv)
         }
     }
@@ -165,7 +168,8 @@ fn decode_collection(
     stored: RawDoc<'_>,
     filters: &dyn FilterCompiler,
 ) -> Result<Collection> {
-    let ns = stored.get("ns").and_then(RawValue::as_str).ok_or_else(|| damaged("a catalog entry"))?;
+    let ns =
+        stored.get("ns").and_then(RawValue::as_str).ok_or_else(|| damaged("a catalog entry"))?;
     let uuid = match stored.get("uuid") {
         Some(RawValue::Binary { bytes, .. }) => bytes.try_into().ok(),
         _ => None,
@@ -182,7 +186,8 @@ fn decode_collection(
 }
 
 fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index> {
-    let (Some(RawValue::Int64(id)), Some(RawValue::Document(spec))) = (item.get("id"), item.get("spec"))
+    let (Some(RawValue::Int64(id)), Some(RawValue::Document(spec))) =
+        (item.get("id"), item.get("spec"))
     else {
         return Err(damaged("an index in the catalog"));
     };

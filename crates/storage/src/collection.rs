@@ -134,7 +134,13 @@ impl Collection {
 
     /// Indexes that a plan may use.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
-        self.state.read_recursive().indexes.iter().filter(|index| index.is_ready()).cloned().collect()
+        self.state
+            .read_recursive()
+            .indexes
+            .iter()
+            .filter(|index| index.is_ready())
+            .cloned()
+            .collect()
     }
 
     /// Whether it was dropped.

@@ -133,8 +133,12 @@ impl Store {
         command.append("drop", ns.collection());
         let command = command.finish();
         self.change(|txn, oplog| {
-            txn.delete(Keyspace::Catalog, &catalog_key::collection(collection.id()), Guard::Checked)
-                .map_err(from_kv)?;
+            txn.delete(
+                Keyspace::Catalog,
+                &catalog_key::collection(collection.id()),
+                Guard::Checked,
+            )
+            .map_err(from_kv)?;
             for id in &ids {
                 put_dropped(txn, *id)?;
             }
@@ -168,7 +172,12 @@ impl Store {
     ///
     /// # Errors
     /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation.
-    pub fn rename_collection(&self, from: &Namespace, to: &Namespace, drop_target: bool) -> Result<()> {
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+    ) -> Result<()> {
         let _changing = self.catalog.changing.lock();
         let Some(collection) = self.catalog.get(from) else {
             return Err(Error::new(
@@ -285,7 +294,11 @@ impl Store {
     }
 
     /// Makes built indexes usable.
-    pub(crate) fn finish_building(&self, collection: &Collection, built: &[Arc<Index>]) -> Result<()> {
+    pub(crate) fn finish_building(
+        &self,
+        collection: &Collection,
+        built: &[Arc<Index>],
+    ) -> Result<()> {
         let _changing = self.catalog.changing.lock();
         let state = collection.state.write();
         collection.check_alive()?;
@@ -331,7 +344,11 @@ impl Store {
     }
 
     /// Takes back indexes whose build failed.
-    pub(crate) fn abandon_building(&self, collection: &Collection, gone: &[Arc<Index>]) -> Result<()> {
+    pub(crate) fn abandon_building(
+        &self,
+        collection: &Collection,
+        gone: &[Arc<Index>],
+    ) -> Result<()> {
         let _changing = self.catalog.changing.lock();
         if collection.is_dropped() {
             return Ok(());
@@ -460,7 +477,9 @@ impl Store {
         loop {
             let attempt = self.try_change(&mut body);
             match attempt {
-                Err(error) if error.code() == ErrorCode::WriteConflict && tries < 1000 => tries += 1,
+                Err(error) if error.code() == ErrorCode::WriteConflict && tries < 1000 => {
+                    tries += 1
+                }
                 other => return other,
             }
         }
@@ -498,13 +517,8 @@ pub(crate) fn put_collection(
     state: &CollectionState,
 ) -> Result<()> {
     let document = encode_collection(ns, uuid, state);
-    txn.put(
-        Keyspace::Catalog,
-        &catalog_key::collection(id),
-        document.as_bytes(),
-        Guard::Checked,
-    )
-    .map_err(from_kv)
+    txn.put(Keyspace::Catalog, &catalog_key::collection(id), document.as_bytes(), Guard::Checked)
+        .map_err(from_kv)
 }
 
 fn put_dropped(txn: &mut dyn Txn, id: u64) -> Result<()> {
@@ -587,7 +601,8 @@ fn is_id_selector(selector: IndexSelector<'_>) -> bool {
         IndexSelector::Name(name) => name == "_id_",
         IndexSelector::Key(key) => {
             let mut elements = key.iter();
-            elements.next().is_some_and(|element| element.name() == "_id") && elements.next().is_none()
+            elements.next().is_some_and(|element| element.name() == "_id")
+                && elements.next().is_none()
         }
     }
 }

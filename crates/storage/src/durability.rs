@@ -48,9 +48,8 @@ impl SyncGate {
             dirty: AtomicBool::new(false),
         });
         let runner = shared.clone();
-        let thread = std::thread::Builder::new()
-            .name("log-sync".into())
-            .spawn(move || runner.run())?;
+        let thread =
+            std::thread::Builder::new().name("log-sync".into()).spawn(move || runner.run())?;
         Ok(SyncGate { shared, thread: Mutex::new(Some(thread)) })
     }
 

@@ -11,7 +11,8 @@ use crate::ttl::TtlIndexRules;
 use crate::ttl::value::{expire_after_for_create, listed_expire_after};
 
 /// Note in the reply when a compound key drops the TTL option.
-pub(crate) const TTL_IGNORED_NOTE: &str = "expireAfterSeconds ignored: TTL indexes are single-field indexes";
+pub(crate) const TTL_IGNORED_NOTE: &str =
+    "expireAfterSeconds ignored: TTL indexes are single-field indexes";
 
 /// One field of an index key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +113,8 @@ impl IndexSpec {
                 Shell(key)
             )));
         }
-        if raw.get("expireAfterSeconds").is_some() && key.iter().any(|e| e.name().ends_with("$**")) {
+        if raw.get("expireAfterSeconds").is_some() && key.iter().any(|e| e.name().ends_with("$**"))
+        {
             return Err(Error::new(
                 ErrorCode::CannotCreateIndex,
                 "cannot make a TTL index :: caused by :: Index type 'wildcard' does not support the \
@@ -290,7 +292,9 @@ impl IndexSpec {
 
     /// Whether both are the same index to the reference: key pattern, collation, partial filter, unique, sparse.
     pub fn same_identity(&self, other: &IndexSpec) -> bool {
-        self.same_key_and_filter(other) && self.unique == other.unique && self.sparse == other.sparse
+        self.same_key_and_filter(other)
+            && self.unique == other.unique
+            && self.sparse == other.sparse
     }
 
     /// Key pattern (numbers by sign) and filter are the same.
@@ -311,7 +315,7 @@ impl IndexSpec {
 pub(crate) fn in_spec_context(error: Error, spec: RawDoc<'_>) -> Error {
     match error.code() {
         ErrorCode::CannotCreateIndex | ErrorCode::TypeMismatch => {
-            error.in_context(format_args!("Error in specification . Index spec: {}", Shell(spec)))
+            error.in_context(format_args!(". Index spec: {}", Shell(spec)))
         }
         _ => error,
     }
@@ -439,7 +443,10 @@ fn version(raw: RawDoc<'_>) -> Result<i32> {
             Some(1.0) => Ok(1),
             Some(other) => Err(Error::new(
                 ErrorCode::CannotCreateIndex,
-                format!("Invalid index specification {}; cannot create an index with v={other}", Shell(raw)),
+                format!(
+                    "Invalid index specification {}; cannot create an index with v={other}",
+                    Shell(raw)
+                ),
             )),
             None => Err(Error::type_mismatch(format!(
                 "The field 'v' must be a number, but got {}",

@@ -97,7 +97,10 @@ pub(crate) fn index_keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySe
     if out.len() > limits::MAX_KEYS_PER_DOCUMENT {
         return Err(Error::new(
             ErrorCode::TransactionTooLarge,
-            format!("a document may have at most {} keys in one index", limits::MAX_KEYS_PER_DOCUMENT),
+            format!(
+                "a document may have at most {} keys in one index",
+                limits::MAX_KEYS_PER_DOCUMENT
+            ),
         ));
     }
     Ok(())
@@ -253,7 +256,10 @@ fn expand<'a>(
         RawValue::Array(array) => {
             if let Some(element) = position(part).and_then(|at| array.iter().nth(at)) {
                 // A position of the array, unless its elements have a field of that name.
-                if !array.iter().any(|e| e.value().as_document().is_some_and(|d| d.get(part).is_some())) {
+                if !array
+                    .iter()
+                    .any(|e| e.value().as_document().is_some_and(|d| d.get(part).is_some()))
+                {
                     return expand(element.value(), rest, arrays, visit);
                 }
             }
@@ -275,7 +281,8 @@ fn expand<'a>(
 }
 
 fn position(part: &str) -> Option<usize> {
-    let canonical = part == "0" || (!part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit()));
+    let canonical =
+        part == "0" || (!part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit()));
     if canonical && part.len() <= 7 { part.parse().ok() } else { None }
 }
 

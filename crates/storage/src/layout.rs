@@ -53,11 +53,8 @@ pub(crate) fn object_range(id: u64) -> KeyRange {
 
 /// A range given inside an object, as a range of the keyspace. An empty `end` means up to the object's end.
 pub(crate) fn object_subrange(id: u64, inner: &KeyRange) -> KeyRange {
-    let end = if inner.end.is_empty() {
-        prefix_end(&id.to_be_bytes())
-    } else {
-        prefixed(id, &inner.end)
-    };
+    let end =
+        if inner.end.is_empty() { prefix_end(&id.to_be_bytes()) } else { prefixed(id, &inner.end) };
     KeyRange { start: prefixed(id, &inner.start), end }
 }
 
@@ -76,9 +73,13 @@ pub(crate) fn encode_record(out: &mut Vec<u8>, modified_ms: i64, document: RawDo
 /// # Errors
 /// 301 DataCorruptionDetected.
 pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
-    let framed = (value.first() == Some(&RECORD_FORMAT)).then(|| value.get(RECORD_HEADER..)).flatten();
+    let framed =
+        (value.first() == Some(&RECORD_FORMAT)).then(|| value.get(RECORD_HEADER..)).flatten();
     framed.and_then(RawDoc::new).ok_or_else(|| {
-        Error::new(ErrorCode::DataCorruptionDetected, "a stored record has an invalid header or length")
+        Error::new(
+            ErrorCode::DataCorruptionDetected,
+            "a stored record has an invalid header or length",
+        )
     })
 }
 
@@ -157,7 +158,9 @@ mod tests {
             let mut value = Vec::new();
             encode_unique_value(&mut value, &key, &[1, 2]);
             assert_eq!(decode_unique_value(&value), Some((key.as_slice(), [1u8, 2].as_slice())));
-            assert!(decode_unique_value(&value[..len.min(1)]).is_none_or(|(k, _)| k.len() < len.max(1)));
+            assert!(
+                decode_unique_value(&value[..len.min(1)]).is_none_or(|(k, _)| k.len() < len.max(1))
+            );
         }
         assert_eq!(decode_unique_value(&[]), None);
         assert_eq!(decode_unique_value(&[0xFF; 8]), None);

@@ -101,7 +101,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::record`].
-    pub fn record_owned(&self, collection: &Collection, record_key: &[u8]) -> Result<Option<DocBuf>> {
+    pub fn record_owned(
+        &self,
+        collection: &Collection,
+        record_key: &[u8],
+    ) -> Result<Option<DocBuf>> {
         let mut found = None;
         self.record(collection, record_key, &mut |document| {
             found = Some(document.to_owned());

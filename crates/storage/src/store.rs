@@ -296,7 +296,8 @@ impl Store {
                 collection.counts.bytes.store(number(bytes), Ordering::Release);
                 collection.counts.exact.store(true, Ordering::Release);
             }
-            txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked).map_err(from_kv)?;
+            txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
+                .map_err(from_kv)?;
         }
         if !found.is_empty() {
             txn.commit().map_err(from_kv)?;
@@ -309,7 +310,8 @@ impl Store {
         let mut any = false;
         for collection in self.catalog.all().values() {
             if collection.counts.exact.load(Ordering::Acquire) {
-                let mut value = collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
+                let mut value =
+                    collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
                 let bytes = collection.counts.bytes.load(Ordering::Acquire);
                 value.extend_from_slice(&bytes.to_le_bytes());
                 let key = catalog_key::counts(collection.id());

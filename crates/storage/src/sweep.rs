@@ -36,8 +36,9 @@ impl Sweeper {
         let first = Signal { wanted: true, closing: false };
         let signal = Arc::new((Mutex::new(first), Condvar::new()));
         let (weak, shared) = (Arc::downgrade(store), signal.clone());
-        let thread =
-            std::thread::Builder::new().name("sweeper".into()).spawn(move || run(&weak, &shared))?;
+        let thread = std::thread::Builder::new()
+            .name("sweeper".into())
+            .spawn(move || run(&weak, &shared))?;
         Ok(Sweeper { signal, thread })
     }
 
@@ -115,10 +116,7 @@ impl Store {
                 return Ok(());
             }
             let range = KeyRange { start: vec![0], end: cut.to_be_bytes().to_vec() };
-            while self
-                .engine()
-                .sweep_range(Keyspace::Oplog, &range, SWEEP_KEYS)
-                .map_err(from_kv)?
+            while self.engine().sweep_range(Keyspace::Oplog, &range, SWEEP_KEYS).map_err(from_kv)?
                 == SweepEnd::More
             {}
         }

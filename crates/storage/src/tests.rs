@@ -58,10 +58,16 @@ impl Fixture {
         let mut count = 0;
         let snapshot = self.store.snapshot().unwrap();
         snapshot
-            .scan_records(&collection, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |_, _| {
-                count += 1;
-                Ok(ControlFlow::Continue(()))
-            })
+            .scan_records(
+                &collection,
+                &whole_range(),
+                Direction::Forward,
+                ScanLimit::NONE,
+                &mut |_, _| {
+                    count += 1;
+                    Ok(ControlFlow::Continue(()))
+                },
+            )
             .unwrap();
         let counted = self.store.count_documents(&self.op, &collection).unwrap();
         assert_eq!(counted, count as i64, "the kept count agrees with the records");
@@ -75,12 +81,18 @@ impl Fixture {
         for index in collection.ready_indexes() {
             let mut orphans = 0;
             snapshot
-                .scan_index(&index, &whole_range(), Direction::Forward, ScanLimit::NONE, &mut |entry| {
-                    if snapshot.record_owned(collection, entry.record_key)?.is_none() {
-                        orphans += 1;
-                    }
-                    Ok(ControlFlow::Continue(()))
-                })
+                .scan_index(
+                    &index,
+                    &whole_range(),
+                    Direction::Forward,
+                    ScanLimit::NONE,
+                    &mut |entry| {
+                        if snapshot.record_owned(collection, entry.record_key)?.is_none() {
+                            orphans += 1;
+                        }
+                        Ok(ControlFlow::Continue(()))
+                    },
+                )
                 .unwrap();
             assert_eq!(orphans, 0, "index {}", index.spec.name());
         }
@@ -136,7 +148,10 @@ fn unique_index_refuses_and_a_failed_build_leaves_nothing() {
         })
         .unwrap();
     f.index("d.c", &spec).unwrap();
-    assert_eq!(f.insert("d.c", &doc! { "_id": 3, "a": 5 }).unwrap_err().code(), ErrorCode::DuplicateKey);
+    assert_eq!(
+        f.insert("d.c", &doc! { "_id": 3, "a": 5 }).unwrap_err().code(),
+        ErrorCode::DuplicateKey
+    );
     f.insert("d.c", &doc! { "_id": 4, "a": 6 }).unwrap();
     assert_eq!(f.entries("d.c", 0), 2);
 }

@@ -6,9 +6,7 @@ use mayfly_service::Service;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{FirstBatch, first_batch, hint, refuse};
-use crate::{
-    CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops,
-};
+use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
 pub(crate) const ROW: Row =
     Row::new("aggregate", "Runs a pipeline", run).since("2.2").flags(RowFlags::MAY_BLOCK);

@@ -7,8 +7,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use super::read::{hint, refuse};
 use crate::{CommandContext, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["query", "limit", "skip", "hint", "collation", "fields"])?;

@@ -63,7 +63,10 @@ fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: RawDoc<'_>) -> Resul
     match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, spec) {
         // Dropped meanwhile: nothing is left to delete.
         Err(error)
-            if matches!(error.code(), ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled) =>
+            if matches!(
+                error.code(),
+                ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled
+            ) =>
         {
             Ok(0)
         }

@@ -10,15 +10,15 @@ pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a curso
     .since("3.2")
     .flags(RowFlags::MAY_BLOCK)
     .kind(OpKind::GetMore);
-pub(crate) const KILL_CURSORS: Row =
-    Row::new("killCursors", "Closes cursors", kill).since("3.2");
+pub(crate) const KILL_CURSORS: Row = Row::new("killCursors", "Closes cursors", kill).since("3.2");
 
 fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
     Namespace::new(request.db, collection)
 }
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
+    let fields =
+        request.fields(&["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
     let id = match request.target() {
         RawValue::Int64(id) => id,
         other => {

@@ -32,7 +32,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     check_count(documents.len())?;
     let mut results = WriteResults::default();
-    let mut chunk = Chunk { first: 0, documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)), bytes: 0 };
+    let mut chunk = Chunk {
+        first: 0,
+        documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)),
+        bytes: 0,
+    };
     let mut stopped = false;
     let total = documents.len();
     for (index, document) in documents.enumerate() {
@@ -128,7 +132,8 @@ impl<'a> Chunk<'a> {
         let mut stopped = false;
         if !self.documents.is_empty() {
             let documents = &self.documents;
-            let together = on_collection(ctx, ns, |collection| insert_all(ctx, collection, documents));
+            let together =
+                on_collection(ctx, ns, |collection| insert_all(ctx, collection, documents));
             match together {
                 Ok(()) => results.n += documents.len() as i64,
                 Err(error) if ends_command(&error) => return Err(error),

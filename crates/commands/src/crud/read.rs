@@ -17,7 +17,8 @@ pub(super) fn refuse(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
             None | Some(RawValue::Bool(false)) => true,
             Some(RawValue::Document(value)) => {
                 value.is_empty()
-                    || (*name == "collation" && value.get("locale") == Some(RawValue::String("simple")))
+                    || (*name == "collation"
+                        && value.get("locale") == Some(RawValue::String("simple")))
             }
             Some(RawValue::Array(value)) => value.is_empty(),
             Some(_) => false,

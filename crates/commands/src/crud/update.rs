@@ -55,8 +55,18 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: RawDoc<'_>) -> Result<ModifyOutcome> {
-    let known =
-        &["q", "u", "upsert", "multi", "hint", "collation", "arrayFilters", "c", "sort", "upsertSupplied"];
+    let known = &[
+        "q",
+        "u",
+        "upsert",
+        "multi",
+        "hint",
+        "collation",
+        "arrayFilters",
+        "c",
+        "sort",
+        "upsertSupplied",
+    ];
     let fields = Fields::strict(statement, "update.updates", known)?;
     refuse(&fields, &["collation", "arrayFilters", "c", "sort", "upsertSupplied"])?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
@@ -64,7 +74,8 @@ fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: RawDoc<'_>) -> Resul
     let upsert = fields.bool("upsert")?.unwrap_or(false);
     let hint = hint(&fields)?;
     let parse = || -> Result<UpdateSpec> {
-        let update = Update::parse_value(fields.required("u")?, &ParseContext { now_ms: ctx.op.now_ms() })?;
+        let update =
+            Update::parse_value(fields.required("u")?, &ParseContext { now_ms: ctx.op.now_ms() })?;
         if multi && update.is_replacement() {
             return Err(Error::new(
                 ErrorCode::FailedToParse,

@@ -109,7 +109,9 @@ impl<'a> IndexChange<'a> {
         let hidden = fields.bool("hidden")?;
         for name in ["unique", "prepareUnique", "forceNonUnique", "ttl"] {
             if fields.get(name).is_some() {
-                return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod.index'")));
+                return Err(Error::not_implemented(format_args!(
+                    "the option '{name}' of 'collMod.index'"
+                )));
             }
         }
         if expire_after.is_none() && hidden.is_none() {

@@ -10,8 +10,14 @@ pub(crate) const ROW: Row = Row::new("createIndexes", "Creates indexes", run)
     .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields =
-        request.fields(&["indexes", "ignoreUnknownIndexOptions", "commitQuorum", "v", "dryRun", "onConflict"])?;
+    let fields = request.fields(&[
+        "indexes",
+        "ignoreUnknownIndexOptions",
+        "commitQuorum",
+        "v",
+        "dryRun",
+        "onConflict",
+    ])?;
     let ns = request.namespace()?;
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     for extension in ["dryRun", "onConflict"] {

@@ -13,8 +13,13 @@ pub(crate) const ROW: Row =
     Row::new("listCollections", "Lists the collections of a database", run).since("3.0");
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields =
-        request.fields(&["filter", "nameOnly", "authorizedCollections", "cursor", "includePendingDrops"])?;
+    let fields = request.fields(&[
+        "filter",
+        "nameOnly",
+        "authorizedCollections",
+        "cursor",
+        "includePendingDrops",
+    ])?;
     let name_only = fields.bool("nameOnly")?.unwrap_or(false);
     fields.bool("authorizedCollections")?;
     let filter = fields
@@ -39,10 +44,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 ///
 /// # Errors
 /// 14, 40415, 51024.
-pub(super) fn cursor_batch_size(
-    fields: &Fields<'_>,
-    path: &'static str,
-) -> Result<Option<i64>> {
+pub(super) fn cursor_batch_size(fields: &Fields<'_>, path: &'static str) -> Result<Option<i64>> {
     match fields.document("cursor")? {
         // Listings come whole when nobody asks for batches.
         None => Ok(Some(i64::MAX)),

@@ -54,7 +54,11 @@ pub(super) fn best(
     match (best, by_id) {
         (Some((score, plan)), by_id) => match by_id {
             // A range of _id beats an index that only gives the order.
-            Some(by_id) if !score.bounded() || score < Score { ranged: true, ..Score::default() } => by_id,
+            Some(by_id)
+                if !score.bounded() || score < Score { ranged: true, ..Score::default() } =>
+            {
+                by_id
+            }
             _ => plan,
         },
         (None, Some(by_id)) => by_id,

@@ -109,8 +109,9 @@ fn hinted(
         }
     };
     if wants_id {
-        return Ok(choose::by_id(query, bounds, true)
-            .unwrap_or_else(|| choose::collection_scan(query)));
+        return Ok(
+            choose::by_id(query, bounds, true).unwrap_or_else(|| choose::collection_scan(query))
+        );
     }
     match collection.ready_indexes().into_iter().find(|index| same(index)) {
         Some(index) => Ok(choose::with_index(query, &index, bounds).1),

@@ -33,7 +33,10 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
         let name = element.name();
         if name == "_id" {
             if id.replace(Expression::parse(element.value())?).is_some() {
-                return Err(Error::new(ErrorCode(15948), "a group's _id may only be specified once"));
+                return Err(Error::new(
+                    ErrorCode(15948),
+                    "a group's _id may only be specified once",
+                ));
             }
         } else if name.starts_with('$') {
             let text = format!("The field name '{name}' cannot be an operator name");

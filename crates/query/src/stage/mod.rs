@@ -148,10 +148,7 @@ impl Stage {
         if MISSING.contains(&name) {
             return Err(Error::not_implemented(format!("pipeline stage '{name}'")));
         }
-        Err(Error::new(
-            ErrorCode(40324),
-            format!("Unrecognized pipeline stage name: '{name}'"),
-        ))
+        Err(Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'")))
     }
 
     /// Whether it needs no collection.
@@ -179,10 +176,9 @@ fn parse_match(value: RawValue<'_>) -> Result<Vec<Stage>> {
         RawValue::Document(filter) => {
             Ok(vec![Stage::Match(Matcher::parse(filter, &ParseContext::default())?)])
         }
-        _ => Err(Error::new(
-            ErrorCode(15959),
-            "the match filter must be an expression in an object",
-        )),
+        _ => {
+            Err(Error::new(ErrorCode(15959), "the match filter must be an expression in an object"))
+        }
     }
 }
 

@@ -10,15 +10,11 @@ use crate::sorter::Sorter;
 
 pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
     match value {
-        RawValue::Document(pattern) if pattern.is_empty() => Err(Error::new(
-            ErrorCode(15976),
-            "$sort stage must have at least one sort key",
-        )),
+        RawValue::Document(pattern) if pattern.is_empty() => {
+            Err(Error::new(ErrorCode(15976), "$sort stage must have at least one sort key"))
+        }
         RawValue::Document(pattern) => Ok(vec![Stage::Sort(SortPattern::parse(pattern)?)]),
-        _ => Err(Error::new(
-            ErrorCode(15973),
-            "the $sort key specification must be an object",
-        )),
+        _ => Err(Error::new(ErrorCode(15973), "the $sort key specification must be an object")),
     }
 }
 

@@ -19,8 +19,9 @@ impl TtlMonitor {
     pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<TtlMonitor> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (weak, flag) = (Arc::downgrade(store), stopping.clone());
-        let thread =
-            std::thread::Builder::new().name("TTLMonitor".into()).spawn(move || run(&weak, &flag))?;
+        let thread = std::thread::Builder::new()
+            .name("TTLMonitor".into())
+            .spawn(move || run(&weak, &flag))?;
         Ok(TtlMonitor { stopping, thread })
     }
 

@@ -51,10 +51,7 @@ pub fn expire_after_for_collmod(value: RawValue<'_>) -> Result<i32> {
     };
     if whole.is_nan() {
         // A slip in somebody's arithmetic must not empty a collection.
-        return Err(Error::new(
-            ErrorCode::InvalidOptions,
-            "'expireAfterSeconds' must not be NaN",
-        ));
+        return Err(Error::new(ErrorCode::InvalidOptions, "'expireAfterSeconds' must not be NaN"));
     }
     if whole < 0.0 {
         return Err(Error::new(

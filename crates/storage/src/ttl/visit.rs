@@ -93,7 +93,8 @@ impl Visit<'_> {
             }
             let params = self.store.ttl_params();
             let target = params.index_target_docs.load(Ordering::Relaxed);
-            let left = if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
+            let left =
+                if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
             let mut found: Vec<(RecordKey, RecordKey)> = Vec::new();
             let limit = ScanLimit::rows(SCAN_ENTRIES.min(left));
             let scanned = self.store.snapshot()?.scan_index(
@@ -141,10 +142,8 @@ impl Visit<'_> {
         let bytes = params.batch_bytes.load(Ordering::Relaxed);
         let clock = &self.store.clock;
         let started = clock.monotonic_micros();
-        let expired = ExpiredBy {
-            index: self.index.spec.name(),
-            expire_after_secs: self.expire_after_secs,
-        };
+        let expired =
+            ExpiredBy { index: self.index.spec.name(), expire_after_secs: self.expire_after_secs };
         let mut keys = KeySet::default();
         let (dealt, deleted, examined, staged, keys_deleted) =
             self.store.write(op, self.collection, |unit| {
@@ -198,7 +197,8 @@ impl Visit<'_> {
         let docs = params.index_target_docs.load(Ordering::Relaxed);
         let millis = params.index_target_ms.load(Ordering::Relaxed);
         let spent = self.store.clock.monotonic_micros() - progress.started_micros;
-        (docs > 0 && progress.deleted >= docs) || (millis > 0 && spent >= millis.saturating_mul(1000))
+        (docs > 0 && progress.deleted >= docs)
+            || (millis > 0 && spent >= millis.saturating_mul(1000))
     }
 
     fn check(&self, op: &OpCtx) -> Result<()> {

@@ -1,0 +1,116 @@
+//! COMPATIBILITY.md: what works and what does not yet, from the tables that the server itself answers by.
+
+use std::fmt::Write;
+
+use mayfly_commands::{Handler, registry};
+use mayfly_mql::matcher::op as match_op;
+use mayfly_mql::update::op as update_op;
+
+const HEAD: &str = "\
+# Compatibility
+
+What this server answers to, compared with MongoDB 8.0. Generated from the tables in the code by
+`cargo run -p mayfly-xtask -- compat`; a test fails when it is out of date.
+
+A member that is listed as missing answers its proper error, usually 238 `NotImplemented`; one that is not listed at
+all does not exist in the reference either.
+
+## On purpose different
+
+* NaN as `expireAfterSeconds` in `collMod` is refused with 72 instead of becoming 0, which would empty the collection.
+* `expireAfterSeconds` on a compound index makes a plain index, with a note in the reply, as the manual says
+  (`setParameter: ttlIndexRules: \"mongod8\"` gives the error of 8.x servers instead).
+* A visit of the TTL monitor is a full operation: `currentOp` shows it as a `remove` with its plan and a `ttl` document,
+  `killOp` ends the visit, and its oplog entries name the index.
+* `hello` answers as a standalone server: retryable writes and transactions do not exist yet, and drivers do not use them.
+* A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
+
+## Not there yet, beside the lists
+
+Authentication and TLS, transactions, retryable writes, change streams, collation, capped collections, views, time series,
+clustered collections, validators, explain, index kinds other than ascending and descending keys, tailable cursors,
+spilling to disk.
+
+";
+
+/// The page.
+pub(crate) fn page() -> String {
+    let mut out = HEAD.to_owned();
+    commands(&mut out);
+    let matching = match_op::ROWS.iter().map(|row| {
+        let missing = matches!(
+            row.parse,
+            match_op::Parse::MissingTopLevel | match_op::Parse::MissingPredicate
+        );
+        (row.name, !missing)
+    });
+    section(&mut out, "Query operators", matching);
+    let updates = update_op::ROWS.iter().map(|row| (row.name, true));
+    section(&mut out, "Update operators", updates);
+    let missing = ["$[]", "$[identifier]", "$ (positional)"].into_iter().map(|name| (name, false));
+    section(&mut out, "Update paths", missing);
+    let missing = ["$slice", "$elemMatch", "$meta", "$ (positional)", "expressions"];
+    let missing = missing.into_iter().map(|name| (name, false));
+    let works = ["inclusion", "exclusion"].into_iter().map(|name| (name, true));
+    section(&mut out, "Projection", works.chain(missing));
+    let stages = mayfly_query::STAGES.iter().map(|row| (row.name, true));
+    let missing = mayfly_query::MISSING_STAGES.iter().map(|name| (*name, false));
+    section(&mut out, "Pipeline stages", stages.chain(missing));
+    let accumulators = mayfly_expr::accum::ROWS.iter().map(|row| (row.name, true));
+    let missing = mayfly_expr::accum::MISSING.iter().map(|name| (*name, false));
+    section(&mut out, "Accumulators of $group", accumulators.chain(missing));
+    let expressions = mayfly_expr::op::ROWS.iter().map(|row| (row.name, true));
+    let missing = mayfly_expr::op::MISSING.iter().map(|name| (*name, false));
+    section(&mut out, "Expressions", expressions.chain(missing));
+    let parameters = mayfly_service::parameters::TABLE.iter().map(|row| (row.name, true));
+    section(&mut out, "Server parameters", parameters);
+    out
+}
+
+fn commands(out: &mut String) {
+    let mut rows: Vec<_> = registry::rows().iter().collect();
+    rows.sort_by_key(|row| row.name);
+    out.push_str("## Commands that work\n\n| command | what it does |\n|---|---|\n");
+    for row in rows.iter().filter(|row| matches!(row.handler, Handler::Run(_))) {
+        let _ = writeln!(out, "| `{}` | {} |", row.name, row.help);
+    }
+    let missing: Vec<&str> = rows
+        .iter()
+        .filter(|row| matches!(row.handler, Handler::Missing))
+        .map(|row| row.name)
+        .collect();
+    out.push_str("\n## Commands that are missing\n\n");
+    list(out, &missing);
+}
+
+fn section(out: &mut String, title: &str, members: impl Iterator<Item = (&'static str, bool)>) {
+    let mut members: Vec<_> = members.collect();
+    members.sort_unstable();
+    members.dedup();
+    let names = |works: bool| -> Vec<&str> {
+        members.iter().filter(|member| member.1 == works).map(|member| member.0).collect()
+    };
+    let _ = writeln!(out, "## {title}\n");
+    for (label, works) in [("Work", true), ("Missing", false)] {
+        let names = names(works);
+        if !names.is_empty() {
+            let _ = writeln!(out, "{label}:\n");
+            list(out, &names);
+        }
+    }
+}
+
+/// Names in lines of readable length.
+fn list(out: &mut String, names: &[&str]) {
+    let mut line = String::new();
+    for name in names {
+        if line.len() + name.len() > 100 {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line.clear();
+        }
+        let _ = write!(line, "`{name}` ");
+    }
+    out.push_str(line.trim_end());
+    out.push_str("\n\n");
+}

@@ -1,0 +1,131 @@
+//! What no compiler checks: which crate may use which, how long files are, that each begins with its story.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// Longest file, tests not counted.
+const MAX_LINES: usize = 1000;
+
+/// Which crate may use which. ARCHITECTURE.md has the same table.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("value", &["base"]),
+    ("kv", &["base"]),
+    ("kv-rocksdb", &["kv", "base"]),
+    ("wire", &["value", "base"]),
+    ("expr", &["value", "base"]),
+    ("storage", &["kv", "value", "base"]),
+    ("mql", &["expr", "value", "base"]),
+    ("query", &["mql", "expr", "storage", "value", "base"]),
+    ("service", &["query", "storage", "mql", "value", "base"]),
+    ("commands", &["service", "query", "mql", "expr", "storage", "wire", "kv", "value", "base"]),
+];
+
+/// Crates that may use everything.
+const UNLIMITED: &[&str] = &["server", "derive", "testkit", "bench", "xtask"];
+
+/// All problems of the tree, one text each.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let mut problems = edges(root)?;
+    let mut files = Vec::new();
+    rust_files(&root.join("crates"), &mut files)?;
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        problems.extend(file_problems(&name, &text));
+    }
+    Ok(problems)
+}
+
+/// Edges of the real dependency graph that the table does not have.
+fn edges(root: &Path) -> Result<Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .context("cargo metadata")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    let mut problems = Vec::new();
+    for package in metadata["packages"].as_array().context("packages")? {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(name) = name.strip_prefix("mayfly-") else { continue };
+        if UNLIMITED.contains(&name) {
+            continue;
+        }
+        let Some(allowed) = allowed.get(name) else {
+            problems.push(format!("crate '{name}' has no row in the table of edges"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().context("dependencies")? {
+            let kind = dependency["kind"].as_str();
+            let used = dependency["name"].as_str().unwrap_or_default();
+            let Some(used) = used.strip_prefix("mayfly-") else { continue };
+            // Tests may use what they like.
+            if kind != Some("dev") && !allowed.contains(&used) {
+                problems.push(format!("crate '{name}' may not use '{used}'"));
+            }
+        }
+    }
+    Ok(problems)
+}
+
+fn rust_files(folder: &Path, out: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            rust_files(&path, out)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn file_problems(name: &str, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let code_lines = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text).lines().count();
+    let is_test = name.contains("/tests") || name.ends_with("tests.rs");
+    if code_lines > MAX_LINES && !is_test {
+        problems.push(format!("{name}: {code_lines} lines, more than {MAX_LINES}"));
+    }
+    if !text.starts_with("//!") {
+        problems.push(format!("{name}: does not begin with a module comment"));
+    }
+    let file = name.rsplit('/').next().unwrap_or(name);
+    if matches!(file, "utils.rs" | "util.rs" | "common.rs" | "helpers.rs") {
+        problems.push(format!("{name}: a name that says nothing"));
+    }
+    let clock = !name.starts_with("crates/base/") && !is_test && !name.contains("/examples/");
+    let dev = ["crates/bench/", "crates/xtask/", "crates/testkit/"];
+    let dev = dev.iter().any(|folder| name.starts_with(folder));
+    for (at, line) in text.lines().enumerate() {
+        if clock && !dev && line.contains("SystemTime::now()") {
+            problems.push(format!("{name}:{}: reads the system clock outside base", at + 1));
+        }
+        if line.contains("allow(unsafe_code") && !text[..].contains("reason") {
+            problems.push(format!("{name}:{}: unsafe without a reason", at + 1));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_found() {
+        assert!(file_problems("crates/x/src/a.rs", "//! Story.\n").is_empty());
+        assert_eq!(file_problems("crates/x/src/utils.rs", "fn a() {}\n").len(), 2);
+        let long = format!("//! Story.\n{}", "\n".repeat(1001));
+        assert_eq!(file_problems("crates/x/src/a.rs", &long).len(), 1);
+        let clock = format!("//! Story.\nlet now = SystemTime::{}();\n", "now");
+        assert_eq!(file_problems("crates/x/src/a.rs", &clock).len(), 1);
+    }
+}
