@@ -1,0 +1,256 @@
+// The Node driver against a running server; what is expected is listed in ../README.md.
+'use strict';
+
+const assert = require('node:assert/strict');
+const { after, before, beforeEach, describe, test } = require('node:test');
+const { setTimeout: pause } = require('node:timers/promises');
+const { Int32, Long, MongoBulkWriteError, MongoClient, MongoServerError } = require('mongodb');
+
+const URI = process.env.MONGODB_URI;
+const DB = 'clients_node';
+let client, db, coll;
+
+before(async () => {
+  client = await new MongoClient(URI).connect();
+  db = client.db(DB);
+});
+after(() => client.close());
+beforeEach(async t => {
+  coll = db.collection(t.name.replaceAll(/[^a-z]+/g, '_'));
+  await coll.drop();
+});
+
+const numbers = (count, more = () => ({})) =>
+  Array.from({ length: count }, (_, i) => ({ _id: i, ...more(i) }));
+const ids = async cursor => (await cursor.toArray()).map(doc => doc._id);
+
+async function fails(promise, code, codeName, text = '') {
+  const error = await promise.then(() => assert.fail(`no error ${code}`), error => error);
+  assert.ok(error instanceof MongoServerError, String(error.stack));
+  assert.equal(error.code, code, error.message);
+  if (codeName) assert.equal(error.codeName, codeName);
+  assert.ok(error.message.includes(text), error.message);
+  return error;
+}
+
+describe('connect', () => {
+  test('ping and build info', async () => {
+    assert.equal((await db.command({ ping: 1 })).ok, 1);
+    const info = await db.admin().buildInfo();
+    assert.match(info.version, /^8\./);
+    assert.equal(client.options.retryWrites, true);
+  });
+
+  for (const compressor of ['zlib', 'snappy']) {
+    test(`compression with ${compressor}`, async () => {
+      const compressed = new MongoClient(URI, { compressors: [compressor] });
+      try {
+        const other = compressed.db(DB).collection(coll.collectionName);
+        const text = 'mayfly '.repeat(5000);
+        await other.insertMany(numbers(20, () => ({ text })));
+        const found = await other.find().sort({ _id: 1 }).toArray();
+        assert.equal(found.length, 20);
+        assert.ok(found.every(doc => doc.text === text));
+      } finally {
+        await compressed.close();
+      }
+    });
+  }
+});
+
+describe('insert', () => {
+  test('insert one and many', async () => {
+    const one = await coll.insertOne({ name: 'ann' });
+    assert.deepEqual(await coll.findOne({ _id: one.insertedId }), { _id: one.insertedId, name: 'ann' });
+    const many = await coll.insertMany(Array.from({ length: 10 }, (_, n) => ({ n })));
+    assert.equal(many.insertedCount, 10);
+    assert.equal(await coll.countDocuments(), 11);
+  });
+
+  test('an unordered bulk reports the duplicate', async () => {
+    const documents = [{ _id: 1 }, { _id: 1 }, { _id: 2 }];
+    const error = await coll.insertMany(documents, { ordered: false }).then(assert.fail, error => error);
+    assert.ok(error instanceof MongoBulkWriteError, String(error));
+    assert.equal(error.code, 11000);
+    assert.equal(error.result.insertedCount, 2);
+    assert.equal(error.writeErrors.length, 1);
+    assert.equal(error.writeErrors[0].index, 1);
+    assert.equal(error.writeErrors[0].code, 11000);
+    assert.deepEqual((await ids(coll.find())).sort(), [1, 2]);
+  });
+});
+
+describe('find', () => {
+  test('find with filter sort skip limit projection', async () => {
+    await coll.insertMany(numbers(20, i => ({ even: i % 2 === 0, n: i * 10 })));
+    const found = coll.find({ even: true, n: { $gte: 40 } }, { projection: { _id: 0, n: 1 } });
+    assert.deepEqual(await found.sort({ n: -1 }).skip(1).limit(3).toArray(), [{ n: 160 }, { n: 140 }, { n: 120 }]);
+    assert.equal(await coll.findOne({ _id: 99 }), null);
+    assert.deepEqual(await ids(coll.find({ $or: [{ _id: 3 }, { n: { $in: [50, 70] } }] }).sort({ _id: 1 })), [3, 5, 7]);
+  });
+});
+
+describe('update', () => {
+  test('update one and many', async () => {
+    await coll.insertMany(numbers(5, n => ({ n, old: 1, tags: ['a'] })));
+    let result = await coll.updateOne(
+      { _id: 3 },
+      { $set: { name: 'three', 'deep.er': 1 }, $inc: { n: 10 }, $unset: { old: '' }, $push: { tags: 'b' } }
+    );
+    assert.deepEqual([result.matchedCount, result.modifiedCount], [1, 1]);
+    assert.deepEqual(await coll.findOne({ _id: 3 }), { _id: 3, n: 13, tags: ['a', 'b'], deep: { er: 1 }, name: 'three' });
+    result = await coll.updateMany({ n: { $lt: 3 } }, { $inc: { n: 1 } });
+    assert.deepEqual([result.matchedCount, result.modifiedCount], [3, 3]);
+    result = await coll.updateMany({}, { $set: { n: 2 } });
+    assert.deepEqual([result.matchedCount, result.modifiedCount], [5, 4]);
+  });
+
+  test('replace and upsert', async () => {
+    await coll.insertOne({ _id: 1, a: 1, b: 2 });
+    assert.equal((await coll.replaceOne({ _id: 1 }, { c: 3 })).modifiedCount, 1);
+    assert.deepEqual(await coll.findOne(), { _id: 1, c: 3 });
+    const result = await coll.updateOne({ key: 'k' }, { $set: { v: 1 } }, { upsert: true });
+    assert.equal(result.upsertedCount, 1);
+    assert.deepEqual(await coll.findOne({ _id: result.upsertedId }), { _id: result.upsertedId, key: 'k', v: 1 });
+    assert.equal((await coll.updateOne({ key: 'k' }, { $set: { v: 2 } }, { upsert: true })).upsertedId, null);
+    assert.equal((await coll.replaceOne({ _id: 7 }, { v: 7 }, { upsert: true })).upsertedId, 7);
+  });
+});
+
+describe('delete', () => {
+  test('delete one and many', async () => {
+    await coll.insertMany(numbers(10, i => ({ even: i % 2 === 0 })));
+    assert.equal((await coll.deleteOne({ even: true })).deletedCount, 1);
+    assert.equal((await coll.deleteMany({ even: true })).deletedCount, 4);
+    assert.equal(await coll.countDocuments(), 5);
+  });
+});
+
+describe('cursors', () => {
+  test('small batches', async () => {
+    const expected = numbers(1000);
+    await coll.insertMany(expected);
+    const seen = [];
+    for await (const doc of coll.find({}, { batchSize: 7 }).sort({ _id: 1 })) seen.push(doc);
+    assert.deepEqual(seen, expected);
+    const abandoned = coll.find({}, { batchSize: 7 });
+    await abandoned.next();
+    const { id } = abandoned;
+    assert.ok(id && !id.isZero());
+    await abandoned.close();
+    await fails(db.command({ getMore: id, collection: coll.collectionName }), 43, 'CursorNotFound');
+  });
+
+  test('default batches', async () => {
+    await coll.insertMany(numbers(20000, () => ({ text: 'x'.repeat(20) })));
+    let count = 0;
+    for await (const _ of coll.find()) count++;
+    assert.equal(count, 20000);
+  });
+});
+
+describe('count', () => {
+  test('counts', async () => {
+    await coll.insertMany(numbers(30, i => ({ mod: i % 3 })));
+    assert.equal(await coll.countDocuments({ mod: 1 }), 10);
+    assert.equal(await coll.countDocuments({}, { skip: 5, limit: 20 }), 20);
+    assert.equal(await coll.estimatedDocumentCount(), 30);
+  });
+});
+
+describe('aggregate', () => {
+  test('match group sort limit', async () => {
+    await coll.insertMany(numbers(30, i => ({ kind: 'abc'[i % 3], n: i })));
+    const pipeline = [
+      { $match: { n: { $lt: 20 } } },
+      { $group: { _id: '$kind', total: { $sum: '$n' }, count: { $sum: 1 } } },
+      { $sort: { total: -1 } },
+      { $limit: 2 },
+    ];
+    assert.deepEqual(await coll.aggregate(pipeline).toArray(), [
+      { _id: 'b', total: 70, count: 7 },
+      { _id: 'a', total: 63, count: 7 },
+    ]);
+  });
+});
+
+describe('catalog', () => {
+  test('databases and collections', async () => {
+    await coll.insertOne({});
+    const { databases } = await db.admin().listDatabases();
+    assert.ok(databases.some(({ name, empty }) => name === DB && empty === false));
+    const [info] = await db.listCollections({ name: coll.collectionName }).toArray();
+    assert.equal(info.type, 'collection');
+    assert.equal(info.idIndex.name, '_id_');
+    await coll.drop();
+    assert.deepEqual(await db.listCollections({ name: coll.collectionName }).toArray(), []);
+  });
+});
+
+const ttlMetrics = async () => (await db.admin().serverStatus()).metrics.ttl;
+
+async function waitForPasses(more, seconds = 30) {
+  const wanted = (await ttlMetrics()).passes + more;
+  const deadline = Date.now() + seconds * 1000;
+  while ((await ttlMetrics()).passes < wanted) {
+    assert.ok(Date.now() < deadline, `no ${more} passes in ${seconds} s`);
+    await pause(50);
+  }
+}
+
+describe('ttl', () => {
+  test('the helper makes a ttl index', async () => {
+    assert.equal(await coll.createIndex({ at: 1 }, { expireAfterSeconds: 3600 }), 'at_1');
+    const [, index] = await coll.listIndexes({ promoteValues: false }).toArray();
+    assert.ok(index.expireAfterSeconds instanceof Int32, 'int32 on the wire');
+    assert.equal(index.expireAfterSeconds.value, 3600);
+    assert.equal((await coll.indexInformation({ full: true }))[1].expireAfterSeconds, 3600);
+  });
+
+  test('due documents are deleted', async () => {
+    await coll.createIndex({ at: 1 }, { expireAfterSeconds: 60 });
+    await db.admin().command({ setParameter: 1, ttlMonitorSleepSecs: 1 });
+    await waitForPasses(1);
+    const { deletedDocuments } = await ttlMetrics();
+    const from = seconds => new Date(Date.now() + seconds * 1000);
+    const due = Array.from({ length: 25 }, (_, i) => ({ _id: `due${i}`, at: from(-61 - i) }));
+    const kept = [
+      { _id: 'fresh', at: from(0) },
+      { _id: 'future', at: from(3600) },
+      { _id: 'missing' },
+      { _id: 'null', at: null },
+      { _id: 'number', at: Long.fromNumber(0) },
+      { _id: 'text', at: '2001-01-01' },
+    ];
+    await coll.insertMany([...due, ...kept]);
+    await waitForPasses(2);
+    assert.deepEqual(await ids(coll.find().sort({ _id: 1 })), kept.map(doc => doc._id));
+    assert.equal((await ttlMetrics()).deletedDocuments - deletedDocuments, due.length);
+  });
+});
+
+describe('errors', () => {
+  test('duplicate key', async () => {
+    await coll.createIndex({ email: 1 }, { unique: true });
+    await coll.insertOne({ _id: 1, email: 'a@b' });
+    const error = await fails(coll.insertOne({ _id: 2, email: 'a@b' }), 11000, null, 'E11000 duplicate key error');
+    assert.deepEqual(error.keyPattern, { email: 1 });
+    assert.deepEqual(error.keyValue, { email: 'a@b' });
+    await coll.insertMany([{ twice: 1, email: 1 }, { twice: 1, email: 2 }]);
+    await fails(coll.createIndex({ twice: 1 }, { unique: true }), 11000, 'DuplicateKey');
+  });
+
+  test('unknown command', () => fails(db.command({ noSuchCommand: 1 }), 59, 'CommandNotFound', 'no such command'));
+
+  test('index errors', async () => {
+    await coll.createIndex({ at: 1 }, { expireAfterSeconds: 60 });
+    await fails(coll.createIndex({ at: 1 }, { expireAfterSeconds: 61 }), 85, 'IndexOptionsConflict');
+    await fails(coll.createIndex({ x: 1 }, { expireAfterSeconds: -1 }), 67, 'CannotCreateIndex');
+  });
+
+  test('write and query errors', async () => {
+    await coll.insertOne({ _id: 1, text: 'x' });
+    await fails(coll.updateOne({ _id: 1 }, { $inc: { text: 1 } }), 14, null, 'non-numeric');
+    await fails(coll.findOne({ a: { $noSuchOperator: 1 } }), 2, 'BadValue', 'unknown operator: $noSuchOperator');
+  });
+});

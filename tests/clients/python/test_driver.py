@@ -1,0 +1,336 @@
+"""PyMongo against a running server; what is expected is listed in ../README.md."""
+
+import os
+import time
+from datetime import datetime, timedelta, timezone
+
+import pymongo
+import pytest
+from bson.codec_options import CodecOptions
+from bson.int64 import Int64
+from bson.raw_bson import RawBSONDocument
+from pymongo import ASCENDING, DESCENDING, IndexModel, MongoClient
+from pymongo.errors import (
+    BulkWriteError,
+    DuplicateKeyError,
+    OperationFailure,
+    WriteError,
+)
+
+URI = os.environ["MONGODB_URI"]
+
+
+@pytest.fixture(scope="session")
+def client():
+    with MongoClient(URI) as client:
+        yield client
+
+
+@pytest.fixture
+def db(client):
+    return client["clients_python"]
+
+
+@pytest.fixture
+def coll(db, request):
+    collection = db[request.node.name.replace("[", "_").rstrip("]")]
+    collection.drop()
+    return collection
+
+
+# connect
+
+
+def test_ping_and_build_info(client):
+    assert client.admin.command("ping")["ok"] == 1.0
+    assert client.server_info()["version"].startswith("8.")
+    assert client.server_info()["versionArray"][0] == 8
+    assert client.options.retry_writes is True
+
+
+@pytest.mark.parametrize("compressor", ["zlib", "snappy", "zstd"])
+def test_compression(compressor, db):
+    with MongoClient(URI, compressors=compressor) as client:
+        collection = client[db.name]["compressed"]
+        collection.drop()
+        text = "mayfly " * 5000
+        collection.insert_many([{"_id": i, "text": text} for i in range(20)])
+        found = list(collection.find().sort("_id"))
+        assert [doc["_id"] for doc in found] == list(range(20))
+        assert all(doc["text"] == text for doc in found)
+
+
+# insert
+
+
+def test_insert(coll):
+    one = coll.insert_one({"name": "ann"})
+    assert coll.find_one({"_id": one.inserted_id}) == {"_id": one.inserted_id, "name": "ann"}
+    many = coll.insert_many([{"n": i} for i in range(10)])
+    assert len(many.inserted_ids) == 10
+    assert coll.count_documents({}) == 11
+
+
+def test_values_come_back_as_they_went(coll):
+    doc = {
+        "_id": 1,
+        "int": 7,
+        "long": Int64(7),
+        "double": 7.5,
+        "text": "zażółć",
+        "none": None,
+        "yes": True,
+        "date": datetime(2024, 2, 29, 12, 0, 0, 123000),
+        "bytes": b"\x00\x01",
+        "nested": {"list": [1, "two", {"three": 3}], "empty": {}},
+    }
+    coll.insert_one(doc)
+    found = coll.find_one({"_id": 1})
+    assert found == doc
+    assert list(found) == list(doc)
+    assert type(found["long"]) is Int64 and type(found["int"]) is int
+
+
+def test_unordered_bulk_reports_the_duplicate(coll):
+    with pytest.raises(BulkWriteError) as caught:
+        coll.insert_many([{"_id": 1}, {"_id": 1}, {"_id": 2}], ordered=False)
+    details = caught.value.details
+    assert details["nInserted"] == 2
+    (error,) = details["writeErrors"]
+    assert error["index"] == 1
+    assert error["code"] == 11000
+    assert error["keyPattern"] == {"_id": 1}
+    assert error["keyValue"] == {"_id": 1}
+    assert sorted(doc["_id"] for doc in coll.find()) == [1, 2]
+
+
+def test_ordered_bulk_stops_at_the_duplicate(coll):
+    with pytest.raises(BulkWriteError) as caught:
+        coll.insert_many([{"_id": 1}, {"_id": 1}, {"_id": 2}])
+    assert caught.value.details["nInserted"] == 1
+    assert [doc["_id"] for doc in coll.find()] == [1]
+
+
+# find
+
+
+def test_find(coll):
+    coll.insert_many([{"_id": i, "even": i % 2 == 0, "n": i * 10} for i in range(20)])
+    cursor = coll.find({"even": True, "n": {"$gte": 40}}, {"_id": 0, "n": 1})
+    assert list(cursor.sort("n", DESCENDING).skip(1).limit(3)) == [{"n": 160}, {"n": 140}, {"n": 120}]
+    assert coll.find_one({"_id": 99}) is None
+    assert sorted(doc["_id"] for doc in coll.find({"$or": [{"_id": 3}, {"n": {"$in": [50, 70]}}]})) == [3, 5, 7]
+
+
+# update
+
+
+def test_update(coll):
+    coll.insert_many([{"_id": i, "n": i, "old": 1, "tags": ["a"]} for i in range(5)])
+    result = coll.update_one(
+        {"_id": 3},
+        {"$set": {"name": "three", "deep.er": 1}, "$inc": {"n": 10}, "$unset": {"old": ""}, "$push": {"tags": "b"}},
+    )
+    assert (result.matched_count, result.modified_count) == (1, 1)
+    assert coll.find_one({"_id": 3}) == {"_id": 3, "n": 13, "tags": ["a", "b"], "deep": {"er": 1}, "name": "three"}
+    result = coll.update_many({"n": {"$lt": 3}}, {"$inc": {"n": 1}})
+    assert (result.matched_count, result.modified_count) == (3, 3)
+    result = coll.update_many({}, {"$set": {"n": 2}})
+    assert (result.matched_count, result.modified_count) == (5, 4)
+
+
+def test_replace_and_upsert(coll):
+    coll.insert_one({"_id": 1, "a": 1, "b": 2})
+    assert coll.replace_one({"_id": 1}, {"c": 3}).modified_count == 1
+    assert coll.find_one() == {"_id": 1, "c": 3}
+    result = coll.update_one({"key": "k"}, {"$set": {"v": 1}}, upsert=True)
+    assert result.matched_count == 0 and result.upserted_id is not None
+    assert coll.find_one({"_id": result.upserted_id}) == {"_id": result.upserted_id, "key": "k", "v": 1}
+    assert coll.update_one({"key": "k"}, {"$set": {"v": 2}}, upsert=True).upserted_id is None
+    assert coll.replace_one({"_id": 7}, {"v": 7}, upsert=True).upserted_id == 7
+
+
+def test_mixed_bulk(coll):
+    result = coll.bulk_write(
+        [
+            pymongo.InsertOne({"_id": 1}),
+            pymongo.UpdateOne({"_id": 1}, {"$set": {"a": 1}}),
+            pymongo.UpdateOne({"_id": 2}, {"$set": {"a": 2}}, upsert=True),
+            pymongo.DeleteOne({"_id": 1}),
+        ]
+    )
+    assert (result.inserted_count, result.modified_count, result.deleted_count) == (1, 1, 1)
+    assert result.upserted_ids == {2: 2}
+
+
+# delete
+
+
+def test_delete(coll):
+    coll.insert_many([{"_id": i, "even": i % 2 == 0} for i in range(10)])
+    assert coll.delete_one({"even": True}).deleted_count == 1
+    assert coll.delete_many({"even": True}).deleted_count == 4
+    assert coll.delete_many({"even": True}).deleted_count == 0
+    assert coll.count_documents({}) == 5
+
+
+# cursors
+
+
+def test_small_batches(db, coll):
+    coll.insert_many([{"_id": i} for i in range(1000)])
+    assert [doc["_id"] for doc in coll.find(batch_size=7).sort("_id")] == list(range(1000))
+    assert [doc["_id"] for doc in coll.find(batch_size=7).sort("_id", DESCENDING)] == list(range(999, -1, -1))
+    abandoned = coll.find(batch_size=7)
+    next(abandoned)
+    number = Int64(abandoned.cursor_id)
+    assert number != 0
+    abandoned.close()
+    failure(43, "CursorNotFound", lambda: db.command("getMore", number, collection=coll.name))
+
+
+def test_default_batches(coll):
+    coll.insert_many([{"_id": i, "text": "x" * 20} for i in range(20000)])
+    assert sum(1 for _ in coll.find()) == 20000
+    assert sum(1 for _ in coll.aggregate([{"$match": {"_id": {"$gte": 0}}}], batchSize=1000)) == 20000
+
+
+# count
+
+
+def test_counts(coll):
+    coll.insert_many([{"_id": i, "mod": i % 3} for i in range(30)])
+    assert coll.count_documents({"mod": 1}) == 10
+    assert coll.count_documents({}, skip=5, limit=20) == 20
+    assert coll.estimated_document_count() == 30
+
+
+# aggregate
+
+
+def test_aggregate(coll):
+    coll.insert_many([{"_id": i, "kind": "abc"[i % 3], "n": i} for i in range(30)])
+    pipeline = [
+        {"$match": {"n": {"$lt": 20}}},
+        {"$group": {"_id": "$kind", "total": {"$sum": "$n"}, "count": {"$sum": 1}}},
+        {"$sort": {"total": -1}},
+        {"$limit": 2},
+    ]
+    assert list(coll.aggregate(pipeline)) == [
+        {"_id": "b", "total": 70, "count": 7},
+        {"_id": "a", "total": 63, "count": 7},
+    ]
+
+
+# catalog
+
+
+def test_catalog(client, db, coll):
+    coll.insert_one({})
+    assert db.name in client.list_database_names()
+    assert coll.name in db.list_collection_names()
+    (info,) = db.list_collections(filter={"name": coll.name})
+    assert info["type"] == "collection" and info["idIndex"]["name"] == "_id_"
+    coll.drop()
+    assert coll.name not in db.list_collection_names()
+
+
+# ttl
+
+
+def test_ttl_index(coll):
+    assert coll.create_index("at", expireAfterSeconds=3600) == "at_1"
+    coll.create_indexes([IndexModel([("other", DESCENDING)], expireAfterSeconds=0, name="gone")])
+    indexes = {index["name"]: index for index in coll.list_indexes()}
+    assert set(indexes) == {"_id_", "at_1", "gone"}
+    assert indexes["at_1"]["expireAfterSeconds"] == 3600
+    assert indexes["gone"]["expireAfterSeconds"] == 0
+    assert indexes["gone"]["key"] == {"other": -1}
+    raw = coll.database.command("listIndexes", coll.name, codec_options=CodecOptions(RawBSONDocument)).raw
+    assert b"\x10expireAfterSeconds\x00" + (3600).to_bytes(4, "little") in raw, "int32 on the wire"
+
+
+def ttl_metrics(client):
+    return client.admin.command("serverStatus")["metrics"]["ttl"]
+
+
+def wait_for_passes(client, more, seconds=30):
+    wanted = ttl_metrics(client)["passes"] + more
+    deadline = time.monotonic() + seconds
+    while ttl_metrics(client)["passes"] < wanted:
+        assert time.monotonic() < deadline, f"no {more} passes in {seconds} s"
+        time.sleep(0.05)
+
+
+def test_ttl_deletion(client, coll):
+    coll.create_index([("at", ASCENDING)], expireAfterSeconds=60)
+    client.admin.command("setParameter", 1, ttlMonitorSleepSecs=1)
+    wait_for_passes(client, 1)
+    before = ttl_metrics(client)["deletedDocuments"]
+    now = datetime.now(timezone.utc)
+    due = [{"_id": f"due{i}", "at": now - timedelta(seconds=61 + i)} for i in range(25)]
+    due.append({"_id": "due in an array", "at": [now + timedelta(hours=1), now - timedelta(hours=1)]})
+    kept = [
+        {"_id": "fresh", "at": now},
+        {"_id": "future", "at": now + timedelta(hours=1)},
+        {"_id": "text", "at": "2001-01-01"},
+        {"_id": "number", "at": 0},
+        {"_id": "null", "at": None},
+        {"_id": "missing"},
+    ]
+    coll.insert_many(due + kept)
+    wait_for_passes(client, 2)
+    assert sorted(doc["_id"] for doc in coll.find()) == sorted(doc["_id"] for doc in kept)
+    assert ttl_metrics(client)["deletedDocuments"] - before == len(due)
+
+
+def test_ttl_change_by_coll_mod(db, coll):
+    coll.create_index("at", expireAfterSeconds=60)
+    reply = db.command("collMod", coll.name, index={"keyPattern": {"at": 1}, "expireAfterSeconds": 120})
+    assert (reply["expireAfterSeconds_old"], reply["expireAfterSeconds_new"]) == (60, 120)
+    assert coll.index_information()["at_1"]["expireAfterSeconds"] == 120
+
+
+# errors
+
+
+def failure(code, name, act):
+    with pytest.raises(OperationFailure) as caught:
+        act()
+    assert caught.value.code == code, caught.value
+    assert caught.value.details.get("codeName", name) == name
+    return caught.value
+
+
+def test_duplicate_key(coll):
+    coll.create_index("email", unique=True)
+    coll.insert_one({"_id": 1, "email": "a@b"})
+    with pytest.raises(DuplicateKeyError) as caught:
+        coll.insert_one({"_id": 2, "email": "a@b"})
+    assert caught.value.details["keyPattern"] == {"email": 1}
+    assert caught.value.details["keyValue"] == {"email": "a@b"}
+    assert "E11000 duplicate key error collection" in str(caught.value)
+    coll.insert_many([{"twice": 1, "email": 1}, {"twice": 1, "email": 2}])
+    error = failure(11000, "DuplicateKey", lambda: coll.create_index("twice", unique=True))
+    assert error.details["codeName"] == "DuplicateKey"
+
+
+def test_unknown_command(db):
+    error = failure(59, "CommandNotFound", lambda: db.command("noSuchCommand"))
+    assert "no such command: 'noSuchCommand'" in str(error)
+
+
+def test_index_errors(coll):
+    coll.create_index("at", expireAfterSeconds=60)
+    failure(85, "IndexOptionsConflict", lambda: coll.create_index("at", expireAfterSeconds=61))
+    failure(67, "CannotCreateIndex", lambda: coll.create_index("x", expireAfterSeconds=-1))
+
+
+def test_write_and_query_errors(coll):
+    coll.insert_one({"_id": 1, "text": "x"})
+    with pytest.raises(WriteError) as caught:
+        coll.update_one({"_id": 1}, {"$inc": {"text": 1}})
+    assert caught.value.code == 14
+    error = failure(2, "BadValue", lambda: coll.find_one({"a": {"$noSuchOperator": 1}}))
+    assert error.details["codeName"] == "BadValue"
+    assert "unknown operator: $noSuchOperator" in str(error)

@@ -1,0 +1,395 @@
+#!/usr/bin/env python3
+"""Runs the client suites, each against a server of its own, and prints what passed.
+
+usage: run.py [--prepare] [--jobs N] [suite ...]
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CACHE = Path(os.environ.get("MAYFLY_CACHE", Path.home() / ".cache" / "mayflydb")) / "clients"
+LOGS = ROOT / "tests" / ".work" / "clients"
+START_SECS, STOP_SECS, SUITE_SECS, PREPARE_SECS = 30, 20, 300, 1800
+
+
+class Failure(Exception):
+    """Why a suite could not run, in words for the table."""
+
+
+@dataclass
+class Outcome:
+    """What one suite counted."""
+
+    passed: int
+    failed: int
+    seconds: float
+    why: str = ""
+
+
+def server_binary() -> Path:
+    """The binary under test: MAYFLYDB_BIN, else the debug build, else the release build."""
+    named = os.environ.get("MAYFLYDB_BIN")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", CACHE.parent / "target"))
+    candidates = [Path(named)] if named else [target / kind / "mayflydb" for kind in ("debug", "release")]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate.resolve()
+    sys.exit(f"no server binary at {', '.join(map(str, candidates))}: build it, or set MAYFLYDB_BIN")
+
+
+class Server:
+    """A server on a free port with an empty data folder, ended by its own process id."""
+
+    def __init__(self, binary: Path, log: Path):
+        self.binary, self.log = binary, log
+
+    def __enter__(self) -> str:
+        self.data = tempfile.mkdtemp(prefix="mayflydb-clients-")
+        arguments = ["--port", "0", "--dbpath", self.data, "--storageEngine", "rocksdb"]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("MAYFLYDB_")}
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(
+                [self.binary, *arguments],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
+            )
+        try:
+            return self.wait_until_ready()
+        except BaseException:
+            self.end()
+            raise
+
+    def wait_until_ready(self) -> str:
+        deadline = time.monotonic() + START_SECS
+        while time.monotonic() < deadline:
+            ready = re.search(r"ready on (127\.0\.0\.1:\d+)", self.log.read_text(errors="replace"))
+            if ready:
+                return f"mongodb://{ready[1]}"
+            if self.process.poll() is not None:
+                raise Failure(f"the server ended with {self.process.returncode} before it was ready")
+            time.sleep(0.02)
+        raise Failure(f"the server was not ready in {START_SECS} s")
+
+    def end(self) -> None:
+        try:
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+                self.process.wait(STOP_SECS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        finally:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def __exit__(self, *_) -> None:
+        self.end()
+
+    def complaints(self) -> list[str]:
+        """Errors and panics in the log, and an end that was not clean."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            try:
+                entry = json.loads(line)
+                bad = isinstance(entry, dict) and entry.get("s") in ("E", "F")
+            except ValueError:
+                bad = re.search(r"panicked at|\bERROR\b|\bfatal\b", line) is not None
+            if bad:
+                found.append(f"server log: {line}")
+        if self.process.returncode != 0:
+            found.append(f"server ended with {self.process.returncode} after SIGTERM")
+        return found
+
+
+def run(command, seconds, log, **options) -> int:
+    """Runs a command with its output in `log`; ends the whole process group at the deadline."""
+    with open(log, "ab") as out:
+        process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            start_new_session=True, **options,
+        )
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{Path(command[0]).name} did not end in {seconds} s") from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def must(command, log, **options) -> None:
+    if run(command, PREPARE_SECS, log, **options) != 0:
+        raise Failure(f"{' '.join(map(str, command[:3]))} failed")
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if not found:
+        raise Failure(f"{name} is not installed (make setup)")
+    return found
+
+
+def cached(suite: str, manifests: list[Path], salt: str, install) -> Path:
+    """A folder that `install` filled once for these manifests; a half-filled one is started anew."""
+    digest = hashlib.sha256(salt.encode())
+    for manifest in manifests:
+        digest.update(manifest.read_bytes())
+    folder = CACHE / f"{suite}-{digest.hexdigest()[:16]}"
+    if not (folder / ".complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        install(folder)
+        (folder / ".complete").touch()
+    return folder
+
+
+def sum_of(pattern: str, text: str) -> int:
+    return sum(map(int, re.findall(pattern, text, re.MULTILINE)))
+
+
+class Suite:
+    """One client: how to install what it needs, how to run it, how to read its counts."""
+
+    passed_pattern = r"^(\d+) passed, \d+ failed"
+    failed_pattern = r"^\d+ passed, (\d+) failed"
+
+    def __init__(self, name: str):
+        self.name, self.folder, self.log = name, HERE / name, LOGS / f"{name}.log"
+
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    def command(self) -> tuple[list, dict]:
+        """The command, with {uri} where it takes the address, and what it adds to the environment."""
+        raise NotImplementedError
+
+    def counts(self, text: str) -> tuple[int, int]:
+        return sum_of(self.passed_pattern, text), sum_of(self.failed_pattern, text)
+
+
+class Python(Suite):
+    passed_pattern = r"\b(\d+) passed"
+    failed_pattern = r"\b(\d+) (?:failed|errors?)\b"
+
+    def prepare(self):
+        requirements = self.folder / "requirements.txt"
+
+        def install(folder):
+            must([sys.executable, "-m", "venv", folder], self.log)
+            must([folder / "bin/pip", "install", "-q", "--no-deps", "-r", requirements], self.log)
+
+        self.venv = cached(self.name, [requirements], sys.version, install)
+
+    def command(self):
+        return [self.venv / "bin/python", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], {}
+
+    def counts(self, text):
+        lines = [line for line in text.splitlines() if re.search(r"\bin [\d.]+s", line)]
+        return super().counts(lines[-1] if lines else "")
+
+
+class Npm(Suite):
+    """node_modules stay outside the clone; install scripts, which compile addons, are left out."""
+
+    def prepare(self):
+        manifests = [self.folder / "package.json", self.folder / "package-lock.json"]
+
+        def install(folder):
+            for manifest in [*manifests, self.folder / ".npmrc"]:
+                shutil.copy(manifest, folder)
+            must([tool("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"], self.log, cwd=folder)
+
+        self.modules = cached(self.name, manifests, "", install) / "node_modules"
+
+    @staticmethod
+    def node() -> str:
+        return os.environ.get("MAYFLY_NODE") or tool("node")
+
+
+class Node(Npm):
+    passed_pattern = r"^# pass (\d+)"
+    failed_pattern = r"^# (?:fail|cancelled) (\d+)"
+
+    def command(self):
+        command = [self.node(), "--test", "--test-reporter=tap", "driver.test.js"]
+        return command, {"NODE_PATH": str(self.modules)}
+
+
+class Mongosh(Npm):
+    def command(self):
+        home = LOGS / "mongosh-home"
+        home.mkdir(exist_ok=True)
+        settings = home / "mongosh.conf"
+        settings.write_text("mongosh:\n  enableTelemetry: false\n  updateURL: ''\n  disableLogging: true\n")
+        shell = self.modules / "mongosh/bin/mongosh.js"
+        command = [self.node(), shell, "--quiet", "--norc", "--file", "session.js"]
+        environment = {"HOME": str(home), "MONGOSH_GLOBAL_CONFIG_FILE_FOR_TESTING": str(settings)}
+        return [*command, "{uri}"], environment
+
+
+class Go(Suite):
+    passed_pattern = r"^--- PASS: ()"
+    failed_pattern = r"^--- FAIL: ()"
+
+    def prepare(self):
+        self.program = CACHE / "go" / "driver.test"
+        must([tool("go"), "test", "-c", "-o", self.program, "."], self.log, cwd=self.folder)
+
+    def command(self):
+        return [self.program, "-test.v", "-test.timeout", f"{SUITE_SECS}s"], {}
+
+    def counts(self, text):
+        return tuple(len(re.findall(p, text, re.MULTILINE)) for p in (self.passed_pattern, self.failed_pattern))
+
+
+class Java(Suite):
+    def maven(self, goal):
+        return [tool("mvn"), "-q", "-B", f"-Dsuite.build={CACHE / 'java'}", *goal]
+
+    def prepare(self):
+        shutil.rmtree(CACHE / "java", ignore_errors=True)
+        must(self.maven(["test-compile"]), self.log, cwd=self.folder)
+
+    def command(self):
+        return self.maven(["surefire:test", "-Dstyle.color=never"]), {}
+
+    def counts(self, text):
+        passed = failed = 0
+        for report in (CACHE / "java" / "surefire-reports").glob("TEST-*.xml"):
+            head = re.search(r"<testsuite [^>]*>", report.read_text())[0]
+            number = {k: int(v) for k, v in re.findall(r'\b(tests|errors|failures|skipped)="(\d+)"', head)}
+            bad = number["errors"] + number["failures"]
+            failed += bad
+            passed += number["tests"] - bad - number["skipped"]
+        return passed, failed
+
+
+class Rust(Suite):
+    passed_pattern = r"^test result: .*?(\d+) passed"
+    failed_pattern = r"^test result: .*? (\d+) failed"
+
+    def prepare(self):
+        must([*self.cargo(), "--no-run"], self.log, cwd=self.folder, env=self.environment())
+
+    def cargo(self):
+        return [tool("cargo"), "test", "--quiet", "--locked"]
+
+    @staticmethod
+    def environment():
+        return {**os.environ, "CARGO_TARGET_DIR": str(CACHE / "rust-target")}
+
+    def command(self):
+        return self.cargo(), {"CARGO_TARGET_DIR": str(CACHE / "rust-target")}
+
+
+class C(Suite):
+    def prepare(self):
+        self.build = CACHE / "c"
+        must([tool("make"), "--no-print-directory", "-B", f"BUILD={self.build}"], self.log, cwd=self.folder)
+
+    def command(self):
+        return [self.build / "driver"], {}
+
+
+KINDS = {"python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh}
+
+
+def try_suite(suite: Suite, binary: Path) -> Outcome:
+    began = time.monotonic()
+    server = Server(binary, LOGS / f"{suite.name}.server.log")
+    why = []
+    try:
+        with server as uri:
+            command, extra = suite.command()
+            command = [uri if word == "{uri}" else word for word in command]
+            before = suite.log.stat().st_size if suite.log.exists() else 0
+            environment = {**os.environ, **extra, "MONGODB_URI": uri}
+            status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
+        passed, failed = suite.counts(suite.log.read_text(errors="replace")[before:])
+        if status != 0 and failed == 0:
+            why.append(f"the runner ended with {status}")
+        elif passed + failed == 0:
+            why.append("no test ran")
+        why += server.complaints()
+    except Failure as failure:
+        passed, failed, why = 0, 0, [*why, str(failure)]
+    if why:
+        failed += 1
+    return Outcome(passed, failed, time.monotonic() - began, "; ".join(why))
+
+
+def prepare(suites: list[Suite]) -> dict[str, str]:
+    """Installs and compiles; gives what failed, by suite."""
+    failures = {}
+    for suite in suites:
+        suite.log.unlink(missing_ok=True)
+        began = time.monotonic()
+        try:
+            suite.prepare()
+        except Failure as failure:
+            failures[suite.name] = str(failure)
+        taken = time.monotonic() - began
+        if taken > 5 or suite.name in failures:
+            print(f"prepared {suite.name} in {taken:.0f} s {failures.get(suite.name, '')}", flush=True)
+    return failures
+
+
+def show_log(suite: Suite) -> None:
+    """What a failed suite printed; a mark before each line keeps its counts out of ours."""
+    print(f"--- {suite.name}: end of {suite.log}")
+    for line in suite.log.read_text(errors="replace").splitlines()[-150:]:
+        print(f"  | {line}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--prepare", action="store_true", help="only install and compile")
+    parser.add_argument("--jobs", type=int, default=2, help="suites at once")
+    parser.add_argument("suites", nargs="*", metavar="suite", help=" ".join(KINDS))
+    options = parser.parse_args()
+    unknown = set(options.suites) - set(KINDS)
+    if unknown:
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    suites = [KINDS[name](name) for name in options.suites or KINDS]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    binary = None if options.prepare else server_binary()
+    failures = prepare(suites)
+    if options.prepare:
+        return 1 if failures else 0
+
+    began = time.monotonic()
+    outcomes = {name: Outcome(0, 1, 0.0, why) for name, why in failures.items()}
+    ready = [suite for suite in suites if suite.name not in failures]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for suite, outcome in zip(ready, pool.map(lambda suite: try_suite(suite, binary), ready)):
+            outcomes[suite.name] = outcome
+
+    for suite in suites:
+        if outcomes[suite.name].failed and suite.log.exists():
+            show_log(suite)
+    print(f"{'suite':<10}{'passed':>8}{'failed':>8}{'seconds':>9}")
+    for suite in suites:
+        outcome = outcomes[suite.name]
+        print(f"{suite.name:<10}{outcome.passed:>8}{outcome.failed:>8}{outcome.seconds:>9.1f}  {outcome.why}".rstrip())
+    passed = sum(outcome.passed for outcome in outcomes.values())
+    failed = sum(outcome.failed for outcome in outcomes.values())
+    print(f"client suites: {passed + failed} run, {passed} passed, {failed} failed, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
