@@ -6,6 +6,7 @@
 mod accept;
 pub mod config;
 mod connection;
+pub mod healthcheck;
 pub mod logging;
 mod start;
 

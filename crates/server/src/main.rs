@@ -10,7 +10,7 @@ use clap::Parser;
 use mayfly_base::{Clock, SystemClock};
 use mayfly_server::config::{EngineChoice, Flags, Layers};
 use mayfly_server::logging::{LogFormat, LogLayer};
-use mayfly_server::{Config, Running, StartOptions, start};
+use mayfly_server::{Config, Running, StartOptions, healthcheck, start};
 use mayfly_service::LogRing;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
@@ -40,6 +40,9 @@ fn run(began: Instant) -> Result<(), String> {
         return out.write_all(layers.describe().as_bytes()).map_err(|error| error.to_string());
     }
     let config = Config::from_layers(&layers)?;
+    if flags.healthcheck {
+        return healthcheck::check(config.port);
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let log = Arc::new(LogRing::default());
     let set_level = begin_log(&config, &log, &clock)?;

@@ -53,6 +53,9 @@ pub struct Flags {
     /// Show every configuration value and where it comes from, and end
     #[arg(long = "print-config")]
     pub print_config: bool,
+    /// Ask the server on the configured port whether it is well, and end
+    #[arg(long)]
+    pub healthcheck: bool,
 }
 
 impl Flags {

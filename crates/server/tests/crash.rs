@@ -1,0 +1,245 @@
+//! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with `w: "majority"` may be
+//! missing afterwards, and indexes must agree with records.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+const ROUNDS: u32 = 20;
+const WRITERS: u32 = 4;
+
+/// A running server, killed when dropped.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_mayflydb"))
+            .args(["--port", "0", "--dbpath"])
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let port = loop {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "the server ended before it was ready");
+            if let Some((_, rest)) = line.split_once(" ready on 127.0.0.1:") {
+                let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                break digits.parse().unwrap();
+            }
+        };
+        // The pipe must not fill up.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Server { child, port }
+    }
+
+    fn connect(&self) -> Client {
+        Client(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client without a driver: one message, one reply.
+struct Client(TcpStream);
+
+impl Client {
+    fn run(&mut self, command: &Document) -> std::io::Result<DocBuf> {
+        let body = DocBuf::from_bson(command);
+        let mut message = Vec::new();
+        for word in [21 + body.as_bytes().len() as i32, 1, 0, 2013, 0] {
+            message.extend_from_slice(&word.to_le_bytes());
+        }
+        message.push(0);
+        message.extend_from_slice(body.as_bytes());
+        self.0.write_all(&message)?;
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length)?;
+        let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
+        self.0.read_exact(&mut rest)?;
+        Ok(DocBuf::from_bytes(rest[17..].to_vec()).unwrap())
+    }
+
+    fn ok(&mut self, command: &Document) -> DocBuf {
+        let reply = self.run(command).unwrap();
+        assert_eq!(reply.as_doc().get("ok"), Some(RawValue::Double(1.0)), "{command}: {reply:?}");
+        reply
+    }
+
+    /// All documents of a find.
+    fn all(&mut self, find: &Document) -> Vec<DocBuf> {
+        let mut reply = self.ok(find);
+        let mut out = Vec::new();
+        loop {
+            let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document).unwrap();
+            let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
+            let batch = batch.and_then(RawValue::as_array).unwrap();
+            out.extend(batch.iter().map(|e| e.value().as_document().unwrap().to_owned()));
+            match cursor.get("id") {
+                Some(RawValue::Int64(0)) | None => return out,
+                Some(RawValue::Int64(id)) => {
+                    reply = self.ok(&doc! { "getMore": id, "collection": "c", "$db": "crash" });
+                }
+                other => panic!("cursor id {other:?}"),
+            }
+        }
+    }
+}
+
+/// What was acknowledged: `_id` to the value of `v`; nothing for a document that was deleted.
+type Acknowledged = Arc<Mutex<BTreeMap<i64, Option<i32>>>>;
+
+/// Inserts, updates and deletes until the connection breaks.
+fn write_until_cut(mut client: Client, writer: u32, round: u32, known: &Acknowledged) {
+    let concern = doc! { "w": "majority" };
+    for count in 0.. {
+        let id = i64::from(round) * 1_000_000 + i64::from(writer) * 100_000 + count;
+        let insert = doc! {
+            "insert": "c", "$db": "crash", "writeConcern": concern.clone(),
+            "documents": [{ "_id": id, "v": 0, "a": id % 17, "tags": ["x", id % 5] }],
+        };
+        if client.run(&insert).is_err() {
+            return;
+        }
+        known.lock().unwrap().insert(id, Some(0));
+        if count % 3 == 1 {
+            let update = doc! {
+                "update": "c", "$db": "crash", "writeConcern": concern.clone(),
+                "updates": [{ "q": { "_id": id }, "u": { "$inc": { "v": 1 }, "$set": { "a": 99 } } }],
+            };
+            // From here on either value may be found until the answer is there.
+            known.lock().unwrap().remove(&id);
+            if client.run(&update).is_err() {
+                return;
+            }
+            known.lock().unwrap().insert(id, Some(1));
+        }
+        if count % 5 == 4 {
+            let delete = doc! {
+                "delete": "c", "$db": "crash", "writeConcern": concern.clone(),
+                "deletes": [{ "q": { "_id": id }, "limit": 1 }],
+            };
+            known.lock().unwrap().remove(&id);
+            if client.run(&delete).is_err() {
+                return;
+            }
+            known.lock().unwrap().insert(id, None);
+        }
+    }
+}
+
+fn int(document: RawDoc<'_>, name: &str) -> i64 {
+    match document.get(name) {
+        Some(RawValue::Int32(value)) => i64::from(value),
+        Some(RawValue::Int64(value)) => value,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn check(client: &mut Client, known: &Acknowledged, round: u32) {
+    let find = |hint: Document| doc! { "find": "c", "filter": {}, "hint": hint, "$db": "crash" };
+    let scanned = client.all(&find(doc! { "$natural": 1 }));
+    let found: BTreeMap<i64, i64> =
+        scanned.iter().map(|d| (int(d.as_doc(), "_id"), int(d.as_doc(), "v"))).collect();
+    for (id, value) in known.lock().unwrap().iter() {
+        match value {
+            Some(value) => assert_eq!(
+                found.get(id),
+                Some(&i64::from(*value)),
+                "round {round}: document {id} was acknowledged"
+            ),
+            None => assert!(!found.contains_key(id), "round {round}: deletion of {id} was acknowledged"),
+        }
+    }
+    for index in [doc! { "a": 1 }, doc! { "tags": 1 }, doc! { "v": 1, "a": -1 }] {
+        let by_index = client.all(&find(index.clone()));
+        assert_eq!(by_index.len(), scanned.len(), "round {round}: index {index}");
+        for document in &by_index {
+            let id = int(document.as_doc(), "_id");
+            assert!(found.contains_key(&id), "round {round}: index {index} has a stray entry {id}");
+        }
+    }
+    let by_value = doc! { "find": "c", "filter": { "a": 99 }, "$db": "crash" };
+    let plain = scanned.iter().filter(|d| int(d.as_doc(), "a") == 99).count();
+    assert_eq!(client.all(&by_value).len(), plain, "round {round}: bounds on a");
+    let count = client.ok(&doc! { "count": "c", "$db": "crash" });
+    assert_eq!(int(count.as_doc(), "n"), scanned.len() as i64, "round {round}: count");
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let known: Acknowledged = Arc::default();
+    let mut seed = 0x2545_F491u32;
+    for round in 0..ROUNDS {
+        let mut server = Server::start(folder.path());
+        let mut client = server.connect();
+        if round == 0 {
+            client.ok(&doc! { "createIndexes": "c", "$db": "crash", "indexes": [
+                { "key": { "a": 1 }, "name": "a_1" },
+                { "key": { "tags": 1 }, "name": "tags_1" },
+                { "key": { "v": 1, "a": -1 }, "name": "v_1_a_-1" },
+            ] });
+        }
+        check(&mut client, &known, round);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let client = server.connect();
+                let known = &known;
+                scope.spawn(move || write_until_cut(client, writer, round, known));
+            }
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Real time on purpose: the kill shall come at any point of a write.
+            std::thread::sleep(Duration::from_millis(u64::from(20 + (seed >> 16) % 150)));
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+        });
+    }
+    let server = Server::start(folder.path());
+    check(&mut server.connect(), &known, ROUNDS);
+    assert!(known.lock().unwrap().len() > 100, "the writers did write");
+}
+
+/// T-50 over a real crash: the policy is there after `kill -9`, and deletes.
+#[test]
+fn t_50_a_ttl_index_survives_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let mut client = server.connect();
+    client.ok(&doc! { "createIndexes": "c", "$db": "crash", "indexes": [
+        { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0 },
+    ] });
+    let past = mayfly_value::bson::DateTime::from_millis(1000);
+    client.ok(&doc! { "insert": "c", "$db": "crash", "documents": [{ "_id": 1, "at": past }, { "_id": 2 }] });
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let server = Server::start(folder.path());
+    let mut client = server.connect();
+    client.ok(&doc! { "setParameter": 1, "ttlMonitorSleepSecs": 1, "$db": "admin" });
+    let passes = |client: &mut Client| {
+        let status = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
+        let metrics = status.as_doc().get("metrics").and_then(RawValue::as_document).unwrap();
+        let ttl = metrics.get("ttl").and_then(RawValue::as_document).unwrap();
+        int(ttl, "passes")
+    };
+    let before = passes(&mut client);
+    while passes(&mut client) < before + 2 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.all(&doc! { "find": "c", "$db": "crash" }).len(), 1);
+}
