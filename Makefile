@@ -1,2 +1,77 @@
-test:
-	cargo test --workspace
+# make run     set up, build, start a server on 127.0.0.1:27017 with its data in ./data
+# make test    every check and every test
+# The other targets are listed by `make help`.
+
+MAYFLY_CACHE ?= $(HOME)/.cache/mayflydb
+# One target folder for all clones: RocksDB takes a quarter of an hour to compile.
+CARGO_TARGET_DIR ?= $(MAYFLY_CACHE)/target
+export MAYFLY_CACHE CARGO_TARGET_DIR
+
+# ccache by its place in PATH. Not by CC and CXX: cargo would compile RocksDB again for them.
+ifneq ($(wildcard /usr/lib/ccache),)
+export PATH := /usr/lib/ccache:$(PATH)
+endif
+
+.PHONY: help run build test check-fmt check-clippy check-tidy test-rust test-fuzz test-crash clients
+.PHONY: bench docs fmt setup setup-build clean
+
+help:
+	@echo 'make run ARGS="--port 27018"   build a release and start it; ARGS are flags of mayflydb'
+	@echo 'make test                      every check and every test'
+	@echo 'make clients                   the client suites alone (tests/clients)'
+	@echo 'make bench ARGS="--quick"      the load generator against a release; ARGS are flags of mayfly-bench'
+	@echo 'make docs                      the source documentation, broken links are errors'
+	@echo 'make fmt                       format the source'
+	@echo 'make setup                     install what build and tests need (Debian, Ubuntu) or say what is missing'
+	@echo 'make clean                     remove what this workspace compiled, but not RocksDB and not ./data'
+
+run: build
+	exec "$(CARGO_TARGET_DIR)/release/mayflydb" $(ARGS)
+
+build: setup-build
+	cargo build --release --locked -p mayfly-server
+
+# `make -k test` goes on after a failure.
+test: check-fmt check-clippy check-tidy test-rust test-fuzz test-crash clients
+
+check-fmt: setup-build
+	cargo fmt --all --check
+
+check-clippy: setup-build
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+check-tidy: setup-build
+	cargo run --quiet --locked -p mayfly-xtask -- tidy
+
+test-rust: setup-build
+	cargo test --workspace --locked --no-fail-fast
+
+test-fuzz: setup-build
+	scripts/fuzz-smoke
+
+test-crash: setup-build
+	scripts/crash-test
+
+clients: setup
+	cargo build --locked -p mayfly-server
+	MAYFLYDB_BIN="$(CARGO_TARGET_DIR)/debug/mayflydb" tests/clients/run.py
+
+bench: build
+	cargo build --release --locked -p mayfly-bench
+	"$(CARGO_TARGET_DIR)/release/mayfly-bench" --server "$(CARGO_TARGET_DIR)/release/mayflydb" $(ARGS) table
+
+docs: setup-build
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+
+fmt:
+	cargo fmt --all
+
+setup:
+	@scripts/setup all
+
+setup-build:
+	@scripts/setup build
+
+clean:
+	cargo clean $(patsubst crates/%,-p mayfly-%,$(wildcard crates/*))
+	rm -rf tests/.work

@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -23,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = Path(os.environ.get("MAYFLY_CACHE", Path.home() / ".cache" / "mayflydb")) / "clients"
 LOGS = ROOT / "tests" / ".work" / "clients"
+NODE_AT_LEAST, NODE_FROM_NPM = (20, 19), "24.21.0"
 START_SECS, STOP_SECS, SUITE_SECS, PREPARE_SECS = 30, 20, 300, 1800
 
 
@@ -214,9 +216,23 @@ class Npm(Suite):
 
         self.modules = cached(self.name, manifests, "", install) / "node_modules"
 
-    @staticmethod
-    def node() -> str:
-        return os.environ.get("MAYFLY_NODE") or tool("node")
+        self.node = self.find_node()
+
+    def find_node(self) -> Path:
+        """The machine's node; where it is too old for the driver, one from npm."""
+        found = Path(tool("node"))
+        version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+        if tuple(map(int, re.findall(r"\d+", version)[:2])) >= NODE_AT_LEAST:
+            return found
+        machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+        package = f"node-linux-{machine}"
+
+        def install(folder):
+            install_one = ["install", "--ignore-scripts", "--no-audit", "--no-fund", f"{package}@{NODE_FROM_NPM}"]
+            must([tool("npm"), *install_one, "--prefix", folder], self.log, cwd=folder)
+
+        folder = cached("node-runtime", [], f"{package}@{NODE_FROM_NPM}", install)
+        return folder / "node_modules" / package / "bin" / "node"
 
 
 class Node(Npm):
@@ -224,7 +240,7 @@ class Node(Npm):
     failed_pattern = r"^# (?:fail|cancelled) (\d+)"
 
     def command(self):
-        command = [self.node(), "--test", "--test-reporter=tap", "driver.test.js"]
+        command = [self.node, "--test", "--test-reporter=tap", "driver.test.js"]
         return command, {"NODE_PATH": str(self.modules)}
 
 
@@ -235,7 +251,7 @@ class Mongosh(Npm):
         settings = home / "mongosh.conf"
         settings.write_text("mongosh:\n  enableTelemetry: false\n  updateURL: ''\n  disableLogging: true\n")
         shell = self.modules / "mongosh/bin/mongosh.js"
-        command = [self.node(), shell, "--quiet", "--norc", "--file", "session.js"]
+        command = [self.node, shell, "--quiet", "--norc", "--file", "session.js"]
         environment = {"HOME": str(home), "MONGOSH_GLOBAL_CONFIG_FILE_FOR_TESTING": str(settings)}
         return [*command, "{uri}"], environment
 
