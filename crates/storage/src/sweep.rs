@@ -77,7 +77,10 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
 
 impl Store {
     /// Clears everything that was dropped so far.
-    pub(crate) fn sweep_once(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn sweep_once(&self) -> Result<()> {
         loop {
             let Some(id) = self.catalog.dropped.lock().first().copied() else { return Ok(()) };
             for keyspace in OBJECT_KEYSPACES {

@@ -1,1 +1,22 @@
-//! Golden-script runner and fakes for tests.
+//! Golden scripts: commands, a separator, the answer; run in this process over any engine.
+//!
+//! * [`Fixture`]: a server without a network over a chosen engine, with a clock that only moves when told.
+//! * [`Script`]: a file of blocks; its format is described in [`script`] and in `tests/README.md`.
+//! * [`Runner`]: runs a script over a fixture and says what differs, with file and line.
+//! * [`dialect`]: the shell dialect of the scripts, read and written.
+//! * [`expect`]: what "the answer is as expected" means.
+//!
+//! The library knows the memory engine only; tests hand in others.
+
+pub mod dialect;
+pub mod expect;
+mod fixture;
+mod kept;
+mod runner;
+pub mod script;
+
+pub use dialect::Env;
+pub use fixture::{Fixture, OpenEngine, START_MS, memory, memory_under_chaos};
+pub use kept::KeptOpen;
+pub use runner::{Failure, Indexes, Outcome, Runner};
+pub use script::Script;

@@ -1,0 +1,209 @@
+//! A server without a network: an engine, a store, a service and one connection.
+//!
+//! Nothing runs in the background. Time, TTL passes, the sweeper, a clean restart and a crash are calls.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mayfly_base::{ManualClock, OpRegistry};
+use mayfly_commands::{Dispatched, Incoming, Repeat, dispatch};
+use mayfly_kv::{ChaosEngine, ChaosOptions};
+use mayfly_kv::{Engine, MemoryEngine};
+use mayfly_query::PartialFilters;
+use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
+use mayfly_storage::ttl::PassState;
+use mayfly_storage::{Store, StoreOptions};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::dialect::{self, Env};
+use crate::kept::KeptOpen;
+
+/// Where the clock of a fixture begins: 2027-01-15T08:00:00Z.
+pub const START_MS: i64 = 1_800_000_000_000;
+
+/// Opens the engine: at the beginning, and again after each clean close.
+pub type OpenEngine = Box<dyn Fn() -> Arc<dyn Engine> + Send + Sync>;
+
+/// A memory engine that outlives restarts.
+pub fn memory() -> OpenEngine {
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+    Box::new(move || engine.clone())
+}
+
+/// The same with random conflicts and short pages; no commit is left in doubt.
+pub fn memory_under_chaos(seed: u64) -> OpenEngine {
+    let options = ChaosOptions {
+        seed,
+        conflict_probability: 0.15,
+        short_pages: true,
+        ..ChaosOptions::default()
+    };
+    let chaos = ChaosEngine::new(Arc::new(MemoryEngine::new()), options);
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(chaos)));
+    Box::new(move || engine.clone())
+}
+
+/// A running server inside a test.
+pub struct Fixture {
+    open: OpenEngine,
+    engine: Option<Arc<dyn Engine>>,
+    /// Moves when told.
+    pub clock: Arc<ManualClock>,
+    /// As commands see the server; another one after each restart.
+    pub service: Arc<Service>,
+    connection: Arc<Connection>,
+    sub_pass: PassState,
+}
+
+impl Fixture {
+    /// A server over a new engine.
+    pub fn new(open: OpenEngine) -> Fixture {
+        let clock = Arc::new(ManualClock::at_ms(START_MS));
+        let engine = open();
+        let service = service(engine.clone(), &clock);
+        let connection = connect(&service);
+        let engine = Some(engine);
+        Fixture { open, engine, clock, service, connection, sub_pass: PassState::default() }
+    }
+
+    /// A server over a new memory engine.
+    pub fn in_memory() -> Fixture {
+        Fixture::new(memory())
+    }
+
+    /// The open store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.service.store
+    }
+
+    /// Runs a command that has no `$db` yet; gives the reply.
+    pub fn run_document(&self, db: &str, command: RawDoc<'_>) -> DocBuf {
+        let mut body = DocBuilder::new();
+        body.append_all(command).append("$db", db);
+        let body = body.finish();
+        let incoming = Incoming {
+            body: body.as_doc(),
+            sequences: &[],
+            legacy_db: None,
+            exhaust_allowed: false,
+            repeat: Repeat::default(),
+        };
+        let Dispatched { doc, .. } =
+            dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
+        doc.finish()
+    }
+
+    /// Runs a command in the shell dialect.
+    pub fn run(&self, db: &str, command: &str) -> DocBuf {
+        let command = match dialect::document(command, &self.env()) {
+            Ok(command) => command,
+            Err(why) => panic!("{why}: {command}"),
+        };
+        self.run_document(db, command.as_doc())
+    }
+
+    /// Runs a command that must succeed, write errors included; gives the reply.
+    pub fn ok(&self, db: &str, command: &str) -> DocBuf {
+        let reply = self.run(db, command);
+        assert!(succeeded(reply.as_doc()), "{command}: {}", dialect::show(reply.as_doc()));
+        reply
+    }
+
+    /// The values that the dialect's names stand for now.
+    pub fn env(&self) -> Env {
+        Env { now_ms: mayfly_base::Clock::now_ms(&*self.clock), ..Env::default() }
+    }
+
+    /// One TTL pass.
+    pub fn ttl_pass(&mut self) {
+        self.sub_pass = PassState::default();
+        let never = AtomicBool::new(false);
+        if let Err(error) = self.store().run_ttl_pass(&never) {
+            panic!("the pass ended with {error}");
+        }
+    }
+
+    /// One sub-pass, which goes on where the last one stopped; true when there may be more to do.
+    pub fn ttl_sub_pass(&mut self) -> bool {
+        let never = AtomicBool::new(false);
+        let store = self.service.store.clone();
+        match store.run_ttl_sub_pass(&mut self.sub_pass, &never) {
+            Ok(more) => more,
+            Err(error) => panic!("the sub-pass ended with {error}"),
+        }
+    }
+
+    /// Clears what was dropped.
+    pub fn sweep(&self) {
+        if let Err(error) = self.store().sweep_once() {
+            panic!("sweeping ended with {error}");
+        }
+    }
+
+    /// Closes the store and opens it again over the same engine or folder.
+    pub fn restart(&mut self) {
+        if let Err(error) = self.store().close() {
+            panic!("closing ended with {error}");
+        }
+        self.engine = None;
+        self.service = service_placeholder(&self.clock);
+        let engine = (self.open)();
+        self.reopen(engine);
+    }
+
+    /// Forgets the store without closing it and opens it again over the engine as it stands.
+    pub fn crash(&mut self) {
+        let Some(engine) = self.engine.clone() else {
+            unreachable!("a fixture has an engine but while it restarts")
+        };
+        self.reopen(engine);
+    }
+
+    fn reopen(&mut self, engine: Arc<dyn Engine>) {
+        self.service = service(engine.clone(), &self.clock);
+        self.connection = connect(&self.service);
+        self.engine = Some(engine);
+        self.sub_pass = PassState::default();
+    }
+}
+
+/// Whether a reply says ok and reports no write errors.
+pub(crate) fn succeeded(reply: RawDoc<'_>) -> bool {
+    reply.get("ok") == Some(RawValue::Double(1.0)) && reply.get("writeErrors").is_none()
+}
+
+/// Holds the place of the service while nothing is open, so that a folder's lock is given back.
+fn service_placeholder(clock: &Arc<ManualClock>) -> Arc<Service> {
+    service(Arc::new(MemoryEngine::new()), clock)
+}
+
+fn service(engine: Arc<dyn Engine>, clock: &Arc<ManualClock>) -> Arc<Service> {
+    let ops = OpRegistry::new(clock.clone());
+    let options = StoreOptions {
+        background: false,
+        filters: Arc::new(PartialFilters),
+        ..StoreOptions::default()
+    };
+    let engine_name = engine.name();
+    let store = match Store::open(engine, options, clock.clone(), ops.clone()) {
+        Ok(store) => store,
+        Err(error) => panic!("the store did not open: {error}"),
+    };
+    Service::new(ServiceOptions {
+        store,
+        ops,
+        clock: clock.clone(),
+        log: Arc::new(LogRing::default()),
+        command_line: CommandLine { argv: vec!["mayflydb".into()], parsed: DocBuf::empty() },
+        host: "test:27017".into(),
+        engine_name,
+        max_connections: 10,
+    })
+}
+
+fn connect(service: &Service) -> Arc<Connection> {
+    match service.connections.open("127.0.0.1:1".into(), String::new(), START_MS) {
+        Some(connection) => connection,
+        None => unreachable!("the first connection has room"),
+    }
+}

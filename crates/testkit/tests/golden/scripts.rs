@@ -1,0 +1,90 @@
+//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, and without indexes that only make queries
+//! fast. No answer may differ.
+//!
+//! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` takes recorded answers anew.
+
+use std::path::{Path, PathBuf};
+
+use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
+use mayfly_testkit::{Indexes, OpenEngine, Runner, Script, memory, memory_under_chaos};
+use tempfile::TempDir;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scripts")
+}
+
+fn scripts() -> Vec<Script> {
+    let only = std::env::var("SCRIPT").unwrap_or_default();
+    let mut paths = Vec::new();
+    let mut folders = vec![folder()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "txt") {
+                paths.push(path);
+            }
+        }
+    }
+    paths.sort();
+    let wanted = paths.iter().filter(|path| path.to_string_lossy().contains(&only));
+    wanted.map(|path| Script::read(path).unwrap_or_else(|why| panic!("{why}"))).collect()
+}
+
+/// A RocksDB in a folder of its own, which goes with the last user of the returned function.
+pub(crate) fn rocksdb() -> OpenEngine {
+    let folder = TempDir::new().unwrap();
+    let options = RocksOptions { cache_bytes: 32 << 20, ..RocksOptions::default() };
+    Box::new(move || RocksEngine::open(folder.path(), options).unwrap())
+}
+
+fn run_all(indexes: Indexes, open: &dyn Fn() -> OpenEngine) {
+    let update = std::env::var_os("UPDATE_SCRIPTS").is_some_and(|value| value == "1");
+    let runner = Runner { indexes, update: update && indexes == Indexes::All };
+    let (mut checked, mut failures, mut ran) = (0, Vec::new(), 0);
+    for script in scripts() {
+        if indexes == Indexes::OnlyMeaningful && script.indexes_matter {
+            continue;
+        }
+        let outcome = runner.run(&script, open());
+        checked += outcome.checked;
+        ran += 1;
+        failures.extend(outcome.failures.iter().map(ToString::to_string));
+        if let Some(text) = outcome.updated {
+            std::fs::write(&script.path, text).unwrap();
+        }
+    }
+    println!("{ran} scripts, {checked} answers");
+    assert!(failures.is_empty(), "{} answers differ:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn scripts_on_memory() {
+    run_all(Indexes::All, &memory);
+}
+
+#[test]
+fn scripts_on_memory_without_indexes() {
+    run_all(Indexes::OnlyMeaningful, &memory);
+}
+
+#[test]
+fn scripts_under_chaos() {
+    run_all(Indexes::All, &|| memory_under_chaos(7));
+}
+
+#[test]
+fn scripts_under_chaos_without_indexes() {
+    run_all(Indexes::OnlyMeaningful, &|| memory_under_chaos(11));
+}
+
+#[test]
+fn scripts_on_rocksdb() {
+    run_all(Indexes::All, &rocksdb);
+}
+
+#[test]
+fn scripts_on_rocksdb_without_indexes() {
+    run_all(Indexes::OnlyMeaningful, &rocksdb);
+}
