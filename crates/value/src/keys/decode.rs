@@ -217,14 +217,16 @@ fn decode_flat(class: u8, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<
             ty::TIMESTAMP
         }
         class::REGEX => {
-            put_text(cursor, out)?;
-            put_text(cursor, out)?;
+            put_cstring(cursor, out)?;
+            put_cstring(cursor, out)?;
             ty::REGEX
         }
         class::DB_POINTER => {
             let len = cursor.len()?;
             out.extend_from_slice(&(len as u32).wrapping_add(1).to_le_bytes());
+            let name_at = out.len();
             put_raw(cursor, len, out)?;
+            check_text(&out[name_at..])?;
             out.push(0);
             put_raw(cursor, 12, out)?;
             ty::DB_POINTER
@@ -241,13 +243,27 @@ fn put_raw(cursor: &mut Cursor<'_>, len: usize, out: &mut Vec<u8>) -> Option<()>
 
 /// Text with its escapes undone, and its zero byte.
 fn put_text(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
-    let mask = cursor.mask;
+    let (mask, start) = (cursor.mask, out.len());
     let mut bytes = cursor.until_zero()?.iter().map(|byte| byte ^ mask);
     while let Some(byte) = bytes.next() {
         out.push(if byte == 1 { bytes.next()?.checked_sub(1)? } else { byte });
     }
+    check_text(&out[start..])?;
     out.push(0);
     Some(())
+}
+
+/// A pattern or its options: text without a zero byte of its own.
+fn put_cstring(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let start = out.len();
+    put_text(cursor, out)?;
+    let (_, text) = out[start..].split_last()?;
+    (!text.contains(&0)).then_some(())
+}
+
+/// Damaged keys must not become values that nobody could have stored.
+fn check_text(text: &[u8]) -> Option<()> {
+    std::str::from_utf8(text).ok().map(drop)
 }
 
 fn put_string(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Option<()> {
@@ -269,7 +285,9 @@ fn put_elements(
         let type_at = out.len();
         out.push(0);
         let mask = cursor.mask;
+        let name_at = out.len();
         out.extend(cursor.until_zero()?.iter().map(|byte| byte ^ mask));
+        check_text(&out[name_at..])?;
         out.push(0);
         out[type_at] = decode_at(cursor, bits, out, depth + 1)?;
     }
