@@ -12,7 +12,7 @@ ifneq ($(wildcard /usr/lib/ccache),)
 export PATH := /usr/lib/ccache:$(PATH)
 endif
 
-.PHONY: help run build test check-fmt check-clippy check-tidy test-rust test-fuzz test-crash clients
+.PHONY: help run build test check-fmt check-clippy check-tidy test-rust test-fuzz clients
 .PHONY: bench docs fmt setup setup-build clean
 
 help:
@@ -49,9 +49,6 @@ test-rust: setup-build
 test-fuzz: setup-build
 	scripts/fuzz-smoke
 
-test-crash: setup-build
-	scripts/crash-test
-
 clients: setup
 	cargo build --locked -p mayfly-server
 	MAYFLYDB_BIN="$(CARGO_TARGET_DIR)/debug/mayflydb" tests/clients/run.py
@@ -61,7 +58,7 @@ bench: build
 	"$(CARGO_TARGET_DIR)/release/mayfly-bench" --server "$(CARGO_TARGET_DIR)/release/mayflydb" $(ARGS) table
 
 docs: setup-build
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
 
 fmt:
 	cargo fmt --all

@@ -1,9 +1,11 @@
 //! The server around the commands: configuration, logging, listeners, connections, engine choice, shutdown.
 //!
-//! [`start`] runs a server inside this process; the binary is a thin shell around it, and so are in-process tests
+//! [`start()`] runs a server inside this process; the binary is a thin shell around it, and so are in-process tests
 //! with the memory engine and a clock of their own. No operators and no commands here.
 
 mod accept;
+#[doc = include_str!("../../../ARCHITECTURE.md")]
+pub mod architecture {}
 pub mod config;
 mod connection;
 pub mod healthcheck;
