@@ -1,6 +1,6 @@
 //! The command table, dispatch, one file per command.
 //!
-//! The story of a command: the connection loop hands an [`Incoming`] to [`dispatch`]. It finds the [`Row`] in the
+//! The story of a command: the connection loop hands an [`Incoming`] to [`dispatch()`]. It finds the [`Row`] in the
 //! [`registry`], parses the generic arguments into a [`Request`], registers the operation, runs the handler, which
 //! appends its reply to the output buffer, and closes the reply with `ok` or with the error. What has to be
 //! awaited (an fsync, a topology change) is not awaited here but told to the loop in an [`Outcome`].

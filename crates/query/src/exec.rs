@@ -246,7 +246,7 @@ impl Executor {
                 ScanLimit::NONE,
                 &mut |key, document| {
                     looked += 1;
-                    if looked % CHUNK_ENTRIES as u64 == 0 {
+                    if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                         op.check()?;
                     }
                     if !matcher.matches(document) || sink(key, document)? == Flow::More {
@@ -329,7 +329,7 @@ impl Fetch<'_> {
         sink: &mut Sink<'_>,
     ) -> Result<ControlFlow<()>> {
         self.looked += 1;
-        if self.looked % CHUNK_ENTRIES as u64 == 0 {
+        if self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
             op.check()?;
         }
         if let Some(seen) = &mut self.seen {

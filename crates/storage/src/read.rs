@@ -41,6 +41,12 @@ pub enum Scanned {
     Paused(Vec<u8>),
 }
 
+/// Sees records: key and document. Both live only for the call.
+pub type RecordVisitor<'v> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<ControlFlow<()>> + 'v;
+
+/// Sees index entries. They live only for the call.
+pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
+
 impl Store {
     /// A view of now.
     ///
@@ -124,7 +130,7 @@ impl Snapshot {
         range: &KeyRange,
         direction: Direction,
         limit: ScanLimit,
-        visit: &mut dyn FnMut(&[u8], RawDoc<'_>) -> Result<ControlFlow<()>>,
+        visit: &mut RecordVisitor<'_>,
     ) -> Result<Scanned> {
         let range = object_subrange(collection.id(), range);
         let mut failed = None;
@@ -154,7 +160,7 @@ impl Snapshot {
         range: &KeyRange,
         direction: Direction,
         limit: ScanLimit,
-        visit: &mut dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>>,
+        visit: &mut EntryVisitor<'_>,
     ) -> Result<Scanned> {
         let range = object_subrange(index.id(), range);
         let mut failed = None;

@@ -33,7 +33,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let index = fields.document("index")?;
-    let index = index.map(|index| IndexChange::parse(index)).transpose()?;
+    let index = index.map(IndexChange::parse).transpose()?;
     check_collection_ttl(&request.body)?;
     for name in MISSING {
         if fields.get(name).is_some() {
