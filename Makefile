@@ -58,7 +58,7 @@ bench: build
 	"$(CARGO_TARGET_DIR)/release/mayfly-bench" --server "$(CARGO_TARGET_DIR)/release/mayflydb" $(ARGS) table
 
 docs: setup-build
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --workspace --no-deps --document-private-items --locked
 
 fmt:
 	cargo fmt --all

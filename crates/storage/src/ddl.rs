@@ -233,6 +233,10 @@ impl Store {
             match IndexSpec::request(*request, rules).map_err(|e| in_spec_context(e, *request))? {
                 Requested::Id => {}
                 Requested::Index(spec, note) => {
+                    // A filter that does not compile must not leave a new collection behind.
+                    if let Some(filter) = spec.partial_filter() {
+                        self.filters.compile(filter)?;
+                    }
                     result.notes.extend(note);
                     wanted.push(*spec);
                 }

@@ -55,7 +55,7 @@ pub struct Store {
     pub(crate) oplog_clock: OplogClock,
     pub(crate) oplog_limit: u64,
     sync: SyncGate,
-    ttl_params: TtlParameters,
+    ttl_params: Arc<TtlParameters>,
     ttl_stats: TtlStats,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
@@ -86,7 +86,7 @@ impl Store {
             oplog_clock,
             oplog_limit: options.oplog_bytes,
             sync,
-            ttl_params: TtlParameters::default(),
+            ttl_params: Arc::default(),
             ttl_stats: TtlStats::default(),
             ttl: parking_lot::Mutex::new(None),
             sweeper: parking_lot::Mutex::new(None),
@@ -131,6 +131,10 @@ impl Store {
     /// The TTL monitor's parameters.
     pub fn ttl_params(&self) -> &TtlParameters {
         &self.ttl_params
+    }
+
+    pub(crate) fn shared_ttl_params(&self) -> Arc<TtlParameters> {
+        self.ttl_params.clone()
     }
 
     /// The TTL monitor's counters.
@@ -327,10 +331,9 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn close(&self) -> Result<()> {
-        self.ttl_params.wake();
         let monitor = self.ttl.lock().take();
         if let Some(monitor) = monitor {
-            monitor.stop();
+            monitor.stop(&self.ttl_params);
         }
         let sweeper = self.sweeper.lock().take();
         if let Some(sweeper) = sweeper {
@@ -355,6 +358,13 @@ impl Store {
         if let Some(sweeper) = self.sweeper.lock().as_ref() {
             sweeper.wake();
         }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The monitor waits for its parameters only; it sees that the store is gone.
+        self.ttl_params.wake();
     }
 }
 

@@ -380,3 +380,19 @@ fn racing_writers_and_an_index_build_agree() {
     assert_eq!(f.count("d.c"), 500);
     assert_eq!(f.entries("d.c", 0), 500);
 }
+
+#[test]
+fn nesting_is_limited_where_documents_are_stored() {
+    let f = fixture();
+    let nested = |levels: usize| {
+        let mut inner =
+            doc! { "x": "padding that makes the document long enough to be looked at ".repeat(40) };
+        for _ in 1..levels {
+            inner = doc! { "a": inner };
+        }
+        inner.insert("_id", levels as i32);
+        inner
+    };
+    f.insert("d.c", &nested(180)).unwrap();
+    assert_eq!(f.insert("d.c", &nested(181)).unwrap_err().code(), ErrorCode::Overflow);
+}

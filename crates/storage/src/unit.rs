@@ -77,7 +77,7 @@ impl<'s> WriteUnit<'s> {
     /// 53 for an `_id` that may not be one; errors of key generation.
     pub fn insert(&mut self, document: RawDoc<'_>) -> Result<()> {
         let id = checked_id(document)?;
-        check_size(document)?;
+        check_storable(document)?;
         let record_key = record_key(id);
         let key = prefixed(self.collection.id(), &record_key);
         if self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
@@ -117,7 +117,7 @@ impl<'s> WriteUnit<'s> {
     /// # Errors
     /// As [`WriteUnit::insert`].
     pub fn update(&mut self, record_key: &[u8], old: RawDoc<'_>, new: RawDoc<'_>) -> Result<()> {
-        check_size(new)?;
+        check_storable(new)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.update_with(&mut scratch, record_key, old, new);
         self.scratch = scratch;
@@ -399,7 +399,10 @@ fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
     }
 }
 
-fn check_size(document: RawDoc<'_>) -> Result<()> {
+/// Bytes that one level of nesting takes at least: type, end of name, length, end of document.
+const LEVEL_BYTES: usize = 7;
+
+fn check_storable(document: RawDoc<'_>) -> Result<()> {
     let size = document.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
         return Err(Error::new(
@@ -410,5 +413,28 @@ fn check_size(document: RawDoc<'_>) -> Result<()> {
             ),
         ));
     }
+    // A shorter document cannot be too deep.
+    if size > limits::MAX_STORED_DEPTH * LEVEL_BYTES
+        && deeper_than(document, limits::MAX_STORED_DEPTH)
+    {
+        return Err(Error::new(
+            ErrorCode::Overflow,
+            format!("Document exceeds maximum nesting depth of {}", limits::MAX_STORED_DEPTH),
+        ));
+    }
     Ok(())
+}
+
+/// Whether documents and arrays stand in each other deeper than this; the document itself is the first level.
+fn deeper_than(document: RawDoc<'_>, levels: usize) -> bool {
+    levels == 0
+        || document.iter().any(|element| match element.type_byte() {
+            mayfly_value::ty::DOCUMENT | mayfly_value::ty::ARRAY => {
+                let inner = element.data();
+                inner.len() > LEVEL_BYTES
+                    && RawDoc::new(inner).is_some_and(|inner| deeper_than(inner, levels - 1))
+                    || levels == 1
+            }
+            _ => false,
+        })
 }
