@@ -261,7 +261,8 @@ impl Store {
         }
         result.after = result.before + fresh.len() as i32;
         if fresh.is_empty() {
-            return Ok(result);
+            drop(changing);
+            return wait_for_builds(op, &collection).map(|()| result);
         }
         let building = self.register_building(&collection, fresh)?;
         drop(changing);
@@ -507,6 +508,16 @@ impl Store {
         self.note_commit();
         Ok(result)
     }
+}
+
+/// Somebody else may still be building what was asked for: it exists when that is over.
+fn wait_for_builds(op: &OpCtx, collection: &Collection) -> Result<()> {
+    while collection.indexes().iter().any(|index| !index.is_ready()) {
+        op.check()?;
+        collection.check_alive()?;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 fn command_ns(ns: &Namespace) -> String {

@@ -4,6 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
 use crate::index_spec::{ExpireAfter, as_f64};
+use crate::ttl::TtlIndexRules;
 
 /// The value for `createIndexes`. Checked in this order: numeric, NaN, 32-bit range, sign; fractions are cut off.
 ///
@@ -37,7 +38,7 @@ pub fn expire_after_for_create(value: RawValue<'_>) -> Result<i32> {
 ///
 /// # Errors
 /// 14 TypeMismatch, 72 InvalidOptions.
-pub fn expire_after_for_collmod(value: RawValue<'_>) -> Result<i32> {
+pub fn expire_after_for_collmod(value: RawValue<'_>, rules: TtlIndexRules) -> Result<i32> {
     let Some(number) = as_f64(value) else {
         return Err(Error::type_mismatch(format!(
             "BSON field 'collMod.index.expireAfterSeconds' is the wrong type '{}', expected types '[long, int, \
@@ -50,6 +51,9 @@ pub fn expire_after_for_collmod(value: RawValue<'_>) -> Result<i32> {
         _ => number.trunc(),
     };
     if whole.is_nan() {
+        if rules == TtlIndexRules::Mongod8 {
+            return Ok(0);
+        }
         // A slip in somebody's arithmetic must not empty a collection.
         return Err(Error::new(ErrorCode::InvalidOptions, "'expireAfterSeconds' must not be NaN"));
     }
