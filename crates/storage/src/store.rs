@@ -1,5 +1,6 @@
 //! The store: opening, closing, the central retry loop for writes, and acknowledging them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -291,9 +292,11 @@ impl Store {
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let found = rows(&*txn, b'k')?;
         let all = self.catalog.all();
+        let by_id: HashMap<u64, &Arc<Collection>> =
+            all.values().map(|collection| (collection.id(), collection)).collect();
         for (id, value) in &found {
             let numbers = (value.get(..8), value.get(8..16));
-            let collection = all.values().find(|collection| collection.id() == *id);
+            let collection = by_id.get(id);
             if let (Some(collection), (Some(documents), Some(bytes))) = (collection, numbers) {
                 let number = |b: &[u8]| b.try_into().map_or(0, i64::from_le_bytes);
                 collection.counts.documents.store(number(documents), Ordering::Release);

@@ -20,6 +20,8 @@ use crate::{RecordKey, Store};
 
 /// Index entries looked at in one scan.
 const SCAN_ENTRIES: usize = 1000;
+/// Documents read at once; a unit may end before it has dealt with them.
+const READ_AHEAD: usize = 16;
 /// Visits that take longer are logged, as the reference's `slowms`.
 const SLOW_MICROS: i64 = 100_000;
 
@@ -148,9 +150,16 @@ impl Visit<'_> {
         let (dealt, deleted, examined, staged, keys_deleted) =
             self.store.write(op, self.collection, |unit| {
                 let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
+                let mut documents = Vec::new().into_iter();
                 for (_, record_key) in entries.iter().take(most) {
+                    if documents.len() == 0 {
+                        let end = most.min(entries.len()).min(dealt + READ_AHEAD);
+                        let keys: Vec<&[u8]> =
+                            entries[dealt..end].iter().map(|(_, key)| key.as_slice()).collect();
+                        documents = unit.read_many(&keys)?.into_iter();
+                    }
                     dealt += 1;
-                    let Some(document) = unit.read(record_key)? else { continue };
+                    let Some(document) = documents.next().flatten() else { continue };
                     examined += 1;
                     if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
                         continue;
