@@ -1,0 +1,163 @@
+//! The documents that the loads use. Their content is random, so that neither compression nor a cache of equal
+//! values makes a server look better than it is.
+
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+/// Bytes of each of a record's ten fields.
+const FIELD_BYTES: usize = 100;
+/// Bytes of an item's text, which make the item 450 bytes long.
+const TEXT_BYTES: usize = 338;
+/// Different values of an item's `g`.
+pub(crate) const GROUPS: u32 = 1000;
+/// Items that share one `k`.
+pub(crate) const ITEMS_PER_KEY: u32 = 10;
+
+/// Random numbers (xorshift64*): fast, and the same in each run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A sequence of its own for each seed.
+    pub(crate) fn new(seed: u64) -> Random {
+        Random((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below this one.
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
+        (((self.next() >> 32) * u64::from(end)) >> 32) as u32
+    }
+
+    /// Printable text.
+    pub(crate) fn text(&mut self, bytes: usize) -> String {
+        const LETTERS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut text = String::with_capacity(bytes + 10);
+        while text.len() < bytes {
+            let mut bits = self.next();
+            for _ in 0..10 {
+                text.push(char::from(LETTERS[(bits & 63) as usize]));
+                bits >>= 6;
+            }
+        }
+        text.truncate(bytes);
+        text
+    }
+}
+
+/// The `_id` of a record.
+pub(crate) fn record_id(number: u32) -> String {
+    // Spread over the key space, as the hashed keys of YCSB are.
+    format!("user{:019}", u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1)
+}
+
+/// A record of YCSB: ten fields of 100 bytes, 1 KB together, and a number to increment.
+pub(crate) fn record(number: u32, random: &mut Random) -> DocBuf {
+    let mut doc = DocBuilder::new();
+    doc.append("_id", record_id(number).as_str());
+    for field in 0..10 {
+        doc.append(&format!("field{field}"), random.text(FIELD_BYTES).as_str());
+    }
+    doc.append("n", 0);
+    doc.finish()
+}
+
+/// A batch of items, encoded once and changed in place before each use: `_id`, numbers and dates are new each time.
+///
+/// ```text
+/// { _id: ObjectId, k: int, g: int, x: int, y: long, at: Date, name: 24 letters, text: 338 letters }    450 bytes
+/// ```
+pub(crate) struct Items {
+    /// The documents one after the other.
+    pub(crate) bytes: Vec<u8>,
+    /// Where each begins.
+    starts: Vec<usize>,
+    /// Where in an item its values stand.
+    places: [usize; 6],
+}
+
+impl Items {
+    /// A batch of this many.
+    pub(crate) fn new(count: u32, random: &mut Random) -> Items {
+        let mut items = Items { bytes: Vec::new(), starts: Vec::new(), places: [0; 6] };
+        for _ in 0..count {
+            items.starts.push(items.bytes.len());
+            let doc = item(random);
+            items.places =
+                ["_id", "k", "g", "x", "y", "at"].map(|name| place(doc.as_bytes(), name));
+            items.bytes.extend_from_slice(doc.as_bytes());
+        }
+        items
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Gives the items these numbers as identity, other values, and this date.
+    pub(crate) fn renew(&mut self, first: u32, writer: u8, at_ms: i64, random: &mut Random) {
+        for (number, start) in (first..).zip(&self.starts) {
+            let mut put = |place: usize, value: &[u8]| {
+                let at = start + self.places[place];
+                self.bytes[at..at + value.len()].copy_from_slice(value);
+            };
+            let mut id = [0, 0, 0, 0, 0, 0, 0, writer, 0, 0, 0, 0];
+            id[8..].copy_from_slice(&number.to_be_bytes());
+            put(0, &id);
+            put(1, &(number / ITEMS_PER_KEY).to_le_bytes());
+            put(2, &random.below(GROUPS).to_le_bytes());
+            put(3, &random.below(1_000_000).to_le_bytes());
+            put(4, &(random.next() >> 2).to_le_bytes());
+            // A minute of different dates.
+            put(5, &(at_ms - i64::from(random.below(60_000))).to_le_bytes());
+        }
+    }
+}
+
+fn item(random: &mut Random) -> DocBuf {
+    let mut doc = DocBuilder::new();
+    doc.append("_id", RawValue::ObjectId([0; 12])).append("k", 0).append("g", 0).append("x", 0);
+    doc.append("y", 0i64).append("at", RawValue::Date(0));
+    doc.append("name", random.text(24).as_str()).append("text", random.text(TEXT_BYTES).as_str());
+    doc.finish()
+}
+
+/// Where the value of this field stands.
+fn place(doc: &[u8], name: &str) -> usize {
+    let needle = [name.as_bytes(), &[0]].concat();
+    let found = doc.windows(needle.len()).position(|window| window == needle);
+    found.map_or(0, |at| at + needle.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_value::{RawDoc, validate};
+
+    #[test]
+    fn documents_have_their_sizes_and_differ() {
+        let mut random = Random::new(1);
+        let record = record(7, &mut random);
+        assert!((1000..1250).contains(&record.as_bytes().len()), "{}", record.as_bytes().len());
+        let mut items = Items::new(3, &mut random);
+        items.renew(100, 2, 1_000_000, &mut random);
+        let mut rest = items.bytes.as_slice();
+        let mut seen = Vec::new();
+        while let Some(doc) = RawDoc::at_front(rest) {
+            assert_eq!(doc.as_bytes().len(), 450);
+            validate(doc.as_bytes(), 10).unwrap();
+            seen.push(doc.get("_id").map(|id| format!("{id:?}")));
+            rest = &rest[450..];
+        }
+        seen.dedup();
+        assert_eq!(seen.len(), 3);
+        assert!(random.below(10) < 10);
+    }
+}

@@ -1,0 +1,59 @@
+//! What the operating system counted for a process.
+
+use std::fs;
+
+/// The kernel's clock ticks per second; fixed at 100 in what it shows to programs.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A process of this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process(pub(crate) u32);
+
+impl Process {
+    /// This process.
+    pub(crate) fn own() -> Process {
+        Process(std::process::id())
+    }
+
+    /// CPU seconds so far, all threads, ended ones included.
+    pub(crate) fn cpu_seconds(self) -> Option<f64> {
+        let text = self.read("stat")?;
+        // The name in parentheses may contain anything, so count from its end.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
+        Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(self) -> Option<f64> {
+        Some(self.figure("status", "VmRSS:")? * 1024.0)
+    }
+
+    /// Bytes that it caused to be written to a disk.
+    pub(crate) fn written_bytes(self) -> Option<f64> {
+        self.figure("io", "write_bytes:")
+    }
+
+    fn figure(self, file: &str, name: &str) -> Option<f64> {
+        let text = self.read(file)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
+    fn read(self, file: &str) -> Option<String> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.0)).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Process;
+
+    #[test]
+    fn the_own_figures_can_be_read() {
+        let own = Process::own();
+        assert!(own.cpu_seconds().is_some());
+        assert!(own.resident_bytes().unwrap() > 100_000.0);
+        assert!(Process(u32::MAX).cpu_seconds().is_none());
+    }
+}
