@@ -1,6 +1,6 @@
 //! `count`.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::Result;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -13,10 +13,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(&["query", "limit", "skip", "hint", "collation", "fields"])?;
     refuse(&fields, &["collation"])?;
     let ns = request.namespace()?;
-    let skip = fields.long("skip")?.unwrap_or(0);
-    if skip < 0 {
-        return Err(Error::bad_value("skip value is negative in count query"));
-    }
+    let skip = fields.non_negative("skip")?.unwrap_or(0);
     // A negative limit counts as a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
@@ -35,6 +32,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
     } else {
         let mut executor = Executor::new(collection, query)?;
+        executor.count_only();
         ctx.op.update_info(|info| info.plan_summary = executor.plan().to_string());
         let mut count = 0;
         while !executor.is_done() {

@@ -1,7 +1,7 @@
 //! `delete`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{CanonicalQuery, DeleteSpec, FindOptions};
+use mayfly_query::{CanonicalQuery, DeleteSpec, FindOptions, Hint};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{hint, refuse};
@@ -23,8 +23,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(fields.missing("deletes"));
     };
     check_count(deletes.len())?;
+    // A malformed statement fails the whole command before anything is deleted.
+    let statements = deletes.map(Statement::parse).collect::<Result<Vec<_>>>()?;
     let mut results = WriteResults::default();
-    for (index, statement) in deletes.enumerate() {
+    for (index, statement) in statements.into_iter().enumerate() {
         match one(ctx, &ns, statement) {
             Ok(deleted) => results.n += deleted,
             Err(error) if ends_command(&error) => return Err(error),
@@ -41,22 +43,37 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: RawDoc<'_>) -> Result<i64> {
-    let fields = Fields::strict(statement, "delete.deletes", &["q", "limit", "hint", "collation"])?;
-    refuse(&fields, &["collation"])?;
-    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    let multi = match fields.long("limit")? {
-        None => return Err(fields.missing("limit")),
-        Some(0) => true,
-        Some(1) => false,
-        Some(other) => {
-            return Err(Error::new(
-                ErrorCode::FailedToParse,
-                format!("The limit field in delete objects must be 0 or 1. Got {other}"),
-            ));
-        }
-    };
-    let options = FindOptions { hint: hint(&fields)?, ..FindOptions::default() };
+/// One element of `deletes`; the filter is not looked into yet.
+struct Statement<'a> {
+    filter: RawDoc<'a>,
+    multi: bool,
+    hint: Option<Hint>,
+}
+
+impl<'a> Statement<'a> {
+    fn parse(statement: RawDoc<'a>) -> Result<Statement<'a>> {
+        let known = &["q", "limit", "hint", "collation"];
+        let fields = Fields::strict(statement, "delete.deletes", known)?;
+        refuse(&fields, &["collation"])?;
+        let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+        let multi = match fields.long("limit")? {
+            None => return Err(fields.missing("limit")),
+            Some(0) => true,
+            Some(1) => false,
+            Some(other) => {
+                return Err(Error::new(
+                    ErrorCode::FailedToParse,
+                    format!("The limit field in delete objects must be 0 or 1. Got {other}"),
+                ));
+            }
+        };
+        Ok(Statement { filter, multi, hint: hint(&fields)? })
+    }
+}
+
+fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: Statement<'_>) -> Result<i64> {
+    let Statement { filter, multi, hint } = statement;
+    let options = FindOptions { hint, ..FindOptions::default() };
     let query = CanonicalQuery::parse(filter, options)?;
     let Some(collection) = ctx.service.store.collection(ns) else { return Ok(0) };
     let spec = DeleteSpec { query, multi };

@@ -2,8 +2,8 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_mql::{ParseContext, Update};
-use mayfly_query::{CanonicalQuery, FindOptions, ModifyOutcome, UpdateSpec};
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_query::{CanonicalQuery, FindOptions, Hint, ModifyOutcome, UpdateSpec};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::object_id::new_object_id;
 use super::read::{hint, refuse};
@@ -28,9 +28,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(fields.missing("updates"));
     };
     check_count(updates.len())?;
+    // A malformed statement fails the whole command before anything is written.
+    let statements = updates.map(Statement::parse).collect::<Result<Vec<_>>>()?;
     let mut results = WriteResults::default();
     let mut modified = 0;
-    for (index, statement) in updates.enumerate() {
+    for (index, statement) in statements.iter().enumerate() {
         match one(ctx, &ns, statement) {
             Ok(outcome) => {
                 results.n += outcome.matched;
@@ -54,36 +56,58 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: RawDoc<'_>) -> Result<ModifyOutcome> {
-    let known = &[
-        "q",
-        "u",
-        "upsert",
-        "multi",
-        "hint",
-        "collation",
-        "arrayFilters",
-        "c",
-        "sort",
-        "upsertSupplied",
-    ];
-    let fields = Fields::strict(statement, "update.updates", known)?;
-    refuse(&fields, &["collation", "arrayFilters", "c", "sort", "upsertSupplied"])?;
-    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-    let multi = fields.bool("multi")?.unwrap_or(false);
-    let upsert = fields.bool("upsert")?.unwrap_or(false);
-    let hint = hint(&fields)?;
+/// One element of `updates`; filter and update are not looked into yet.
+struct Statement<'a> {
+    filter: RawDoc<'a>,
+    update: RawValue<'a>,
+    multi: bool,
+    upsert: bool,
+    hint: Option<Hint>,
+}
+
+impl<'a> Statement<'a> {
+    fn parse(statement: RawDoc<'a>) -> Result<Statement<'a>> {
+        let known = &[
+            "q",
+            "u",
+            "upsert",
+            "multi",
+            "hint",
+            "collation",
+            "arrayFilters",
+            "c",
+            "sort",
+            "upsertSupplied",
+        ];
+        let fields = Fields::strict(statement, "update.updates", known)?;
+        refuse(&fields, &["collation", "arrayFilters", "c", "sort", "upsertSupplied"])?;
+        Ok(Statement {
+            filter: fields.document("q")?.ok_or_else(|| fields.missing("q"))?,
+            update: fields.required("u")?,
+            multi: fields.bool("multi")?.unwrap_or(false),
+            upsert: fields.bool("upsert")?.unwrap_or(false),
+            hint: hint(&fields)?,
+        })
+    }
+}
+
+fn one(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    statement: &Statement<'_>,
+) -> Result<ModifyOutcome> {
+    let Statement { multi, upsert, .. } = *statement;
     let parse = || -> Result<UpdateSpec> {
         let update =
-            Update::parse_value(fields.required("u")?, &ParseContext { now_ms: ctx.op.now_ms() })?;
+            Update::parse_value(statement.update, &ParseContext { now_ms: ctx.op.now_ms() })?;
         if multi && update.is_replacement() {
             return Err(Error::new(
                 ErrorCode::FailedToParse,
                 "multi update is not supported for replacement-style update",
             ));
         }
-        let options = FindOptions { hint: hint.clone(), ..FindOptions::default() };
-        let query = CanonicalQuery::parse(filter, options)?;
+        let options = FindOptions { hint: statement.hint.clone(), ..FindOptions::default() };
+        let query = CanonicalQuery::parse(statement.filter, options)?;
         let new_id = new_object_id(ctx.op.now_ms());
         Ok(UpdateSpec { query, update, multi, upsert, new_id })
     };
