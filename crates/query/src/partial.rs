@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{FilterCompiler, RecordFilter};
 use mayfly_value::RawDoc;
@@ -26,6 +27,35 @@ impl FilterCompiler for PartialFilters {
                 format!("unsupported expression in partial index: {}", error.message()),
             )
         })?;
+        if let Some(what) = unsupported(matcher.root()) {
+            return Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                format!("Expression not supported in partial index: {what}"),
+            ));
+        }
         Ok(Arc::new(Compiled(matcher)))
+    }
+}
+
+/// The first part of a filter that partial indexes do not take. Manual: "Partial Indexes", "Create a Partial Index".
+fn unsupported(expr: &Expr) -> Option<&'static str> {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().find_map(unsupported),
+        Expr::Nor(_) => Some("$nor"),
+        Expr::Always(_) => Some("$alwaysTrue or $alwaysFalse"),
+        Expr::Path { predicate, .. } => unsupported_predicate(predicate),
+    }
+}
+
+fn unsupported_predicate(predicate: &Predicate) -> Option<&'static str> {
+    match predicate {
+        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(_) => None,
+        Predicate::In(list) if list.regexes().is_empty() => None,
+        Predicate::In(_) | Predicate::Regex(_) => Some("$regex"),
+        Predicate::Mod { .. } => Some("$mod"),
+        Predicate::Size(_) => Some("$size"),
+        Predicate::ElemMatchDocument(_) | Predicate::ElemMatchValue(_) => Some("$elemMatch"),
+        Predicate::Not(_) => Some("$not"),
+        Predicate::All(parts) => parts.iter().find_map(unsupported_predicate),
     }
 }

@@ -46,11 +46,13 @@ pub struct Plan {
     pub access: Access,
     /// Whether results must be collected and sorted.
     pub blocking_sort: bool,
+    /// Whether the bounds of the index say all that the filter says, as long as no document has two keys in it.
+    pub exact: bool,
 }
 
 impl Plan {
     fn new(access: Access, blocking_sort: bool) -> Plan {
-        Plan { access, blocking_sort }
+        Plan { access, blocking_sort, exact: false }
     }
 }
 
@@ -113,7 +115,9 @@ fn hinted(
             choose::by_id(query, bounds, true).unwrap_or_else(|| choose::collection_scan(query))
         );
     }
-    match collection.ready_indexes().into_iter().find(|index| same(index)) {
+    // A hidden index supports no query, not even one that asks for it.
+    let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
+    match collection.ready_indexes().into_iter().find(usable) {
         Some(index) => Ok(choose::with_index(query, &index, bounds).1),
         None => Err(Error::bad_value(
             "error processing query: planner returned error :: caused by :: hint provided does not correspond to an \
