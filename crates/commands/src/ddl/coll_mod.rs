@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::ttl::value::expire_after_for_collmod;
-use mayfly_storage::{CollModChange, IndexSelector};
+use mayfly_storage::{CollModChange, IndexSelector, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::wrote;
@@ -33,7 +33,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let index = fields.document("index")?;
-    let index = index.map(IndexChange::parse).transpose()?;
+    let rules = ctx.service.store.ttl_params().rules();
+    let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;
     check_collection_ttl(&request.body)?;
     for name in MISSING {
         if fields.get(name).is_some() {
@@ -83,7 +84,7 @@ struct IndexChange<'a> {
 }
 
 impl<'a> IndexChange<'a> {
-    fn parse(index: RawDoc<'a>) -> Result<IndexChange<'a>> {
+    fn parse(index: RawDoc<'a>, rules: TtlIndexRules) -> Result<IndexChange<'a>> {
         let known = &[
             "name",
             "keyPattern",
@@ -104,8 +105,9 @@ impl<'a> IndexChange<'a> {
             (Some(name), None) => IndexSelector::Name(name),
             (None, Some(key)) => IndexSelector::Key(key),
         };
+        let expire_after = fields.get("expireAfterSeconds");
         let expire_after =
-            fields.get("expireAfterSeconds").map(expire_after_for_collmod).transpose()?;
+            expire_after.map(|value| expire_after_for_collmod(value, rules)).transpose()?;
         let hidden = fields.bool("hidden")?;
         for name in ["unique", "prepareUnique", "forceNonUnique", "ttl"] {
             if fields.get(name).is_some() {
