@@ -43,6 +43,8 @@ pub struct Executor {
     ranges: VecDeque<KeyRange>,
     /// Records that an index has shown already, when it may show one twice.
     seen: Option<HashSet<RecordKey>>,
+    /// Nobody looks at the documents.
+    keys_only: bool,
     /// A document that the sink refused.
     pending: Option<(RecordKey, DocBuf)>,
     /// Results of a blocking sort.
@@ -76,6 +78,7 @@ impl Executor {
             plan,
             ranges,
             seen: dedup.then(HashSet::new),
+            keys_only: false,
             pending: None,
             sorted: None,
         })
@@ -106,6 +109,11 @@ impl Executor {
         if matches!(self.plan.access, Access::Index { .. }) {
             self.seen.get_or_insert_default();
         }
+    }
+
+    /// From now on the sink counts and does not look: it may be given empty documents.
+    pub fn count_only(&mut self) {
+        self.keys_only = self.plan.exact && !self.plan.blocking_sort;
     }
 
     /// Gives documents to the sink until it pauses, refuses, or nothing is left. Projection is not applied.
@@ -280,11 +288,14 @@ impl Executor {
         let Access::Index { index, .. } = &self.plan.access else { return Ok(true) };
         index.check_alive()?;
         let snapshot = store.snapshot()?;
+        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        let keys_only = self.keys_only && !index.is_multikey();
         while let Some(range) = self.ranges.front_mut() {
             let mut fetch = Fetch {
                 snapshot: &snapshot,
                 collection: &self.collection,
                 query: &self.query,
+                keys_only,
                 seen: self.seen.as_mut(),
                 looked: 0,
                 fetched: 0,
@@ -315,6 +326,7 @@ struct Fetch<'f> {
     snapshot: &'f Snapshot,
     collection: &'f Collection,
     query: &'f CanonicalQuery,
+    keys_only: bool,
     seen: Option<&'f mut HashSet<RecordKey>>,
     looked: u64,
     fetched: u64,
@@ -339,14 +351,18 @@ impl Fetch<'_> {
             seen.insert(record_key.to_vec());
         }
         let mut flow = Flow::More;
-        let matcher = &self.query.matcher;
-        self.snapshot.record(self.collection, record_key, &mut |document| {
-            self.fetched += 1;
-            if matcher.matches(document) {
-                flow = sink(record_key, document)?;
-            }
-            Ok(())
-        })?;
+        if self.keys_only {
+            flow = sink(record_key, RawDoc::EMPTY)?;
+        } else {
+            let matcher = &self.query.matcher;
+            self.snapshot.record(self.collection, record_key, &mut |document| {
+                self.fetched += 1;
+                if matcher.matches(document) {
+                    flow = sink(record_key, document)?;
+                }
+                Ok(())
+            })?;
+        }
         if flow == Flow::More {
             return Ok(ControlFlow::Continue(()));
         }

@@ -4,7 +4,7 @@
 //! it covers at least the keys of every document that can match.
 
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::KeyRange;
+use mayfly_storage::{IndexField, KeyRange};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{RawValue, canonical_type, ty};
 
@@ -58,6 +58,74 @@ pub(super) fn field_bounds<'q>(conditions: &[Condition<'q>]) -> Vec<FieldBounds<
         }
     }
     fields
+}
+
+/// Whether the intervals of these fields say all that the filter says of a document with one key.
+pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
+    let mut leaves = Vec::new();
+    if !leaves_of(expr, &mut leaves) {
+        return false;
+    }
+    // NaN is below all numbers as a key, and below none in a comparison: only a lower bound keeps it out.
+    let bounded_below = |wanted: &str| {
+        leaves.iter().any(|(path, predicate)| {
+            *path == wanted
+                && matches!(predicate, Predicate::Cmp { op: CmpOp::Eq | CmpOp::Gt | CmpOp::Gte, value }
+                    if value.as_raw().is_number())
+        })
+    };
+    leaves.iter().all(|(path, predicate)| {
+        let value_is_exact = match predicate {
+            Predicate::Cmp { op: CmpOp::Lt | CmpOp::Lte, value } if value.as_raw().is_number() => {
+                has_own_key(value.as_raw()) && bounded_below(path)
+            }
+            Predicate::Cmp { value, .. } => has_own_key(value.as_raw()),
+            Predicate::In(list) => {
+                let all = list.values().iter().all(|value| has_own_key(value.as_raw()));
+                all && list.regexes().is_empty()
+            }
+            Predicate::Exists
+            | Predicate::Type(_)
+            | Predicate::Mod { .. }
+            | Predicate::Regex(_)
+            | Predicate::Size(_)
+            | Predicate::ElemMatchDocument(_)
+            | Predicate::ElemMatchValue(_)
+            | Predicate::Not(_)
+            | Predicate::All(_) => false,
+        };
+        value_is_exact && fields.iter().any(|field| field.path == *path)
+    })
+}
+
+/// The single conditions of a conjunction; false when it has other parts, or none.
+fn leaves_of<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> bool {
+    match expr {
+        Expr::And(parts) => !parts.is_empty() && parts.iter().all(|part| leaves_of(part, out)),
+        Expr::Path { path, predicate: Predicate::All(parts) } => {
+            out.extend(parts.iter().map(|part| (path.as_str(), part)));
+            true
+        }
+        Expr::Path { path, predicate } => {
+            out.push((path.as_str(), predicate));
+            true
+        }
+        Expr::Or(_) | Expr::Nor(_) | Expr::Always(_) => false,
+    }
+}
+
+/// Types whose values no other value, and no missing field, shares its key with.
+fn has_own_key(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Double(number) => !number.is_nan(),
+        RawValue::Int32(_)
+        | RawValue::Int64(_)
+        | RawValue::String(_)
+        | RawValue::ObjectId(_)
+        | RawValue::Bool(_)
+        | RawValue::Date(_) => true,
+        _ => false,
+    }
 }
 
 fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {

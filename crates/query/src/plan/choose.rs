@@ -6,7 +6,7 @@ use mayfly_mql::SortPattern;
 use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::RawValue;
 
-use super::bounds::{FieldBounds, Intervals, intersect};
+use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
 use super::{Access, Plan, id_key};
 use crate::CanonicalQuery;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
@@ -169,7 +169,10 @@ pub(super) fn with_index(
         ranges.reverse();
     }
     let blocking = query.sort.is_some() && order.is_none();
-    (score, Plan::new(Access::Index { index: index.clone(), ranges, direction }, blocking))
+    let bounded = &fields[..score.points + usize::from(score.ranged)];
+    let exact = conjunction_is_exact(query.matcher.root(), bounded);
+    let access = Access::Index { index: index.clone(), ranges, direction };
+    (score, Plan { exact, ..Plan::new(access, blocking) })
 }
 
 /// What bounds the field at this place of the key; nothing when no condition may be used there.
