@@ -182,7 +182,8 @@ fn run_row(
         close_connection: false,
     };
     let mut guarded = || run_guarded(run, &mut context, &request, doc);
-    let result = if row.flags.has(RowFlags::MAY_BLOCK) { may_block(guarded) } else { guarded() };
+    let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
+    let result = if may_take_long { may_block(guarded) } else { guarded() };
     outcome.wait_durable = context.wait_for_sync;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;
