@@ -20,6 +20,9 @@ use rocksdb::{
 use mayfly_kv::Keyspace;
 
 const MB: usize = 1 << 20;
+/// RocksDB would rewrite a file on the last level only to take sequence numbers out of it; not for ten years. The
+/// Rust interface has no setter for this option.
+const OPLOG_OPTIONS: &str = "bottommost_file_compaction_delay=315360000";
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +100,22 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
 /// Options of one keyspace's column family.
 pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
     let mut cf = Options::default();
+    if keyspace == Keyspace::Oplog {
+        match cf.get_options_from_string(OPLOG_OPTIONS) {
+            Ok(options) => cf = options,
+            Err(error) => tracing::warn!(%error, "the oplog will be rewritten without need"),
+        }
+    }
     cf.set_block_based_table_factory(&table(keyspace, &shared.cache));
     cf.set_level_compaction_dynamic_level_bytes(true);
     cf.set_compression_type(DBCompressionType::Lz4);
-    cf.set_bottommost_compression_type(DBCompressionType::Zstd);
-    // Level 1: a small store keeps nearly everything at the bottom, so this is what its writes pay for.
-    cf.set_bottommost_compression_options(-14, 1, 0, 0, true);
+    // The oplog keeps one compression: a file then goes down a level without being rewritten, because its keys
+    // ascend.
+    if keyspace != Keyspace::Oplog {
+        cf.set_bottommost_compression_type(DBCompressionType::Zstd);
+        // Level 1: a small store keeps nearly everything at the bottom, so this is what its writes pay for.
+        cf.set_bottommost_compression_options(-14, 1, 0, 0, true);
+    }
     // Small files, because a dropped range is given back by whole files.
     cf.set_target_file_size_base(32 << 20);
     cf.set_max_write_buffer_number(4);
