@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_kv::{Direction, Engine, Guard, KeyRange, Keyspace, ScanLimit, Txn, TxnOptions};
+use mayfly_kv::{
+    Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::Mutex;
 
@@ -21,6 +23,8 @@ use crate::layout::catalog_key;
 
 /// The format this build writes.
 const FORMAT: i32 = 1;
+/// How often leaving the format mark is tried again.
+const MAX_FORMAT_TRIES: usize = 100;
 
 /// The map of namespaces.
 pub(crate) type Namespaces = imbl::HashMap<Namespace, Arc<Collection>>;
@@ -87,7 +91,18 @@ impl Catalog {
     }
 }
 
+/// Reads the format mark, or leaves one; another node may be doing the same.
 fn check_format(engine: &dyn Engine) -> Result<()> {
+    for _ in 0..MAX_FORMAT_TRIES {
+        match try_format(engine) {
+            Err(error) if error.code() == ErrorCode::WriteConflict => {}
+            other => return other,
+        }
+    }
+    try_format(engine)
+}
+
+fn try_format(engine: &dyn Engine) -> Result<()> {
     let mut found = None;
     engine
         .get_once(Keyspace::Catalog, catalog_key::FORMAT, &mut |value| {
@@ -122,14 +137,26 @@ fn check_format(engine: &dyn Engine) -> Result<()> {
 /// All rows of one kind: id and value.
 pub(crate) fn rows(txn: &dyn Txn, kind: u8) -> Result<Vec<(u64, Vec<u8>)>> {
     let mut rows = Vec::new();
-    let range = KeyRange::prefix(&[kind]);
-    txn.scan(Keyspace::Catalog, &range, Direction::Forward, ScanLimit::NONE, &mut |key, value| {
-        if let Some(id) = catalog_key::id_of(key) {
-            rows.push((id, value.to_vec()));
+    let mut range = KeyRange::prefix(&[kind]);
+    // An engine may end a page early.
+    while !range.is_empty() {
+        let end = txn.scan(
+            Keyspace::Catalog,
+            &range,
+            Direction::Forward,
+            ScanLimit::NONE,
+            &mut |key, value| {
+                if let Some(id) = catalog_key::id_of(key) {
+                    rows.push((id, value.to_vec()));
+                }
+                std::ops::ControlFlow::Continue(())
+            },
+        );
+        match end.map_err(from_kv)? {
+            ScanEnd::Exhausted => break,
+            ScanEnd::More { last_key } => range = range.after(&last_key, Direction::Forward),
         }
-        std::ops::ControlFlow::Continue(())
-    })
-    .map_err(from_kv)?;
+    }
     Ok(rows)
 }
 

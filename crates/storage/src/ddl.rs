@@ -504,8 +504,10 @@ impl Store {
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
         }
-        txn.commit().map_err(from_kv)?;
-        self.note_commit();
+        if txn.size().1 > 0 {
+            txn.commit().map_err(from_kv)?;
+            self.note_commit();
+        }
         Ok(result)
     }
 }

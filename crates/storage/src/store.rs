@@ -14,6 +14,7 @@ use crate::durability::SyncGate;
 use crate::error::from_kv;
 use crate::layout::{catalog_key, object_range};
 use crate::oplog::OplogClock;
+use crate::read::Scanned;
 use crate::sweep::Sweeper;
 use crate::ttl::{TtlMonitor, TtlParameters, TtlStats};
 use crate::unit::WriteUnit;
@@ -266,21 +267,28 @@ impl Store {
             self.snapshot()?
         };
         let (mut documents, mut bytes) = (0i64, 0i64);
-        let range = crate::whole_range();
-        snapshot.scan_records(
-            collection,
-            &range,
-            Direction::Forward,
-            ScanLimit::NONE,
-            &mut |_, doc| {
-                documents += 1;
-                bytes += doc.as_bytes().len() as i64;
-                if documents % 1024 == 0 {
-                    op.check()?;
-                }
-                Ok(std::ops::ControlFlow::Continue(()))
-            },
-        )?;
+        let mut range = crate::whole_range();
+        // An engine may end a page early.
+        loop {
+            let scanned = snapshot.scan_records(
+                collection,
+                &range,
+                Direction::Forward,
+                ScanLimit::NONE,
+                &mut |_, doc| {
+                    documents += 1;
+                    bytes += doc.as_bytes().len() as i64;
+                    if documents % 1024 == 0 {
+                        op.check()?;
+                    }
+                    Ok(std::ops::ControlFlow::Continue(()))
+                },
+            )?;
+            match scanned {
+                Scanned::Exhausted => break,
+                Scanned::Paused(last) => range = range.after(&last, Direction::Forward),
+            }
+        }
         collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
         collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
         collection.counts.exact.store(true, Ordering::Release);
@@ -289,8 +297,14 @@ impl Store {
 
     /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind.
     fn load_counts(&self) -> Result<()> {
-        let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
-        let found = rows(&*txn, b'k')?;
+        let found = self.change(|txn, _| {
+            let found = rows(txn, b'k')?;
+            for (id, _) in &found {
+                txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
+                    .map_err(from_kv)?;
+            }
+            Ok(found)
+        })?;
         let all = self.catalog.all();
         let by_id: HashMap<u64, &Arc<Collection>> =
             all.values().map(|collection| (collection.id(), collection)).collect();
@@ -303,30 +317,24 @@ impl Store {
                 collection.counts.bytes.store(number(bytes), Ordering::Release);
                 collection.counts.exact.store(true, Ordering::Release);
             }
-            txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
-                .map_err(from_kv)?;
-        }
-        if !found.is_empty() {
-            txn.commit().map_err(from_kv)?;
         }
         Ok(())
     }
 
     fn store_counts(&self) -> Result<()> {
-        let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
-        let mut any = false;
-        for collection in self.catalog.all().values() {
-            if collection.counts.exact.load(Ordering::Acquire) {
-                let mut value =
-                    collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
-                let bytes = collection.counts.bytes.load(Ordering::Acquire);
-                value.extend_from_slice(&bytes.to_le_bytes());
-                let key = catalog_key::counts(collection.id());
-                txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
-                any = true;
+        self.change(|txn, _| {
+            for collection in self.catalog.all().values() {
+                if collection.counts.exact.load(Ordering::Acquire) {
+                    let mut value =
+                        collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
+                    let bytes = collection.counts.bytes.load(Ordering::Acquire);
+                    value.extend_from_slice(&bytes.to_le_bytes());
+                    let key = catalog_key::counts(collection.id());
+                    txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
+                }
             }
-        }
-        if any { txn.commit().map_err(from_kv) } else { Ok(()) }
+            Ok(())
+        })
     }
 
     /// Ends the background work, syncs, and closes the engine. To be called once, when nobody writes any more.

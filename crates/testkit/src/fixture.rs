@@ -34,7 +34,7 @@ pub fn memory() -> OpenEngine {
 pub fn memory_under_chaos(seed: u64) -> OpenEngine {
     let options = ChaosOptions {
         seed,
-        conflict_probability: 0.15,
+        conflict_probability: 0.02,
         short_pages: true,
         ..ChaosOptions::default()
     };
