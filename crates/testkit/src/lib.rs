@@ -11,6 +11,7 @@
 pub mod dialect;
 pub mod expect;
 mod fixture;
+pub mod gate;
 mod kept;
 mod runner;
 pub mod script;

@@ -25,7 +25,19 @@ pub struct PassState {
 struct Policy {
     collection: Arc<Collection>,
     index: Arc<Index>,
-    expire_after_secs: i32,
+}
+
+impl Policy {
+    /// The index as it is now and its time to live: a `collMod` since the last visit counts. Nothing when it is gone or
+    /// no policy any more.
+    fn now(&self) -> Option<(Arc<Index>, i32)> {
+        let ready = self.collection.ready_indexes();
+        let index = ready.into_iter().find(|index| index.id() == self.index.id())?;
+        match index.spec.expire_after() {
+            Some(ExpireAfter::Seconds(seconds)) => Some((index, seconds)),
+            Some(ExpireAfter::Invalid) | None => None,
+        }
+    }
 }
 
 impl Store {
@@ -103,11 +115,12 @@ impl Store {
         stopping: &AtomicBool,
         batched: bool,
     ) -> bool {
+        let Some((index, expire_after_secs)) = policy.now() else { return false };
         let visit = Visit {
             store: self,
             collection: &policy.collection,
-            index: &policy.index,
-            expire_after_secs: policy.expire_after_secs,
+            index: &index,
+            expire_after_secs,
             pass: state.pass,
             sub_pass: state.sub_pass,
             stopping,
@@ -151,9 +164,8 @@ impl Store {
             for index in collection.ready_indexes() {
                 match index.spec.expire_after() {
                     None => {}
-                    Some(ExpireAfter::Seconds(expire_after_secs)) => {
-                        let collection = collection.clone();
-                        policies.push(Policy { collection, index, expire_after_secs });
+                    Some(ExpireAfter::Seconds(_)) => {
+                        policies.push(Policy { collection: collection.clone(), index });
                     }
                     Some(ExpireAfter::Invalid) => {
                         self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);

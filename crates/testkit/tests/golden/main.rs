@@ -3,3 +3,5 @@
 //! One binary, so that the engines are linked once.
 
 mod scripts;
+mod ttl_monitor;
+mod ttl_statements;

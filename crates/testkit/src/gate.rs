@@ -1,0 +1,151 @@
+//! An engine that stops one thread at a chosen transaction, so that a test can look at, and interfere with, work in progress.
+//!
+//! The gate stands before transactions of one kind (reads or writes) that begin on threads with one name. It lets a number
+//! of them pass; the next one waits until it is opened. Other threads never wait.
+
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use mayfly_kv::{
+    Caps, Engine, EngineStats, KeyRange, Keyspace, KvResult, SweepEnd, Txn, TxnOptions,
+};
+
+/// Name of the threads that a gate stops.
+pub const GATED_THREAD: &str = "gated";
+
+/// Which transactions a gate stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stops {
+    /// Snapshots.
+    Reads,
+    /// Transactions that may write.
+    Writes,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stops: Option<Stops>,
+    /// Transactions that may still pass.
+    passes: usize,
+    /// Somebody waits.
+    waiting: bool,
+}
+
+/// The gate; open at first.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn state(&self) -> MutexGuard<'_, State> {
+        match self.state.lock() {
+            Ok(state) => state,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        match self.changed.wait(state) {
+            Ok(state) => state,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+
+    /// Stops transactions of this kind after so many more.
+    pub fn close_after(&self, stops: Stops, passes: usize) {
+        *self.state() = State { stops: Some(stops), passes, waiting: false };
+    }
+
+    /// Waits until somebody stands before the gate.
+    pub fn wait_for_arrival(&self) {
+        let mut state = self.state();
+        while !state.waiting {
+            state = self.wait(state);
+        }
+    }
+
+    /// Lets everybody pass.
+    pub fn open(&self) {
+        *self.state() = State::default();
+        self.changed.notify_all();
+    }
+
+    fn pass(&self, kind: Stops) {
+        if std::thread::current().name() != Some(GATED_THREAD) {
+            return;
+        }
+        let mut state = self.state();
+        while state.stops == Some(kind) {
+            if state.passes > 0 {
+                state.passes -= 1;
+                return;
+            }
+            state.waiting = true;
+            self.changed.notify_all();
+            state = self.wait(state);
+        }
+    }
+}
+
+/// An engine behind a gate.
+pub struct GatedEngine {
+    inner: Arc<dyn Engine>,
+    gate: Arc<Gate>,
+}
+
+impl GatedEngine {
+    /// Puts a gate before an engine.
+    pub fn new(inner: Arc<dyn Engine>, gate: Arc<Gate>) -> GatedEngine {
+        GatedEngine { inner, gate }
+    }
+}
+
+impl Engine for GatedEngine {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        self.gate.pass(if options.read_only { Stops::Reads } else { Stops::Writes });
+        self.inner.begin(options)
+    }
+
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.inner.get_once(keyspace, key, see)
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        self.inner.sweep_range(keyspace, range, max)
+    }
+
+    fn sync(&self) -> KvResult<()> {
+        self.inner.sync()
+    }
+
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
+        self.inner.approximate_bytes(keyspace, range)
+    }
+
+    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
+        self.inner.checkpoint(folder)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.inner.stats()
+    }
+
+    fn close(&self) -> KvResult<()> {
+        self.inner.close()
+    }
+}

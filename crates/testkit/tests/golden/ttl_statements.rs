@@ -1,0 +1,246 @@
+//! Statements of the expiry contract that need a pass in progress or a damaged catalog. The others are scripts, see
+//! `tests/scripts/ttl/README.md`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mayfly_kv::{
+    Direction, Engine, Guard, KeyRange, Keyspace, MemoryEngine, ScanLimit, TxnOptions,
+};
+use mayfly_testkit::gate::{GATED_THREAD, Gate, GatedEngine, Stops};
+use mayfly_testkit::{Fixture, KeptOpen, dialect};
+use mayfly_value::bson::{Bson, Document};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+/// A server whose passes can be stopped in the middle.
+fn gated() -> (Fixture, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let engine = GatedEngine::new(Arc::new(MemoryEngine::new()), gate.clone());
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(engine)));
+    let fixture = Fixture::new(Box::new(move || engine.clone()));
+    // The manual clock moves while a visit waits: no time box may end it.
+    set(&fixture, "ttlIndexDeleteTargetTimeMS", "0");
+    set(&fixture, "batchedDeletesTargetBatchTimeMS", "0");
+    (fixture, gate)
+}
+
+fn set(fixture: &Fixture, name: &str, value: &str) {
+    fixture.ok("admin", &format!("{{setParameter: 1, {name}: {value}}}"));
+}
+
+/// Runs a pass on a thread that the gate stops, and `meanwhile` while it stands there.
+fn during_pass(fixture: &Fixture, gate: &Gate, meanwhile: impl FnOnce()) {
+    let store = fixture.store().clone();
+    let pass = move || store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    let thread = std::thread::Builder::new().name(GATED_THREAD.into()).spawn(pass).unwrap();
+    gate.wait_for_arrival();
+    meanwhile();
+    gate.open();
+    thread.join().unwrap();
+}
+
+fn count(fixture: &Fixture, db: &str, collection: &str) -> i32 {
+    let reply = fixture.ok(db, &format!("{{count: '{collection}', query: {{}}}}"));
+    match reply.as_doc().get("n") {
+        Some(RawValue::Int32(n)) => n,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A collection with this many due documents and a TTL index on `d`.
+fn due(fixture: &Fixture, collection: &str, documents: i64) {
+    let spec = "{key: {d: 1}, name: 'd', expireAfterSeconds: 0}";
+    fixture.ok("test", &format!("{{createIndexes: '{collection}', indexes: [{spec}]}}"));
+    for id in 0..documents {
+        let document = format!("{{_id: {id}, d: Date(now - 1000 + {id})}}");
+        fixture.ok("test", &format!("{{insert: '{collection}', documents: [{document}]}}"));
+    }
+}
+
+/// The operations that `$currentOp` calls by this name.
+fn operations(fixture: &Fixture, desc: &str) -> Vec<Document> {
+    let stages =
+        format!("[{{$currentOp: {{idleConnections: true}}}}, {{$match: {{desc: '{desc}'}}}}]");
+    let reply = fixture.ok("admin", &format!("{{aggregate: 1, pipeline: {stages}, cursor: {{}}}}"));
+    let batch = mayfly_testkit::expect::batch(reply.as_doc()).and_then(RawValue::as_array).unwrap();
+    let documents = batch.iter().filter_map(|element| element.value().as_document());
+    documents.map(|document| Document::from_reader(document.as_bytes()).unwrap()).collect()
+}
+
+#[test]
+fn t_59_a_visit_is_an_operation_and_kill_op_ends_it() {
+    let (fixture, gate) = gated();
+    due(&fixture, "c", 20);
+    set(&fixture, "batchedDeletesTargetBatchDocs", "2");
+    gate.close_after(Stops::Writes, 3);
+    let cutoff = mayfly_testkit::START_MS;
+    during_pass(&fixture, &gate, || {
+        fixture.clock.advance_ms(7_000);
+        let [visit] = operations(&fixture, "TTLMonitor").try_into().unwrap();
+        assert!(visit.get_bool("active").unwrap());
+        assert_eq!(visit.get_str("op").unwrap(), "remove");
+        assert_eq!(visit.get_str("ns").unwrap(), "test.c");
+        assert_eq!(visit.get_str("planSummary").unwrap(), "IXSCAN { d: 1 }");
+        assert_eq!(visit.get_i64("secs_running").unwrap(), 7);
+        assert_eq!(visit.get_i64("microsecs_running").unwrap(), 7_000_000);
+        assert_eq!(visit.get_i32("numYields").unwrap(), 3);
+        assert!(!visit.get_bool("waitingForLock").unwrap());
+        let ttl = visit.get_document("ttl").unwrap();
+        assert_eq!(ttl.get_str("index").unwrap(), "d");
+        assert_eq!(ttl.get_i64("deleted").unwrap(), 6);
+        assert_eq!(ttl.get_datetime("cutoff").unwrap().timestamp_millis(), cutoff);
+        let command = visit.get_document("command").unwrap();
+        assert_eq!(command.get_str("delete").unwrap(), "c");
+        assert_eq!(command.get_str("$db").unwrap(), "test");
+        let opid = visit.get_i32("opid").unwrap();
+        fixture.ok("admin", &format!("{{killOp: 1, op: {opid}}}"));
+        let [killed] = operations(&fixture, "TTLMonitor").try_into().unwrap();
+        assert!(killed.get_bool("killPending").unwrap());
+    });
+    // The batch that stood before the gate still goes; nothing behind it does.
+    assert_eq!(count(&fixture, "test", "c"), 12);
+    let [idle] = operations(&fixture, "TTLMonitor").try_into().unwrap();
+    assert!(!idle.get_bool("active").unwrap());
+    fixture.store().run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    assert_eq!(count(&fixture, "test", "c"), 0);
+}
+
+#[test]
+fn t_53_without_idle_connections_a_working_monitor_is_listed() {
+    let (fixture, gate) = gated();
+    due(&fixture, "c", 3);
+    gate.close_after(Stops::Writes, 0);
+    during_pass(&fixture, &gate, || {
+        let reply = fixture.ok("admin", "{currentOp: 1}");
+        let shown = dialect::show(reply.as_doc());
+        assert!(shown.contains("desc: 'TTLMonitor', active: true"), "{shown}");
+    });
+}
+
+#[test]
+fn t_38_a_document_refreshed_after_it_was_selected_survives() {
+    let (fixture, gate) = gated();
+    due(&fixture, "c", 5);
+    gate.close_after(Stops::Writes, 0);
+    during_pass(&fixture, &gate, || {
+        let refresh = "{q: {_id: 3}, u: {$set: {d: Date(now + 60000)}}}";
+        fixture.ok("test", &format!("{{update: 'c', updates: [{refresh}]}}"));
+        fixture.ok("test", "{delete: 'c', deletes: [{q: {_id: 4}, limit: 1}]}");
+        fixture.ok("test", "{insert: 'c', documents: [{_id: 4, d: 'no date'}]}");
+    });
+    let reply = fixture.ok("test", "{find: 'c', projection: {_id: 1}}");
+    let shown = dialect::show(reply.as_doc());
+    assert!(shown.contains("firstBatch: [{_id: 3}, {_id: 4}]"), "{shown}");
+}
+
+/// Stops a pass in its third visit of `test.c`, before it looks at anything; 4 of the 10 documents are gone then.
+fn in_third_visit(meanwhile: impl FnOnce(&Fixture)) -> Fixture {
+    let (fixture, gate) = gated();
+    due(&fixture, "c", 10);
+    set(&fixture, "ttlIndexDeleteTargetDocs", "2");
+    gate.close_after(Stops::Reads, 2);
+    during_pass(&fixture, &gate, || meanwhile(&fixture));
+    fixture.sweep();
+    fixture
+}
+
+#[test]
+fn t_49_dropping_during_a_pass() {
+    let fixture = in_third_visit(|fixture| {
+        fixture.ok("test", "{drop: 'c'}");
+    });
+    assert_eq!(count(&fixture, "test", "c"), 0);
+    let fixture = in_third_visit(|fixture| {
+        fixture.ok("test", "{dropDatabase: 1}");
+    });
+    assert_eq!(count(&fixture, "test", "c"), 0);
+}
+
+#[test]
+fn t_49_dropping_the_index_during_a_pass() {
+    let fixture = in_third_visit(|fixture| {
+        fixture.ok("test", "{dropIndexes: 'c', index: 'd'}");
+    });
+    assert_eq!(count(&fixture, "test", "c"), 6);
+}
+
+#[test]
+fn t_49_renaming_during_a_pass() {
+    let mut fixture = in_third_visit(|fixture| {
+        fixture.ok("admin", "{renameCollection: 'test.c', to: 'other.e'}");
+    });
+    assert_eq!(count(&fixture, "other", "e"), 0);
+    fixture.ok("other", "{insert: 'e', documents: [{_id: 1, d: Date(now)}]}");
+    fixture.ttl_pass();
+    assert_eq!(count(&fixture, "other", "e"), 0);
+}
+
+#[test]
+fn t_49_a_collection_made_anew_during_a_pass_loses_nothing() {
+    let fixture = in_third_visit(|fixture| {
+        fixture.ok("test", "{drop: 'c'}");
+        fixture
+            .ok("test", "{insert: 'c', documents: [{_id: 9, d: Date(0)}, {_id: 1, d: Date(0)}]}");
+    });
+    assert_eq!(count(&fixture, "test", "c"), 2);
+}
+
+#[test]
+fn t_49_a_changed_time_to_live_counts_from_the_next_visit() {
+    let fixture = in_third_visit(|fixture| {
+        fixture.ok("test", "{collMod: 'c', index: {name: 'd', expireAfterSeconds: 100}}");
+    });
+    // The visit that has begun still goes by the old one.
+    assert_eq!(count(&fixture, "test", "c"), 4);
+}
+
+/// Rewrites every catalog entry.
+fn rewrite_catalog(engine: &dyn Engine, change: impl Fn(&mut Document)) {
+    let mut rows = Vec::new();
+    let read = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let whole = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
+    read.scan(Keyspace::Catalog, &whole, Direction::Forward, ScanLimit::NONE, &mut |key, value| {
+        if RawDoc::new(value).is_some_and(|row| row.get("indexes").is_some()) {
+            rows.push((key.to_vec(), Document::from_reader(value).unwrap()));
+        }
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    let mut write = engine.begin(TxnOptions::default()).unwrap();
+    for (key, mut row) in rows {
+        change(&mut row);
+        let row = DocBuf::from_bson(&row);
+        write.put(Keyspace::Catalog, &key, row.as_bytes(), Guard::Checked).unwrap();
+    }
+    write.commit().unwrap();
+}
+
+/// A catalog as another server may have left it.
+#[test]
+fn t_48_an_invalid_policy_in_the_catalog_stops_nobody_else() {
+    for bad in [Bson::Double(f64::NAN), Bson::Int32(-5), Bson::Int64(1 << 40), "20000".into()] {
+        let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+        let kept = engine.clone();
+        let mut fixture = Fixture::new(Box::new(move || kept.clone()));
+        due(&fixture, "bad", 2);
+        due(&fixture, "good", 2);
+        rewrite_catalog(&*engine, |row| {
+            if row.get_str("ns").unwrap() == "test.bad" {
+                let index = row.get_array_mut("indexes").unwrap()[0].as_document_mut().unwrap();
+                index.get_document_mut("spec").unwrap().insert("expireAfterSeconds", bad.clone());
+            }
+        });
+        fixture.crash();
+        fixture.ttl_pass();
+        assert_eq!(count(&fixture, "test", "bad"), 2, "{bad}");
+        assert_eq!(count(&fixture, "test", "good"), 0, "{bad}");
+        let listed = dialect::show(fixture.ok("test", "{listIndexes: 'bad'}").as_doc());
+        assert!(listed.contains("name: 'd', expireAfterSeconds: 2147483647"), "{listed}");
+        let status = dialect::show(fixture.ok("admin", "{serverStatus: 1}").as_doc());
+        assert!(status.contains("invalidTTLIndexSkips: NumberLong(1)"), "{status}");
+        // collMod makes it usable again.
+        fixture.ok("test", "{collMod: 'bad', index: {name: 'd', expireAfterSeconds: 0}}");
+        fixture.ttl_pass();
+        assert_eq!(count(&fixture, "test", "bad"), 0, "{bad}");
+    }
+}
