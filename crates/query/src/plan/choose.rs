@@ -31,14 +31,12 @@ impl Score {
     }
 }
 
+/// The best plan for a query that does not name one record by its `_id`.
 pub(super) fn best(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
     bounds: &[FieldBounds<'_>],
 ) -> Plan {
-    if let Some(plan) = point_by_id(query) {
-        return plan;
-    }
     let mut best: Option<(Score, Plan)> = None;
     for index in collection.ready_indexes() {
         if index.spec.hidden() || index.is_partial() || !may_use_sparse(&index, bounds) {
@@ -84,7 +82,7 @@ fn id_order(sort: Option<&SortPattern>) -> Option<Direction> {
 }
 
 /// A filter that names one `_id` in its outermost conjunction.
-fn point_by_id(query: &CanonicalQuery) -> Option<Plan> {
+pub(super) fn point_by_id(query: &CanonicalQuery) -> Option<Plan> {
     fn find(expr: &Expr) -> Option<RawValue<'_>> {
         match expr {
             Expr::And(parts) => parts.iter().find_map(find),

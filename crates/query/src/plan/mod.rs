@@ -80,6 +80,10 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     if !conjuncts(query.matcher.root(), &mut predicates) {
         return Ok(Plan::new(Access::Nothing, false));
     }
+    // The most frequent query of all needs no bounds.
+    if let (None, Some(plan)) = (&query.hint, choose::point_by_id(query)) {
+        return Ok(plan);
+    }
     let bounds = field_bounds(&predicates);
     match &query.hint {
         Some(hint) => hinted(collection, query, hint, &bounds),
