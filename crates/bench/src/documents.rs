@@ -115,8 +115,8 @@ impl Items {
             put(2, &random.below(GROUPS).to_le_bytes());
             put(3, &random.below(1_000_000).to_le_bytes());
             put(4, &(random.next() >> 2).to_le_bytes());
-            // A minute of different dates.
-            put(5, &(at_ms - i64::from(random.below(60_000))).to_le_bytes());
+            // Dates ascend with the numbers, but for a second, as dates of creation do.
+            put(5, &(at_ms + i64::from(number) + i64::from(random.below(1000))).to_le_bytes());
         }
     }
 }

@@ -20,6 +20,7 @@ mod table;
 mod work;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -70,8 +71,17 @@ enum Command {
     List,
 }
 
-fn main() -> Result<()> {
-    let flags = Flags::parse();
+fn main() -> ExitCode {
+    match run(&Flags::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mayfly-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(flags: &Flags) -> Result<()> {
     if matches!(flags.command, Command::List) {
         for work in work::ALL {
             println!("{:20} {}", work.name, work.title);
