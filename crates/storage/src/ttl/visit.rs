@@ -1,5 +1,6 @@
 //! A visit: deletes what one index says is due, oldest first, in small write units, within its time and document box.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,10 +148,12 @@ impl Visit<'_> {
         let expired =
             ExpiredBy { index: self.index.spec.name(), expire_after_secs: self.expire_after_secs };
         let mut keys = KeySet::default();
+        let multikey = self.index.is_multikey();
         let (dealt, deleted, examined, staged, keys_deleted) =
             self.store.write(op, self.collection, |unit| {
                 let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
                 let mut documents = Vec::new().into_iter();
+                let mut gone = HashSet::new();
                 for (_, record_key) in entries.iter().take(most) {
                     if documents.len() == 0 {
                         let end = most.min(entries.len()).min(dealt + READ_AHEAD);
@@ -160,6 +163,10 @@ impl Visit<'_> {
                     }
                     dealt += 1;
                     let Some(document) = documents.next().flatten() else { continue };
+                    // What was read ahead does not know that this unit has deleted it already, by another of its dates.
+                    if multikey && !gone.insert(record_key.as_slice()) {
+                        continue;
+                    }
                     examined += 1;
                     if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
                         continue;
