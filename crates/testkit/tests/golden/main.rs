@@ -2,6 +2,9 @@
 //!
 //! One binary, so that the engines are linked once.
 
+mod bad_input;
+mod model;
+mod properties;
 mod scripts;
 mod ttl_monitor;
 mod ttl_statements;
