@@ -225,7 +225,8 @@ fn verb(line: &str) -> Result<Option<Verb>, String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# source: x\n\nclock +5\nset a 'b c'\nd {a: [\n 1]}\nd {b: '}'}\n----\n{n: 1,\n ...}\n\nd {c: 1}\n====\n!2 BadValue\n";
+    const TEXT: &str = "# source: x\n\nclock +5\nset a 'b c'\nd {a: [\n 1]}\nd {b: '}'}\n----\n\
+        {n: 1,\n ...}\n\nd {c: 1}\n====\n!2 BadValue\n";
 
     #[test]
     fn blocks_are_found() {

@@ -33,7 +33,8 @@ fn step() -> impl Strategy<Value = Step> {
     let offset = -30..30i64;
     let dates = prop::collection::vec(offset.clone(), 0..3);
     prop_oneof![
-        6 => (id.clone(), dates, prop::option::of(offset.clone())).prop_map(|(id, d, e)| Step::Put { id, d, e }),
+        6 => (id.clone(), dates, prop::option::of(offset.clone()))
+            .prop_map(|(id, d, e)| Step::Put { id, d, e }),
         3 => (id.clone(), prop::option::of(offset)).prop_map(|(id, e)| Step::Update { id, e }),
         1 => id.prop_map(|id| Step::Delete { id }),
         4 => (0..15i64).prop_map(|secs| Step::Advance { secs }),
@@ -119,7 +120,8 @@ fn agrees_with_model(cases: u32, steps: usize, open: impl Fn() -> OpenEngine) {
     let result = runner(cases).run(&prop::collection::vec(step(), 1..steps), |steps| {
         let mut fixture = Fixture::new(open());
         let indexes = format!(
-            "[{{key: {{d: 1}}, name: 'd', expireAfterSeconds: {}}}, {{key: {{e: -1}}, name: 'e', expireAfterSeconds: {}}}, \
+            "[{{key: {{d: 1}}, name: 'd', expireAfterSeconds: {}}}, \
+             {{key: {{e: -1}}, name: 'e', expireAfterSeconds: {}}}, \
              {{key: {{plain: 1}}, name: 'plain'}}]",
             SECONDS[0], SECONDS[1]
         );
@@ -135,7 +137,7 @@ fn agrees_with_model(cases: u32, steps: usize, open: impl Fn() -> OpenEngine) {
         // The other indexes and the kept count agree with the records.
         let mut by_index = survivors(&fixture, "{find: 'c', hint: 'plain'}");
         by_index.sort_unstable();
-        prop_assert_eq!(by_index, left.clone());
+        prop_assert_eq!(&by_index, &left);
         let count = fixture.ok("test", "{count: 'c'}");
         prop_assert_eq!(count.as_doc().get("n"), Some(RawValue::Int32(left.len() as i32)));
         Ok(())

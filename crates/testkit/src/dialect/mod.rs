@@ -13,7 +13,14 @@
 use std::fmt::Write;
 
 use mayfly_value::extjson::{parse_document, parse_value};
-use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, ValueBuf};
+
+mod compute;
+mod show;
+
+use compute::compute;
+use show::quoted;
+pub use show::{show, show_value};
 
 /// Name of the field that stands for `...`.
 pub(crate) const MORE: &str = "...";
@@ -250,152 +257,6 @@ impl<'a> Rewriter<'a> {
         }
         Ok(())
     }
-}
-
-/// Sums, differences, products and remainders of whole numbers, `now` and `i`; products first, no parentheses inside.
-fn compute(expression: &str, env: &Env) -> Result<i64, String> {
-    let wrong = || format!("not a sum of whole numbers: {expression}");
-    let operand = |text: &str| -> Result<i64, String> {
-        match text.trim() {
-            "now" => Ok(env.now_ms),
-            "i" => Ok(env.row),
-            number => number.parse().map_err(|_| wrong()),
-        }
-    };
-    let product = |text: &str| -> Result<i64, String> {
-        let mut result: Option<i64> = None;
-        let mut rest = text;
-        let mut operator = '*';
-        loop {
-            let at = rest.find(['*', '%']).unwrap_or(rest.len());
-            let right = operand(&rest[..at])?;
-            result = match (result, operator) {
-                (None, _) => Some(right),
-                (Some(left), '*') => left.checked_mul(right),
-                (Some(left), _) => left.checked_rem(right),
-            };
-            if result.is_none() {
-                return Err(wrong());
-            }
-            let Some(next) = rest[at..].chars().next() else { break };
-            operator = next;
-            rest = &rest[at + 1..];
-        }
-        result.ok_or_else(wrong)
-    };
-    let text = expression.trim();
-    let mut sum: i64 = 0;
-    let mut start = 0;
-    let mut negative = false;
-    for (at, c) in text.char_indices().chain([(text.len(), '+')]) {
-        let is_sign = matches!(c, '+' | '-') && at > start;
-        if is_sign {
-            let part = product(&text[start..at])?;
-            let part = if negative { part.checked_neg() } else { Some(part) };
-            sum = part.and_then(|part| sum.checked_add(part)).ok_or_else(wrong)?;
-            negative = c == '-';
-            start = at + 1;
-        }
-    }
-    Ok(sum)
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('\'');
-    for c in text.chars() {
-        match c {
-            '\'' | '\\' => out.extend(['\\', c]),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if (c as u32) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('\'');
-    out
-}
-
-/// Writes a document so that [`document`] reads the same one.
-pub fn show(document: RawDoc<'_>) -> String {
-    let mut out = String::new();
-    show_document(document, &mut out);
-    out
-}
-
-/// Writes a value so that [`value`] reads the same one.
-pub fn show_value(value: RawValue<'_>) -> String {
-    let mut out = String::new();
-    show_into(value, &mut out);
-    out
-}
-
-fn show_document(document: RawDoc<'_>, out: &mut String) {
-    out.push('{');
-    for (at, element) in document.iter().enumerate() {
-        if at > 0 {
-            out.push_str(", ");
-        }
-        let name = element.name();
-        let bare = !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$'));
-        out.push_str(&if bare { name.to_owned() } else { quoted(name) });
-        out.push_str(": ");
-        show_into(element.value(), out);
-    }
-    out.push('}');
-}
-
-fn show_into(value: RawValue<'_>, out: &mut String) {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let text = match value {
-        RawValue::MinKey => "MinKey".to_owned(),
-        RawValue::Undefined => "undefined".to_owned(),
-        RawValue::Null => "null".to_owned(),
-        RawValue::Double(v) if v.is_nan() => "NaN".to_owned(),
-        RawValue::Double(v) if v.is_infinite() => {
-            if v > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
-        }
-        RawValue::Double(v) => format!("{v:?}"),
-        RawValue::Int32(v) => v.to_string(),
-        RawValue::Int64(v) => format!("NumberLong({v})"),
-        RawValue::Decimal128(v) => {
-            format!("NumberDecimal('{}')", mayfly_value::bson::Decimal128::from_bytes(v))
-        }
-        RawValue::String(v) => quoted(v),
-        RawValue::Document(v) => return show_document(v, out),
-        RawValue::Array(v) => {
-            out.push('[');
-            for (at, element) in v.iter().enumerate() {
-                if at > 0 {
-                    out.push_str(", ");
-                }
-                show_into(element.value(), out);
-            }
-            out.push(']');
-            return;
-        }
-        RawValue::ObjectId(v) => format!("ObjectId('{}')", hex(&v)),
-        RawValue::Bool(v) => v.to_string(),
-        RawValue::Date(v) => format!("Date({v})"),
-        RawValue::Timestamp(v) => format!("Timestamp({}, {})", v >> 32, v & 0xFFFF_FFFF),
-        RawValue::Regex { pattern, options } => {
-            format!("/{}/{options}", pattern.replace('/', "\\/"))
-        }
-        RawValue::MaxKey => "MaxKey".to_owned(),
-        other => return show_as_json(other, out),
-    };
-    out.push_str(&text);
-}
-
-/// Types that scripts hardly ever have.
-fn show_as_json(value: RawValue<'_>, out: &mut String) {
-    use mayfly_value::extjson::{Style, value_to_string};
-    out.push_str(&value_to_string(value, Style::Canonical));
 }
 
 #[cfg(test)]
