@@ -1,7 +1,7 @@
 //! BSON as borrowed bytes: documents, elements and values that point into the buffer they came
 //! from.
 //!
-//! A document is checked once, where it enters ([`crate::validate`]); from then on access is by
+//! A document is checked once, where it enters ([`crate::validate()`]); from then on access is by
 //! plain slicing. Access never panics on bytes that were not checked: a malformed element ends the
 //! iteration, and a malformed string reads as empty.
 
