@@ -89,7 +89,12 @@ fn prepare(document: RawDoc<'_>, now_ms: i64) -> Result<Prepared<'_>> {
             ),
         ));
     }
-    if document.iter().next().is_some_and(|first| first.name_bytes() == b"_id") {
+    let mut ids = document.iter().enumerate().filter(|(_, field)| field.name_bytes() == b"_id");
+    let first_id = ids.next().map(|(at, _)| at);
+    if ids.next().is_some() {
+        return Err(Error::bad_value("can't have multiple _id fields in one document"));
+    }
+    if first_id == Some(0) {
         return Ok(Prepared::As(document));
     }
     let mut out = DocBuilder::in_buffer(Vec::with_capacity(size + 24));

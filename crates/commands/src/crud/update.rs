@@ -81,9 +81,15 @@ impl<'a> Statement<'a> {
         ];
         let fields = Fields::strict(statement, "update.updates", known)?;
         refuse(&fields, &["collation", "arrayFilters", "c", "sort", "upsertSupplied"])?;
+        let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+        let update = fields.required("u")?;
+        if !matches!(update, RawValue::Document(_) | RawValue::Array(_)) {
+            let text = "Update argument must be either an object or an array";
+            return Err(Error::failed_to_parse(text));
+        }
         Ok(Statement {
-            filter: fields.document("q")?.ok_or_else(|| fields.missing("q"))?,
-            update: fields.required("u")?,
+            filter,
+            update,
             multi: fields.bool("multi")?.unwrap_or(false),
             upsert: fields.bool("upsert")?.unwrap_or(false),
             hint: hint(&fields)?,

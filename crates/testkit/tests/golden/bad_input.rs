@@ -282,6 +282,10 @@ async fn wrong_commands_are_answered_with_their_codes() {
     let reply = client.answer(&command("{insert: 'c', documents: [{_id: 1.0}]}")).await;
     let error = reply.get_array("writeErrors").unwrap()[0].as_document().unwrap();
     assert_eq!(error.get_i32("code").unwrap(), 11000);
+    let twice = insert_of(&framed(b"\x10_id\0\x05\0\0\0\x10_id\0\x06\0\0\0"));
+    let reply = client.answer(&twice).await;
+    let error = reply.get_array("writeErrors").unwrap()[0].as_document().unwrap();
+    assert_eq!(error.get_i32("code").unwrap(), 2);
     // No $db at all.
     let bare = dialect::document("{ping: 1}", &Env::default()).unwrap();
     client.fails(&message(bare.as_bytes()), 40571, "OP_MSG requests require a $db argument").await;
