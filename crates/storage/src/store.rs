@@ -376,6 +376,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         // The monitor waits for its parameters only; it sees that the store is gone.
         self.ttl_params.wake();
+        self.sync.close();
     }
 }
 

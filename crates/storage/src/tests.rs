@@ -396,3 +396,12 @@ fn nesting_is_limited_where_documents_are_stored() {
     f.insert("d.c", &nested(180)).unwrap();
     assert_eq!(f.insert("d.c", &nested(181)).unwrap_err().code(), ErrorCode::Overflow);
 }
+
+#[test]
+fn a_dropped_store_lets_go_of_its_engine() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    let engine = f.engine.clone();
+    drop(f);
+    assert_eq!(Arc::strong_count(&engine), 1, "no thread keeps the engine");
+}

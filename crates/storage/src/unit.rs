@@ -220,22 +220,6 @@ impl<'s> WriteUnit<'s> {
         found
     }
 
-    /// The same for many at once, which costs an engine less than one after the other.
-    pub(crate) fn read_many(&self, record_keys: &[&[u8]]) -> Result<Vec<Option<DocBuf>>> {
-        let id = self.collection.id();
-        let keys: Vec<Vec<u8>> = record_keys.iter().map(|key| prefixed(id, key)).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let mut found = vec![None; keys.len()];
-        let mut failed = None;
-        self.txn
-            .multi_get(Keyspace::Record, &keys, &mut |at, value| match decode_record(value) {
-                Ok(document) => found[at] = Some(document.to_owned()),
-                Err(error) => failed = Some(error),
-            })
-            .map_err(from_kv)?;
-        failed.map_or(Ok(found), Err)
-    }
-
     /// Writes the keys in `scratch.new_keys` that pass the filter.
     fn add_keys(
         &mut self,

@@ -92,17 +92,22 @@ pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("ordered")?.unwrap_or(true))
 }
 
+/// System collections of a user's database that applications write to.
+const WRITABLE_SYSTEM: &[&str] = &["system.js", "system.views", "system.users", "system.roles"];
+
 /// Refuses namespaces that nobody writes to.
 ///
 /// # Errors
 /// 73 InvalidNamespace.
 pub(super) fn check_writable(ns: &Namespace) -> Result<()> {
     let collection = ns.collection();
+    let invalid = |text: String| Err(Error::new(ErrorCode::InvalidNamespace, text));
     if collection.starts_with('$') || collection.contains(".$") {
-        return Err(Error::new(
-            ErrorCode::InvalidNamespace,
-            format!("Invalid namespace specified '{ns}'"),
-        ));
+        return invalid(format!("Invalid namespace specified '{ns}'"));
+    }
+    let internal = matches!(ns.db(), "admin" | "config" | "local");
+    if collection.starts_with("system.") && !internal && !WRITABLE_SYSTEM.contains(&collection) {
+        return invalid(format!("cannot write to '{ns}'"));
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! A visit: deletes what one index says is due, oldest first, in small write units, within its time and document box.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +20,6 @@ use crate::{RecordKey, Store};
 
 /// Index entries looked at in one scan.
 const SCAN_ENTRIES: usize = 1000;
-/// Documents read at once; a unit may end before it has dealt with them.
-const READ_AHEAD: usize = 16;
 /// Visits that take longer are logged, as the reference's `slowms`.
 const SLOW_MICROS: i64 = 100_000;
 
@@ -148,25 +145,12 @@ impl Visit<'_> {
         let expired =
             ExpiredBy { index: self.index.spec.name(), expire_after_secs: self.expire_after_secs };
         let mut keys = KeySet::default();
-        let multikey = self.index.is_multikey();
         let (dealt, deleted, examined, staged, keys_deleted) =
             self.store.write(op, self.collection, |unit| {
                 let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
-                let mut documents = Vec::new().into_iter();
-                let mut gone = HashSet::new();
                 for (_, record_key) in entries.iter().take(most) {
-                    if documents.len() == 0 {
-                        let end = most.min(entries.len()).min(dealt + READ_AHEAD);
-                        let keys: Vec<&[u8]> =
-                            entries[dealt..end].iter().map(|(_, key)| key.as_slice()).collect();
-                        documents = unit.read_many(&keys)?.into_iter();
-                    }
                     dealt += 1;
-                    let Some(document) = documents.next().flatten() else { continue };
-                    // What was read ahead does not know that this unit has deleted it already, by another of its dates.
-                    if multikey && !gone.insert(record_key.as_slice()) {
-                        continue;
-                    }
+                    let Some(document) = unit.read(record_key)? else { continue };
                     examined += 1;
                     if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
                         continue;
