@@ -271,7 +271,7 @@ impl Store {
     }
 
     /// Puts indexes that are not ready into the catalog: from here on every write maintains them.
-    fn register_building(
+    pub(crate) fn register_building(
         &self,
         collection: &Collection,
         specs: Vec<IndexSpec>,

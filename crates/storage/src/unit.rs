@@ -260,12 +260,27 @@ impl<'s> WriteUnit<'s> {
         scratch.key.extend_from_slice(&index.id.to_be_bytes());
         scratch.key.extend_from_slice(values);
         if index.spec.unique() {
+            // The build may not have come across this document yet, and another one may have its key.
+            if !index.is_ready() && self.has_other_owner(&scratch.key, record_key)? {
+                return Ok(());
+            }
             self.txn.delete(Keyspace::Index, &scratch.key, Guard::Checked)
         } else {
             scratch.key.extend_from_slice(record_key);
             self.txn.delete(Keyspace::Index, &scratch.key, Guard::Derived)
         }
         .map_err(from_kv)
+    }
+
+    /// Whether this key of a unique index stands for another document.
+    fn has_other_owner(&self, key: &[u8], record_key: &[u8]) -> Result<bool> {
+        let mut other = false;
+        self.txn
+            .get(Keyspace::Index, key, &mut |value| {
+                other = decode_unique_value(value).is_none_or(|(owner, _)| owner != record_key);
+            })
+            .map_err(from_kv)?;
+        Ok(other)
     }
 
     fn check_unique(
@@ -275,13 +290,7 @@ impl<'s> WriteUnit<'s> {
         document: RawDoc<'_>,
         record_key: &[u8],
     ) -> Result<()> {
-        let mut other = false;
-        self.txn
-            .get(Keyspace::Index, key, &mut |value| {
-                other = decode_unique_value(value).is_none_or(|(owner, _)| owner != record_key);
-            })
-            .map_err(from_kv)?;
-        if !other {
+        if !self.has_other_owner(key, record_key)? {
             return Ok(());
         }
         let mut value = DocBuilder::new();
