@@ -32,7 +32,10 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let port = loop {
             let mut line = String::new();
-            assert!(lines.read_line(&mut line).unwrap() > 0, "the server ended before it was ready");
+            assert!(
+                lines.read_line(&mut line).unwrap() > 0,
+                "the server ended before it was ready"
+            );
             if let Some((_, rest)) = line.split_once(" ready on 127.0.0.1:") {
                 let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
                 break digits.parse().unwrap();
@@ -163,7 +166,9 @@ fn check(client: &mut Client, known: &Acknowledged, round: u32) {
                 Some(&i64::from(*value)),
                 "round {round}: document {id} was acknowledged"
             ),
-            None => assert!(!found.contains_key(id), "round {round}: deletion of {id} was acknowledged"),
+            None => {
+                assert!(!found.contains_key(id), "round {round}: deletion of {id} was acknowledged")
+            }
         }
     }
     for index in [doc! { "a": 1 }, doc! { "tags": 1 }, doc! { "v": 1, "a": -1 }] {

@@ -148,9 +148,11 @@ impl Collection {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    /// To be called under the exclusive lock of the state: no writer may slip in between the change of the catalog and
+    /// the mark.
+    pub(crate) fn mark_dropped(&self, state: &CollectionState) {
         self.dropped.store(true, Ordering::Release);
-        for index in &self.state.read_recursive().indexes {
+        for index in &state.indexes {
             index.runtime.dropped.store(true, Ordering::Release);
         }
     }

@@ -127,32 +127,25 @@ impl Store {
         let ns = collection.namespace();
         // Writers in flight end first; those that come later see the mark.
         let state = collection.state.write();
-        let mut ids = vec![collection.id()];
-        ids.extend(state.indexes.iter().map(|index| index.id));
         let mut command = DocBuilder::new();
         command.append("drop", ns.collection());
         let command = command.finish();
         self.change(|txn, oplog| {
-            txn.delete(
-                Keyspace::Catalog,
-                &catalog_key::collection(collection.id()),
-                Guard::Checked,
-            )
-            .map_err(from_kv)?;
-            for id in &ids {
-                put_dropped(txn, *id)?;
-            }
+            put_gone(txn, collection, &state)?;
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
             Ok(())
         })?;
-        drop(state);
-        collection.mark_dropped();
+        collection.mark_dropped(&state);
         self.catalog.publish(|map| {
             map.remove(&ns);
         });
+        self.leave_to_sweeper(object_ids(collection, &state));
+        Ok(())
+    }
+
+    fn leave_to_sweeper(&self, ids: impl IntoIterator<Item = u64>) {
         self.catalog.dropped.lock().extend(ids);
         self.wake_sweeper();
-        Ok(())
     }
 
     /// Drops all collections of a database; true when there was one.
@@ -191,26 +184,39 @@ impl Store {
                 "Can't rename a collection to itself",
             ));
         }
-        if let Some(target) = self.catalog.get(to) {
-            if !drop_target {
-                return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
-            }
-            self.drop_locked(&target)?;
+        let target = self.catalog.get(to);
+        if target.is_some() && !drop_target {
+            return Err(Error::new(ErrorCode::NamespaceExists, "target namespace exists"));
         }
         let state = collection.state.write();
+        // Nobody else holds two of these locks: whoever takes one for a change holds the catalog's.
+        let target = target.as_ref().map(|target| (target, target.state.write()));
         let mut command = DocBuilder::new();
         command.append("renameCollection", from.as_str()).append("to", to.as_str());
+        if let Some((target, _)) = &target {
+            let uuid = target.uuid();
+            command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
+        }
         let command = command.finish();
         self.change(|txn, oplog| {
+            if let Some((target, state)) = &target {
+                put_gone(txn, target, state)?;
+            }
             put_collection(txn, collection.id(), to, &collection.uuid(), &state)?;
             oplog.command(&command_ns(from), &collection.uuid(), command.as_doc());
             Ok(())
         })?;
         collection.set_namespace(to.clone());
+        if let Some((target, state)) = &target {
+            target.mark_dropped(state);
+        }
         self.catalog.publish(|map| {
             map.remove(from);
             map.insert(to.clone(), collection.clone());
         });
+        if let Some((target, state)) = &target {
+            self.leave_to_sweeper(object_ids(target, state));
+        }
         Ok(())
     }
 
@@ -339,12 +345,12 @@ impl Store {
             Ok(())
         })?;
         *state = changed;
-        drop(state);
+        // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
         for index in gone {
             index.runtime.dropped.store(true, Ordering::Release);
         }
-        self.catalog.dropped.lock().extend(gone.iter().map(|index| index.id));
-        self.wake_sweeper();
+        drop(state);
+        self.leave_to_sweeper(gone.iter().map(|index| index.id));
         Ok(())
     }
 
@@ -536,6 +542,19 @@ pub(crate) fn put_collection(
     let document = encode_collection(ns, uuid, state);
     txn.put(Keyspace::Catalog, &catalog_key::collection(id), document.as_bytes(), Guard::Checked)
         .map_err(from_kv)
+}
+
+/// The ids of a collection and of its indexes.
+fn object_ids(collection: &Collection, state: &CollectionState) -> Vec<u64> {
+    let indexes = state.indexes.iter().map(|index| index.id);
+    std::iter::once(collection.id()).chain(indexes).collect()
+}
+
+/// Takes a collection out of the catalog.
+fn put_gone(txn: &mut dyn Txn, collection: &Collection, state: &CollectionState) -> Result<()> {
+    txn.delete(Keyspace::Catalog, &catalog_key::collection(collection.id()), Guard::Checked)
+        .map_err(from_kv)?;
+    object_ids(collection, state).into_iter().try_for_each(|id| put_dropped(txn, id))
 }
 
 fn put_dropped(txn: &mut dyn Txn, id: u64) -> Result<()> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::{Engine, MemoryEngine};
-use mayfly_value::bson::{Bson, Document, doc};
+use mayfly_kv::{Engine, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
 use crate::ttl::PassState;
@@ -430,4 +430,75 @@ fn a_unique_key_of_another_document_survives_a_change_that_the_build_has_not_rea
     assert_eq!(f.entries("d.c", 0), 3);
     let again = f.insert("d.c", &doc! { "_id": 3, "u": 5 }).unwrap_err();
     assert_eq!(again.code(), ErrorCode::DuplicateKey);
+}
+
+impl Fixture {
+    /// The oplog, oldest first.
+    fn oplog(&self) -> Vec<Document> {
+        let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
+        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        let mut entries = Vec::new();
+        let limit = ScanLimit::NONE;
+        txn.scan(Keyspace::Oplog, &whole, Direction::Forward, limit, &mut |_, value| {
+            entries.push(bson::Document::from_reader(value).unwrap());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        entries
+    }
+}
+
+#[test]
+fn a_rename_over_another_collection_is_one_change() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
+    f.insert("d.b", &doc! { "_id": 2 }).unwrap();
+    f.insert("d.b", &doc! { "_id": 3 }).unwrap();
+    let target = f.store.collection(&ns("d.b")).unwrap();
+    let before = f.oplog().len();
+    f.store.rename_collection(&ns("d.a"), &ns("d.b"), true).unwrap();
+    assert_eq!(f.oplog().len(), before + 1, "a crash finds both halves or none");
+    assert!(f.oplog().last().unwrap().get_document("o").unwrap().contains_key("dropTarget"));
+    assert!(target.is_dropped());
+    let g = over(f.engine.clone(), f.clock.clone());
+    assert_eq!((g.count("d.a"), g.count("d.b")), (0, 1));
+    g.store.sweep_once().unwrap();
+    assert_eq!(g.count("d.b"), 1);
+}
+
+#[test]
+fn no_write_goes_into_a_collection_that_the_catalog_has_dropped() {
+    let f = fixture();
+    let name = ns("d.c");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (f, over) = (&f, &over);
+            scope.spawn(move || {
+                for n in 0.. {
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // The collection may go between the two steps.
+                    let _ = f.store.get_or_create(&ns("d.c")).and_then(|(collection, _)| {
+                        let document = DocBuf::from_bson(&doc! { "_id": n * 3 + writer });
+                        f.store.write(&f.op, &collection, |unit| unit.insert(document.as_doc()))
+                    });
+                }
+            });
+        }
+        for _ in 0..300 {
+            std::thread::yield_now();
+            f.store.drop_collection(&name).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let mut gone = std::collections::HashSet::new();
+    for entry in f.oplog() {
+        let uuid = format!("{:?}", entry.get("ui"));
+        assert!(!gone.contains(&uuid), "{entry}");
+        if entry.get_document("o").unwrap().contains_key("drop") {
+            gone.insert(uuid);
+        }
+    }
 }
