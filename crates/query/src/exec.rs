@@ -212,6 +212,17 @@ impl Executor {
     /// Looks at the next entries; true when nothing is left.
     fn scan_chunk(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<bool> {
         op.check()?;
+        let exhausted = self.scan_access(store, op, sink)?;
+        // What was dropped meanwhile is not maintained any more, and its range is cleared under open snapshots, too:
+        // the scan may have missed documents.
+        self.collection.check_alive()?;
+        if let Access::Index { index, .. } = &self.plan.access {
+            index.check_alive()?;
+        }
+        Ok(exhausted)
+    }
+
+    fn scan_access(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<bool> {
         match &self.plan.access {
             Access::Nothing => Ok(true),
             Access::Id(key) => {
@@ -289,7 +300,12 @@ impl Executor {
         index.check_alive()?;
         let snapshot = store.snapshot()?;
         // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
-        let keys_only = self.keys_only && !index.is_multikey();
+        let multikey = index.is_multikey();
+        let keys_only = self.keys_only && !multikey;
+        if multikey {
+            // The plan may be older than the first array.
+            self.seen.get_or_insert_default();
+        }
         while let Some(range) = self.ranges.front_mut() {
             let mut fetch = Fetch {
                 snapshot: &snapshot,
