@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_mql::{Matcher, Update, UpdateContext};
 use mayfly_storage::{Collection, RecordKey, Store, WriteUnit, record_key};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 
-use crate::{CanonicalQuery, Executor, Flow};
+use crate::{CanonicalQuery, Executor, Flow, Hint};
 
 /// Records looked for at once before they are changed.
 const BATCH_RECORDS: usize = 500;
@@ -60,10 +61,38 @@ pub fn update(
     spec: UpdateSpec,
 ) -> Result<ModifyOutcome> {
     let UpdateSpec { query, update, multi, upsert, new_id } = spec;
+    let (matcher, hint) = (query.matcher.clone(), query.hint.clone());
+    let mut query = Some(query);
+    for lost_races in 0.. {
+        let query = query.take().unwrap_or_else(|| plain_query(&matcher, &hint));
+        let outcome = update_found(store, op, collection, query, &update, multi)?;
+        if outcome.matched > 0 || !upsert {
+            return Ok(outcome);
+        }
+        match upsert_one(store, op, collection, &matcher, &update, new_id)? {
+            Upserted::Inserted(id) => {
+                return Ok(ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() });
+            }
+            Upserted::WasThere(error) if lost_races >= MAX_LOST_RACES => return Err(error),
+            // Somebody inserted it first: update that one, unless it has gone again.
+            Upserted::WasThere(_) => op.check()?,
+        }
+    }
+    unreachable!("the races that may be lost are counted")
+}
+
+fn update_found(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    query: CanonicalQuery,
+    update: &Update,
+    multi: bool,
+) -> Result<ModifyOutcome> {
     let matcher = query.matcher.clone();
     let mut outcome = ModifyOutcome::default();
     let change = |unit: &mut WriteUnit<'_>, key: &RecordKey| {
-        change_one(unit, key, &matcher, &update, op.now_ms())
+        change_one(unit, key, &matcher, update, op.now_ms())
     };
     let mut tally = |changed: Change| match changed {
         Change::Gone => false,
@@ -77,31 +106,26 @@ pub fn update(
             true
         }
     };
-    for_each_record(store, op, collection, query, multi, &mut |key| {
+    // A second scan would change what the first has changed once more.
+    let again = Again::UntilFirst;
+    for_each_record(store, op, collection, query, multi, again, &mut |key| {
         let changed = store.write(op, collection, |unit| change(unit, key))?;
         Ok(tally(changed))
     })?;
-    if outcome.matched == 0 && upsert {
-        let inserted = upsert_one(store, op, collection, &matcher, &update, new_id)?;
-        match inserted {
-            Some(id) => outcome.upserted = Some(id),
-            // Somebody inserted it first: update that one.
-            None => {
-                let query = CanonicalQuery {
-                    matcher: matcher.clone(),
-                    sort: None,
-                    natural_backward: None,
-                    projection: None,
-                    skip: 0,
-                    limit: None,
-                    hint: None,
-                };
-                let spec = UpdateSpec { query, update, multi, upsert: false, new_id };
-                return self::update(store, op, collection, spec);
-            }
-        }
-    }
     Ok(outcome)
+}
+
+/// A query by a filter, and nothing else but a hint.
+fn plain_query(matcher: &Arc<Matcher>, hint: &Option<Hint>) -> CanonicalQuery {
+    CanonicalQuery {
+        matcher: matcher.clone(),
+        sort: None,
+        natural_backward: None,
+        projection: None,
+        skip: 0,
+        limit: None,
+        hint: hint.clone(),
+    }
 }
 
 /// Runs a delete statement; gives the number of documents that went.
@@ -116,7 +140,8 @@ pub fn delete(
 ) -> Result<i64> {
     let matcher = spec.query.matcher.clone();
     let mut deleted = 0;
-    for_each_record(store, op, collection, spec.query, spec.multi, &mut |key| {
+    let DeleteSpec { query, multi } = spec;
+    for_each_record(store, op, collection, query, multi, Again::Always, &mut |key| {
         let gone = store.write(op, collection, |unit| {
             let Some(document) = unit.read(key)? else { return Ok(false) };
             if !matcher.matches(document.as_doc()) {
@@ -131,8 +156,48 @@ pub fn delete(
     Ok(deleted)
 }
 
+/// Whether records may be looked for anew when the index that led to them is dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Always,
+    /// Until one was acted on.
+    UntilFirst,
+}
+
 /// Calls `act` with the records that the query finds: all, or until it says once that it acted.
 fn for_each_record(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    query: CanonicalQuery,
+    multi: bool,
+    again: Again,
+    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+) -> Result<()> {
+    let (matcher, hint) = (query.matcher.clone(), query.hint.clone());
+    let mut query = Some(query);
+    let mut acted = false;
+    loop {
+        let query = query.take().unwrap_or_else(|| plain_query(&matcher, &hint));
+        let scanned = scan_and_act(store, op, collection, query, multi, &mut |key| {
+            let now = act(key)?;
+            acted |= now;
+            Ok(now)
+        });
+        match scanned {
+            Err(error)
+                if error.code() == ErrorCode::QueryPlanKilled
+                    && !collection.is_dropped()
+                    && (again == Again::Always || !acted) =>
+            {
+                op.check()?;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn scan_and_act(
     store: &Store,
     op: &OpCtx,
     collection: &Arc<Collection>,
@@ -199,8 +264,14 @@ fn change_one(
     }
 }
 
-/// Inserts what the query implies with the update applied; nothing when a document with that `_id` came up meanwhile and
-/// matches.
+enum Upserted {
+    /// With this `_id`.
+    Inserted(ValueBuf),
+    /// A document that the query matches came up meanwhile.
+    WasThere(Error),
+}
+
+/// Inserts what the query implies with the update applied.
 fn upsert_one(
     store: &Store,
     op: &OpCtx,
@@ -208,23 +279,45 @@ fn upsert_one(
     matcher: &Matcher,
     update: &Update,
     new_id: [u8; 12],
-) -> Result<Option<ValueBuf>> {
+) -> Result<Upserted> {
     let context = UpdateContext { now_ms: op.now_ms(), is_insert: true };
     let document = with_id(update.upsert_document(matcher, &context)?.document, new_id);
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
     let inserted = store.write(op, collection, |unit| unit.insert(document.as_doc()));
     match inserted {
-        Ok(()) => Ok(Some(id)),
+        Ok(()) => Ok(Upserted::Inserted(id)),
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
             let key = record_key(id.as_raw());
             let matches = |found: RawDoc<'_>| matcher.matches(found);
-            match store.read_one(collection, &key, matches)? {
-                Some(true) => Ok(None),
-                _ => Err(error),
-            }
+            let was_there = store.read_one(collection, &key, matches)? == Some(true)
+                || names_duplicate(matcher.root(), &error);
+            if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }
         }
         Err(error) => Err(error),
     }
+}
+
+/// Whether the filter is nothing but equality with the key that was there already. Manual: "db.collection.update()",
+/// "Upsert with Unique Index".
+fn names_duplicate(filter: &Expr, error: &Error) -> bool {
+    fn collect<'f>(expr: &'f Expr, out: &mut Vec<(&'f str, RawValue<'f>)>) -> bool {
+        match expr {
+            Expr::And(parts) => parts.iter().all(|part| collect(part, out)),
+            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } } => {
+                out.push((path.as_str(), value.as_raw()));
+                true
+            }
+            _ => false,
+        }
+    }
+    let extra = error.extra().and_then(RawDoc::new).and_then(|extra| extra.get("keyValue"));
+    let Some(RawValue::Document(key)) = extra else { return false };
+    let mut conditions = Vec::new();
+    collect(filter, &mut conditions)
+        && conditions.len() == key.iter().count()
+        && conditions
+            .iter()
+            .all(|(path, wanted)| key.get(path).is_some_and(|v| compare_values(v, *wanted).is_eq()))
 }
 
 /// `_id` first, made up when there is none.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
+use mayfly_mql::{ParseContext, Update};
+use mayfly_query::{CanonicalQuery, DeleteSpec, Executor, FindOptions, Flow, UpdateSpec};
 use mayfly_storage::{Collection, IndexSelector, Store, StoreOptions};
-use mayfly_value::DocBuf;
 use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawValue};
 
 struct Fixture {
     store: Arc<Store>,
@@ -85,4 +86,92 @@ fn a_plan_older_than_the_first_array_shows_its_document_once() {
             .unwrap();
     }
     assert_eq!(count, 2);
+}
+
+fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
+    let update = DocBuf::from_bson(update);
+    let context = ParseContext { now_ms: 0 };
+    let update = Update::parse_value(RawValue::Document(update.as_doc()), &context).unwrap();
+    UpdateSpec { query: query(filter), update, multi: true, upsert: false, new_id: [0; 12] }
+}
+
+/// Documents 0 to 1999 with `n` 0; another thread drops the index as soon as the first has changed.
+fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fixture, T) {
+    let f = fixture(&doc! { "k": 1 });
+    (0..2000).for_each(|n| f.insert(&doc! { "_id": n, "k": 1, "n": 0 }));
+    let counted = f.collection.clone();
+    let done = std::thread::scope(|scope| {
+        let acting = scope.spawn(|| act(&f));
+        let changed = || {
+            let first =
+                f.store.read_one(&counted, &mayfly_storage::record_key(RawValue::Int32(0)), |d| {
+                    d.get("n") != Some(RawValue::Int32(0))
+                });
+            first.unwrap() != Some(false)
+        };
+        while !changed() {
+            std::hint::spin_loop();
+        }
+        f.store.drop_indexes(&f.ns, Some(&[IndexSelector::Name("i")])).unwrap();
+        acting.join().unwrap()
+    });
+    (f, done)
+}
+
+#[test]
+fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
+    let (f, deleted) = while_the_index_goes(|f| {
+        let spec = DeleteSpec { query: query(&doc! { "k": 1 }), multi: true };
+        mayfly_query::delete(&f.store, &f.op, &f.collection, spec).unwrap()
+    });
+    assert_eq!(deleted, 2000);
+    assert_eq!(f.store.count_documents(&f.op, &f.collection).unwrap(), 0);
+}
+
+#[test]
+fn an_update_never_changes_a_document_twice_because_its_index_goes() {
+    let (f, result) = while_the_index_goes(|f| {
+        let spec = update_spec(&doc! { "k": 1 }, &doc! { "$inc": { "n": 1 } });
+        mayfly_query::update(&f.store, &f.op, &f.collection, spec)
+    });
+    match result {
+        Ok(outcome) => assert_eq!(outcome.modified, 2000),
+        Err(error) => assert_eq!(error.code(), ErrorCode::QueryPlanKilled),
+    }
+    let mut twice = f.executor(&doc! { "n": { "$gt": 1 } });
+    twice.run(&f.store, &f.op, &mut |_, document| panic!("changed twice: {document:?}")).unwrap();
+}
+
+#[test]
+fn upserts_by_a_unique_key_never_meet_each_other() {
+    let f = fixture(&doc! { "other": 1 });
+    let spec = DocBuf::from_bson(&doc! { "key": { "u": 1 }, "name": "u", "unique": true });
+    f.store.create_indexes(&f.op, &f.ns, &[spec.as_doc()], false).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let f = &f;
+            scope.spawn(move || {
+                for n in 0..500_u16 {
+                    let filter = doc! { "u": i32::from(n / 5) };
+                    if thread == 3 {
+                        let spec = DeleteSpec { query: query(&filter), multi: true };
+                        mayfly_query::delete(&f.store, &f.op, &f.collection, spec).unwrap();
+                        continue;
+                    }
+                    let mut spec = update_spec(&filter, &doc! { "$inc": { "n": 1 } });
+                    let [high, low] = n.to_be_bytes();
+                    (spec.upsert, spec.new_id) =
+                        (true, [thread, high, low, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+                    let outcome =
+                        mayfly_query::update(&f.store, &f.op, &f.collection, spec).unwrap();
+                    assert!(outcome.matched > 0 || outcome.upserted.is_some());
+                }
+            });
+        }
+    });
+    let spec = update_spec(&doc! { "u": 1000 }, &doc! { "$set": { "u": 777 } });
+    f.insert(&doc! { "_id": 1, "u": 777 });
+    let spec = UpdateSpec { upsert: true, ..spec };
+    let error = mayfly_query::update(&f.store, &f.op, &f.collection, spec).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }

@@ -5,7 +5,9 @@ use mayfly_query::{CanonicalQuery, DeleteSpec, FindOptions, Hint};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{hint, refuse};
-use super::write::{WriteResults, check_count, check_writable, ends_command, ordered, wrote};
+use super::write::{
+    WriteResults, check_count, check_writable, ends_command, ordered, was_dropped, wrote,
+};
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
@@ -79,14 +81,7 @@ fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: Statement<'_>) -> Re
     let spec = DeleteSpec { query, multi };
     match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, spec) {
         // Dropped meanwhile: nothing is left to delete.
-        Err(error)
-            if matches!(
-                error.code(),
-                ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled
-            ) =>
-        {
-            Ok(0)
-        }
+        Err(error) if was_dropped(&error, &collection) => Ok(0),
         other => other,
     }
 }

@@ -117,6 +117,14 @@ pub(super) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
     ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
 }
 
+/// Whether a write failed because its collection went away. That an index did is something else: a second run over the
+/// same collection would change documents twice.
+pub(super) fn was_dropped(error: &Error, collection: &Collection) -> bool {
+    let code = error.code();
+    collection.is_dropped()
+        && matches!(code, ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled)
+}
+
 /// Runs a write; when the collection is dropped under it, once more over a new one.
 pub(super) fn on_collection<T>(
     ctx: &CommandContext<'_>,
@@ -127,15 +135,7 @@ pub(super) fn on_collection<T>(
     loop {
         let (collection, _) = ctx.service.store.get_or_create(ns)?;
         match act(&collection) {
-            Err(error)
-                if tries < 10
-                    && matches!(
-                        error.code(),
-                        ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled
-                    ) =>
-            {
-                tries += 1;
-            }
+            Err(error) if tries < 10 && was_dropped(&error, &collection) => tries += 1,
             other => return other,
         }
     }
