@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
 }
 
 fn skip_at(cursor: &mut Cursor<'_>, depth: usize) -> Option<()> {
-    if depth > MAX_BSON_DEPTH + 1 {
+    if depth > MAX_BSON_DEPTH {
         return None;
     }
     match cursor.byte()? {
@@ -141,7 +141,7 @@ fn decode_at(
     out: &mut Vec<u8>,
     depth: usize,
 ) -> Option<u8> {
-    if depth > MAX_BSON_DEPTH + 1 {
+    if depth > MAX_BSON_DEPTH {
         return None;
     }
     let class = cursor.byte()?;
