@@ -70,6 +70,11 @@ impl<'s> WriteUnit<'s> {
         }
     }
 
+    /// The index of this id as it is now.
+    pub(crate) fn index(&self, id: u64) -> Option<&Arc<Index>> {
+        self.state.indexes.iter().find(|index| index.id == id)
+    }
+
     /// Adds a document that has an `_id`.
     ///
     /// # Errors

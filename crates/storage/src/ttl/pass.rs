@@ -135,6 +135,8 @@ impl Store {
                 state.resume.insert(policy.index.id(), position);
                 true
             }
+            // The next round asks what it is now.
+            Ok(VisitEnd::PolicyChanged) => true,
             // Dropped meanwhile: nothing to do any more.
             Err(error)
                 if matches!(

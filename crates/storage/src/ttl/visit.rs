@@ -11,7 +11,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::collection::{Collection, Index};
-use crate::index_spec::IndexField;
+use crate::index_spec::{ExpireAfter, IndexField};
 use crate::keygen::{KeySet, index_keys};
 use crate::oplog::ExpiredBy;
 use crate::read::Scanned;
@@ -41,6 +41,8 @@ pub(super) enum VisitEnd {
     Drained,
     /// The document or time target was met; there may be more after this position.
     TargetMet(RecordKey),
+    /// The index has another time to live now, or none: nothing more may go by the old one.
+    PolicyChanged,
 }
 
 /// Documents and time a visit may use, and what it used.
@@ -111,7 +113,9 @@ impl Visit<'_> {
             let mut rest = found.as_slice();
             while !rest.is_empty() {
                 self.check(op)?;
-                let done = self.delete_batch(op, rest, cutoff, progress)?;
+                let Some(done) = self.delete_batch(op, rest, cutoff, progress)? else {
+                    return Ok(VisitEnd::PolicyChanged);
+                };
                 let (batch, after) = rest.split_at(done.clamp(1, rest.len()));
                 rest = after;
                 if let Some((position, _)) = batch.last() {
@@ -121,20 +125,23 @@ impl Visit<'_> {
                     }
                 }
             }
-            if scanned == Scanned::Exhausted {
-                return Ok(VisitEnd::Drained);
+            match scanned {
+                Scanned::Exhausted => return Ok(VisitEnd::Drained),
+                // Entries that cannot be read were not shown.
+                Scanned::Paused(last) => range = range.after(&last, direction),
             }
         }
     }
 
-    /// One write unit over the front of the list; gives how many entries it dealt with.
+    /// One write unit over the front of the list; gives how many entries it dealt with, or nothing when the policy is
+    /// another one now.
     fn delete_batch(
         &self,
         op: &Arc<OpCtx>,
         entries: &[(RecordKey, RecordKey)],
         cutoff: i64,
         progress: &mut Progress,
-    ) -> Result<usize> {
+    ) -> Result<Option<usize>> {
         let params = self.store.ttl_params();
         let docs = if self.batched { params.batch_docs.load(Ordering::Relaxed) } else { 1 };
         let most = if docs > 0 { docs as usize } else { entries.len() };
@@ -145,26 +152,30 @@ impl Visit<'_> {
         let expired =
             ExpiredBy { index: self.index.spec.name(), expire_after_secs: self.expire_after_secs };
         let mut keys = KeySet::default();
-        let (dealt, deleted, examined, staged, keys_deleted) =
-            self.store.write(op, self.collection, |unit| {
-                let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
-                for (_, record_key) in entries.iter().take(most) {
-                    dealt += 1;
-                    let Some(document) = unit.read(record_key)? else { continue };
-                    examined += 1;
-                    if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
-                        continue;
-                    }
-                    unit.delete_as(record_key, document.as_doc(), Some(expired))?;
-                    deleted += 1;
-                    staged += document.as_bytes().len() as i64;
-                    let over_time = micros > 0 && clock.monotonic_micros() - started >= micros;
-                    if over_time || (bytes > 0 && staged >= bytes) {
-                        break;
-                    }
+        let done = self.store.write(op, self.collection, |unit| {
+            // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
+            if unit.index(self.index.id()).is_none_or(|now| !self.is_policy_of(now)) {
+                return Ok(None);
+            }
+            let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
+            for (_, record_key) in entries.iter().take(most) {
+                dealt += 1;
+                let Some(document) = unit.read(record_key)? else { continue };
+                examined += 1;
+                if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
+                    continue;
                 }
-                Ok((dealt, deleted, examined, staged, unit.keys_deleted))
-            })?;
+                unit.delete_as(record_key, document.as_doc(), Some(expired))?;
+                deleted += 1;
+                staged += document.as_bytes().len() as i64;
+                let over_time = micros > 0 && clock.monotonic_micros() - started >= micros;
+                if over_time || (bytes > 0 && staged >= bytes) {
+                    break;
+                }
+            }
+            Ok(Some((dealt, deleted, examined, staged, unit.keys_deleted)))
+        })?;
+        let Some((dealt, deleted, examined, staged, keys_deleted)) = done else { return Ok(None) };
         progress.deleted += deleted;
         progress.docs_examined += examined;
         op.yields.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +190,11 @@ impl Visit<'_> {
             let spent = clock.monotonic_micros() - started;
             stats.time_in_batch_micros.fetch_add(spent, Ordering::Relaxed);
         }
-        Ok(dealt)
+        Ok(Some(dealt))
+    }
+
+    fn is_policy_of(&self, index: &Index) -> bool {
+        index.spec.expire_after() == Some(ExpireAfter::Seconds(self.expire_after_secs))
     }
 
     /// Whether the document as it is now has a due date in this index, and belongs into it at all.
@@ -207,9 +222,7 @@ impl Visit<'_> {
         }
         op.check()?;
         self.collection.check_alive()?;
-        self.index.check_alive()?;
-        // A collMod may have changed or taken the policy: the next visit reads it anew.
-        Ok(())
+        self.index.check_alive()
     }
 
     /// Makes the visit an operation that `currentOp` shows and `killOp` ends. Expiry contract, section 6.2.
@@ -277,5 +290,72 @@ fn due_range(field: &IndexField, cutoff: i64) -> KeyRange {
         KeyRange { start: last, end: prefix_end(&first) }
     } else {
         KeyRange { start: first, end: prefix_end(&last) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_base::{ManualClock, Namespace, OpRegistry};
+    use mayfly_kv::MemoryEngine;
+    use mayfly_value::bson::{Bson, DateTime, doc};
+
+    use super::*;
+    use crate::{CollModChange, IndexSelector, StoreOptions};
+
+    const NOW: i64 = 1_800_000_000_000;
+
+    /// One visit that began before `change`, over a document that is a second overdue; how many documents are left.
+    fn left_after(change: impl FnOnce(&Store, &Namespace)) -> i64 {
+        let clock = Arc::new(ManualClock::at_ms(NOW));
+        let options = StoreOptions { background: false, ..StoreOptions::default() };
+        let ops = OpRegistry::new(clock.clone());
+        let store =
+            Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+        let op = OpCtx::detached(clock);
+        let ns = Namespace::parse("d.c").unwrap();
+        let spec = doc! { "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": 0 };
+        let spec = DocBuf::from_bson(&spec);
+        store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+        let collection = store.collection(&ns).unwrap();
+        let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
+        let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
+        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        let index = collection.ready_indexes()[0].clone();
+        let visit = Visit {
+            store: &store,
+            collection: &collection,
+            index: &index,
+            expire_after_secs: 0,
+            pass: 1,
+            sub_pass: 1,
+            stopping: &AtomicBool::new(false),
+            batched: true,
+        };
+        change(&store, &ns);
+        // An index that is gone is an error, which the pass takes as the end of the visit.
+        let _ = visit.run(None);
+        store.count_documents(&op, &collection).unwrap()
+    }
+
+    #[test]
+    fn a_visit_deletes_by_the_policy_of_the_moment() {
+        assert_eq!(left_after(|_, _| {}), 0);
+        let set = |seconds| {
+            move |store: &Store, ns: &Namespace| {
+                let change = CollModChange { expire_after: Some(seconds), hidden: None };
+                store.modify_index(ns, IndexSelector::Name("x_1"), change).unwrap();
+            }
+        };
+        assert_eq!(left_after(set(3600)), 1);
+        assert_eq!(left_after(set(0)), 0);
+        let hide = CollModChange { expire_after: None, hidden: Some(true) };
+        let hide = |store: &Store, ns: &Namespace| {
+            store.modify_index(ns, IndexSelector::Name("x_1"), hide).unwrap();
+        };
+        assert_eq!(left_after(hide), 0);
+        let drop = |store: &Store, ns: &Namespace| {
+            store.drop_indexes(ns, None).unwrap();
+        };
+        assert_eq!(left_after(drop), 1);
     }
 }
