@@ -215,7 +215,7 @@ fn run_guarded(
 }
 
 /// Tells a multi-threaded runtime that this thread may be gone for a while.
-fn may_block<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn may_block<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
+    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,
 };
 use mayfly_value::{DocBuf, RawDoc};
 
@@ -19,6 +19,9 @@ use crate::sorter::Sorter;
 
 /// Entries looked at between two checks of the deadline.
 const CHUNK_ENTRIES: usize = 256;
+
+/// So many documents are looked at in a moment.
+const FEW_DOCUMENTS: u64 = 1000;
 
 /// What a sink answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,24 @@ impl Executor {
     /// The collection it reads.
     pub fn collection(&self) -> &Arc<Collection> {
         &self.collection
+    }
+
+    /// Whether the first batch may look at many documents: a scan, a sort, a range without a limit. Such work must not
+    /// keep one of the runtime's threads; for shorter work saying so would cost more than the work.
+    pub fn may_take_long(&self) -> bool {
+        if self.collection.documents_about() <= FEW_DOCUMENTS as i64 {
+            return false;
+        }
+        let ranges = match &self.plan.access {
+            Access::Nothing | Access::Id(_) => return false,
+            Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
+        };
+        let limited = self
+            .query
+            .limit
+            .is_some_and(|limit| limit.saturating_add(self.query.skip) <= FEW_DOCUMENTS);
+        let bounded = ranges.iter().all(|range| *range != whole_range());
+        self.plan.blocking_sort || !(self.plan.narrow || bounded && limited)
     }
 
     /// Whether everything was given.

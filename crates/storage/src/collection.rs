@@ -122,6 +122,14 @@ impl Collection {
         *self.namespace.write() = namespace;
     }
 
+    /// Number of documents, as far as it is known without counting.
+    pub fn documents_about(&self) -> i64 {
+        match self.counts.exact.load(Ordering::Acquire) {
+            true => self.counts.documents.load(Ordering::Acquire),
+            false => i64::MAX,
+        }
+    }
+
     /// Options as `listCollections` shows them.
     pub fn options(&self) -> DocBuf {
         self.state.read_recursive().options.clone()

@@ -5,6 +5,7 @@ use mayfly_query::{CanonicalQuery, Cursor, CursorSource, Executor, FindOptions};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{FirstBatch, empty_cursor, first_batch, hint, refuse};
+use crate::dispatch::may_block;
 use crate::{CommandContext, OpKind, Request, Row};
 
 pub(crate) const ROW: Row =
@@ -65,6 +66,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         info.ns = ns.as_str().to_owned();
         info.plan_summary = executor.plan().to_string();
     });
+    let may_take_long = executor.may_take_long();
     let cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
-    first_batch(ctx, cursor, batch, reply)
+    match may_take_long {
+        true => may_block(|| first_batch(ctx, cursor, batch, reply)),
+        false => first_batch(ctx, cursor, batch, reply),
+    }
 }

@@ -170,7 +170,8 @@ pub(super) fn with_index(
     let bounded = &fields[..score.points + usize::from(score.ranged)];
     let exact = conjunction_is_exact(query.matcher.root(), bounded);
     let access = Access::Index { index: index.clone(), ranges, direction };
-    (score, Plan { exact, ..Plan::new(access, blocking) })
+    let narrow = score.points > 0 && !score.ranged;
+    (score, Plan { exact, narrow, ..Plan::new(access, blocking) })
 }
 
 /// What bounds the field at this place of the key; nothing when no condition may be used there.

@@ -48,11 +48,13 @@ pub struct Plan {
     pub blocking_sort: bool,
     /// Whether the bounds of the index say all that the filter says, as long as no document has two keys in it.
     pub exact: bool,
+    /// Whether an index is asked for single values only: few documents, as a rule.
+    pub narrow: bool,
 }
 
 impl Plan {
     fn new(access: Access, blocking_sort: bool) -> Plan {
-        Plan { access, blocking_sort, exact: false }
+        Plan { access, blocking_sort, exact: false, narrow: false }
     }
 }
 
