@@ -133,10 +133,7 @@ fn compound(fields: &[IndexField], document: RawDoc<'_>, out: &mut KeySet) -> Re
             match array_field {
                 // Paths that share the array are expanded together below.
                 Some((_, other)) if !share_array(other, field, document) => {
-                    return Err(Error::new(
-                        ErrorCode::CannotIndexParallelArrays,
-                        format!("cannot index parallel arrays [{}] [{}]", last(field), last(other)),
-                    ));
+                    return Err(parallel_arrays(field, other));
                 }
                 Some(_) => {}
                 None => array_field = Some((at, field)),
@@ -185,43 +182,99 @@ fn share_array(a: &IndexField, b: &IndexField, document: RawDoc<'_>) -> bool {
     shared_prefix(a, b, document).is_some()
 }
 
-/// `{ "a.b": 1, "a.c": 1 }` over `{ a: [ {b, c}, ... ] }`: one key per element of the shared array.
-fn shared_array(fields: &[IndexField], document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
-    let arrays: Vec<usize> = (0..fields.len()).filter(|at| out.multikey & (1 << at) != 0).collect();
-    let (first, second) = (&fields[arrays[0]], &fields[arrays[1]]);
-    let depth = shared_prefix(first, second, document).unwrap_or(1);
-    let mut value = RawValue::Document(document);
-    for part in &first.parts[..depth] {
-        value = value.as_document().and_then(|inner| inner.get(part)).unwrap_or(RawValue::Null);
-    }
-    let RawValue::Array(array) = value else { return Ok(()) };
-    for element in array.iter().map(|element| element.value()) {
-        let mut bits = TypeBits::default();
-        for (at, field) in fields.iter().enumerate() {
-            let mut chosen = None;
-            let mut more = 0usize;
-            let mut ignore = false;
-            let mut take = |v| {
-                more += 1;
-                chosen.get_or_insert(v);
+/// Where one field of a key stands while its document is gone through.
+#[derive(Clone, Copy)]
+enum Place<'a, 'f> {
+    /// At this value, with so much of the path left.
+    At(RawValue<'a>, &'f [String]),
+    /// This is the field's value.
+    Reached(RawValue<'a>),
+}
+
+impl<'a> Place<'a, '_> {
+    /// Goes on to the field's value, or to the first array on the way, which it gives.
+    fn go_on(&mut self) -> Option<RawDoc<'a>> {
+        while let Place::At(value, parts) = *self {
+            *self = match (value, parts.split_first()) {
+                (RawValue::Array(array), None) => return Some(array),
+                (RawValue::Array(array), Some((part, rest))) => match at_position(array, part) {
+                    Some(item) => Place::At(item, rest),
+                    None => return Some(array),
+                },
+                (value, None) => Place::Reached(value),
+                (RawValue::Document(inner), Some((part, rest))) => match inner.get(part) {
+                    Some(next) => Place::At(next, rest),
+                    None => Place::Reached(RawValue::Null),
+                },
+                (_, Some(_)) => Place::Reached(RawValue::Null),
             };
-            if out.multikey & (1 << at) != 0 {
-                expand(element, &field.parts[depth..], &mut ignore, &mut take);
-            } else {
-                expand(RawValue::Document(document), &field.parts, &mut ignore, &mut take);
+        }
+        None
+    }
+
+    /// From the array into one of its items; an empty array has none.
+    fn into_item(self, item: Option<RawValue<'a>>) -> Self {
+        match (self, item) {
+            (Place::At(_, []), Some(item)) => Place::Reached(item),
+            (Place::At(_, []), None) => Place::Reached(RawValue::Undefined),
+            (Place::At(_, parts), Some(item @ RawValue::Document(_))) => Place::At(item, parts),
+            (Place::At(..), _) => Place::Reached(RawValue::Null),
+            (reached @ Place::Reached(_), _) => reached,
+        }
+    }
+}
+
+/// `{ "a.b": 1, "a.c": 1 }` over `{ a: [ {b, c}, ... ] }`: keys for each item of the shared array, and in it again for each
+/// item of an array below.
+fn shared_array(fields: &[IndexField], document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
+    let at = |field| Place::At(RawValue::Document(document), field);
+    let places = fields.iter().map(|field| at(field.parts.as_slice())).collect();
+    key_rows(fields, places, out)
+}
+
+fn key_rows<'a, 'f>(
+    fields: &[IndexField],
+    mut places: Vec<Place<'a, 'f>>,
+    out: &mut KeySet,
+) -> Result<()> {
+    let mut shared: Option<(usize, RawDoc<'a>)> = None;
+    let mut inside = 0u32;
+    for (at, place) in places.iter_mut().enumerate() {
+        let Some(array) = place.go_on() else { continue };
+        match shared {
+            Some((other, first)) if !std::ptr::eq(first.as_bytes(), array.as_bytes()) => {
+                return Err(parallel_arrays(&fields[at], &fields[other]));
             }
-            if more > 1 {
-                return Err(Error::new(
-                    ErrorCode::CannotIndexParallelArrays,
-                    format!("cannot index parallel arrays below [{}]", field.parts[depth - 1]),
-                ));
-            }
-            let chosen = chosen.unwrap_or(RawValue::Null);
-            keys::append_value(&mut out.bytes, &mut bits, chosen, field.descending);
+            Some(_) => {}
+            None => shared = Some((at, array)),
+        }
+        inside |= 1 << at;
+    }
+    let Some((_, array)) = shared else {
+        let mut bits = TypeBits::default();
+        for (field, place) in fields.iter().zip(&places) {
+            let (Place::At(value, _) | Place::Reached(value)) = *place;
+            keys::append_value(&mut out.bytes, &mut bits, value, field.descending);
         }
         out.close_key(&bits);
+        return Ok(());
+    };
+    let items = array.iter().map(|item| Some(item.value()));
+    for item in items.chain(array.is_empty().then_some(None)) {
+        let step = |(at, place): (usize, &Place<'a, 'f>)| match inside & (1 << at) {
+            0 => *place,
+            _ => place.into_item(item),
+        };
+        key_rows(fields, places.iter().enumerate().map(step).collect(), out)?;
     }
     Ok(())
+}
+
+fn parallel_arrays(field: &IndexField, other: &IndexField) -> Error {
+    Error::new(
+        ErrorCode::CannotIndexParallelArrays,
+        format!("cannot index parallel arrays [{}] [{}]", last(field), last(other)),
+    )
 }
 
 /// Visits every value that the path gives as an index key: always at least one.
@@ -254,14 +307,8 @@ fn expand<'a>(
             None => visit(RawValue::Null),
         },
         RawValue::Array(array) => {
-            if let Some(element) = position(part).and_then(|at| array.iter().nth(at)) {
-                // A position of the array, unless its elements have a field of that name.
-                if !array
-                    .iter()
-                    .any(|e| e.value().as_document().is_some_and(|d| d.get(part).is_some()))
-                {
-                    return expand(element.value(), rest, arrays, visit);
-                }
+            if let Some(item) = at_position(array, part) {
+                return expand(item, rest, arrays, visit);
             }
             *arrays = true;
             let mut any = false;
@@ -278,6 +325,13 @@ fn expand<'a>(
         }
         _ => visit(RawValue::Null),
     }
+}
+
+/// The item that this part of a path names by its position, unless items have a field of that name.
+fn at_position<'a>(array: RawDoc<'a>, part: &str) -> Option<RawValue<'a>> {
+    let item = array.iter().nth(position(part)?)?;
+    let named = |item: RawValue<'_>| item.as_document().is_some_and(|doc| doc.get(part).is_some());
+    (!array.iter().any(|other| named(other.value()))).then_some(item.value())
 }
 
 fn position(part: &str) -> Option<usize> {
@@ -303,4 +357,58 @@ fn path_exists(document: RawDoc<'_>, parts: &[String]) -> bool {
         }
     }
     exists(RawValue::Document(document), parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::DocBuf;
+    use mayfly_value::bson::{Document, doc};
+
+    use super::*;
+
+    fn keys(pattern: &Document, document: &Document) -> Result<Vec<Vec<u8>>> {
+        let spec = DocBuf::from_bson(&doc! { "key": pattern, "name": "i" });
+        let spec = IndexSpec::from_catalog(spec).unwrap();
+        let document = DocBuf::from_bson(document);
+        let mut out = KeySet::default();
+        index_keys(&spec, document.as_doc(), &mut out)?;
+        Ok(out.iter().map(|(key, _)| key.to_vec()).collect())
+    }
+
+    #[test]
+    fn fields_that_share_an_array_are_taken_from_one_item() {
+        let pattern = doc! { "a.b": 1, "a.c": 1, "d": 1 };
+        // The same keys as these plain documents have.
+        let same = |document: &Document, plain: &[Document]| {
+            let mut expected = Vec::new();
+            for plain in plain {
+                expected.extend(keys(&doc! { "b": 1, "c": 1, "d": 1 }, plain).unwrap());
+            }
+            assert_eq!(keys(&pattern, document).unwrap(), expected, "{document}");
+        };
+        let items = doc! { "a": [{ "b": 1, "c": 2 }, { "b": 3 }, 4], "d": 5 };
+        let (one, two) = (doc! { "b": 1, "c": 2, "d": 5 }, doc! { "b": 3, "d": 5 });
+        same(&items, &[one, two, doc! { "d": 5 }]);
+        // An array below the shared one.
+        let items = doc! { "a": [{ "b": [1, 2], "c": 3 }] };
+        same(&items, &[doc! { "b": 1, "c": 3 }, doc! { "b": 2, "c": 3 }]);
+        // An empty array has one key, as every document.
+        same(&doc! { "a": [], "d": 1 }, &[doc! { "d": 1 }]);
+        let parallel = doc! { "a": [{ "b": [1], "c": [2] }] };
+        let error = keys(&pattern, &parallel).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CannotIndexParallelArrays);
+        let parallel = doc! { "a": [{ "b": 1 }], "d": [1] };
+        assert_eq!(keys(&pattern, &parallel).unwrap_err().code(), error.code());
+    }
+
+    #[test]
+    fn arrays_in_arrays_that_fields_share() {
+        let pattern = doc! { "a.b.c": 1, "a.b.d": 1 };
+        let document =
+            doc! { "a": [{ "b": [{ "c": 1, "d": 2 }, { "c": 3 }] }, { "b": { "d": 4 } }] };
+        let plain = [doc! { "c": 1, "d": 2 }, doc! { "c": 3 }, doc! { "d": 4 }];
+        let expected: Vec<_> =
+            plain.iter().flat_map(|p| keys(&doc! { "c": 1, "d": 1 }, p).unwrap()).collect();
+        assert_eq!(keys(&pattern, &document).unwrap(), expected);
+    }
 }
