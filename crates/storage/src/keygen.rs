@@ -6,6 +6,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::shell::ShellValue;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::index_spec::{IndexField, IndexSpec};
@@ -88,6 +89,9 @@ pub(crate) fn index_keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySe
     out.clear();
     if spec.sparse() && spec.fields().iter().all(|field| !path_exists(document, &field.parts)) {
         return Ok(());
+    }
+    for field in spec.fields() {
+        check_positions(RawValue::Document(document), &field.parts)?;
     }
     match spec.fields() {
         [field] => single_field(field, document, out)?,
@@ -334,6 +338,38 @@ fn at_position<'a>(array: RawDoc<'a>, part: &str) -> Option<RawValue<'a>> {
     (!array.iter().any(|other| named(other.value()))).then_some(item.value())
 }
 
+/// An index cannot hold both readings of a number in a path, position and field, where both give something.
+fn check_positions(value: RawValue<'_>, parts: &[String]) -> Result<()> {
+    if !parts.iter().any(|part| position(part).is_some()) {
+        return Ok(());
+    }
+    let Some((part, rest)) = parts.split_first() else { return Ok(()) };
+    let array = match value {
+        RawValue::Document(inner) => {
+            return inner.get(part).map_or(Ok(()), |next| check_positions(next, rest));
+        }
+        RawValue::Array(array) => array,
+        _ => return Ok(()),
+    };
+    let item = position(part).and_then(|at| array.iter().nth(at));
+    match (item, at_position(array, part)) {
+        (Some(_), Some(item)) => check_positions(item, rest),
+        (Some(_), None) => Err(Error::new(
+            ErrorCode(16746),
+            format!(
+                "Ambiguous field name found in array (do not use numeric field names in embedded elements in an \
+                 array), field: '{part}' for array: {}",
+                ShellValue(value)
+            ),
+        )),
+        (None, _) => array
+            .iter()
+            .map(|item| item.value())
+            .filter(|item| matches!(item, RawValue::Document(_)))
+            .try_for_each(|item| check_positions(item, parts)),
+    }
+}
+
 fn position(part: &str) -> Option<usize> {
     let canonical =
         part == "0" || (!part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit()));
@@ -399,6 +435,16 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::CannotIndexParallelArrays);
         let parallel = doc! { "a": [{ "b": 1 }], "d": [1] };
         assert_eq!(keys(&pattern, &parallel).unwrap_err().code(), error.code());
+    }
+
+    #[test]
+    fn a_number_in_a_path_is_a_position_or_a_field_and_not_both() {
+        let pattern = doc! { "a.0": 1 };
+        assert_eq!(keys(&pattern, &doc! { "a": [5, { "x": 1 }] }).unwrap().len(), 1);
+        assert_eq!(keys(&pattern, &doc! { "a": { "0": 5 } }).unwrap().len(), 1);
+        assert_eq!(keys(&doc! { "a.1": 1 }, &doc! { "a": [{ "1": 5 }] }).unwrap().len(), 1);
+        let error = keys(&pattern, &doc! { "a": [5, { "0": 7 }] }).unwrap_err();
+        assert_eq!(error.code(), ErrorCode(16746));
     }
 
     #[test]
