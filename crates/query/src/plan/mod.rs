@@ -86,6 +86,10 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     if let (None, Some(plan)) = (&query.hint, choose::point_by_id(query)) {
         return Ok(plan);
     }
+    // An order by $natural asks for a collection scan.
+    if let (None, Some(_)) = (&query.hint, query.natural_backward) {
+        return Ok(choose::collection_scan(query));
+    }
     let bounds = field_bounds(&predicates);
     match &query.hint {
         Some(hint) => hinted(collection, query, hint, &bounds),
