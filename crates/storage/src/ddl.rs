@@ -250,30 +250,39 @@ impl Store {
         }
         let (collection, created) = self.get_or_create(ns)?;
         result.created_collection = created;
-        let changing = self.catalog.changing.lock();
-        let existing = collection.indexes();
-        result.before = existing.len() as i32 + 1;
-        let fresh = new_specs(&existing, wanted)?;
-        if fresh.len() < requests.len() {
-            let all_there = fresh.is_empty();
-            let note = if all_there { "all indexes already exist" } else { "index already exists" };
-            result.notes.push(note);
-        }
-        if existing.len() + 1 + fresh.len() > limits::MAX_INDEXES_PER_COLLECTION {
-            return Err(Error::new(
-                ErrorCode::CannotCreateIndex,
-                format!("add index fails, too many indexes for {ns}"),
-            ));
-        }
-        result.after = result.before + fresh.len() as i32;
-        if fresh.is_empty() {
+        let own_notes = result.notes.len();
+        loop {
+            let changing = self.catalog.changing.lock();
+            let existing = collection.indexes();
+            result.before = existing.len() as i32 + 1;
+            result.notes.truncate(own_notes);
+            let fresh = new_specs(&existing, wanted.clone())?;
+            if fresh.len() < requests.len() {
+                let all_there = fresh.is_empty();
+                let note =
+                    if all_there { "all indexes already exist" } else { "index already exists" };
+                result.notes.push(note);
+            }
+            if existing.len() + 1 + fresh.len() > limits::MAX_INDEXES_PER_COLLECTION {
+                return Err(Error::new(
+                    ErrorCode::CannotCreateIndex,
+                    format!("add index fails, too many indexes for {ns}"),
+                ));
+            }
+            result.after = result.before + fresh.len() as i32;
+            if !fresh.is_empty() {
+                let building = self.register_building(&collection, fresh)?;
+                drop(changing);
+                self.build_indexes(op, &collection, &building)?;
+                return Ok(result);
+            }
             drop(changing);
-            return wait_for_builds(op, &collection).map(|()| result);
+            wait_for_builds(op, &collection)?;
+            // Unless somebody else's build has failed and taken its index away again.
+            if new_specs(&collection.indexes(), wanted.clone())?.is_empty() {
+                return Ok(result);
+            }
         }
-        let building = self.register_building(&collection, fresh)?;
-        drop(changing);
-        self.build_indexes(op, &collection, &building)?;
-        Ok(result)
     }
 
     /// Puts indexes that are not ready into the catalog: from here on every write maintains them.

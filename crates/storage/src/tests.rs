@@ -502,3 +502,22 @@ fn no_write_goes_into_a_collection_that_the_catalog_has_dropped() {
         }
     }
 }
+
+#[test]
+fn an_index_exists_when_its_creation_succeeds_although_another_build_of_it_failed() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1, "a": 1 }).unwrap();
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let spec = doc! { "v": 2, "key": { "a": 1 }, "name": "a_1" };
+    let parsed = IndexSpec::from_catalog(DocBuf::from_bson(&spec)).unwrap();
+    let building = f.store.register_building(&collection, vec![parsed]).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| f.index("d.c", &spec));
+        // Long enough for it to find the other build in most runs; it must be right in all.
+        (0..20_000).for_each(|_| std::thread::yield_now());
+        f.store.abandon_building(&collection, &building).unwrap();
+        let result = waiting.join().unwrap().unwrap();
+        assert_eq!((result.before, result.after), (1, 2));
+    });
+    assert_eq!(f.entries("d.c", 0), 1);
+}
