@@ -65,7 +65,15 @@ impl SyncGate {
     /// Waits until everything committed before this call is durable.
     pub(crate) async fn wait(&self) -> Result<()> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.queue.lock().waiters.push(sender);
+        {
+            let mut queue = self.shared.queue.lock();
+            if queue.closing {
+                // The thread takes nobody any more; without its sender this one syncs by itself.
+                drop(sender);
+            } else {
+                queue.waiters.push(sender);
+            }
+        }
         self.shared.wake.notify_one();
         match receiver.await {
             Ok(result) => result,

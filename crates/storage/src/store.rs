@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
 use mayfly_kv::{Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
@@ -21,6 +22,9 @@ use crate::unit::WriteUnit;
 
 /// How often one write is tried again before the client sees the conflict.
 const MAX_RETRIES: u32 = 10_000;
+
+/// How long closing waits for a unit that is still running.
+const LAST_UNIT: Duration = Duration::from_secs(2);
 
 /// How a store is opened.
 pub struct StoreOptions {
@@ -57,6 +61,8 @@ pub struct Store {
     pub(crate) oplog_clock: OplogClock,
     pub(crate) oplog_limit: u64,
     sync: SyncGate,
+    /// Units are refused from here on.
+    closing: AtomicBool,
     ttl_params: Arc<TtlParameters>,
     ttl_stats: TtlStats,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
@@ -88,6 +94,7 @@ impl Store {
             oplog_clock,
             oplog_limit: options.oplog_bytes,
             sync,
+            closing: AtomicBool::new(false),
             ttl_params: Arc::default(),
             ttl_stats: TtlStats::default(),
             ttl: parking_lot::Mutex::new(None),
@@ -187,6 +194,10 @@ impl Store {
                 ErrorCode::NamespaceNotFound,
                 format!("collection {namespace} was dropped"),
             ));
+        }
+        if self.closing.load(Ordering::Acquire) {
+            let text = "the store is closing";
+            return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
         }
         let now_ms = self.clock.now_ms();
         let txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
@@ -324,6 +335,8 @@ impl Store {
     fn store_counts(&self) -> Result<()> {
         self.change(|txn, _| {
             for collection in self.catalog.all().values() {
+                // A unit that began before the store was closing still counts; one that hangs makes the next start count.
+                let Some(_no_writers) = collection.state.try_write_for(LAST_UNIT) else { continue };
                 if collection.counts.exact.load(Ordering::Acquire) {
                     let mut value =
                         collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
@@ -337,7 +350,7 @@ impl Store {
         })
     }
 
-    /// Ends the background work, syncs, and closes the engine. To be called once, when nobody writes any more.
+    /// Ends the background work, syncs, and closes the engine. To be called once; who still writes is refused.
     ///
     /// # Errors
     /// Those of the engine.
@@ -350,6 +363,7 @@ impl Store {
         if let Some(sweeper) = sweeper {
             sweeper.stop();
         }
+        self.closing.store(true, Ordering::Release);
         let counted = self.store_counts();
         self.sync.close();
         self.engine.close().map_err(from_kv)?;

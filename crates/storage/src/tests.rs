@@ -521,3 +521,16 @@ fn an_index_exists_when_its_creation_succeeds_although_another_build_of_it_faile
     });
     assert_eq!(f.entries("d.c", 0), 1);
 }
+
+#[test]
+fn a_closed_store_takes_no_write_and_lets_nobody_wait() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    f.store.close().unwrap();
+    let late = f.insert("d.c", &doc! { "_id": 2 }).unwrap_err();
+    assert_eq!(late.code(), ErrorCode::InterruptedAtShutdown);
+    // And nobody waits for ever.
+    let mut waiting = std::pin::pin!(f.store.wait_durable());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(waiting.as_mut().poll(&mut context).is_ready());
+}
