@@ -10,7 +10,7 @@ pub(crate) fn from_kv(error: KvError) -> Error {
         KvError::Conflict => ErrorCode::WriteConflict,
         KvError::TooOld => ErrorCode::SnapshotTooOld,
         KvError::TooLarge(_) => ErrorCode::TransactionTooLarge,
-        KvError::Unavailable(text) if text.contains("space") => ErrorCode::OutOfDiskSpace,
+        KvError::Unavailable(text) if text.contains("disk is full") => ErrorCode::OutOfDiskSpace,
         KvError::Unavailable(_) | KvError::CommitUnknown(_) => ErrorCode::HostUnreachable,
         KvError::Timeout => ErrorCode::ExceededTimeLimit,
         KvError::Fenced(_) => ErrorCode::NotWritablePrimary,
@@ -18,4 +18,17 @@ pub(crate) fn from_kv(error: KvError) -> Error {
         KvError::Corrupt(_) => ErrorCode::DataCorruptionDetected,
     };
     Error::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_code_of_its_own() {
+        let full = KvError::Unavailable("the disk is full: 1 byte is left".into());
+        assert_eq!(from_kv(full).code(), ErrorCode::OutOfDiskSpace);
+        let closed = KvError::Unavailable("closed".into());
+        assert_eq!(from_kv(closed).code(), ErrorCode::HostUnreachable);
+    }
 }
