@@ -534,3 +534,20 @@ fn a_closed_store_takes_no_write_and_lets_nobody_wait() {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(waiting.as_mut().poll(&mut context).is_ready());
 }
+
+#[test]
+fn a_long_array_changes_its_keys() {
+    // Comparing each key with each other would take minutes.
+    let f = fixture();
+    f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    let array = |from: i32| {
+        DocBuf::from_bson(&doc! { "_id": 1, "a": (from..from + 90_000).collect::<Vec<_>>() })
+    };
+    let (old, new) = (array(0), array(1));
+    f.insert("d.c", &Document::from_reader(old.as_doc().as_bytes()).unwrap()).unwrap();
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let key = record_key(RawValue::Int32(1));
+    let update = |unit: &mut WriteUnit<'_>| unit.update(&key, old.as_doc(), new.as_doc());
+    f.store.write(&f.op, &collection, update).unwrap();
+    assert_eq!(f.entries("d.c", 0), 90_000);
+}

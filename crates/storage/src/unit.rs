@@ -20,6 +20,7 @@ use crate::layout::{
     record_key,
 };
 use crate::oplog::{ExpiredBy, OplogBatch};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -160,13 +161,21 @@ impl<'s> WriteUnit<'s> {
             }
             let old_keys = std::mem::take(&mut scratch.old_keys);
             let new_keys = std::mem::take(&mut scratch.new_keys);
-            let gone = |entry: &(&[u8], &[u8])| !new_keys.iter().any(|(key, _)| key == entry.0);
-            for (values, _) in old_keys.iter().filter(gone) {
+            // Long arrays are looked up by their hashes.
+            let (old, new_values) = (long(&old_keys), long(&new_keys));
+            let new_values: Option<HashSet<&[u8]>> =
+                new_values.map(|entries| entries.into_iter().map(|(key, _)| key).collect());
+            let gone = |values: &[u8]| match &new_values {
+                Some(kept) => !kept.contains(values),
+                None => !new_keys.iter().any(|(key, _)| key == values),
+            };
+            for (values, _) in old_keys.iter().filter(|(key, _)| gone(key)) {
                 self.remove_key(index, scratch, values, record_key)?;
             }
             scratch.new_keys = new_keys;
-            self.add_keys(index, scratch, new, record_key, |entry| {
-                !old_keys.iter().any(|before| before == *entry)
+            self.add_keys(index, scratch, new, record_key, |entry| match &old {
+                Some(old) => !old.contains(entry),
+                None => !old_keys.iter().any(|before| before == *entry),
             })?;
             scratch.old_keys = old_keys;
         }
@@ -373,6 +382,11 @@ impl<'s> WriteUnit<'s> {
         )
         .with_extra(extra.finish().into_bytes())
     }
+}
+
+/// The keys and type bits of a long array; nothing when comparing them one by one is as good.
+fn long(keys: &KeySet) -> Option<HashSet<(&[u8], &[u8])>> {
+    (keys.len() > 16).then(|| keys.iter().collect())
 }
 
 fn id_pattern() -> DocBuf {
