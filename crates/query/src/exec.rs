@@ -277,6 +277,7 @@ impl Executor {
         let snapshot = store.snapshot()?;
         let matcher = &self.query.matcher;
         while let Some(range) = self.ranges.front_mut() {
+            op.check()?;
             let mut looked = 0u64;
             let mut paused = false;
             let scanned = snapshot.scan_records(
@@ -328,6 +329,7 @@ impl Executor {
             self.seen.get_or_insert_default();
         }
         while let Some(range) = self.ranges.front_mut() {
+            op.check()?;
             let mut fetch = Fetch {
                 snapshot: &snapshot,
                 collection: &self.collection,

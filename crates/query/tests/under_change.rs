@@ -175,3 +175,19 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
     let error = mayfly_query::update(&f.store, &f.op, &f.collection, spec).unwrap_err();
     assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }
+
+#[test]
+fn a_kill_ends_a_scan_of_many_short_ranges() {
+    for (index, field) in [("k", "k"), ("k", "_id")] {
+        let f = fixture(&doc! { index: 1 });
+        (0..10).for_each(|n| f.insert(&doc! { "_id": n, "k": n }));
+        let mut executor = f.executor(&doc! { field: { "$in": [1, 2, 3, 4] } });
+        let mut seen = 0;
+        let killed = executor.run(&f.store, &f.op, &mut |_, _| {
+            seen += 1;
+            f.op.kill(ErrorCode::Interrupted);
+            Ok(Flow::More)
+        });
+        assert_eq!((killed.unwrap_err().code(), seen), (ErrorCode::Interrupted, 1), "{field}");
+    }
+}

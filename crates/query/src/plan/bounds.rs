@@ -242,19 +242,52 @@ fn descending(op: CmpOp, value: RawValue<'_>) -> KeyRange {
     }
 }
 
-/// The intersection of two lists of disjoint ascending ranges.
+/// The intersection of two lists of disjoint ascending ranges. Both may be as long as a client's `$in`.
 pub(super) fn intersect(a: &[KeyRange], b: &[KeyRange]) -> Vec<KeyRange> {
     let mut out = Vec::new();
-    for x in a {
-        for y in b {
-            let range = KeyRange {
-                start: x.start.clone().max(y.start.clone()),
-                end: x.end.clone().min(y.end.clone()),
-            };
-            if !range.is_empty() {
-                out.push(range);
-            }
+    let (mut rest_a, mut rest_b) = (a, b);
+    while let (Some(x), Some(y)) = (rest_a.first(), rest_b.first()) {
+        let (start, end) = ((&x.start).max(&y.start), (&x.end).min(&y.end));
+        if start < end {
+            out.push(KeyRange { start: start.clone(), end: end.clone() });
+        }
+        // What ends first meets nothing that comes later in the other list.
+        if x.end <= y.end {
+            rest_a = &rest_a[1..];
+        } else {
+            rest_b = &rest_b[1..];
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intersection_has_what_is_in_both() {
+        // Ranges between the bits of a number: bit n is the range [n, n + 1).
+        let ranges = |bits: u16| -> Vec<KeyRange> {
+            let mut ranges: Vec<KeyRange> = Vec::new();
+            for n in (0..8_u8).filter(|n| bits & (1 << n) != 0) {
+                match ranges.last_mut() {
+                    Some(last) if last.end == [n] && bits & 0x100 == 0 => last.end = vec![n + 1],
+                    _ => ranges.push(KeyRange { start: vec![n], end: vec![n + 1] }),
+                }
+            }
+            ranges
+        };
+        let bits = |ranges: &[KeyRange]| -> u16 {
+            let inside = |n: u8| ranges.iter().any(|r| r.start[0] <= n && n < r.end[0]);
+            (0..8).filter(|n| inside(*n)).map(|n| 1 << n).sum()
+        };
+        for a in 0..0x200_u16 {
+            for b in (0..0x200_u16).step_by(3) {
+                let both = intersect(&ranges(a), &ranges(b));
+                assert_eq!(bits(&both), a & b & 0xFF);
+                assert!(both.windows(2).all(|pair| pair[0].end <= pair[1].start));
+            }
+        }
+    }
 }
