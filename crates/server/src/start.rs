@@ -15,7 +15,7 @@ use mayfly_service::parameters;
 use mayfly_service::{CommandLine, LogRing, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::DocBuf;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use crate::Config;
@@ -173,6 +173,17 @@ fn set_parameters(service: &Service, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
+/// Connections that may wait to be accepted: an application's pools open all at once. The system may allow fewer.
+const BACKLOG: u32 = 4096;
+
+fn open_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+    // A restart must not wait for the connections of the process before it.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 async fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {
     let mut listeners = Vec::new();
     let mut port = config.port;
@@ -184,7 +195,7 @@ async fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {
             .collect();
         for mut address in resolved {
             address.set_port(port);
-            let listener = match TcpListener::bind(address).await {
+            let listener = match open_listener(address) {
                 Ok(listener) => listener,
                 // `localhost` may resolve to IPv6 on a machine that has none.
                 Err(_) if address.is_ipv6() && !listeners.is_empty() => continue,
