@@ -250,3 +250,35 @@ fn unknown_sequences_are_unknown_fields() {
     };
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40415);
 }
+
+#[test]
+fn what_others_have_written_is_acknowledged_as_durable_only_after_a_sync() {
+    let server = server();
+    let waits = |mut command: Document| {
+        command.insert("$db", "test");
+        let (reply, outcome) = server.full(&command, false, Repeat::default());
+        assert_eq!(reply.get_f64("ok").unwrap(), 1.0, "{reply}");
+        outcome.wait_durable
+    };
+    let spec = doc! { "key": { "a": 1 }, "name": "a_1" };
+    // Each of them the second time changes nothing, and says so as if it had.
+    for command in [
+        doc! { "create": "c" },
+        doc! { "createIndexes": "c", "indexes": [spec] },
+        doc! { "collMod": "c" },
+        doc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "a": 1 } } }] },
+        doc! { "drop": "c" },
+        doc! { "dropDatabase": 1 },
+    ] {
+        for _ in 0..2 {
+            assert!(waits(command.clone()), "{command}");
+            let mut logged = command.clone();
+            logged.insert("writeConcern", doc! { "w": 1 });
+            assert!(!waits(logged), "{command}");
+        }
+    }
+    // An ordered batch that stops half way has written all the same.
+    let document = doc! { "_id": 1 };
+    let command = doc! { "insert": "c", "documents": [document.clone(), document] };
+    assert!(waits(command));
+}

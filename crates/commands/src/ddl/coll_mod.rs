@@ -52,8 +52,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     if let Some(index) = index {
         apply(ctx, &ns, &index, reply)?;
-        wrote(ctx, request);
     }
+    wrote(ctx, request);
     Ok(())
 }
 

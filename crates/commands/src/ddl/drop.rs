@@ -17,8 +17,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     // A missing collection is no error since 7.0.
     if let Some(indexes) = ctx.service.store.drop_collection(&ns)? {
         reply.append("nIndexesWas", indexes).append("ns", ns.as_str());
-        wrote(ctx, request);
     }
+    // What is not there was perhaps dropped a moment ago, by somebody who did not wait for the log.
+    wrote(ctx, request);
     Ok(())
 }
 
@@ -33,7 +34,7 @@ fn run_database(
     }
     if ctx.service.store.drop_database(request.db)? {
         reply.append("dropped", request.db);
-        wrote(ctx, request);
     }
+    wrote(ctx, request);
     Ok(())
 }
