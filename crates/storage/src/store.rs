@@ -146,6 +146,12 @@ impl Store {
         self.ttl_params.clone()
     }
 
+    /// Whether the TTL monitor's thread is there.
+    #[cfg(test)]
+    pub(crate) fn ttl_running(&self) -> bool {
+        self.ttl.lock().as_ref().is_some_and(TtlMonitor::is_running)
+    }
+
     /// The TTL monitor's counters.
     pub fn ttl_stats(&self) -> &TtlStats {
         &self.ttl_stats

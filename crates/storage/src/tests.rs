@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{Engine, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{self, Bson, Document, doc};
-use mayfly_value::{DocBuf, RawValue};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::ttl::PassState;
 use crate::*;
@@ -550,4 +550,46 @@ fn a_long_array_changes_its_keys() {
     let update = |unit: &mut WriteUnit<'_>| unit.update(&key, old.as_doc(), new.as_doc());
     f.store.write(&f.op, &collection, update).unwrap();
     assert_eq!(f.entries("d.c", 0), 90_000);
+}
+
+/// Filters that pass everything, and panic when they are asked for the second time.
+#[derive(Default)]
+struct PanicOnce(Arc<std::sync::atomic::AtomicUsize>);
+
+impl FilterCompiler for PanicOnce {
+    fn compile(&self, _: RawDoc<'_>) -> mayfly_base::Result<Arc<dyn RecordFilter>> {
+        Ok(Arc::new(PanicOnce(self.0.clone())))
+    }
+}
+
+impl RecordFilter for PanicOnce {
+    fn matches(&self, _: RawDoc<'_>) -> bool {
+        assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "on purpose");
+        true
+    }
+}
+
+#[test]
+fn the_monitor_outlives_a_panic_of_a_pass() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let filters = Arc::new(PanicOnce::default());
+    let asked = filters.0.clone();
+    let options = StoreOptions { background: true, filters, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    let f = Fixture { store, engine, clock, op };
+    let mut spec = ttl("x", 0);
+    spec.insert("partialFilterExpression", doc! { "y": 1 });
+    f.index("d.c", &spec).unwrap();
+    f.insert("d.c", &doc! { "_id": 1, "x": date(NOW - 1) }).unwrap();
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    while f.store.count_documents(&f.op, &collection).unwrap() > 0 {
+        assert!(asked.load(Ordering::Relaxed) < 2 || f.store.ttl_running(), "expiry has ended");
+        f.clock.advance_ms(60_000);
+        f.store.ttl_params().wake();
+        std::thread::yield_now();
+    }
+    f.store.close().unwrap();
 }

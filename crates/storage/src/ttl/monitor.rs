@@ -2,6 +2,7 @@
 //!
 //! While it waits it holds nothing but the parameters; a store that goes away without a close ends it, too.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -40,6 +41,11 @@ impl TtlMonitor {
         Ok(TtlMonitor { stopping, thread })
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
     /// Ends the present visit and the thread.
     pub(crate) fn stop(self, params: &TtlParameters) {
         self.stopping.store(true, Ordering::Release);
@@ -54,7 +60,13 @@ impl Waiting {
     fn run(&self) {
         while self.sleep_until_due() {
             let Some(store) = self.store.upgrade() else { return };
-            let Err(error) = store.run_ttl_pass(&self.stopping) else { continue };
+            let pass = catch_unwind(AssertUnwindSafe(|| store.run_ttl_pass(&self.stopping)));
+            let Ok(result) = pass else {
+                // The hook of the process has said where.
+                tracing::error!("a TTL pass panicked; the next one begins as usual");
+                continue;
+            };
+            let Err(error) = result else { continue };
             if error.code() == ErrorCode::InterruptedAtShutdown {
                 return;
             }
