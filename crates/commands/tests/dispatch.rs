@@ -282,3 +282,24 @@ fn what_others_have_written_is_acknowledged_as_durable_only_after_a_sync() {
     let command = doc! { "insert": "c", "documents": [document.clone(), document] };
     assert!(waits(command));
 }
+
+#[test]
+fn no_definition_takes_a_name_that_the_server_hands_out() {
+    let server = server();
+    server.run(doc! { "create": "c", "$db": "test" });
+    let spec = doc! { "key": { "a": 1 }, "name": "a_1" };
+    for command in [
+        doc! { "create": "$cmd" },
+        doc! { "create": "$cmd.listCollections" },
+        doc! { "createIndexes": "$cmd", "indexes": [spec] },
+        doc! { "renameCollection": "test.c", "to": "test.$cmd", "$db": "admin" },
+        doc! { "renameCollection": "test.c", "to": "test.system.x", "$db": "admin" },
+    ] {
+        let mut command = command;
+        if !command.contains_key("$db") {
+            command.insert("$db", "test");
+        }
+        let reply = server.run(command);
+        assert_eq!(reply.get_i32("code").ok(), Some(73), "{reply}");
+    }
+}

@@ -99,7 +99,7 @@ const WRITABLE_SYSTEM: &[&str] = &["system.js", "system.views", "system.users", 
 ///
 /// # Errors
 /// 73 InvalidNamespace.
-pub(super) fn check_writable(ns: &Namespace) -> Result<()> {
+pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
     let collection = ns.collection();
     let invalid = |text: String| Err(Error::new(ErrorCode::InvalidNamespace, text));
     if collection.starts_with('$') || collection.contains(".$") {

@@ -4,6 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::wrote;
+use crate::crud::check_writable;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
@@ -35,6 +36,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     known.extend(["expireAfterSeconds", "idIndex", "flags"]);
     let fields = request.fields(&known)?;
     let ns = request.namespace()?;
+    check_writable(&ns)?;
     check_ttl(&fields)?;
     for name in MISSING {
         refuse(&fields, name)?;

@@ -1,9 +1,10 @@
 //! `createIndexes`.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::wrote;
+use crate::crud::check_writable;
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("createIndexes", "Creates indexes", run)
@@ -33,12 +34,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if specs.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
-    if ns.collection().starts_with("system.") && ns.collection() != "system.sessions" {
-        return Err(Error::new(
-            ErrorCode::InvalidNamespace,
-            format!("cannot create indexes on the system collection {ns}"),
-        ));
-    }
+    check_writable(&ns)?;
     let result = ctx.service.store.create_indexes(ctx.op, &ns, &specs, ignore_unknown)?;
     reply.append("numIndexesBefore", result.before).append("numIndexesAfter", result.after);
     reply.append("createdCollectionAutomatically", result.created_collection);

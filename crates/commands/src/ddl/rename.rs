@@ -4,6 +4,7 @@ use mayfly_base::{Namespace, Result};
 use mayfly_value::DocBuilder;
 
 use super::wrote;
+use crate::crud::check_writable;
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("renameCollection", "Gives a collection another name", run)
@@ -16,6 +17,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         None => return Err(fields.wrong("renameCollection", request.target(), "string")),
     };
     let to = Namespace::parse(fields.string("to")?.ok_or_else(|| fields.missing("to"))?)?;
+    check_writable(&to)?;
     let drop_target = fields.bool("dropTarget")?.unwrap_or(false);
     ctx.service.store.rename_collection(&from, &to, drop_target)?;
     wrote(ctx, request);
