@@ -23,6 +23,9 @@ use crate::unit::WriteUnit;
 /// How often one write is tried again before the client sees the conflict.
 const MAX_RETRIES: u32 = 10_000;
 
+/// How often when its snapshot was too old: each try may have taken long.
+const MAX_RETRIES_TOO_OLD: u32 = 10;
+
 /// How long closing waits for a unit that is still running.
 const LAST_UNIT: Duration = Duration::from_secs(2);
 
@@ -177,7 +180,7 @@ impl Store {
         let mut tries = 0;
         loop {
             match self.try_write(collection, &mut body) {
-                Err(error) if error.code() == ErrorCode::WriteConflict && tries < MAX_RETRIES => {
+                Err(error) if tries < most_tries(&error) => {
                     tries += 1;
                     self.write_conflicts.fetch_add(1, Ordering::Relaxed);
                     op.check()?;
@@ -402,6 +405,15 @@ impl Drop for Store {
 
 fn no_thread(error: std::io::Error) -> Error {
     Error::internal(format!("cannot start a background thread: {error}"))
+}
+
+/// How often a unit that failed so may be tried again.
+fn most_tries(error: &Error) -> u32 {
+    match error.code() {
+        ErrorCode::WriteConflict => MAX_RETRIES,
+        ErrorCode::SnapshotTooOld => MAX_RETRIES_TOO_OLD,
+        _ => 0,
+    }
 }
 
 /// Gives the other writer time; longer with each try.

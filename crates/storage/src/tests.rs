@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::{Engine, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_kv::{Caps, ChaosEngine, ChaosOptions, Engine, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
@@ -592,4 +592,24 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
         std::thread::yield_now();
     }
     f.store.close().unwrap();
+}
+
+#[test]
+fn a_unit_that_was_too_slow_once_is_tried_again() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let memory = Arc::new(MemoryEngine::new());
+    let limits = Some(Caps { max_txn_age_ms: 1000, ..memory.caps() });
+    let options = ChaosOptions { limits, ..ChaosOptions::default() };
+    let engine = ChaosEngine::with_clock(memory, options, clock.clone());
+    let f = over(Arc::new(engine), clock);
+    let (collection, _) = f.store.get_or_create(&ns("d.c")).unwrap();
+    let document = DocBuf::from_bson(&doc! { "_id": 1 });
+    let insert = |wait: &mut i64| {
+        f.store.write(&f.op, &collection, |unit| {
+            f.clock.advance_ms(std::mem::take(wait));
+            unit.insert(document.as_doc())
+        })
+    };
+    insert(&mut 5000).unwrap();
+    assert_eq!(f.count("d.c"), 1);
 }
