@@ -396,7 +396,7 @@ impl Store {
             Some(selectors) => {
                 let mut gone = Vec::new();
                 for selector in selectors {
-                    gone.push(droppable(&existing, *selector)?);
+                    gone.push(droppable(&existing, *selector, ns)?);
                 }
                 gone
             }
@@ -699,20 +699,24 @@ fn select(
     }
 }
 
-fn droppable(existing: &[Arc<Index>], selector: IndexSelector<'_>) -> Result<Arc<Index>> {
+fn droppable(
+    existing: &[Arc<Index>],
+    selector: IndexSelector<'_>,
+    ns: &Namespace,
+) -> Result<Arc<Index>> {
     if is_id_selector(selector) {
         return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
     }
-    let found = match selector {
-        IndexSelector::Name(name) => existing.iter().find(|index| index.spec.name() == name),
-        IndexSelector::Key(key) => existing.iter().find(|index| same_pattern(&index.spec, key)),
-    };
-    found.cloned().ok_or_else(|| {
-        let text = match selector {
-            IndexSelector::Name(name) => format!("index not found with name [{name}]"),
-            IndexSelector::Key(key) => format!("can't find index with key: {}", Shell(key)),
-        };
-        Error::new(ErrorCode::IndexNotFound, text)
+    // A pattern may fit several indexes with other options: then only a name says which.
+    select(existing, selector, ns).map_err(|error| match (error.code(), selector) {
+        (ErrorCode::IndexNotFound, IndexSelector::Name(name)) => {
+            Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"))
+        }
+        (ErrorCode::IndexNotFound, IndexSelector::Key(key)) => Error::new(
+            ErrorCode::IndexNotFound,
+            format!("can't find index with key: {}", Shell(key)),
+        ),
+        _ => error,
     })
 }
 

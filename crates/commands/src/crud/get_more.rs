@@ -2,6 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::BatchLimit;
+use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
 use crate::{CommandContext, OpKind, Request, Row, RowFlags};
@@ -33,17 +34,30 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let cursors = &ctx.service.cursors;
     let mut cursor = cursors.take(id, &ns, ctx.op.now_ms())?;
+    let mut taken = Taken { cursors, id: Some(id) };
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     reply.start_document("cursor").start_array("nextBatch");
     let limit = BatchLimit { documents: size };
-    if let Err(error) = cursor.fill(&ctx.service.store, ctx.op, limit, reply) {
-        cursors.forget(id);
-        return Err(error);
-    }
+    cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
     reply.end();
+    taken.id = None;
     let open = cursors.put_back(id, cursor, ctx.op.now_ms());
     reply.append("id", if open { id } else { 0 }).append("ns", ns.as_str()).end();
     Ok(())
+}
+
+/// A cursor in use; one whose batch fails, however it fails, is closed.
+struct Taken<'c> {
+    cursors: &'c Cursors,
+    id: Option<i64>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.cursors.forget(id);
+        }
+    }
 }
 
 fn kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

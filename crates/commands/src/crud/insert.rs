@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -10,7 +10,8 @@ use super::object_id::new_object_id;
 use super::write::{
     WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
 };
-use crate::{CommandContext, OpKind, Request, Row, RowFlags};
+use crate::dispatch::may_block;
+use crate::{CommandContext, Documents, OpKind, Request, Row, RowFlags};
 
 /// Most documents, and about most bytes, in one write unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -31,6 +32,23 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(fields.missing("documents"));
     };
     check_count(documents.len())?;
+    // Saying so costs more than a few inserts do.
+    let results = match documents.len() > UNIT_DOCUMENTS {
+        true => may_block(|| insert_documents(ctx, &ns, documents, ordered)),
+        false => insert_documents(ctx, &ns, documents, ordered),
+    }?;
+    ctx.count(OpKind::Insert, results.n as u64);
+    wrote(ctx, request);
+    results.write(reply, None);
+    Ok(())
+}
+
+fn insert_documents(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    documents: Documents<'_>,
+    ordered: bool,
+) -> Result<WriteResults> {
     let mut results = WriteResults::default();
     let mut chunk = Chunk {
         first: 0,
@@ -44,22 +62,19 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         match prepared {
             Ok(document) => chunk.add(document),
             Err(error) => {
-                stopped = chunk.flush(ctx, &ns, ordered, index + 1, &mut results)?
+                stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?
                     || results.fail(index, error, ordered);
             }
         }
         let full = chunk.documents.len() >= UNIT_DOCUMENTS || chunk.bytes >= UNIT_BYTES;
         if !stopped && (full || index + 1 == total) {
-            stopped = chunk.flush(ctx, &ns, ordered, index + 1, &mut results)?;
+            stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?;
         }
         if stopped {
             break;
         }
     }
-    ctx.count(OpKind::Insert, results.n as u64);
-    wrote(ctx, request);
-    results.write(reply, None);
-    Ok(())
+    Ok(results)
 }
 
 /// A document as it is stored: borrowed when nothing has to change.
@@ -129,7 +144,7 @@ impl<'a> Chunk<'a> {
     fn flush(
         &mut self,
         ctx: &CommandContext<'_>,
-        ns: &mayfly_base::Namespace,
+        ns: &Namespace,
         ordered: bool,
         next: usize,
         results: &mut WriteResults,
@@ -158,7 +173,7 @@ impl<'a> Chunk<'a> {
     fn one_by_one(
         &self,
         ctx: &CommandContext<'_>,
-        ns: &mayfly_base::Namespace,
+        ns: &Namespace,
         ordered: bool,
         results: &mut WriteResults,
     ) -> Result<bool> {
