@@ -122,6 +122,10 @@ impl IndexSpec {
             ));
         }
         check_key(key)?;
+        if raw.get("expireAfterSeconds").is_some() && is_last_modified(key) {
+            // An ordinary index on a field that no document has would expire nothing, silently.
+            return Err(Error::not_implemented("expiry by last modification (an index on '_ts')"));
+        }
         let mut note = None;
         let mut expire_after = None;
         let mut out = DocBuilder::new();
@@ -364,6 +368,12 @@ fn is_id_pattern(key: RawDoc<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// `{ _ts: 1 }` or `{ _ts: -1 }`.
+fn is_last_modified(key: RawDoc<'_>) -> bool {
+    let mut fields = key.iter();
+    fields.next().is_some_and(|field| field.name_bytes() == b"_ts") && fields.next().is_none()
 }
 
 fn id_index(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {

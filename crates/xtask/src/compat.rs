@@ -29,7 +29,7 @@ all does not exist in the reference either.
 
 Authentication and TLS, transactions, retryable writes, change streams, collation, capped collections, views, time series,
 clustered collections, validators, explain, index kinds other than ascending and descending keys, tailable cursors,
-spilling to disk.
+spilling to disk, expiry by last modification (`_ts` policies) and per-document `ttl`.
 
 ";
 

@@ -1,6 +1,6 @@
 //! The parameters, one row each.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
@@ -15,17 +15,11 @@ type LogLevelHook = Box<dyn Fn(i64) + Send + Sync>;
 pub struct Settings {
     log_level: AtomicI64,
     log_level_hook: std::sync::OnceLock<LogLevelHook>,
-    /// `lastModifiedTTL`: whether `_ts` policies may be made.
-    pub last_modified_ttl: AtomicBool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            log_level: AtomicI64::new(0),
-            log_level_hook: std::sync::OnceLock::new(),
-            last_modified_ttl: AtomicBool::new(true),
-        }
+        Settings { log_level: AtomicI64::new(0), log_level_hook: std::sync::OnceLock::new() }
     }
 }
 
@@ -108,7 +102,6 @@ pub const TABLE: &[Parameter] = &[
         doc.append("version", "8.0");
         Value::Document(doc.finish())
     }),
-    flag!("lastModifiedTTL", |s| s.settings.last_modified_ttl),
     Parameter {
         name: "logLevel",
         set_at: SetAt::Both,
