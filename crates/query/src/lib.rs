@@ -20,6 +20,6 @@ pub use exec::{Executor, Flow};
 pub use host::Host;
 pub use modify::{DeleteSpec, ModifyOutcome, UpdateSpec, delete, update};
 pub use partial::PartialFilters;
-pub use pipeline::{Pipeline, PipelineRun, is_collectionless};
+pub use pipeline::{Pipeline, PipelineRun};
 pub use plan::{Access, Plan, plan};
 pub use stage::{MISSING as MISSING_STAGES, STAGES, StageRow};

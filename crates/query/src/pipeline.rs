@@ -87,13 +87,6 @@ impl Pipeline {
     }
 }
 
-/// Whether the pipeline's first stage needs no collection, before anything is parsed.
-pub fn is_collectionless(pipeline: RawDoc<'_>) -> bool {
-    let first = pipeline.iter().next().and_then(|element| element.value().as_document());
-    let name = first.and_then(|spec| spec.iter().next()).map(|field| field.name());
-    name.is_some_and(|name| crate::STAGES.iter().any(|row| row.source && row.name == name))
-}
-
 /// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.
 fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Stage>)> {
     let everything = Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?;

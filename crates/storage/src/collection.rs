@@ -67,8 +67,6 @@ pub struct IndexRuntime {
     pub(crate) ready: AtomicBool,
     /// Whether it is gone.
     pub(crate) dropped: AtomicBool,
-    /// How often a plan used it.
-    pub accesses: AtomicI64,
 }
 
 /// A compiled filter that storage can ask without knowing the query language.

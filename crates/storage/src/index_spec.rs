@@ -5,7 +5,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use crate::ttl::TtlIndexRules;
 use crate::ttl::value::{expire_after_for_create, listed_expire_after};
@@ -500,11 +500,5 @@ fn check_collation(element: RawElement<'_>) -> Result<()> {
 
 /// The number in a value, for signs and small integers.
 pub(crate) fn as_f64(value: RawValue<'_>) -> Option<f64> {
-    match value {
-        RawValue::Int32(v) => Some(f64::from(v)),
-        RawValue::Int64(v) => Some(v as f64),
-        RawValue::Double(v) => Some(v),
-        RawValue::Decimal128(bytes) => bson::Decimal128::from_bytes(bytes).to_string().parse().ok(),
-        _ => None,
-    }
+    Number::from_value(value).map(Number::to_f64)
 }

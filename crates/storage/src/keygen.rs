@@ -6,6 +6,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{RawDoc, RawValue};
 
@@ -288,47 +289,7 @@ fn expand<'a>(
     arrays: &mut bool,
     visit: &mut dyn FnMut(RawValue<'a>),
 ) {
-    let Some((part, rest)) = parts.split_first() else {
-        match value {
-            RawValue::Array(array) => {
-                *arrays = true;
-                let mut any = false;
-                for element in array.iter() {
-                    any = true;
-                    visit(element.value());
-                }
-                if !any {
-                    visit(RawValue::Undefined);
-                }
-            }
-            other => visit(other),
-        }
-        return;
-    };
-    match value {
-        RawValue::Document(inner) => match inner.get(part) {
-            Some(next) => expand(next, rest, arrays, visit),
-            None => visit(RawValue::Null),
-        },
-        RawValue::Array(array) => {
-            if let Some(item) = at_position(array, part) {
-                return expand(item, rest, arrays, visit);
-            }
-            *arrays = true;
-            let mut any = false;
-            for element in array.iter().map(|element| element.value()) {
-                any = true;
-                match element {
-                    RawValue::Document(_) => expand(element, parts, arrays, visit),
-                    _ => visit(RawValue::Null),
-                }
-            }
-            if !any {
-                visit(RawValue::Null);
-            }
-        }
-        _ => visit(RawValue::Null),
-    }
+    *arrays |= visit_index_values_of(value, parts, visit);
 }
 
 /// The item that this part of a path names by its position, unless items have a field of that name.

@@ -24,10 +24,6 @@ impl OplogClock {
             Ok(last) | Err(last) => last.max(floor) + 1,
         }
     }
-
-    pub(crate) fn last(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 /// The operations of one unit, collected as array items.

@@ -9,10 +9,10 @@ use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptio
 use mayfly_value::keys;
 use mayfly_value::{DocBuf, RawDoc};
 
+use crate::Store;
 use crate::collection::{Collection, Index};
 use crate::error::from_kv;
 use crate::layout::{decode_record, decode_unique_value, object_subrange, prefixed};
-use crate::{RecordKey, Store};
 
 /// A consistent view of everything.
 pub struct Snapshot {
@@ -207,9 +207,4 @@ fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> Option<Entry
 /// The whole of an object.
 pub fn whole_range() -> KeyRange {
     KeyRange { start: Vec::new(), end: Vec::new() }
-}
-
-/// What is left of a range after this position; an empty end still means no upper bound.
-pub fn range_after(range: &KeyRange, last: &RecordKey, direction: Direction) -> KeyRange {
-    range.after(last, direction)
 }

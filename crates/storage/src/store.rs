@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, rows};
 use crate::collection::{Collection, FilterCompiler, RecordFilter};
 use crate::durability::SyncGate;
 use crate::error::from_kv;
-use crate::layout::{catalog_key, object_range};
+use crate::layout::catalog_key;
 use crate::oplog::OplogClock;
 use crate::read::Scanned;
 use crate::sweep::Sweeper;
@@ -160,11 +160,6 @@ impl Store {
         &self.ttl_stats
     }
 
-    /// The last oplog timestamp.
-    pub fn last_timestamp(&self) -> u64 {
-        self.oplog_clock.last()
-    }
-
     /// Runs a write unit and commits it; runs it again as long as it conflicts. The body has no side effects but through
     /// the unit.
     ///
@@ -248,14 +243,6 @@ impl Store {
     /// Those of the engine; the store then refuses further writes.
     pub async fn wait_durable(&self) -> Result<()> {
         self.sync.wait().await
-    }
-
-    /// The same, blocking: for start-up, shutdown and tests.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn sync_now(&self) -> Result<()> {
-        self.engine.sync().map_err(from_kv)
     }
 
     /// Number of documents: at once when it is known, else by counting (after a crash).
@@ -377,14 +364,6 @@ impl Store {
         self.sync.close();
         self.engine.close().map_err(from_kv)?;
         counted
-    }
-
-    /// Entries' bytes of a collection's records or an index on disk, roughly.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn object_bytes(&self, keyspace: Keyspace, id: u64) -> Result<u64> {
-        self.engine.approximate_bytes(keyspace, &object_range(id)).map_err(from_kv)
     }
 
     /// Makes the sweeper look at once.

@@ -133,10 +133,11 @@ pub fn visit_index_values<'a, S: AsRef<str>>(
     path_parts: &[S],
     visit: &mut dyn FnMut(RawValue<'a>),
 ) -> bool {
-    index_values(RawValue::Document(doc), path_parts, visit)
+    visit_index_values_of(RawValue::Document(doc), path_parts, visit)
 }
 
-fn index_values<'a, S: AsRef<str>>(
+/// The same for a path that begins at a value, for example at an item of an array.
+pub fn visit_index_values_of<'a, S: AsRef<str>>(
     value: RawValue<'a>,
     parts: &[S],
     visit: &mut dyn FnMut(RawValue<'a>),
@@ -150,7 +151,7 @@ fn index_values<'a, S: AsRef<str>>(
             true
         }
         (RawValue::Document(inner), Some((part, rest))) => match inner.get(part.as_ref()) {
-            Some(next) => index_values(next, rest, visit),
+            Some(next) => visit_index_values_of(next, rest, visit),
             None => {
                 visit(RawValue::Null);
                 false
@@ -165,14 +166,16 @@ fn index_values<'a, S: AsRef<str>>(
             let at = array_index(part.as_ref()).and_then(|index| items.iter().nth(index));
             if let Some(item) = at.filter(|_| !items.iter().any(named)) {
                 // A position, and no array as far as an index is concerned.
-                return index_values(item.value(), rest, visit);
+                return visit_index_values_of(item.value(), rest, visit);
             }
             if items.is_empty() {
                 visit(RawValue::Null);
             }
             for item in items.iter() {
                 match item.value() {
-                    inner @ RawValue::Document(_) => drop(index_values(inner, parts, visit)),
+                    inner @ RawValue::Document(_) => {
+                        visit_index_values_of(inner, parts, visit);
+                    }
                     _ => visit(RawValue::Null),
                 }
             }
