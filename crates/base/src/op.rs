@@ -4,6 +4,7 @@
 //! [`OpRegistry`]; `currentOp` lists the registry and `killOp` sets a flag in it. Long loops call
 //! [`OpCtx::check`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ const NEVER: i64 = i64::MAX;
 #[derive(Clone, Debug, Default)]
 pub struct OpInfo {
     /// Who runs it: `conn12`, `TTLMonitor`.
-    pub desc: String,
+    pub desc: Arc<str>,
     /// The kind, in the reference's words: `query`, `insert`, `update`, `remove`, `getmore`, `command`, `none`.
     pub op: &'static str,
     /// The namespace, empty when there is none.
@@ -27,13 +28,11 @@ pub struct OpInfo {
     /// The command as a BSON document, empty when there is none.
     pub command: Vec<u8>,
     /// For example `IXSCAN { a: 1 }`.
-    pub plan_summary: String,
+    pub plan_summary: Cow<'static, str>,
     /// The connection it came in on, 0 for the server's own.
     pub connection_id: i64,
     /// The client's address, empty for the server's own.
-    pub client: String,
-    /// The application's name from the handshake.
-    pub app_name: String,
+    pub client: Arc<str>,
     /// The logical session (`lsid` document), empty when there is none.
     pub lsid: Vec<u8>,
     /// Further fields as a BSON document (for example `ttl: {...}`), empty when there are none.

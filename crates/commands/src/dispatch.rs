@@ -1,6 +1,7 @@
 //! From a message's documents to a finished reply: find the row, parse the generic arguments, register the
 //! operation, run the handler, close the reply.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -262,14 +263,13 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         None => format!("{}.$cmd", request.db),
     };
     OpInfo {
-        desc: connection.desc().to_owned(),
+        desc: connection.desc().clone(),
         op: request.row.kind.op_name(),
         ns,
         command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.to_vec() } else { Vec::new() },
-        plan_summary: String::new(),
+        plan_summary: Cow::Borrowed(""),
         connection_id: connection.id,
         client: connection.client.clone(),
-        app_name: connection.app_name(),
         lsid: request.generic.lsid_doc.map(|doc| doc.as_bytes().to_vec()).unwrap_or_default(),
         extra: Vec::new(),
     }

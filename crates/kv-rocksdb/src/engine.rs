@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_kv::conflict::ConflictTracker;
-use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{
     Caps, Engine, EngineStats, KeyRange, Keyspace, KvError, KvResult, SweepEnd, Txn, TxnOptions,
 };
@@ -15,7 +14,7 @@ use rocksdb::{FlushOptions, Range, properties};
 use crate::format;
 use crate::health::read_failed;
 use crate::options::RocksOptions;
-use crate::store::{Store, StoreSnapshot};
+use crate::store::Store;
 use crate::sweep;
 use crate::txn::{CAPS, RocksTxn};
 
@@ -51,10 +50,10 @@ impl Engine for RocksEngine {
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         let store = self.store()?;
-        // The tracker first, the snapshot second: see its module doc.
-        let claims = (!options.read_only).then(|| self.conflicts.begin());
-        let snapshot = StoreSnapshot::new(store);
-        Ok(Box::new(RocksTxn { snapshot, buffer: WriteBuffer::new(), claims }))
+        Ok(Box::new(match options.read_only {
+            true => RocksTxn::reader(store),
+            false => RocksTxn::writer(store, self.conflicts.begin()),
+        }))
     }
 
     fn get_once(

@@ -127,7 +127,7 @@ pub(crate) struct StoreSnapshot {
     pub(crate) read_options: ReadOptions,
     /// Borrows from `store`; dropped before it.
     snapshot: Snapshot<'static>,
-    pub(crate) store: Arc<Store>,
+    _store: Arc<Store>,
 }
 
 impl StoreSnapshot {
@@ -141,7 +141,7 @@ impl StoreSnapshot {
         let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
         let mut read_options = ReadOptions::default();
         read_options.set_snapshot(&snapshot);
-        StoreSnapshot { read_options, snapshot, store }
+        StoreSnapshot { read_options, snapshot, _store: store }
     }
 
     /// Options for a scan, which owns its own because of the bounds.

@@ -1,5 +1,8 @@
 //! A transaction: a snapshot, a write buffer, claims on keys; one batch at the commit.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
 use mayfly_kv::conflict::Claims;
 use mayfly_kv::key_hash::key_hash;
 use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
@@ -7,10 +10,10 @@ use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
     Caps, Direction, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, Visitor,
 };
-use rocksdb::{DB, DBRawIteratorWithThreadMode, WriteBatch};
+use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
-use crate::store::StoreSnapshot;
+use crate::store::{Store, StoreSnapshot};
 
 pub(crate) const CAPS: Caps = Caps {
     max_key_bytes: 32 << 20,
@@ -28,13 +31,55 @@ const BATCH_HEADER: usize = 12;
 const BATCH_PER_OP: usize = 12;
 
 pub(crate) struct RocksTxn {
-    pub(crate) snapshot: StoreSnapshot,
-    pub(crate) buffer: WriteBuffer,
+    store: Arc<Store>,
+    /// Taken by the first read that needs it: taking one costs two turns of the database's one mutex.
+    snapshot: OnceCell<StoreSnapshot>,
+    buffer: WriteBuffer,
     /// None when read-only.
-    pub(crate) claims: Option<Claims>,
+    claims: Option<Claims>,
 }
 
 impl RocksTxn {
+    /// One that sees what is there now.
+    pub(crate) fn reader(store: Arc<Store>) -> RocksTxn {
+        let snapshot = OnceCell::from(StoreSnapshot::new(Arc::clone(&store)));
+        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None }
+    }
+
+    /// One that may write. The claims come before the snapshot: see the conflict tracker.
+    pub(crate) fn writer(store: Arc<Store>, claims: Claims) -> RocksTxn {
+        let snapshot = OnceCell::new();
+        RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: Some(claims) }
+    }
+
+    fn snapshot(&self) -> &StoreSnapshot {
+        self.snapshot.get_or_init(|| StoreSnapshot::new(Arc::clone(&self.store)))
+    }
+
+    fn read(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        options: &ReadOptions,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        match self.buffer.get(keyspace, key) {
+            Some(OwnWrite::Put(value)) => {
+                see(value);
+                Ok(true)
+            }
+            Some(OwnWrite::Deleted) => Ok(false),
+            None => {
+                let found = self
+                    .store
+                    .db
+                    .get_pinned_cf_opt(&self.store.family(keyspace), key, options)
+                    .map_err(|error| read_failed(&error))?;
+                Ok(found.inspect(|value| see(value)).is_some())
+            }
+        }
+    }
+
     fn claim(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         let Some(claims) = &mut self.claims else {
             return Err(KvError::Invalid("a write in a read-only transaction".into()));
@@ -46,11 +91,11 @@ impl RocksTxn {
     }
 
     fn write(&self) -> KvResult<()> {
-        let store = &self.snapshot.store;
+        let store = &self.store;
         store.admit(&self.buffer)?;
         let (bytes, ops) = self.buffer.size();
         let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
-        for (keyspace, key, write) in self.buffer.ops() {
+        for (keyspace, key, write) in self.buffer.ops_by_key() {
             match write {
                 OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
                 OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
@@ -67,21 +112,22 @@ impl RocksTxn {
 
 impl Txn for RocksTxn {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
-        match self.buffer.get(keyspace, key) {
-            Some(OwnWrite::Put(value)) => {
-                see(value);
-                Ok(true)
-            }
-            Some(OwnWrite::Deleted) => Ok(false),
-            None => {
-                let StoreSnapshot { store, read_options, .. } = &self.snapshot;
-                let found = store
-                    .db
-                    .get_pinned_cf_opt(&store.family(keyspace), key, read_options)
-                    .map_err(|error| read_failed(&error))?;
-                Ok(found.inspect(|value| see(value)).is_some())
-            }
-        }
+        self.read(keyspace, key, &self.snapshot().read_options, see)
+    }
+
+    fn get_locked(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.lock(keyspace, key)?;
+        let options = match self.snapshot.get() {
+            Some(snapshot) => &snapshot.read_options,
+            // Nobody else can write it now, and who did so before has ended: a later snapshot shows the same.
+            None => &self.store.read_options,
+        };
+        self.read(keyspace, key, options, see)
     }
 
     fn multi_get(
@@ -104,12 +150,11 @@ impl Txn for RocksTxn {
                 None => stored.push((at, *key)),
             }
         }
-        let StoreSnapshot { store, read_options, .. } = &self.snapshot;
-        let found = store.db.batched_multi_get_cf_opt(
-            &store.family(keyspace),
+        let found = self.store.db.batched_multi_get_cf_opt(
+            &self.store.family(keyspace),
             stored.iter().map(|(_, key)| *key),
             false,
-            read_options,
+            &self.snapshot().read_options,
         );
         for ((at, _), value) in stored.into_iter().zip(found) {
             if let Some(value) = value.map_err(|error| read_failed(&error))? {
@@ -130,8 +175,8 @@ impl Txn for RocksTxn {
         if range.is_empty() {
             return Ok(ScanEnd::Exhausted);
         }
-        let store = &self.snapshot.store;
-        let mut options = self.snapshot.scan_options();
+        let store = &self.store;
+        let mut options = self.snapshot().scan_options();
         options.set_iterate_lower_bound(range.start.as_slice());
         options.set_iterate_upper_bound(range.end.as_slice());
         let mut iterator = store.db.raw_iterator_cf_opt(&store.family(keyspace), options);
@@ -141,6 +186,10 @@ impl Txn for RocksTxn {
         }
         let request = ScanRequest { keyspace, range, direction, limit };
         merged_scan(&mut RocksCursor { iterator, direction }, &self.buffer, request, visit)
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.buffer.reserve(bytes);
     }
 
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {

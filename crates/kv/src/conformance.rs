@@ -47,6 +47,7 @@ pub const CASES: &[Case] = &[
     ("insert-insert conflict", isolation::insert_insert),
     ("delete conflicts", isolation::delete_conflicts),
     ("lock conflicts", isolation::lock_conflicts),
+    ("locked reads", isolation::locked_reads),
     ("drop rolls back", isolation::drop_rolls_back),
     ("derived keys", isolation::derived_keys),
     ("disjoint writers", isolation::disjoint_writers),

@@ -1,6 +1,7 @@
 //! The byte-store contract: what storage may rely on from any engine.
 //!
-//! 1. Snapshot isolation. Two overlapping transactions that both put or delete the same existing or inserted key
+//! 1. Snapshot isolation; a transaction that may write takes its view at its first read at the latest, a read-only one
+//!    when it begins. Two overlapping transactions that both put or delete the same existing or inserted key
 //!    conflict; deleting an absent key need not. Write skew is possible.
 //! 2. The embedded engines report a conflict at the write (first writer wins), others may report it at commit.
 //! 3. A scan goes on from its last key in any later snapshot.
@@ -120,8 +121,9 @@ pub struct TxnOptions {
 pub enum Guard {
     /// The engine's: the rule of the contract.
     Checked,
-    /// Nobody's: only the transaction that writes a certain other, checked key ever writes this one (an index entry
-    /// that holds its record's key, an oplog entry under a fresh timestamp). An engine may skip its own check.
+    /// Nobody's: the transaction holds the key's lock, or only the transaction that writes a certain other, checked key
+    /// ever writes this one (an index entry that holds its record's key, an oplog entry under a fresh timestamp). An
+    /// engine may skip its own check.
     Derived,
 }
 
@@ -234,6 +236,18 @@ pub trait Txn: Send {
         Ok(())
     }
 
+    /// Locks a key and reads it: what a body calls that means to write the key. An engine may answer from its newest
+    /// state as long as the transaction has read nothing else, because nobody can change the key any more.
+    fn get_locked(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.lock(keyspace, key)?;
+        self.get(keyspace, key, see)
+    }
+
     /// Visits the entries of a range in order, own writes included.
     fn scan(
         &self,
@@ -243,6 +257,11 @@ pub trait Txn: Send {
         limit: ScanLimit,
         visit: &mut Visitor<'_>,
     ) -> KvResult<ScanEnd>;
+
+    /// About so many bytes of keys and values will be written: lets an engine make room once.
+    fn reserve(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
 
     /// Writes a key.
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()>;
@@ -288,7 +307,7 @@ pub trait Engine: Send + Sync {
     /// What it can do.
     fn caps(&self) -> Caps;
 
-    /// Begins a transaction over a snapshot of now.
+    /// Begins a transaction: over a snapshot of now when it only reads.
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
 
     /// Reads one key as of now, outside transactions; false when the key is absent.

@@ -19,6 +19,8 @@ use crate::{Direction, KeyRange, Keyspace};
 
 /// Up to this many operations are searched one by one instead of through an index.
 const SEARCHED: usize = 8;
+/// What is reserved on a guess, at most.
+const RESERVED_MAX: usize = 8 << 20;
 const NONE: u32 = u32::MAX;
 
 /// The operations of one transaction. Holds at most 4 GB; engines check their smaller limit before they add.
@@ -70,6 +72,11 @@ impl WriteBuffer {
         WriteBuffer::default()
     }
 
+    /// Makes room for keys and values of so many bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.arena.reserve(bytes.min(RESERVED_MAX));
+    }
+
     /// Adds a put.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
         self.push(keyspace, key, value, false);
@@ -98,6 +105,15 @@ impl WriteBuffer {
     /// The operations in the order of the calls.
     pub fn ops(&self) -> impl Iterator<Item = (Keyspace, &[u8], OwnWrite<'_>)> {
         self.ops.iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
+    }
+
+    /// The operations by keyspace and key, those of one key in the order of the calls: neighbours in a sorted
+    /// structure are cheap to add one after the other.
+    pub fn ops_by_key(&self) -> impl Iterator<Item = (Keyspace, &[u8], OwnWrite<'_>)> {
+        let mut order: Vec<&Op> = self.ops.iter().collect();
+        order
+            .sort_by(|a, b| a.keyspace.cmp(&b.keyspace).then_with(|| self.key(a).cmp(self.key(b))));
+        order.into_iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
     }
 
     /// What was written last under this key, if anything.

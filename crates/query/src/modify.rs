@@ -2,13 +2,15 @@
 //! so that a racing writer is never overwritten unseen.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_mql::{Matcher, Update, UpdateContext};
-use mayfly_storage::{Collection, RecordKey, Store, WriteUnit, record_key};
+use mayfly_storage::{Collection, RecordKey, Store, UpdateStyle, WriteUnit, record_key};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 
+use crate::plan::Access;
 use crate::{CanonicalQuery, Executor, Flow, Hint};
 
 /// Records looked for at once before they are changed.
@@ -206,7 +208,14 @@ fn scan_and_act(
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
     let mut executor = Executor::new(collection.clone(), query)?;
-    op.update_info(|info| info.plan_summary = executor.plan().to_string());
+    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    if let (false, Access::Id(key)) = (multi, &executor.plan().access) {
+        // The write unit reads it and checks the filter; nothing else can match.
+        op.check()?;
+        op.keys_examined.fetch_add(1, Ordering::Relaxed);
+        op.docs_examined.fetch_add(1, Ordering::Relaxed);
+        return act(key).map(|_| ());
+    }
     executor.remember_records();
     let most = if multi { BATCH_RECORDS } else { 1 };
     let mut lost_races = 0;
@@ -257,7 +266,11 @@ fn change_one(
     let context = UpdateContext { now_ms, is_insert: false };
     match update.apply(old.as_doc(), &context)? {
         Some(new) if new.as_bytes() != old.as_bytes() => {
-            unit.update(key, old.as_doc(), new.as_doc())?;
+            let style = match update.is_replacement() {
+                true => UpdateStyle::Replacement,
+                false => UpdateStyle::Operators,
+            };
+            unit.update(key, old.as_doc(), new.as_doc(), style)?;
             Ok(Change::Written)
         }
         _ => Ok(Change::Same),

@@ -1,5 +1,6 @@
 //! A pipeline: stages parsed and checked, the front of it run as a plan, the rest shown document after document.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -143,10 +144,10 @@ impl PipelineRun {
     }
 
     /// What the plan at the front does, for `planSummary`.
-    pub fn plan_summary(&self) -> String {
+    pub fn plan_summary(&self) -> Cow<'static, str> {
         match &self.input {
-            Input::Plan(executor) => executor.plan().to_string(),
-            Input::Documents(_) => String::new(),
+            Input::Plan(executor) => executor.plan().summary(),
+            Input::Documents(_) => Cow::Borrowed(""),
         }
     }
 

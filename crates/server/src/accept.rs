@@ -48,7 +48,7 @@ impl Drop for Registered {
         if !self.quiet {
             tracing::info!(
                 id = 22944,
-                remote = self.connection.client,
+                remote = &*self.connection.client,
                 connectionId = self.connection.id,
                 "Connection ended"
             );
@@ -93,7 +93,7 @@ fn open(
     if !quiet {
         tracing::info!(
             id = 22943,
-            remote = connection.client,
+            remote = &*connection.client,
             connectionId = connection.id,
             "Connection accepted"
         );

@@ -37,16 +37,16 @@ pub(crate) async fn serve(stream: TcpStream, service: &Arc<Service>, connection:
     if let Err(error) = served.run().await {
         match error {
             WireError::Io(error) => {
-                tracing::debug!(ctx = connection.desc(), error = %error, "connection broke");
+                tracing::debug!(ctx = &**connection.desc(), error = %error, "connection broke");
             }
             WireError::Fatal(why) => tracing::warn!(
-                ctx = connection.desc(),
-                remote = connection.client,
+                ctx = &**connection.desc(),
+                remote = &*connection.client,
                 why,
                 "closing a connection that sent a malformed message"
             ),
             WireError::Recoverable { error, .. } => {
-                tracing::warn!(ctx = connection.desc(), error = %error, "closing a connection");
+                tracing::warn!(ctx = &**connection.desc(), error = %error, "closing a connection");
             }
         }
     }

@@ -10,6 +10,7 @@ pub mod config;
 mod connection;
 pub mod healthcheck;
 pub mod logging;
+pub mod processor;
 mod start;
 
 pub use config::Config;

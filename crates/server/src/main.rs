@@ -10,7 +10,7 @@ use clap::Parser;
 use mayfly_base::{Clock, SystemClock};
 use mayfly_server::config::{EngineChoice, Flags, Layers};
 use mayfly_server::logging::{LogFormat, LogLayer};
-use mayfly_server::{Config, Running, StartOptions, healthcheck, start};
+use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
 use mayfly_service::LogRing;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
 }
 
 fn run(began: Instant) -> Result<(), String> {
+    processor::check()?;
     let flags = Flags::parse();
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

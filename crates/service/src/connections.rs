@@ -14,14 +14,14 @@ pub struct Connection {
     /// `connectionId`, positive.
     pub id: i64,
     /// The client's `address:port`.
-    pub client: String,
+    pub client: Arc<str>,
     /// The address that it connected to.
     pub local: String,
     /// When it was opened, in milliseconds since 1970.
     pub opened_ms: i64,
     /// Tells its task to end.
     pub close: Shutdown,
-    desc: String,
+    desc: Arc<str>,
     info: Mutex<ClientInfo>,
 }
 
@@ -43,17 +43,17 @@ impl Connection {
     fn new(id: i64, client: String, local: String, opened_ms: i64) -> Connection {
         Connection {
             id,
-            client,
+            client: client.into(),
             local,
             opened_ms,
             close: Shutdown::default(),
-            desc: format!("conn{id}"),
+            desc: format!("conn{id}").into(),
             info: Mutex::new(ClientInfo::default()),
         }
     }
 
     /// `conn12`.
-    pub fn desc(&self) -> &str {
+    pub fn desc(&self) -> &Arc<str> {
         &self.desc
     }
 

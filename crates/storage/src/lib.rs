@@ -25,6 +25,7 @@ pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
 pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};
+pub use oplog::UpdateStyle;
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
 pub use store::{Store, StoreOptions};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};

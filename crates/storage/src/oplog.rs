@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+mod diff;
+
 /// Source of timestamps: seconds in the high half, increment in the low half.
 pub(crate) struct OplogClock(AtomicU64);
 
@@ -26,10 +28,23 @@ impl OplogClock {
     }
 }
 
-/// The operations of one unit, collected as array items.
+/// The operations of one unit, in the entry that the log will hold.
+///
+/// A first operation stands in the entry itself; when a second one comes, both become items of `applyOps`.
 pub(crate) struct OplogBatch {
-    builder: Option<DocBuilder>,
+    entry: Option<DocBuilder>,
     count: usize,
+    /// About how long the entry will be.
+    expected: usize,
+}
+
+/// How an update came to its new document: the log says it, because those who follow it are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateStyle {
+    /// By a whole document; the log holds it.
+    Replacement,
+    /// By operators; the log holds what they changed.
+    Operators,
 }
 
 /// What expired a document, for the entry of its deletion.
@@ -39,30 +54,94 @@ pub(crate) struct ExpiredBy<'a> {
     pub(crate) expire_after_secs: i32,
 }
 
+/// Timestamp, term, version, wall time.
+const ENTRY_TAIL_BYTES: usize = 64;
+/// What is reserved on a guess, at most.
+const RESERVED_MAX: usize = 4 << 20;
+
 impl OplogBatch {
     pub(crate) fn new() -> OplogBatch {
-        OplogBatch { builder: None, count: 0 }
+        OplogBatch { entry: None, count: 0, expected: 0 }
+    }
+
+    /// About so many bytes will come.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.expected = bytes.min(RESERVED_MAX);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    fn open(&mut self, op: &str, ns: &str, uuid: &[u8; 16]) -> &mut DocBuilder {
+    /// Adds an operation; its own fields are written by `fields`. `room` is about how long they are.
+    fn add(
+        &mut self,
+        op: &str,
+        ns: &str,
+        uuid: &[u8; 16],
+        room: usize,
+        fields: impl FnOnce(&mut DocBuilder),
+    ) {
+        let (entry, nested) = match self.entry.take() {
+            None => {
+                let room = room + ns.len() + 2 * ENTRY_TAIL_BYTES;
+                (DocBuilder::in_buffer(Vec::with_capacity(room)), false)
+            }
+            Some(only) if self.count == 1 => {
+                let only = only.finish();
+                let room = 2 * (only.as_bytes().len() + room) + 256;
+                let room = room.max(self.expected + ENTRY_TAIL_BYTES);
+                let mut entry = DocBuilder::in_buffer(Vec::with_capacity(room));
+                entry.append("op", "c").append("ns", "admin.$cmd").start_document("o");
+                entry.start_array("applyOps").push(only.as_doc());
+                (entry, true)
+            }
+            Some(entry) => (entry, true),
+        };
+        let entry = self.entry.insert(entry);
+        if nested {
+            entry.push_document();
+        }
+        entry.append("op", op).append("ns", ns);
+        entry.append("ui", RawValue::Binary { subtype: 4, bytes: uuid });
+        fields(entry);
+        if nested {
+            entry.end();
+        }
         self.count += 1;
-        let builder = self.builder.get_or_insert_with(DocBuilder::new_array);
-        builder.push_document();
-        builder.append("op", op).append("ns", ns);
-        builder.append("ui", RawValue::Binary { subtype: 4, bytes: uuid })
     }
 
     pub(crate) fn insert(&mut self, ns: &str, uuid: &[u8; 16], document: RawDoc<'_>) {
-        self.open("i", ns, uuid).append("o", document).end();
+        self.add("i", ns, uuid, document.as_bytes().len(), |entry| {
+            entry.append("o", document);
+        });
     }
 
-    pub(crate) fn update(&mut self, ns: &str, uuid: &[u8; 16], id: RawValue<'_>, new: RawDoc<'_>) {
-        let builder = self.open("u", ns, uuid);
-        builder.append("o", new).start_document("o2").append("_id", id).end().end();
+    pub(crate) fn update(
+        &mut self,
+        ns: &str,
+        uuid: &[u8; 16],
+        old: RawDoc<'_>,
+        new: RawDoc<'_>,
+        style: UpdateStyle,
+    ) {
+        let id = new.get("_id").unwrap_or(RawValue::Null);
+        let delta = match style {
+            UpdateStyle::Replacement => None,
+            UpdateStyle::Operators => diff::delta(old, new),
+        };
+        let room = delta.as_ref().map_or(new.as_bytes().len(), |delta| delta.as_bytes().len());
+        self.add("u", ns, uuid, room, |entry| {
+            match &delta {
+                Some(delta) => {
+                    entry.start_document("o").append("$v", 2).append("diff", delta).end();
+                }
+                None => {
+                    entry.append("o", new);
+                }
+            }
+            entry.start_document("o2").append("_id", id).end();
+        });
     }
 
     pub(crate) fn delete(
@@ -72,33 +151,27 @@ impl OplogBatch {
         id: RawValue<'_>,
         expired: Option<ExpiredBy<'_>>,
     ) {
-        let builder = self.open("d", ns, uuid);
-        builder.start_document("o").append("_id", id).end();
-        if let Some(expired) = expired {
-            builder.start_document("ttl");
-            builder.append("index", expired.index);
-            builder.append("expireAfterSeconds", expired.expire_after_secs).end();
-        }
-        builder.end();
+        self.add("d", ns, uuid, 0, |entry| {
+            entry.start_document("o").append("_id", id).end();
+            if let Some(expired) = expired {
+                entry.start_document("ttl").append("index", expired.index);
+                entry.append("expireAfterSeconds", expired.expire_after_secs).end();
+            }
+        });
     }
 
     pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
-        self.open("c", ns, uuid).append("o", command).end();
+        self.add("c", ns, uuid, command.as_bytes().len(), |entry| {
+            entry.append("o", command);
+        });
     }
 
     /// The entry under this timestamp.
     pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> DocBuf {
-        let items = self.builder.take().unwrap_or_else(DocBuilder::new_array).finish();
-        let mut entry = DocBuilder::new();
-        let first = items.as_doc().iter().next().and_then(|item| item.value().as_document());
-        match first {
-            Some(only) if self.count == 1 => {
-                entry.append_all(only);
-            }
-            _ => {
-                entry.append("op", "c").append("ns", "admin.$cmd").start_document("o");
-                entry.append("applyOps", RawValue::Array(items.as_doc())).end();
-            }
+        let mut entry = self.entry.take().unwrap_or_default();
+        if self.count > 1 {
+            // The array and `o`.
+            entry.end().end();
         }
         entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
         entry.append("wall", RawValue::Date(now_ms));

@@ -169,7 +169,7 @@ fn multikey_keys_follow_updates() {
         .write(&f.op, &collection, |unit| {
             let key = record_key(RawValue::Int32(1));
             let old = unit.read(&key)?.unwrap();
-            unit.update(&key, old.as_doc(), new.as_doc())
+            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
         })
         .unwrap();
     assert_eq!(f.entries("d.c", 0), 2);
@@ -369,7 +369,7 @@ fn racing_writers_and_an_index_build_agree() {
                         .write(&f.op, &collection, |unit| {
                             let key = record_key(RawValue::Int32(id));
                             let old = unit.read(&key)?.unwrap();
-                            unit.update(&key, old.as_doc(), new.as_doc())
+                            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
                         })
                         .unwrap();
                 }
@@ -421,7 +421,9 @@ fn a_unique_key_of_another_document_survives_a_change_that_the_build_has_not_rea
     let (old, new) = (doc! { "_id": 1000, "u": 5 }, doc! { "_id": 1000, "u": 6 });
     let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
     let key = record_key(RawValue::Int32(1000));
-    let update = |unit: &mut WriteUnit<'_>| unit.update(&key, old.as_doc(), new.as_doc());
+    let update = |unit: &mut WriteUnit<'_>| {
+        unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+    };
     f.store.write(&f.op, &collection, update).unwrap();
     let gone = DocBuf::from_bson(&doc! { "_id": 2000, "u": 7 });
     let key = record_key(RawValue::Int32(2000));
@@ -446,6 +448,41 @@ impl Fixture {
         .unwrap();
         entries
     }
+}
+
+#[test]
+fn the_oplog_tells_replacements_from_changes() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1, "a": 1, "b": 1 }).unwrap();
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let key = record_key(RawValue::Int32(1));
+    let write = |new: &[Document], style| {
+        f.store
+            .write(&f.op, &collection, |unit| {
+                new.iter().try_for_each(|new| {
+                    let (old, new) = (unit.read(&key)?.unwrap(), DocBuf::from_bson(new));
+                    unit.update(&key, old.as_doc(), new.as_doc(), style)
+                })
+            })
+            .unwrap();
+        let entry = f.oplog().pop().unwrap();
+        (entry.get_str("op").unwrap().to_owned(), entry.get_document("o").unwrap().clone())
+    };
+    let new = doc! { "_id": 1, "a": 2, "b": 1 };
+    let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Operators);
+    assert_eq!((op.as_str(), o), ("u", doc! { "$v": 2, "diff": { "u": { "a": 2 } } }));
+    let (op, o) = write(std::slice::from_ref(&new), UpdateStyle::Replacement);
+    assert_eq!((op.as_str(), o), ("u", new));
+    let both = [doc! { "_id": 1, "a": 3, "b": 1 }, doc! { "_id": 1, "a": 3 }];
+    let (op, o) = write(&both, UpdateStyle::Operators);
+    assert_eq!(op, "c", "two operations of one unit are one entry");
+    let operations = o.get_array("applyOps").unwrap();
+    let deltas: Vec<_> = operations
+        .iter()
+        .map(|operation| operation.as_document().unwrap().get_document("o").unwrap().clone())
+        .collect();
+    let expected = [doc! { "u": { "a": 3 } }, doc! { "d": { "b": false } }];
+    assert_eq!(deltas, expected.map(|diff| doc! { "$v": 2, "diff": diff }));
 }
 
 #[test]
@@ -547,7 +584,9 @@ fn a_long_array_changes_its_keys() {
     f.insert("d.c", &Document::from_reader(old.as_doc().as_bytes()).unwrap()).unwrap();
     let collection = f.store.collection(&ns("d.c")).unwrap();
     let key = record_key(RawValue::Int32(1));
-    let update = |unit: &mut WriteUnit<'_>| unit.update(&key, old.as_doc(), new.as_doc());
+    let update = |unit: &mut WriteUnit<'_>| {
+        unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+    };
     f.store.write(&f.op, &collection, update).unwrap();
     assert_eq!(f.entries("d.c", 0), 90_000);
 }

@@ -19,10 +19,13 @@ use crate::layout::{
     catalog_key, decode_record, decode_unique_value, encode_record, encode_unique_value, prefixed,
     record_key,
 };
-use crate::oplog::{ExpiredBy, OplogBatch};
+use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// About what a key needs, and what the log's entry says about a document beside itself.
+const KEY_BYTES: usize = 64;
 
 /// One transaction's worth of writes to one collection.
 pub struct WriteUnit<'s> {
@@ -76,6 +79,14 @@ impl<'s> WriteUnit<'s> {
         self.state.indexes.iter().find(|index| index.id == id)
     }
 
+    /// About so many documents of so many bytes together will be written.
+    pub fn reserve(&mut self, documents: usize, bytes: usize) {
+        let keys = documents * KEY_BYTES * (2 + self.state.indexes.len());
+        // Each document stands in its record and in the log's entry.
+        self.txn.reserve(2 * bytes + keys);
+        self.oplog.reserve(bytes + documents * (KEY_BYTES + self.ns.len()));
+    }
+
     /// Adds a document that has an `_id`.
     ///
     /// # Errors
@@ -86,7 +97,7 @@ impl<'s> WriteUnit<'s> {
         check_storable(document)?;
         let record_key = record_key(id);
         let key = prefixed(self.collection.id(), &record_key);
-        if self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
+        if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
             return Err(self.duplicate("_id_", &id_pattern(), &id_value(id)));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -107,7 +118,8 @@ impl<'s> WriteUnit<'s> {
         record_key: &[u8],
     ) -> Result<()> {
         encode_record(&mut scratch.value, self.now_ms, document);
-        self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Checked).map_err(from_kv)?;
+        // The look-up holds the lock.
+        self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Derived).map_err(from_kv)?;
         let state = self.state;
         for index in &state.indexes {
             if index.covers(document) {
@@ -122,14 +134,19 @@ impl<'s> WriteUnit<'s> {
     ///
     /// # Errors
     /// As [`WriteUnit::insert`].
-    pub fn update(&mut self, record_key: &[u8], old: RawDoc<'_>, new: RawDoc<'_>) -> Result<()> {
+    pub fn update(
+        &mut self,
+        record_key: &[u8],
+        old: RawDoc<'_>,
+        new: RawDoc<'_>,
+        style: UpdateStyle,
+    ) -> Result<()> {
         check_storable(new)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.update_with(&mut scratch, record_key, old, new);
         self.scratch = scratch;
         result?;
-        let id = new.get("_id").unwrap_or(RawValue::Null);
-        self.oplog.update(self.ns, &self.collection.uuid(), id, new);
+        self.oplog.update(self.ns, &self.collection.uuid(), old, new, style);
         self.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         Ok(())
     }
@@ -219,15 +236,15 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// Reads a document inside the unit; it conflicts with other writers only if it is written, too.
+    /// Reads a document that the unit means to change: it conflicts with other writers as a change would.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
-    pub fn read(&self, record_key: &[u8]) -> Result<Option<DocBuf>> {
+    pub fn read(&mut self, record_key: &[u8]) -> Result<Option<DocBuf>> {
         let key = prefixed(self.collection.id(), record_key);
         let mut found = Ok(None);
         self.txn
-            .get(Keyspace::Record, &key, &mut |value| {
+            .get_locked(Keyspace::Record, &key, &mut |value| {
                 found = decode_record(value).map(|document| Some(document.to_owned()));
             })
             .map_err(from_kv)?;
@@ -287,10 +304,10 @@ impl<'s> WriteUnit<'s> {
     }
 
     /// Whether this key of a unique index stands for another document.
-    fn has_other_owner(&self, key: &[u8], record_key: &[u8]) -> Result<bool> {
+    fn has_other_owner(&mut self, key: &[u8], record_key: &[u8]) -> Result<bool> {
         let mut other = false;
         self.txn
-            .get(Keyspace::Index, key, &mut |value| {
+            .get_locked(Keyspace::Index, key, &mut |value| {
                 other = decode_unique_value(value).is_none_or(|(owner, _)| owner != record_key);
             })
             .map_err(from_kv)?;
@@ -298,7 +315,7 @@ impl<'s> WriteUnit<'s> {
     }
 
     fn check_unique(
-        &self,
+        &mut self,
         index: &Index,
         key: &[u8],
         document: RawDoc<'_>,

@@ -10,7 +10,7 @@ pub(crate) const ROW: Row =
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&["force", "timeoutSecs"])?;
-    tracing::info!(client = ctx.connection.client, "shutdown was asked for");
+    tracing::info!(client = &*ctx.connection.client, "shutdown was asked for");
     ctx.close_connection = true;
     ctx.service.shutdown.request();
     Ok(())

@@ -24,7 +24,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         reply.append("n", 0);
         return Ok(());
     };
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let store = &ctx.service.store;
     let count = if filter.is_empty() && query.hint.is_none() {
         let all = store.count_documents(ctx.op, &collection)?;
@@ -33,7 +32,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     } else {
         let mut executor = Executor::new(collection, query)?;
         executor.count_only();
-        ctx.op.update_info(|info| info.plan_summary = executor.plan().to_string());
+        ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let mut count = 0;
         while !executor.is_done() {
             executor.run(store, ctx.op, &mut |_, _| {

@@ -18,7 +18,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(&["deletes", "ordered", "let", "bypassDocumentValidation"])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let ordered = ordered(&fields)?;
     refuse(&fields, &["let"])?;
     let Some(deletes) = request.documents("deletes")? else {

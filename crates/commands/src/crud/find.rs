@@ -63,8 +63,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let executor = Executor::new(collection, query)?;
     ctx.op.update_info(|info| {
-        info.ns = ns.as_str().to_owned();
-        info.plan_summary = executor.plan().to_string();
+        info.plan_summary = executor.plan().summary();
     });
     let may_take_long = executor.may_take_long();
     let cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));

@@ -25,7 +25,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(&["documents", "ordered", "bypassDocumentValidation"])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let ordered = ordered(&fields)?;
     fields.bool("bypassDocumentValidation")?;
     let Some(documents) = request.documents("documents")? else {
@@ -199,7 +198,9 @@ fn insert_all(
     documents: &[Prepared<'_>],
 ) -> Result<()> {
     ctx.op.check()?;
+    let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
     ctx.service.store.write(ctx.op, collection, |unit| {
+        unit.reserve(documents.len(), bytes);
         documents.iter().try_for_each(|document| unit.insert(document.doc()))
     })
 }

@@ -20,7 +20,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(&["updates", "ordered", "bypassDocumentValidation", "let"])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let ordered = ordered(&fields)?;
     fields.bool("bypassDocumentValidation")?;
     refuse(&fields, &["let"])?;

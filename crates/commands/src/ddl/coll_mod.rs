@@ -31,7 +31,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     known.extend(["index", "expireAfterSeconds"]);
     let fields = request.fields(&known)?;
     let ns = request.namespace()?;
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     let index = fields.document("index")?;
     let rules = ctx.service.store.ttl_params().rules();
     let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;

@@ -41,7 +41,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     for name in MISSING {
         refuse(&fields, name)?;
     }
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     if let Some(existing) = ctx.service.store.collection(&ns) {
         // The same definition again changes nothing; this server knows plain collections only.
         if existing.options().as_doc().is_empty() {

@@ -20,7 +20,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         "onConflict",
     ])?;
     let ns = request.namespace()?;
-    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     for extension in ["dryRun", "onConflict"] {
         if fields.get(extension).is_some() {
             return Err(Error::not_implemented(format_args!("the argument '{extension}'")));

@@ -32,7 +32,7 @@ fn run_status(
 }
 
 fn run_uri(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    doc.append("you", ctx.connection.client.as_str());
+    doc.append("you", &*ctx.connection.client);
     Ok(())
 }
 

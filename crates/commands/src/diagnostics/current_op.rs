@@ -41,7 +41,7 @@ pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> 
     for op in service.ops.list() {
         let info = op.info();
         busy.insert(info.connection_id);
-        monitor_works |= info.desc == TTL_MONITOR;
+        monitor_works |= *info.desc == *TTL_MONITOR;
         list.push(active(service, &op, &info, options));
     }
     if !options.idle_connections {
@@ -101,7 +101,7 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOption
     });
     doc.append("command", shown.unwrap_or(RawDoc::EMPTY));
     if !info.plan_summary.is_empty() {
-        doc.append("planSummary", info.plan_summary.as_str());
+        doc.append("planSummary", info.plan_summary.as_ref());
     }
     if op.is_killed() {
         doc.append("killPending", true);

@@ -1,23 +1,56 @@
 //! Overlapping transactions: what they see of each other and when they conflict.
 
 use super::{Make, RECORD, all, begin, conflicts, fill, get, now, put, whole};
-use crate::{Direction, Guard, Keyspace};
+use crate::{Direction, Guard, Keyspace, Txn, TxnOptions};
 
 pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     let engine = &*make();
     fill(engine, &[(b"a", b"1"), (b"b", b"1")]);
+    // A reader sees what was there when it began, a writer what was there at its first read.
+    let reader = engine.begin(TxnOptions { read_only: true }).unwrap();
     let old = begin(engine);
+    assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
     let mut writer = begin(engine);
     put(&mut *writer, b"a", b"2").unwrap();
     writer.delete(RECORD, b"b", Guard::Checked).unwrap();
     put(&mut *writer, b"c", b"2").unwrap();
     writer.commit().unwrap();
-    assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
-    assert_eq!(get(&*old, b"b"), Some(b"1".to_vec()));
-    assert_eq!(get(&*old, b"c"), None);
-    assert_eq!(all(&*old, &whole(), Direction::Forward).len(), 2);
+    for view in [&*reader, &*old] {
+        assert_eq!(get(view, b"a"), Some(b"1".to_vec()));
+        assert_eq!(get(view, b"b"), Some(b"1".to_vec()));
+        assert_eq!(get(view, b"c"), None);
+        assert_eq!(all(view, &whole(), Direction::Forward).len(), 2);
+    }
     assert_eq!(now(engine, b"a"), Some(b"2".to_vec()));
     assert_eq!(now(engine, b"b"), None);
+}
+
+pub(super) fn locked_reads(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"a", b"1")]);
+    let locked = |txn: &mut dyn Txn| {
+        let mut found = None;
+        txn.get_locked(RECORD, b"a", &mut |value| found = Some(value.to_vec())).map(|_| found)
+    };
+    // It sees the newest commit, or it conflicts.
+    let (mut first, mut second) = (begin(engine), begin(engine));
+    put(&mut *second, b"a", b"2").unwrap();
+    second.commit().unwrap();
+    match locked(&mut *first) {
+        Ok(found) => assert_eq!(found, Some(b"2".to_vec())),
+        Err(error) => assert_eq!(error, crate::KvError::Conflict),
+    }
+    drop(first);
+    // Own writes are seen, and nobody else gets the key meanwhile.
+    let mut owner = begin(engine);
+    assert_eq!(locked(&mut *owner).unwrap(), Some(b"2".to_vec()));
+    let mut other = begin(engine);
+    let early = locked(&mut *other).is_err();
+    put(&mut *owner, b"a", b"3").unwrap();
+    assert_eq!(locked(&mut *owner).unwrap(), Some(b"3".to_vec()));
+    owner.commit().unwrap();
+    assert!(early || put(&mut *other, b"a", b"4").and_then(|()| other.commit()).is_err());
+    assert_eq!(now(engine, b"a"), Some(b"3".to_vec()));
 }
 
 pub(super) fn write_write(make: &Make<'_>) {

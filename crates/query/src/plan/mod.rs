@@ -6,7 +6,7 @@
 mod bounds;
 mod choose;
 
-use std::fmt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
@@ -58,17 +58,19 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Plan {
+impl Plan {
     /// As `planSummary` shows it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub fn summary(&self) -> Cow<'static, str> {
         match &self.access {
-            Access::Nothing => f.write_str("EOF"),
-            Access::Id(_) => f.write_str("IDHACK"),
+            Access::Nothing => Cow::Borrowed("EOF"),
+            Access::Id(_) => Cow::Borrowed("IDHACK"),
             Access::Records { ranges, .. } if ranges.len() == 1 && ranges[0] == whole_range() => {
-                f.write_str("COLLSCAN")
+                Cow::Borrowed("COLLSCAN")
             }
-            Access::Records { .. } => f.write_str("IXSCAN { _id: 1 }"),
-            Access::Index { index, .. } => write!(f, "IXSCAN {}", Shell(index.spec.key())),
+            Access::Records { .. } => Cow::Borrowed("IXSCAN { _id: 1 }"),
+            Access::Index { index, .. } => {
+                Cow::Owned(format!("IXSCAN {}", Shell(index.spec.key())))
+            }
         }
     }
 }

@@ -234,7 +234,7 @@ impl Visit<'_> {
             op: "remove",
             ns: ns.as_str().to_owned(),
             command: delete_command(ns.db(), ns.collection(), &field.path, cutoff).into_bytes(),
-            plan_summary: format!("IXSCAN {}", Shell(self.index.spec.key())),
+            plan_summary: format!("IXSCAN {}", Shell(self.index.spec.key())).into(),
             extra: self.extra(cutoff, 0).into_bytes(),
             ..OpInfo::default()
         };

@@ -1,0 +1,55 @@
+//! Whether the processor has what this binary was compiled for, so that an old one gets a sentence instead of an illegal
+//! instruction. The list is the one in `.cargo/config.toml`.
+
+use std::io::Read;
+
+/// As the kernel spells them.
+const NEEDED: &[&str] = match cfg!(target_arch = "x86_64") {
+    true => &["sse4_2", "popcnt", "pclmulqdq"],
+    false => &[],
+};
+
+/// Enough for the first processor's flags.
+const LOOKED_AT: u64 = 8 * 1024;
+
+/// Checks the processor.
+///
+/// # Errors
+/// Names what is missing. Where the kernel does not say what there is, nothing is.
+pub fn check() -> Result<(), String> {
+    let mut text = Vec::new();
+    let read = std::fs::File::open("/proc/cpuinfo")
+        .and_then(|file| file.take(LOOKED_AT).read_to_end(&mut text));
+    match read {
+        Ok(_) => check_flags(&String::from_utf8_lossy(&text)),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_flags(cpuinfo: &str) -> Result<(), String> {
+    let Some(flags) = cpuinfo.lines().find(|line| line.starts_with("flags")) else {
+        return Ok(());
+    };
+    let missing: Vec<_> =
+        NEEDED.iter().filter(|needed| !flags.split_whitespace().any(|f| f == **needed)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "this processor lacks {missing:?}, which this binary was compiled for; compile it without them"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(check().is_ok());
+        assert!(check_flags("processor : 0\nflags : fpu sse4_2 popcnt pclmulqdq\n").is_ok());
+        assert!(check_flags("processor : 0\n").is_ok());
+        let refused = check_flags("flags : fpu sse4_2\n");
+        assert_eq!(refused.is_err(), cfg!(target_arch = "x86_64"));
+    }
+}

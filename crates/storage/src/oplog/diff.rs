@@ -1,0 +1,317 @@
+//! What an update changed, in the reference's delta form (version 2), so that the log carries the change and not the
+//! document again.
+//!
+//! ```text
+//! document   { d: { name: false, .. },     fields that went
+//!              u: { name: value, .. },     fields that have another value, at their old place
+//!              i: { name: value, .. },     fields that came, behind all others, in this order
+//!              s<name>: delta, .. }        fields whose document or array has a delta of its own
+//! array      { a: true, l: length, u<index>: value, .., s<index>: delta, .. }
+//! ```
+//!
+//! Applied to the old document a delta gives the new one, byte for byte. A field that moves is gone and comes again. A
+//! document with two fields of one name among those that change has no delta.
+
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ty};
+
+/// Deepest level that is compared by parts; what lies below is replaced as a whole.
+const MAX_LEVELS: usize = 20;
+/// More changed fields than this in one document: it is replaced as a whole.
+const MAX_CHANGES: usize = 256;
+
+/// The delta from `old` to `new`; nothing when the new document has to be logged as it is.
+pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>) -> Option<DocBuf> {
+    document_delta(old, new, MAX_LEVELS)
+}
+
+/// Fields by what happened to them, in the order of the documents.
+#[derive(Default)]
+struct Changes<'a> {
+    gone: Vec<RawElement<'a>>,
+    set: Vec<RawElement<'a>>,
+    came: Vec<RawElement<'a>>,
+    inner: Vec<(RawElement<'a>, DocBuf)>,
+}
+
+impl Changes<'_> {
+    fn len(&self) -> usize {
+        self.gone.len() + self.set.len() + self.came.len() + self.inner.len()
+    }
+}
+
+fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, levels: usize) -> Option<DocBuf> {
+    let mut changes = Changes::default();
+    let (mut before, mut after) = (old.iter(), new.iter());
+    let mut pending = after.next();
+    for element in before.by_ref() {
+        match pending {
+            Some(now) if now.name_bytes() == element.name_bytes() => {
+                compare(element, now, levels, &mut changes);
+                pending = after.next();
+            }
+            _ => changes.gone.push(element),
+        }
+        if changes.len() > MAX_CHANGES {
+            return None;
+        }
+    }
+    while let Some(now) = pending {
+        changes.came.push(now);
+        if changes.len() > MAX_CHANGES {
+            return None;
+        }
+        pending = after.next();
+    }
+    // A field that comes again behind the others is not listed as gone.
+    let Changes { gone, came, .. } = &mut changes;
+    gone.retain(|gone| !came.iter().any(|came| came.name_bytes() == gone.name_bytes()));
+    unambiguous(old, new, &changes).then(|| write_document(&changes))
+}
+
+fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, levels: usize, changes: &mut Changes<'a>) {
+    if old.type_byte() == new.type_byte() && old.data() == new.data() {
+        return;
+    }
+    match inner_delta(old.value(), new.value(), levels) {
+        Some(delta) => changes.inner.push((new, delta)),
+        None => changes.set.push(new),
+    }
+}
+
+/// The delta of an embedded document or array, when it is shorter than the new value.
+fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, levels: usize) -> Option<DocBuf> {
+    let levels = levels.checked_sub(1)?;
+    let (delta, whole) = match (old, new) {
+        (RawValue::Document(old), RawValue::Document(new)) => {
+            (document_delta(old, new, levels)?, new)
+        }
+        (RawValue::Array(old), RawValue::Array(new)) => (array_delta(old, new, levels)?, new),
+        _ => return None,
+    };
+    (delta.as_bytes().len() < whole.as_bytes().len()).then_some(delta)
+}
+
+fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, levels: usize) -> Option<DocBuf> {
+    let (before, after) = (old.iter().count(), new.iter().count());
+    let mut delta = DocBuilder::new();
+    delta.append("a", true);
+    if after < before {
+        delta.append("l", i32::try_from(after).ok()?);
+    }
+    let mut changed = 0;
+    let mut olds = old.iter();
+    for (at, item) in new.iter().enumerate() {
+        let was = olds.next();
+        if was.is_some_and(|w| w.type_byte() == item.type_byte() && w.data() == item.data()) {
+            continue;
+        }
+        changed += 1;
+        if changed > MAX_CHANGES {
+            return None;
+        }
+        let inner = was.and_then(|was| inner_delta(was.value(), item.value(), levels));
+        match inner {
+            Some(inner) => delta.append(&format!("s{at}"), inner.as_doc()),
+            None => delta.append_renamed(format!("u{at}").as_bytes(), item),
+        };
+    }
+    Some(delta.finish())
+}
+
+/// Whether each changed name stands for one field only, before and after.
+fn unambiguous(old: RawDoc<'_>, new: RawDoc<'_>, changes: &Changes<'_>) -> bool {
+    let once = |doc: RawDoc<'_>, name: &[u8]| {
+        doc.iter().filter(|element| element.name_bytes() == name).nth(1).is_none()
+    };
+    let inner = changes.inner.iter().map(|(element, _)| element);
+    changes
+        .gone
+        .iter()
+        .chain(&changes.set)
+        .chain(&changes.came)
+        .chain(inner)
+        .all(|element| once(old, element.name_bytes()) && once(new, element.name_bytes()))
+}
+
+fn write_document(changes: &Changes<'_>) -> DocBuf {
+    let mut delta = DocBuilder::new();
+    if !changes.gone.is_empty() {
+        delta.start_document("d");
+        for element in &changes.gone {
+            delta.append_renamed(element.name_bytes(), RawElement::from_parts(ty::BOOL, "", &[0]));
+        }
+        delta.end();
+    }
+    for (name, elements) in [("u", &changes.set), ("i", &changes.came)] {
+        if !elements.is_empty() {
+            delta.start_document(name);
+            for element in elements {
+                delta.append_element(*element);
+            }
+            delta.end();
+        }
+    }
+    for (element, inner) in &changes.inner {
+        let name = [b"s", element.name_bytes()].concat();
+        let inner = match element.type_byte() {
+            ty::ARRAY | ty::DOCUMENT => inner.as_bytes(),
+            _ => unreachable!("only documents and arrays have a delta"),
+        };
+        delta.append_renamed(&name, RawElement::from_parts(ty::DOCUMENT, "", inner));
+    }
+    delta.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_value::arbitrary::any_document;
+    use mayfly_value::bson::{Document, doc};
+    use proptest::prelude::*;
+
+    /// The new document by the old one and a delta: what a reader of the log does.
+    fn apply(old: RawDoc<'_>, delta: RawDoc<'_>) -> DocBuf {
+        let part = |name| delta.get(name).and_then(RawValue::as_document);
+        let (gone, set, came) = (part("d"), part("u"), part("i"));
+        let has = |part: Option<RawDoc<'_>>, name: &str| {
+            part.is_some_and(|part| part.get_element(name).is_some())
+        };
+        let mut out = DocBuilder::new();
+        for element in old.iter() {
+            let name = element.name();
+            if has(gone, name) || has(came, name) {
+                continue;
+            }
+            let inner = delta.get(&format!("s{name}"));
+            match (set.and_then(|set| set.get_element(name)), inner) {
+                (Some(now), _) => {
+                    out.append_element(now);
+                }
+                (None, Some(RawValue::Document(inner))) => {
+                    let changed = apply_value(element.value(), inner);
+                    out.append(name, changed.as_raw());
+                }
+                _ => {
+                    out.append_element(element);
+                }
+            }
+        }
+        if let Some(came) = came {
+            out.append_all(came);
+        }
+        out.finish()
+    }
+
+    fn apply_value(old: RawValue<'_>, delta: RawDoc<'_>) -> mayfly_value::ValueBuf {
+        match old {
+            RawValue::Array(old) => RawValue::Array(apply_array(old, delta).as_doc()).to_owned(),
+            RawValue::Document(old) => RawValue::Document(apply(old, delta).as_doc()).to_owned(),
+            other => panic!("a delta for {other:?}"),
+        }
+    }
+
+    fn apply_array(old: RawDoc<'_>, delta: RawDoc<'_>) -> DocBuf {
+        let mut items: Vec<_> = old.iter().map(|item| item.value().to_owned()).collect();
+        if let Some(RawValue::Int32(length)) = delta.get("l") {
+            items.truncate(length as usize);
+        }
+        for element in delta.iter().filter(|e| !matches!(e.name(), "a" | "l")) {
+            let at: usize = element.name()[1..].parse().unwrap();
+            let value = match &element.name()[..1] {
+                "u" => element.value().to_owned(),
+                _ => apply_value(items[at].as_raw(), element.value().as_document().unwrap()),
+            };
+            match items.get_mut(at) {
+                Some(item) => *item = value,
+                None => items.push(value),
+            }
+        }
+        let mut out = DocBuilder::new_array();
+        for item in &items {
+            out.push(item);
+        }
+        out.finish()
+    }
+
+    fn check(old: Document, new: Document, expected: Document) {
+        let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
+        let found = delta(old.as_doc(), new.as_doc()).unwrap();
+        assert_eq!(found, DocBuf::from_bson(&expected));
+        assert_eq!(apply(old.as_doc(), found.as_doc()), new);
+    }
+
+    #[test]
+    fn deltas_name_what_changed() {
+        check(doc! {"a": 1, "b": 2}, doc! {"a": 1, "b": 3}, doc! {"u": {"b": 3}});
+        check(doc! {"a": 1, "b": 2}, doc! {"b": 2}, doc! {"d": {"a": false}});
+        check(doc! {"a": 1}, doc! {"a": 1, "b": 2}, doc! {"i": {"b": 2}});
+        // The order of fields is part of a document.
+        check(doc! {"a": 1, "b": 2}, doc! {"b": 2, "a": 1}, doc! {"i": {"a": 1}});
+        check(doc! {"a": 1}, doc! {"a": 1i64}, doc! {"u": {"a": 1i64}});
+        let long = "x".repeat(50);
+        check(
+            doc! {"a": {"b": 1, "c": &long}},
+            doc! {"a": {"b": 2, "c": &long}},
+            doc! {"sa": {"u": {"b": 2}}},
+        );
+        check(
+            doc! {"a": [&long, 1, 2]},
+            doc! {"a": [&long, 5]},
+            doc! {"sa": {"a": true, "l": 2, "u1": 5}},
+        );
+        check(doc! {"a": [&long]}, doc! {"a": [&long, 7]}, doc! {"sa": {"a": true, "u1": 7}});
+        check(doc! {"a": 1}, doc! {"a": [1]}, doc! {"u": {"a": [1]}});
+    }
+
+    #[test]
+    fn ambiguous_names_have_no_delta() {
+        let twice = |values: [i32; 2]| {
+            let mut doc = DocBuilder::new();
+            doc.append("a", values[0]).append("a", values[1]);
+            doc.finish()
+        };
+        assert!(delta(twice([1, 2]).as_doc(), twice([1, 3]).as_doc()).is_none());
+    }
+
+    /// Some fields of `a`, some of `b`, and what both have by parts.
+    fn mixed(a: RawDoc<'_>, b: RawDoc<'_>, mut picks: u64) -> DocBuf {
+        let mut out = DocBuilder::new();
+        let mut pick = || {
+            picks = picks.rotate_right(1);
+            picks & 1 == 1
+        };
+        for element in a.iter() {
+            if pick() {
+                continue;
+            }
+            if let (Some(inner), Some(other), true) = (
+                element.value().as_document(),
+                b.iter().find_map(|e| e.value().as_document()),
+                pick(),
+            ) {
+                out.append(element.name(), &mixed(inner, other, 0x5A5A_1234_9876_0F0F));
+            } else {
+                out.append_element(element);
+            }
+        }
+        for element in b.iter() {
+            if pick() && a.get_element(element.name()).is_none() {
+                out.append_element(element);
+            }
+        }
+        out.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn applied_to_the_old_document_a_delta_gives_the_new_one(
+            a in any_document(), b in any_document(), picks in any::<u64>()
+        ) {
+            for (old, new) in [(&a, &b), (&a, &mixed(a.as_doc(), b.as_doc(), picks))] {
+                if let Some(delta) = delta(old.as_doc(), new.as_doc()) {
+                    prop_assert_eq!(&apply(old.as_doc(), delta.as_doc()), new);
+                }
+            }
+        }
+    }
+}
