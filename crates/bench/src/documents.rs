@@ -1,10 +1,19 @@
 //! The documents that the loads use. Their content is random, so that neither compression nor a cache of equal
 //! values makes a server look better than it is.
 
+use std::sync::OnceLock;
+
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 /// Bytes of each of a record's ten fields.
-const FIELD_BYTES: usize = 100;
+pub(crate) const FIELD_BYTES: usize = 100;
+/// Fields of a record.
+pub(crate) const FIELDS: [&str; 10] = [
+    "field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8",
+    "field9",
+];
+/// Text to cut pieces from; so much that pieces near each other seldom share a part.
+const POOL_BYTES: usize = 4 << 20;
 /// Bytes of an item's text, which make the item 450 bytes long.
 const TEXT_BYTES: usize = 338;
 /// Different values of an item's `g`.
@@ -34,6 +43,11 @@ impl Random {
         (((self.next() >> 32) * u64::from(end)) >> 32) as u32
     }
 
+    /// A number in 0..1.
+    pub(crate) fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// Printable text.
     pub(crate) fn text(&mut self, bytes: usize) -> String {
         const LETTERS: &[u8; 64] =
@@ -57,15 +71,48 @@ pub(crate) fn record_id(number: u32) -> String {
     format!("user{:019}", u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1)
 }
 
-/// A record of YCSB: ten fields of 100 bytes, 1 KB together, and a number to increment.
-pub(crate) fn record(number: u32, random: &mut Random) -> DocBuf {
-    let mut doc = DocBuilder::new();
-    doc.append("_id", record_id(number).as_str());
-    for field in 0..10 {
-        doc.append(&format!("field{field}"), random.text(FIELD_BYTES).as_str());
+/// A piece of random text that costs nothing.
+pub(crate) fn pooled(bytes: usize, random: &mut Random) -> &'static str {
+    static POOL: OnceLock<String> = OnceLock::new();
+    let pool = POOL.get_or_init(|| Random::new(0).text(POOL_BYTES));
+    let at = random.below((POOL_BYTES - bytes) as u32) as usize;
+    // It is made of letters of one byte.
+    pool.get(at..at + bytes).unwrap_or_default()
+}
+
+/// A record of YCSB, changed in place for each use: ten fields of 100 bytes, 1 KB together, and a number to increment.
+pub(crate) struct Record {
+    doc: Vec<u8>,
+    id: usize,
+    fields: [usize; 10],
+}
+
+impl Record {
+    /// A record without content.
+    pub(crate) fn new() -> Record {
+        let mut doc = DocBuilder::new();
+        doc.append("_id", record_id(0).as_str());
+        for field in FIELDS {
+            doc.append(field, "-".repeat(FIELD_BYTES).as_str());
+        }
+        doc.append("n", 0);
+        let doc = doc.finish().into_bytes();
+        // A text begins with its length.
+        let id = place(&doc, "_id") + 4;
+        let fields = FIELDS.map(|field| place(&doc, field) + 4);
+        Record { doc, id, fields }
     }
-    doc.append("n", 0);
-    doc.finish()
+
+    /// The record of this number with other content.
+    pub(crate) fn renew(&mut self, number: u32, random: &mut Random) -> &[u8] {
+        let id = record_id(number);
+        self.doc[self.id..self.id + id.len()].copy_from_slice(id.as_bytes());
+        for place in self.fields {
+            let text = pooled(FIELD_BYTES, random).as_bytes();
+            self.doc[place..place + FIELD_BYTES].copy_from_slice(text);
+        }
+        &self.doc
+    }
 }
 
 /// A batch of items, encoded once and changed in place before each use: `_id`, numbers and dates are new each time.
@@ -96,11 +143,6 @@ impl Items {
         items
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.starts.len()
-    }
-
     /// Gives the items these numbers as identity, other values, and this date.
     pub(crate) fn renew(&mut self, first: u32, writer: u8, at_ms: i64, random: &mut Random) {
         for (number, start) in (first..).zip(&self.starts) {
@@ -108,9 +150,7 @@ impl Items {
                 let at = start + self.places[place];
                 self.bytes[at..at + value.len()].copy_from_slice(value);
             };
-            let mut id = [0, 0, 0, 0, 0, 0, 0, writer, 0, 0, 0, 0];
-            id[8..].copy_from_slice(&number.to_be_bytes());
-            put(0, &id);
+            put(0, &item_id(number, writer));
             put(1, &(number / ITEMS_PER_KEY).to_le_bytes());
             put(2, &random.below(GROUPS).to_le_bytes());
             put(3, &random.below(1_000_000).to_le_bytes());
@@ -119,6 +159,13 @@ impl Items {
             put(5, &(at_ms + i64::from(number) + i64::from(random.below(1000))).to_le_bytes());
         }
     }
+}
+
+/// The `_id` of an item.
+pub(crate) fn item_id(number: u32, writer: u8) -> [u8; 12] {
+    let mut id = [0, 0, 0, 0, 0, 0, 0, writer, 0, 0, 0, 0];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    id
 }
 
 fn item(random: &mut Random) -> DocBuf {
@@ -144,8 +191,14 @@ mod tests {
     #[test]
     fn documents_have_their_sizes_and_differ() {
         let mut random = Random::new(1);
-        let record = record(7, &mut random);
-        assert!((1000..1250).contains(&record.as_bytes().len()), "{}", record.as_bytes().len());
+        let mut record = Record::new();
+        let first = record.renew(7, &mut random).to_vec();
+        assert!((1000..1250).contains(&first.len()), "{}", first.len());
+        let doc = RawDoc::new(&first).unwrap();
+        assert_eq!(doc.get("_id").unwrap().as_str(), Some(record_id(7).as_str()));
+        assert!(doc.get("field9").unwrap().as_str().unwrap().chars().all(|c| c != '.'));
+        assert_ne!(first, record.renew(7, &mut random));
+        validate(&first, 10).unwrap();
         let mut items = Items::new(3, &mut random);
         items.renew(100, 2, 1_000_000, &mut random);
         let mut rest = items.bytes.as_slice();
@@ -159,5 +212,7 @@ mod tests {
         seen.dedup();
         assert_eq!(seen.len(), 3);
         assert!(random.below(10) < 10);
+        assert!((0.0..1.0).contains(&random.fraction()));
+        assert_eq!(pooled(100, &mut random).len(), 100);
     }
 }

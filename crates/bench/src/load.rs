@@ -1,124 +1,252 @@
-//! Runs a load: some connections, each in a thread, each asking again as soon as it was answered.
+//! Runs a load: some connections that ask until the time is up.
+//!
+//! Closed loop: each connection asks again as soon as it was answered, and what a stalled server would have been
+//! asked meanwhile is added by calculation. Open loop (`rate`): every operation has its time, and its latency counts
+//! from that time, however long all connections had to wait for earlier answers. What the load generator itself
+//! oversleeps is not counted against the server.
+//!
+//! A few connections get a thread each, which waits for the answer; many connections, or several requests under way
+//! on one, are driven by the event loop of [`crate::engine`].
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
+use crate::caller::{Caller, Done, Turn};
 use crate::client::Client;
-use crate::process::Process;
+use crate::engine;
+use crate::figures::{Measured, Stopwatch};
+use crate::latency::Recorder;
 use crate::server::Target;
+use crate::work::Plan;
 
-/// What a load did and cost.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Measured {
-    /// Operations, or documents where the load counts those.
-    pub(crate) count: u64,
-    /// How long it took.
-    pub(crate) seconds: f64,
-    /// Milliseconds until the answer, of half and of 99 in 100 requests.
-    pub(crate) p50_ms: f64,
-    pub(crate) p99_ms: f64,
-    /// CPU microseconds per operation, where they could be read.
-    pub(crate) server_us: Option<f64>,
-    pub(crate) client_us: Option<f64>,
-    /// The same for what the server did after the last answer (compaction, flushes).
-    pub(crate) later_us: Option<f64>,
-    /// Figures of another kind: name, value, unit.
-    pub(crate) extra: Vec<(&'static str, f64, &'static str)>,
+/// Up to so many connections have a thread each.
+const MAX_WAITING_THREADS: usize = 16;
+
+/// Makes the caller with this number.
+pub(crate) type Make<'w> = Box<dyn Fn(usize) -> Box<dyn Caller> + Sync + 'w>;
+
+/// A load.
+pub(crate) struct Load<'w> {
+    pub(crate) connections: usize,
+    /// Requests under way on each connection.
+    pub(crate) in_flight: usize,
+    /// Operations in a second, all connections together; as many as there can be when absent.
+    pub(crate) rate: Option<f64>,
+    /// Few connections, too, are driven by the event loop.
+    pub(crate) event_loop: bool,
+    /// Width of the buckets of its course, if that is wanted.
+    pub(crate) bucket: Option<Duration>,
+    pub(crate) make: Make<'w>,
 }
 
-/// Sum of the CPU seconds of server and client.
-pub(crate) struct Stopwatch<'t> {
-    target: &'t Target,
-    began: Instant,
-    server: Option<f64>,
-    client: Option<f64>,
-}
-
-impl<'t> Stopwatch<'t> {
-    /// Begins now.
-    pub(crate) fn start(target: &'t Target) -> Stopwatch<'t> {
-        let (server, client) = (target.cpu_seconds(), Process::own().cpu_seconds());
-        Stopwatch { target, began: Instant::now(), server, client }
-    }
-
-    /// What it took since then; the latencies are in nanoseconds.
-    pub(crate) fn stop(&self, count: u64, mut latencies: Vec<u64>) -> Measured {
-        let seconds = self.began.elapsed().as_secs_f64();
-        let per = |before: Option<f64>, now: Option<f64>| {
-            Some((now? - before?) * 1e6 / count.max(1) as f64)
-        };
-        let server_us = per(self.server, self.target.cpu_seconds());
-        let client_us = per(self.client, Process::own().cpu_seconds());
-        latencies.sort_unstable();
-        Measured {
-            count,
-            seconds,
-            p50_ms: percentile(&latencies, 50),
-            p99_ms: percentile(&latencies, 99),
-            server_us,
-            client_us,
-            ..Measured::default()
+impl<'w> Load<'w> {
+    /// A load as the command line wants it, with this many connections unless it says how many.
+    pub(crate) fn new(
+        plan: &Plan,
+        connections: usize,
+        make: impl Fn(usize) -> Box<dyn Caller> + Sync + 'w,
+    ) -> Load<'w> {
+        Load {
+            connections: plan.connections.unwrap_or(connections).max(1),
+            in_flight: plan.in_flight.max(1),
+            rate: plan.rate,
+            event_loop: false,
+            bucket: plan.bucket,
+            make: Box::new(make),
         }
     }
+
+    /// The same without a thread for each connection.
+    pub(crate) fn in_event_loop(mut self) -> Load<'w> {
+        self.event_loop = true;
+        self
+    }
+
+    /// The same at a fixed rate.
+    pub(crate) fn at_rate(mut self, rate: f64) -> Load<'w> {
+        self.rate = Some(rate);
+        self
+    }
 }
 
-/// One of a load's connections: does one request, gives how many operations that was.
-pub(crate) type Step = Box<dyn FnMut(&mut Client) -> Result<u64> + Send>;
+/// Runs a load for the time of the plan and waits until the server is quiet.
+pub(crate) fn run(target: &Target, plan: &Plan, load: &Load<'_>) -> Result<Measured> {
+    let mut begun = None;
+    let ((), mut ended) = beside(target, &[load], |watch| {
+        std::thread::sleep(plan.time);
+        begun = Some(watch);
+        Ok(())
+    })?;
+    let (Some(watch), Some(last)) = (begun, ended.pop()) else { bail!("nothing ran") };
+    let (recorder, seconds, mut measured) = last;
+    let done = recorder.done;
+    measured.set_load(seconds, recorder);
+    watch.settle(&mut measured, done.count, done.bytes);
+    Ok(measured)
+}
 
-/// Runs a load for a time; `step` makes the work of each connection.
-pub(crate) fn run(
-    target: &Target,
-    connections: usize,
-    time: Duration,
-    step: impl Fn(usize) -> Step,
-) -> Result<Measured> {
+/// What a load saw, how long it took, and the CPU figures per operation of it.
+pub(crate) type Ended = (Recorder, f64, Measured);
+
+/// Runs loads until the other work is done, which gets a watch that began with them.
+pub(crate) fn beside<'t, T>(
+    target: &'t Target,
+    loads: &[&Load<'_>],
+    other: impl FnOnce(Stopwatch<'t>) -> Result<T>,
+) -> Result<(T, Vec<Ended>)> {
     let stopping = AtomicBool::new(false);
-    let ready = Barrier::new(connections + 1);
+    let prepared: Result<Vec<Vec<Share>>> = loads.iter().map(|load| shares(target, load)).collect();
+    let prepared = prepared?;
+    let threads: usize = prepared.iter().map(Vec::len).sum();
+    let ready = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for number in 0..connections {
-            let (mut client, mut step) = (target.client()?, step(number));
+        let mut running: Vec<Vec<ScopedJoinHandle<'_, Result<Recorder>>>> = Vec::new();
+        for shares in prepared {
             let (stopping, ready) = (&stopping, &ready);
-            threads.push(scope.spawn(move || -> Result<(u64, Vec<u64>)> {
-                let mut latencies = Vec::with_capacity(1 << 16);
-                let mut count = 0;
-                // The first request finds out what the server does only once.
-                let warm = step(&mut client);
-                ready.wait();
-                warm?;
-                while !stopping.load(Ordering::Relaxed) {
-                    let asked = Instant::now();
-                    count += step(&mut client)?;
-                    latencies.push(asked.elapsed().as_nanos() as u64);
-                }
-                Ok((count, latencies))
-            }));
+            let spawn = |share: Share| {
+                scope.spawn(move || {
+                    ready.wait();
+                    share.run(stopping)
+                })
+            };
+            running.push(shares.into_iter().map(spawn).collect());
         }
         ready.wait();
         let watch = Stopwatch::start(target);
-        std::thread::sleep(time);
+        let began = watch.began;
+        let own = Stopwatch::start(target);
+        let result = other(watch);
         stopping.store(true, Ordering::Relaxed);
-        let (mut count, mut latencies) = (0, Vec::new());
-        for thread in threads {
-            let (more, further) = match thread.join() {
-                Ok(result) => result?,
-                Err(_) => anyhow::bail!("a connection's thread panicked"),
-            };
-            count += more;
-            latencies.extend(further);
+        let mut ended = Vec::new();
+        for (threads, load) in running.into_iter().zip(loads) {
+            let mut all = Recorder::new(began, load.bucket)?;
+            for thread in threads {
+                match thread.join() {
+                    Ok(recorder) => all.add(recorder?)?,
+                    Err(_) => bail!("a connection's thread panicked"),
+                }
+            }
+            let (seconds, measured) = own.stop(all.done.count);
+            ended.push((all, seconds, measured));
         }
-        let mut measured = watch.stop(count, latencies);
-        let later = target.settle();
-        measured.later_us = measured.server_us.map(|_| later * 1e6 / count.max(1) as f64);
-        Ok(measured)
+        Ok((result?, ended))
     })
 }
 
-/// The latency that so many of 100 requests do not exceed, in milliseconds.
-pub(crate) fn percentile(sorted: &[u64], of_100: usize) -> f64 {
-    let at = (sorted.len() * of_100 / 100).min(sorted.len().saturating_sub(1));
-    sorted.get(at).map_or(0.0, |nanos| *nanos as f64 / 1e6)
+/// What one thread does for a load.
+enum Share {
+    Waiting {
+        client: Client,
+        caller: Box<dyn Caller>,
+        pace: Option<Pace>,
+        bucket: Option<Duration>,
+    },
+    Engine(engine::Engine),
+}
+
+impl Share {
+    fn run(self, stopping: &AtomicBool) -> Result<Recorder> {
+        match self {
+            Share::Engine(engine) => engine.run(stopping),
+            Share::Waiting { mut client, mut caller, mut pace, bucket } => {
+                let mut recorder = Recorder::new(Instant::now(), bucket)?;
+                if let Some(pace) = &mut pace {
+                    pace.begin();
+                }
+                while !stopping.load(Ordering::Relaxed) {
+                    let due = pace.as_mut().map(Pace::wait);
+                    let (asked, done) = converse(&mut client, &mut *caller)?;
+                    let began = due.flatten().unwrap_or(asked);
+                    recorder.record(began, Instant::now(), done);
+                }
+                recorder.unasked = pace.map_or(0, |pace| pace.behind());
+                Ok(recorder)
+            }
+        }
+    }
+}
+
+/// One operation: when it was asked, and what it was.
+pub(crate) fn converse(client: &mut Client, caller: &mut dyn Caller) -> Result<(Instant, Done)> {
+    client.prepare(|request| caller.ask(request));
+    let asked = Instant::now();
+    loop {
+        client.send()?;
+        match caller.answer(client.receive()?)? {
+            Turn::Done(done) => return Ok((asked, done)),
+            Turn::Again => client.prepare(|request| caller.ask(request)),
+        }
+    }
+}
+
+/// Connects; the first operation of each caller finds out what the server does only once.
+fn shares(target: &Target, load: &Load<'_>) -> Result<Vec<Share>> {
+    let mut connections = Vec::new();
+    for number in 0..load.connections {
+        let mut client = target.client()?;
+        let of_connection = number * load.in_flight..(number + 1) * load.in_flight;
+        let mut callers: Vec<Box<dyn Caller>> = of_connection.map(|n| (load.make)(n)).collect();
+        converse(&mut client, &mut *callers[0])?;
+        connections.push((client, callers));
+    }
+    let rate = load.rate.map(|rate| rate / connections.len() as f64);
+    let few = connections.len() <= MAX_WAITING_THREADS;
+    if load.in_flight == 1 && few && !load.event_loop {
+        let count = connections.len();
+        let share = |(number, (client, mut callers)): (usize, (Client, Vec<Box<dyn Caller>>))| {
+            let pace = rate.map(|rate| Pace::new(rate, number as f64 / count as f64));
+            callers.pop().map(|caller| Share::Waiting { client, caller, pace, bucket: load.bucket })
+        };
+        return Ok(connections.into_iter().enumerate().filter_map(share).collect());
+    }
+    let threads = engine::threads().min(connections.len());
+    let mut parts: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+    for (number, connection) in connections.into_iter().enumerate() {
+        parts[number % threads].push(connection);
+    }
+    let rate = load.rate.map(|rate| rate / threads as f64);
+    let engine = |part| engine::Engine::new(part, rate, load.bucket).map(Share::Engine);
+    parts.into_iter().map(engine).collect()
+}
+
+/// The times at which a connection's operations should begin.
+struct Pace {
+    next: Instant,
+    interval: Duration,
+    offset: Duration,
+}
+
+impl Pace {
+    /// So many operations in a second, shifted by this part of the distance between two.
+    fn new(rate: f64, shift: f64) -> Pace {
+        let interval = Duration::from_secs_f64(1.0 / rate.max(0.001));
+        Pace { next: Instant::now(), interval, offset: interval.mul_f64(shift) }
+    }
+
+    fn begin(&mut self) {
+        self.next = Instant::now() + self.offset;
+    }
+
+    /// Waits for the next time; gives that time if it has passed because of the answer before.
+    fn wait(&mut self) -> Option<Instant> {
+        let due = self.next;
+        self.next += self.interval;
+        match due.checked_duration_since(Instant::now()) {
+            Some(early) => {
+                std::thread::sleep(early);
+                None
+            }
+            None => Some(due),
+        }
+    }
+
+    /// Operations whose time has come and that were not asked.
+    fn behind(&self) -> u64 {
+        let late = Instant::now().saturating_duration_since(self.next);
+        (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
+    }
 }

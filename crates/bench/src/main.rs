@@ -4,76 +4,122 @@
 //! mayfly-bench --server target/release/mayflydb table              its own server, temporary folder, free port
 //! mayfly-bench --uri mongodb://127.0.0.1:27017 table               any server; costs only when it runs here
 //! mayfly-bench --server mongod --only find,ttl --quick table       some of the work, shorter
+//! mayfly-bench --server mayflydb table --budget --runs 5           the verdict about the budgets
+//! mayfly-bench compare old/mayflydb new/mayflydb --runs 5          two servers by turns, and their ratios
+//! mayfly-bench --server mayflydb --only stall --seconds 60 --plot stall.svg table
 //! ```
 //!
 //! What a load costs the server is the CPU time that the operating system counted for its process, because on a
-//! machine with few cores and other tenants throughput says more about the neighbours than about the server. Every
-//! client waits for its answer before it asks again; what a stalled server would have been asked meanwhile is not
-//! counted against it (coordinated omission).
+//! machine with few cores and other tenants throughput says more about the neighbours than about the server. Where
+//! clients wait for an answer before they ask again, a stalled server is asked less (coordinated omission): the
+//! figures "corrected p99" and "corrected p99.9" add what it would have been asked, and `--rate` asks by the clock.
 
+mod budget;
+mod caller;
 mod client;
+mod compare;
 mod documents;
+mod engine;
+mod figures;
+mod latency;
+mod launch;
 mod load;
+mod plot;
 mod process;
+mod run;
+mod series;
 mod server;
+mod statistics;
 mod table;
+mod timeline;
+mod wire;
 mod work;
+mod zipf;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use server::Target;
+use server::Source;
+use timeline::Timeline;
 use work::Plan;
 
 /// Puts a server under load and reports what each operation cost.
 #[derive(Parser)]
 struct Flags {
     /// Start this server in a temporary folder, and end it afterwards
-    #[arg(long, value_name = "PATH", conflicts_with = "uri")]
+    #[arg(long, value_name = "PATH", conflicts_with = "uri", global = true)]
     server: Option<PathBuf>,
     /// A further argument for the server, repeatable
-    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true, global = true)]
     server_arg: Vec<String>,
     /// Where the temporary folder is made
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", global = true)]
     folder: Option<PathBuf>,
     /// Use a server that runs already
-    #[arg(long, default_value = "mongodb://127.0.0.1:27017")]
+    #[arg(long, default_value = "mongodb://127.0.0.1:27017", global = true)]
     uri: String,
     /// Seconds for each load
-    #[arg(long, default_value_t = 6.0)]
+    #[arg(long, default_value_t = 4.0, global = true)]
     seconds: f64,
     /// Documents in the collection that is scanned, grouped and expired
-    #[arg(long, default_value_t = 300_000)]
+    #[arg(long, default_value_t = 300_000, global = true)]
     documents: u32,
-    /// Short loads and small collections: the whole table in about a minute
-    #[arg(long)]
+    /// Short loads and small collections: the whole table in about two minutes
+    #[arg(long, global = true)]
     quick: bool,
-    /// Only this work, by the beginning of its name; several separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    /// Only this work, by name or the beginning of names; several separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
+    /// How often everything runs, each time with a new server
+    #[arg(long, default_value_t = 1, global = true)]
+    runs: usize,
+    /// Ask by the clock, so many operations in a second; latencies count from the intended time
+    #[arg(long, value_name = "PER_SECOND", global = true)]
+    rate: Option<f64>,
+    /// Connections, instead of the load's own number
+    #[arg(long, value_name = "COUNT", global = true)]
+    connections: Option<usize>,
+    /// Requests under way on each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 1, global = true)]
+    in_flight: usize,
     /// Write the figures to this file, too
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
+    /// Draw latency and throughput over time to this file
+    #[arg(long, value_name = "FILE.svg", global = true)]
+    plot: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs every load once and prints a table with the budgets beside the figures
-    Table,
+    /// Runs the loads and prints a table with verdicts about the budgets
+    Table {
+        /// Exactly the loads that have budgets
+        #[arg(long)]
+        budget: bool,
+    },
+    /// Runs the loads on two servers by turns and prints ratios
+    Compare {
+        /// The program of a server, or the address of one that runs
+        a: String,
+        /// The same, to be compared with the first
+        b: String,
+    },
     /// Prints the names of the loads
     List,
 }
 
 fn main() -> ExitCode {
+    launch::raise_open_files();
     match run(&Flags::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(run::Outcome::Complete) => ExitCode::SUCCESS,
+        Ok(run::Outcome::WithFailures) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("mayfly-bench: {error:#}");
             ExitCode::FAILURE
@@ -81,43 +127,55 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(flags: &Flags) -> Result<()> {
-    if matches!(flags.command, Command::List) {
-        for work in work::ALL {
-            println!("{:20} {}", work.name, work.title);
-        }
-        return Ok(());
-    }
-    let folder = flags.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let target = match &flags.server {
-        Some(path) => Target::start(path, &flags.server_arg, &folder)?,
-        None => Target::running(&flags.uri)?,
-    };
-    let quick_seconds = 2.0;
-    let plan = Plan {
-        time: Duration::from_secs_f64(if flags.quick { quick_seconds } else { flags.seconds }),
-        documents: if flags.quick { 100_000 } else { flags.documents },
-        records: if flags.quick { 20_000 } else { 100_000 },
-    };
-    let mut rows = Vec::new();
-    table::print_head();
-    for work in work::ALL {
-        let wanted = |name: &String| work.name.starts_with(name.as_str());
-        if !flags.only.is_empty() && !flags.only.iter().any(wanted) {
-            continue;
-        }
-        match (work.run)(&target, &plan).with_context(|| work.name) {
-            Ok(measured) => {
-                table::print_row(work, &measured);
-                rows.push((work, measured));
+fn run(flags: &Flags) -> Result<run::Outcome> {
+    let output = run::Output { json: flags.json.as_deref(), plot: flags.plot.as_deref() };
+    match &flags.command {
+        Command::List => {
+            for work in work::ALL {
+                let budget = if work.budgets.is_empty() { "" } else { "budget" };
+                println!("{:20} {:44} {budget}", work.name, work.title);
             }
-            Err(error) => println!("{:44} {error:#}", work.title),
+            Ok(run::Outcome::Complete)
         }
-        target.settle();
+        Command::Table { budget } => {
+            let works = work::select(&flags.only, *budget)?;
+            let source = match &flags.server {
+                Some(path) => flags.program(path.clone()),
+                None => Source::Address(flags.uri.clone()),
+            };
+            run::table(&source, &works, &flags.plan(), flags.runs.max(1), output)
+        }
+        Command::Compare { a, b } => {
+            let works = work::select(&flags.only, false)?;
+            let source = |text: &String| match text.starts_with("mongodb://") {
+                true => Source::Address(text.clone()),
+                false => flags.program(PathBuf::from(text)),
+            };
+            let sources = [source(a), source(b)];
+            run::compare(&sources, &works, &flags.plan(), flags.runs.max(1), output)
+        }
     }
-    if let Some(path) = &flags.json {
-        let text = serde_json::to_string_pretty(&table::json(&rows))?;
-        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+}
+
+impl Flags {
+    fn plan(&self) -> Plan {
+        let quick_seconds = 2.0;
+        let seconds = if self.quick { quick_seconds } else { self.seconds };
+        let time = Duration::from_secs_f64(seconds.max(0.1));
+        Plan {
+            time,
+            documents: if self.quick { 100_000 } else { self.documents.max(10_000) },
+            records: if self.quick { 20_000 } else { 100_000 },
+            start_documents: if self.quick { 200_000 } else { 2_000_000 },
+            rate: self.rate,
+            connections: self.connections,
+            in_flight: self.in_flight,
+            bucket: self.plot.is_some().then(|| Timeline::width_for(time)),
+        }
     }
-    Ok(())
+
+    fn program(&self, path: PathBuf) -> Source {
+        let parent = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        Source::Program { path, arguments: self.server_arg.clone(), parent }
+    }
 }

@@ -1,6 +1,8 @@
 //! What the operating system counted for a process.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The kernel's clock ticks per second; fixed at 100 in what it shows to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -34,6 +36,17 @@ impl Process {
         self.figure("io", "write_bytes:")
     }
 
+    /// Threads.
+    pub(crate) fn threads(self) -> Option<f64> {
+        self.figure("status", "Threads:")
+    }
+
+    /// Open files and sockets.
+    pub(crate) fn open_files(self) -> Option<f64> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.0)).ok()?;
+        Some(entries.count() as f64)
+    }
+
     fn figure(self, file: &str, name: &str) -> Option<f64> {
         let text = self.read(file)?;
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -45,15 +58,37 @@ impl Process {
     }
 }
 
+/// Bytes that the files below a folder occupy on the disk.
+pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => folder_bytes(&entry.path()),
+        Ok(data) => data.blocks() * 512,
+        // It was removed meanwhile.
+        Err(_) => 0,
+    };
+    entries.flatten().map(size).sum()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Process;
+    use super::{Process, folder_bytes};
 
     #[test]
     fn the_own_figures_can_be_read() {
         let own = Process::own();
         assert!(own.cpu_seconds().is_some());
         assert!(own.resident_bytes().unwrap() > 100_000.0);
+        assert!(own.threads().unwrap() >= 1.0 && own.open_files().unwrap() >= 3.0);
         assert!(Process(u32::MAX).cpu_seconds().is_none());
+    }
+
+    #[test]
+    fn folders_are_summed_up() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("inner")).unwrap();
+        std::fs::write(folder.path().join("inner/file"), vec![1; 100_000]).unwrap();
+        assert!(folder_bytes(folder.path()) >= 100_000);
+        assert_eq!(folder_bytes(&folder.path().join("absent")), 0);
     }
 }

@@ -1,18 +1,17 @@
 //! The server under load: one that runs already, or one started here and ended afterwards.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
-use crate::client::{Client, number_at};
-use crate::process::Process;
+use crate::client::Client;
+use crate::launch::{Ending, Own};
+use crate::process::{Process, folder_bytes};
+use crate::wire::number_at;
 
 /// Longest wait for the first answer.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_secs(120);
 /// A server that uses less of a core than this is quiet.
 const QUIET_SHARE: f64 = 0.05;
 /// Longest wait for a quiet server.
@@ -27,19 +26,33 @@ pub(crate) struct Target {
     own: Option<Own>,
 }
 
-/// What is needed to start it, and to end it.
-struct Own {
-    path: PathBuf,
-    arguments: Vec<String>,
-    parent: PathBuf,
-    child: Child,
-    /// Removed when dropped.
-    _folder: TempDir,
+/// Where servers come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// Started here over an empty folder.
+    Program {
+        path: PathBuf,
+        arguments: Vec<String>,
+        /// Where the folders are made.
+        parent: PathBuf,
+    },
+    /// It runs already.
+    Address(String),
+}
+
+impl Source {
+    /// A server of this kind.
+    pub(crate) fn target(&self) -> Result<Target> {
+        match self {
+            Source::Program { path, arguments, parent } => Target::start(path, arguments, parent),
+            Source::Address(uri) => Target::running(uri),
+        }
+    }
 }
 
 impl Target {
     /// A server that runs already.
-    pub(crate) fn running(uri: &str) -> Result<Target> {
+    fn running(uri: &str) -> Result<Target> {
         let address = uri.strip_prefix("mongodb://").unwrap_or(uri).trim_end_matches('/');
         let address =
             if address.contains(':') { address.to_owned() } else { format!("{address}:27017") };
@@ -54,41 +67,33 @@ impl Target {
         Ok(Target { address, process, own: None })
     }
 
-    /// Starts a server over an empty folder.
-    pub(crate) fn start(path: &Path, arguments: &[String], parent: &Path) -> Result<Target> {
-        let folder = TempDir::with_prefix_in("mayfly-bench-", parent)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let data = folder.path().join("data");
-        std::fs::create_dir(&data)?;
-        let child = Command::new(path)
-            .args(["--bind_ip", "127.0.0.1", "--quiet", "--port", &port.to_string()])
-            .arg("--dbpath")
-            .arg(&data)
-            .arg("--logpath")
-            .arg(folder.path().join("log"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .with_context(|| path.display().to_string())?;
-        let process = Process(child.id());
-        let own = Own {
-            path: path.to_owned(),
-            arguments: arguments.to_vec(),
-            parent: parent.to_owned(),
-            child,
-            _folder: folder,
-        };
-        let address = format!("127.0.0.1:{port}");
-        let mut target = Target { address, process: Some(process), own: Some(own) };
+    fn start(path: &Path, arguments: &[String], parent: &Path) -> Result<Target> {
+        let own = Own::start(path, arguments, parent)?;
+        let mut target =
+            Target { address: own.address(), process: Some(own.process()), own: Some(own) };
         target.await_answer()?;
         Ok(target)
     }
 
-    /// Another server like this one over an empty folder of its own; nothing when this one was not started here.
-    pub(crate) fn another(&self) -> Option<Result<Target>> {
-        let own = self.own.as_ref()?;
-        Some(Target::start(&own.path, &own.arguments, &own.parent))
+    /// Another server like this one over an empty folder of its own.
+    pub(crate) fn another(&self) -> Result<Target> {
+        let own = self.own.as_ref().context("only for a server that is started here")?;
+        Target::start(&own.path, &own.arguments, &own.parent)
+    }
+
+    /// Ends the server; gives how long that took.
+    pub(crate) fn stop(&mut self, ending: Ending) -> Result<Duration> {
+        self.own.as_mut().context("not started here")?.stop(ending)
+    }
+
+    /// Starts it again over the same folder; gives how long the first answer took.
+    pub(crate) fn restart(&mut self) -> Result<Duration> {
+        let began = Instant::now();
+        let own = self.own.as_mut().context("not started here")?;
+        own.spawn()?;
+        (self.address, self.process) = (own.address(), Some(own.process()));
+        self.await_answer()?;
+        Ok(began.elapsed())
     }
 
     /// A new connection.
@@ -101,21 +106,26 @@ impl Target {
         self.process?.cpu_seconds()
     }
 
+    /// What its folder of data occupies, when it was started here.
+    pub(crate) fn disk_bytes(&self) -> Option<f64> {
+        self.own.as_ref().map(|own| folder_bytes(&own.data()) as f64)
+    }
+
     /// Waits until the server has done what it does after an answer (compaction, flushes); gives its CPU seconds.
     pub(crate) fn settle(&self) -> f64 {
         let began = Instant::now();
-        let first = self.cpu_seconds().unwrap_or(0.0);
+        let Some(first) = self.cpu_seconds() else { return 0.0 };
         let mut before = first;
         let pause = Duration::from_millis(200);
         while began.elapsed() < SETTLE_PATIENCE {
             std::thread::sleep(pause);
-            let now = self.cpu_seconds().unwrap_or(0.0);
+            let now = self.cpu_seconds().unwrap_or(before);
             if (now - before) / pause.as_secs_f64() < QUIET_SHARE {
                 break;
             }
             before = now;
         }
-        self.cpu_seconds().unwrap_or(0.0) - first
+        self.cpu_seconds().unwrap_or(first) - first
     }
 
     fn await_answer(&mut self) -> Result<()> {
@@ -123,14 +133,14 @@ impl Target {
         loop {
             if let Ok(mut client) = self.client() {
                 let hello = client.run(|doc| {
-                    doc.append("hello", 1).append("$db", "admin");
+                    doc.append("isMaster", 1).append("$db", "admin");
                 });
                 if hello.is_ok() {
                     return Ok(());
                 }
             }
             let own = self.own.as_mut().context("not started here")?;
-            if let Some(status) = own.child.try_wait()? {
+            if let Some(status) = own.ended()? {
                 bail!("the server ended at once: {status}");
             }
             if began.elapsed() > START_PATIENCE {
@@ -138,13 +148,5 @@ impl Target {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        // The folder goes too, so there is nothing to close in order.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

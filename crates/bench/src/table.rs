@@ -1,63 +1,177 @@
-//! The report: a line per load with its budget, and the same as JSON.
+//! The table on the terminal: a line per load, its ranges and further figures below it, and the verdicts at the end.
 
 use serde_json::{Value, json};
 
-use crate::load::Measured;
-use crate::work::Work;
+use crate::budget::Verdict;
+use crate::figures::{
+    CLIENT, DISK, LATER, MAX, P50, P95, P99, P999, PER_CORE, RATE, RESIDENT, SERVER, WRITTEN,
+};
+use crate::series::Series;
+use crate::statistics::Range;
+
+/// A load generator that uses more than this for an operation measures itself, too.
+const CLIENT_LIMIT_MICROS: f64 = 10.0;
+
+/// The columns: figure, heading, width.
+const COLUMNS: &[(&str, &str, usize)] = &[
+    (RATE, "per second", 10),
+    (P50, "p50 ms", 8),
+    (P95, "p95 ms", 8),
+    (P99, "p99 ms", 8),
+    (P999, "p99.9", 8),
+    (MAX, "max ms", 8),
+    (SERVER, "server us", 9),
+    (LATER, "later us", 8),
+    (CLIENT, "client us", 10),
+    (RESIDENT, "RSS MB", 7),
+    (WRITTEN, "wr/byte", 7),
+    (DISK, "disk MB", 7),
+];
+
+/// Figures that the JSON has, and a budget's line, but no line of their own.
+const QUIET: &[&str] = &["operations", "seconds", "corrected p99", PER_CORE];
 
 /// Prints the heading.
 pub(crate) fn print_head() {
-    println!(
-        "{:44} {:>12} {:>8} {:>8} {:>9} {:>9} {:>9}  budget",
-        "work", "per second", "p50 ms", "p99 ms", "server us", "later us", "client us"
-    );
+    let mut line = format!("{:41}", "work");
+    for (_, heading, width) in COLUMNS {
+        line += &format!(" {heading:>width$}");
+    }
+    println!("{line}");
 }
 
-/// Prints a load's line, and its further figures below it.
-pub(crate) fn print_row(work: &Work, measured: &Measured) {
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-    if measured.count > 0 {
-        let rate = measured.count as f64 / measured.seconds;
+/// Prints a load's lines.
+pub(crate) fn print_row(series: &Series) {
+    let mut line = format!("{:41}", series.work.title);
+    for (name, _, width) in COLUMNS {
+        let mut text = series.median(name).map_or("-".to_owned(), figure);
+        if *name == CLIENT && series.median(name).is_some_and(|us| us > CLIENT_LIMIT_MICROS) {
+            text.push('*');
+        }
+        line += &format!(" {text:>width$}");
+    }
+    if let Some(verdict) = series.verdict() {
+        line += &format!("  {verdict}");
+    }
+    println!("{}", line.trim_end());
+    for budget in series.work.budgets {
+        let value = series.range(budget.figure);
         println!(
-            "{:44} {:>12.0} {:>8.3} {:>8.3} {:>9} {:>9} {:>9}  {}",
-            work.title,
-            rate,
-            measured.p50_ms,
-            measured.p99_ms,
-            figure(measured.server_us),
-            figure(measured.later_us),
-            figure(measured.client_us),
-            work.budget
+            "    {}: {} {}, budget {} {}: {}",
+            budget.figure,
+            value.map_or("-".to_owned(), range),
+            budget.unit,
+            budget.sign(),
+            figure(budget.limit),
+            budget.verdict(value.map(|range| range.median)),
         );
-    } else {
-        println!("{:44} {:70}{}", work.title, "", work.budget);
     }
-    for (name, value, unit) in &measured.extra {
-        println!("    {name}: {value:.2} {unit}");
+    let shown = |name: &str| COLUMNS.iter().any(|column| column.0 == name) || QUIET.contains(&name);
+    let budgeted = |name: &str| series.work.budgets.iter().any(|budget| budget.figure == name);
+    let ranges = [RATE, SERVER, P99].into_iter().filter(|name| !budgeted(name));
+    let spread: Vec<String> = ranges
+        .filter_map(|name| {
+            let range = series.range(name).filter(|range| range.min < range.max)?;
+            Some(format!("{name} {}..{}", figure(range.min), figure(range.max)))
+        })
+        .collect();
+    if !spread.is_empty() {
+        println!("    {}", spread.join("  "));
+    }
+    for (name, unit) in series.names() {
+        if shown(name) || budgeted(name) {
+            continue;
+        }
+        if let Some(value) = series.range(name) {
+            println!("    {name}: {} {unit}", range(value));
+        }
+    }
+    for error in &series.errors {
+        println!("    failed: {error}");
     }
 }
 
-/// All lines as JSON.
-pub(crate) fn json(rows: &[(&Work, Measured)]) -> Value {
-    let rows = rows.iter().map(|(work, measured)| {
-        let extra: serde_json::Map<String, Value> = measured
-            .extra
-            .iter()
-            .map(|(name, value, unit)| (format!("{name} ({unit})"), json!(value)))
-            .collect();
-        json!({
-            "name": work.name,
-            "work": work.title,
-            "budget": work.budget,
-            "count": measured.count,
-            "seconds": measured.seconds,
-            "p50Millis": measured.p50_ms,
-            "p99Millis": measured.p99_ms,
-            "serverMicros": measured.server_us,
-            "laterMicros": measured.later_us,
-            "clientMicros": measured.client_us,
-            "extra": extra,
-        })
-    });
-    json!({ "version": env!("CARGO_PKG_VERSION"), "rows": rows.collect::<Vec<_>>() })
+/// Prints how many budgets are kept.
+pub(crate) fn print_verdicts(rows: &[Series]) {
+    let of = |wanted: Verdict| rows.iter().filter(|row| row.verdict() == Some(wanted)).count();
+    if rows.iter().any(|row| row.verdict().is_some()) {
+        println!(
+            "budgets: {} met, {} not met, {} unknown",
+            of(Verdict::Met),
+            of(Verdict::NotMet),
+            of(Verdict::Unknown)
+        );
+        for row in rows.iter().filter(|row| row.verdict() == Some(Verdict::NotMet)) {
+            println!("    not met: {}", row.work.title);
+        }
+    }
+    let above = |row: &&Series| row.median(CLIENT).is_some_and(|us| us > CLIENT_LIMIT_MICROS);
+    if rows.iter().any(|row| above(&row)) {
+        println!("* the load generator itself needs more than {CLIENT_LIMIT_MICROS} us");
+    }
+}
+
+/// All loads as JSON.
+pub(crate) fn json(rows: &[Series]) -> Value {
+    let rows: Vec<Value> = rows.iter().map(Series::json).collect();
+    json!({ "version": env!("CARGO_PKG_VERSION"), "rows": rows })
+}
+
+/// The median with the extremes where there are any.
+fn range(range: Range) -> String {
+    if range.min < range.max {
+        format!("{} ({}..{})", figure(range.median), figure(range.min), figure(range.max))
+    } else {
+        figure(range.median)
+    }
+}
+
+/// A number with as many digits as say something.
+pub(crate) fn figure(value: f64) -> String {
+    let size = value.abs();
+    if size >= 10_000.0 {
+        grouped(value)
+    } else if size >= 100.0 || value == value.trunc() {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_legible() {
+        let texts = [0.1234, 1.0, 1.234, 12.34, 123.4, 1234.5, 12345.0, -1234567.0].map(figure);
+        let wanted = ["0.123", "1", "1.23", "12.3", "123", "1234", "12,345", "-1,234,567"];
+        assert_eq!(texts, wanted);
+        let all = Range { median: 2.0, min: 1.5, max: 3.0 };
+        assert_eq!(range(all), "2 (1.50..3)");
+    }
+
+    #[test]
+    fn the_table_fits_160_columns() {
+        let width: usize = COLUMNS.iter().map(|column| column.2 + 1).sum();
+        assert!(41 + width + 2 + "NOT MET".len() <= 160, "{width}");
+        assert!(crate::work::ALL.iter().all(|work| work.title.len() <= 41));
+    }
 }

@@ -1,24 +1,35 @@
 //! The loads, in the order in which they run: a function and a row each.
 
 mod bulk;
+mod connections;
+mod idle;
+mod large;
 mod point;
 mod query;
-mod start;
+mod restart;
+mod soak;
+mod stall;
+mod storm;
 mod ttl;
+mod update;
+mod ycsb;
 
 use std::time::Duration;
 
 use anyhow::Result;
-use mayfly_value::DocBuilder;
+use mayfly_value::{DocBuilder, RawValue};
 
+use crate::budget::Budget;
 use crate::client::Client;
-use crate::load::Measured;
+use crate::figures::Measured;
 use crate::server::Target;
+use crate::wire::number_at;
 
 /// The database that the loads use and leave behind.
 pub(crate) const DATABASE: &str = "mayfly_bench";
 
 /// How much of everything.
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Time for each load.
     pub(crate) time: Duration,
@@ -26,6 +37,16 @@ pub(crate) struct Plan {
     pub(crate) documents: u32,
     /// Records of 1 KB in the collection of the point operations.
     pub(crate) records: u32,
+    /// Items in the folder over which a server is started.
+    pub(crate) start_documents: u32,
+    /// Operations in a second; as many as there can be when absent.
+    pub(crate) rate: Option<f64>,
+    /// Instead of the load's own number of connections.
+    pub(crate) connections: Option<usize>,
+    /// Requests under way on each connection.
+    pub(crate) in_flight: usize,
+    /// Width of the buckets of the course of each load, if that is wanted.
+    pub(crate) bucket: Option<Duration>,
 }
 
 /// One load.
@@ -35,37 +56,112 @@ pub(crate) struct Work {
     /// What the report calls it.
     pub(crate) title: &'static str,
     /// What it may cost, see the design's table of budgets.
-    pub(crate) budget: &'static str,
+    pub(crate) budgets: &'static [Budget],
+    /// Runs only when named.
+    pub(crate) named_only: bool,
     /// Runs it.
     pub(crate) run: fn(&Target, &Plan) -> Result<Measured>,
 }
 
-const fn work(
+type Run = fn(&Target, &Plan) -> Result<Measured>;
+
+const fn work(name: &'static str, title: &'static str, run: Run) -> Work {
+    Work { name, title, budgets: &[], named_only: false, run }
+}
+
+const fn budgeted(
     name: &'static str,
     title: &'static str,
-    budget: &'static str,
-    run: fn(&Target, &Plan) -> Result<Measured>,
+    budgets: &'static [Budget],
+    run: Run,
 ) -> Work {
-    Work { name, title, budget, run }
+    Work { name, title, budgets, named_only: false, run }
+}
+
+const fn named_only(name: &'static str, title: &'static str, run: Run) -> Work {
+    Work { name, title, budgets: &[], named_only: true, run }
 }
 
 /// All loads.
+#[rustfmt::skip] // A table.
 pub(crate) const ALL: &[Work] = &[
-    work("start", "start to first answer, empty", "<= 100 ms", start::start),
-    work("idle", "idle, empty", "<= 60 MB, no CPU, no writes", start::idle),
-    work("find", "find by _id, 1 KB, 4 connections", "<= 15 us", point::find),
-    work("insert-w1", "insertOne w:1, 1 KB, 4 connections", "<= 16 us", point::insert_logged),
-    work("insert-majority", "insertOne w:majority, 1 KB, 4 connections", "", point::insert_synced),
-    work("update-inc", "updateOne $inc by _id, w:1, 4 connections", "<= 17 us", point::increment),
-    work("update-set", "updateOne $set by _id, w:1, 4 connections", "<= 17 us", point::set_field),
-    work("bulk", "insertMany 1,000 x 450 B", ">= 350,000/s, <= 1.5 us", bulk::plain),
-    work("bulk-indexed", "insertMany, 3 further indexes", ">= 150,000/s, <= 7 us", bulk::indexed),
-    work("indexed", "find by index, 10 documents, 1 connection", "<= 50 us", query::indexed_find),
-    work("scan", "scan, three-field filter, per document", ">= 3,000,000/s", query::scan),
-    work("count", "count 100,000 by an index, per command", "<= 8 ms", query::count),
-    work("group", "$match + $group by 1,000 keys, per document", "<= 1.0 us", query::group),
-    work("ttl", "TTL deletion, 3 further keys", ">= 80,000/s, <= 8 us, p99 <= 3 x", ttl::expire),
+    budgeted("start", "start to first answer, empty", &[Budget::at_most("first answer", 100.0, "ms")], restart::empty),
+    budgeted("start-2m", "start with 2,000,000 documents",
+        &[Budget::at_most("first document", 300.0, "ms")], restart::filled),
+    budgeted("idle", "idle, empty", &[
+        Budget::at_most("idle resident", 60.0, "MB"),
+        Budget::at_most("idle CPU", 1.0, "ms/s"),
+        Budget::at_most("idle writes", 0.0, "bytes"),
+    ], idle::idle),
+    budgeted("find", "find by _id, 1 KB, 4 connections", &[Budget::server(15.0)], point::find),
+    budgeted("insert-w1", "insertOne w:1, 1 KB, 4 connections", &[Budget::server(16.0)], point::insert_logged),
+    work("insert-majority", "insertOne w:majority, 1 KB, 4 connections", point::insert_synced),
+    budgeted("update-inc", "updateOne $inc by _id, w:1, 4 connections", &[Budget::server(17.0)], point::increment),
+    budgeted("update-set", "updateOne $set by _id, w:1, 4 connections", &[Budget::server(17.0)], point::set_field),
+    budgeted("ycsb-a", "YCSB A: 50 % updates", &[Budget::server(16.0)], ycsb::a),
+    work("ycsb-b", "YCSB B: 5 % updates", ycsb::b),
+    work("ycsb-c", "YCSB C: reads", ycsb::c),
+    work("ycsb-d", "YCSB D: reads of the newest, 5 % inserts", ycsb::d),
+    budgeted("ycsb-e", "YCSB E: scans of 1-100, 5 % inserts", &[Budget::server(90.0)], ycsb::e),
+    work("ycsb-f", "YCSB F: 50 % read-modify-write", ycsb::f),
+    budgeted("bulk", "insertMany 1,000 x 450 B, per document",
+        &[Budget::rate(350_000.0), Budget::server(1.5)], bulk::plain),
+    budgeted("bulk-indexed", "insertMany, 3 further indexes",
+        &[Budget::rate(150_000.0), Budget::server(7.0)], bulk::indexed),
+    work("bulk-update", "unordered bulk of 10,000 updates, each", update::bulk),
+    work("update-wide", "update of 1 of 16 fields, 4 connections", update::wide),
+    budgeted("indexed", "find by index, 10 documents, 1 connection", &[Budget::server(50.0)], query::indexed_find),
+    work("range", "find by index, range of 100 documents", query::range),
+    work("in", "find { $in: 1,000 values }", query::in_list),
+    budgeted("scan", "scan, three-field filter, per document", &[Budget::per_core(3_000_000.0)], query::scan),
+    work("scan-two", "scan, two-field filter, per document", query::scan_two),
+    budgeted("count", "count 100,000 by an index, per command", &[Budget::server(8_000.0)], query::count),
+    budgeted("group", "$match + $group by 1,000 keys, /document", &[Budget::server(1.0)], query::group),
+    work("connections-1", "find by _id, 1 connection, event loop", connections::one),
+    work("connections-16", "find by _id, 16 connections", connections::sixteen),
+    work("connections-256", "find by _id, 256 connections", connections::many),
+    work("connections-2000", "find by _id, 2,000 connections", connections::thousands),
+    work("pipelined", "find by _id, 4 connections x 8 under way", connections::pipelined),
+    work("large-100k", "100 KB: insert and find", large::hundred_kilobytes),
+    work("large-10m", "10 MB: insert and find", large::ten_megabytes),
+    budgeted("ttl", "TTL deletion, 3 further keys", &[
+        Budget::rate(80_000.0),
+        Budget::server(8.0),
+        Budget::at_most("p99 ratio", 3.0, "x"),
+    ], ttl::expire),
+    work("storm", "TTL storm: 90 % expires beside a load", storm::storm),
+    named_only("stall", "sustained insertMany, 3 further indexes", stall::stall),
+    named_only("soak", "reads, inserts, updates, TTL for long", soak::soak),
 ];
+
+/// The load of this name.
+#[cfg(test)]
+pub(crate) fn named(name: &str) -> Option<&'static Work> {
+    ALL.iter().find(|work| work.name == name)
+}
+
+/// The loads that are wanted: those of a name or its beginning, or all that need not be named.
+pub(crate) fn select(names: &[String], only_budgets: bool) -> Result<Vec<&'static Work>> {
+    let mut wanted = vec![false; ALL.len()];
+    for name in names {
+        let exact = ALL.iter().any(|work| work.name == name);
+        let fits = |work: &Work| match exact {
+            true => work.name == name,
+            false => work.name.starts_with(name.as_str()),
+        };
+        if !ALL.iter().any(fits) {
+            anyhow::bail!("no load is called '{name}'; see 'list'");
+        }
+        for (wanted, work) in wanted.iter_mut().zip(ALL) {
+            *wanted |= fits(work);
+        }
+    }
+    let choice = ALL.iter().zip(wanted).filter(|(work, wanted)| {
+        let wanted = if names.is_empty() { !work.named_only } else { *wanted };
+        wanted && (!only_budgets || !work.budgets.is_empty())
+    });
+    Ok(choice.map(|(work, _)| work).collect())
+}
 
 /// An empty collection.
 pub(crate) fn drop_collection(client: &mut Client, name: &str) -> Result<()> {
@@ -78,20 +174,37 @@ pub(crate) fn drop_collection(client: &mut Client, name: &str) -> Result<()> {
     }
 }
 
-/// Makes single-field indexes; `expire` is the one whose dates are due at once.
+/// An existing collection without documents, so that the load's first insert need not make it.
+pub(crate) fn fresh_collection(client: &mut Client, name: &str) -> Result<()> {
+    drop_collection(client, name)?;
+    client.run(|doc| {
+        doc.append("create", name).append("$db", DATABASE);
+    })?;
+    Ok(())
+}
+
+/// How many documents a collection has, without counting them one by one.
+pub(crate) fn document_count(client: &mut Client, name: &str) -> Result<u32> {
+    let counted = client.run(|doc| {
+        doc.append("count", name).append("$db", DATABASE);
+    })?;
+    Ok(number_at(counted, &["n"]).unwrap_or(0.0) as u32)
+}
+
+/// Makes single-field indexes; `expire` is the one whose dates are due, and after how many seconds.
 pub(crate) fn create_indexes(
     client: &mut Client,
     collection: &str,
     fields: &[&str],
-    expire: Option<&str>,
+    expire: Option<(&str, i32)>,
 ) -> Result<()> {
     client.run(|doc| {
         doc.append("createIndexes", collection).start_array("indexes");
         for field in fields {
             doc.push_document().start_document("key").append(field, 1).end();
             doc.append("name", format!("{field}_1").as_str());
-            if expire == Some(*field) {
-                doc.append("expireAfterSeconds", 0);
+            if let Some((_, seconds)) = expire.filter(|(name, _)| name == field) {
+                doc.append("expireAfterSeconds", seconds);
             }
             doc.end();
         }
@@ -103,4 +216,31 @@ pub(crate) fn create_indexes(
 /// Adds `writeConcern: { w: 1 }` and the database.
 pub(crate) fn logged(doc: &mut DocBuilder) {
     doc.start_document("writeConcern").append("w", 1).end().append("$db", DATABASE);
+}
+
+/// Sets a parameter of the server.
+pub(crate) fn set_parameter(client: &mut Client, name: &str, value: RawValue<'_>) -> Result<()> {
+    client.run(|doc| {
+        doc.append("setParameter", 1).append(name, value).append("$db", "admin");
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_choose_exactly_or_by_their_beginning() {
+        let names = |names: &[&str], budget| -> Vec<&str> {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            select(&names, budget).unwrap().iter().map(|work| work.name).collect()
+        };
+        assert_eq!(names(&["scan"], false), ["scan"]);
+        assert_eq!(names(&["start-", "upd"], false).len(), 4);
+        assert_eq!(names(&["stall"], false), ["stall"]);
+        assert!(!names(&[], false).contains(&"soak"));
+        assert_eq!(names(&["ycsb"], true), ["ycsb-a", "ycsb-e"]);
+        assert!(select(&["nothing".to_owned()], false).is_err());
+    }
 }

@@ -1,38 +1,41 @@
-//! Operations on one document by its `_id`: the read and update halves of YCSB, and single inserts.
+//! Operations on one document by its `_id`: single finds, inserts and updates.
 
 use anyhow::{Result, bail};
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawDoc};
 
-use super::{DATABASE, Plan, create_indexes, drop_collection, logged};
-use crate::client::{Client, number_at};
-use crate::documents::{Random, record, record_id};
-use crate::load::{self, Measured, Step};
+use super::{DATABASE, Plan, document_count, drop_collection, fresh_collection, logged};
+use crate::caller::{Caller, Turn, caller};
+use crate::documents::{FIELD_BYTES, FIELDS, Random, Record, pooled, record_id};
+use crate::figures::Measured;
+use crate::load::{self, Load};
 use crate::server::Target;
+use crate::wire::{Request, first_batch, number_at};
 
 /// The collection of records.
 pub(super) const RECORDS: &str = "records";
 const CONNECTIONS: usize = 4;
+const BATCH: u32 = 1000;
 
-/// Fills the collection of records unless it is there.
-pub(super) fn load_records(target: &Target, records: u32) -> Result<()> {
+/// Fills a collection of records unless it has that many.
+pub(super) fn load_records(target: &Target, collection: &str, records: u32) -> Result<()> {
     let mut client = target.client()?;
-    let counted = client.ask(|doc| {
-        doc.append("count", RECORDS).append("$db", DATABASE);
-    })?;
-    if number_at(counted.as_doc(), &["n"]) == Some(f64::from(records)) {
+    if document_count(&mut client, collection)? == records {
         return Ok(());
     }
-    drop_collection(&mut client, RECORDS)?;
-    let mut random = Random::new(1);
-    let mut batch = Vec::new();
+    drop_collection(&mut client, collection)?;
+    let (mut random, mut record, mut batch) = (Random::new(1), Record::new(), Vec::new());
     for number in 0..records {
-        batch.extend_from_slice(record(number, &mut random).as_bytes());
-        if number % 1000 == 999 || number + 1 == records {
-            let command = |doc: &mut DocBuilder| {
-                doc.append("insert", RECORDS);
-                logged(doc);
-            };
-            client.run_with(command, Some(("documents", &batch)))?;
+        batch.extend_from_slice(record.renew(number, &mut random));
+        if number % BATCH == BATCH - 1 || number + 1 == records {
+            client.prepare(|request| {
+                request.command(|doc| {
+                    doc.append("insert", collection);
+                    logged(doc);
+                });
+                request.sequence("documents", &batch);
+            });
+            client.send()?;
+            client.receive()?;
             batch.clear();
         }
     }
@@ -41,98 +44,132 @@ pub(super) fn load_records(target: &Target, records: u32) -> Result<()> {
 }
 
 /// Asks for one record.
-pub(super) fn find_one(client: &mut Client, id: &str) -> Result<()> {
-    let reply = client.run(|doc| {
-        doc.append("find", RECORDS).start_document("filter").append("_id", id).end();
+pub(super) fn ask_record(request: &mut Request, collection: &str, number: u32) {
+    request.command(|doc| {
+        doc.append("find", collection).start_document("filter");
+        doc.append("_id", record_id(number).as_str()).end();
         doc.append("limit", 1).append("singleBatch", true).append("$db", DATABASE);
-    })?;
-    let batch = reply.get("cursor").and_then(RawValue::as_document);
-    let batch = batch.and_then(|cursor| cursor.get("firstBatch")?.as_array());
-    match batch {
-        Some(batch) if !batch.is_empty() => Ok(()),
-        _ => bail!("record {id} was not found"),
-    }
+    });
+}
+
+/// A reader of random records.
+pub(super) fn reader(seed: u64, records: u32) -> Box<dyn Caller> {
+    let ask = move |random: &mut Random, request: &mut Request| {
+        ask_record(request, RECORDS, random.below(records));
+    };
+    caller(Random::new(seed), ask, |_, reply| match first_batch(reply) {
+        1 => Ok(Turn::done(1)),
+        _ => bail!("a record was not found"),
+    })
 }
 
 pub(super) fn find(target: &Target, plan: &Plan) -> Result<Measured> {
-    load_records(target, plan.records)?;
-    let records = plan.records;
-    load::run(target, CONNECTIONS, plan.time, |number| {
-        let mut random = Random::new(100 + number as u64);
-        Box::new(move |client| find_one(client, &record_id(random.below(records))).map(|()| 1))
-    })
+    load_records(target, RECORDS, plan.records)?;
+    let load = Load::new(plan, CONNECTIONS, |n| reader(100 + n as u64, plan.records));
+    load::run(target, plan, &load)
 }
 
 pub(super) fn insert_logged(target: &Target, plan: &Plan) -> Result<Measured> {
-    insert(target, plan, "inserted_logged", true)
+    insert(target, plan, "inserted_logged", logged)
 }
 
 pub(super) fn insert_synced(target: &Target, plan: &Plan) -> Result<Measured> {
-    insert(target, plan, "inserted_synced", false)
+    insert(target, plan, "inserted_synced", |doc| {
+        doc.start_document("writeConcern").append("w", "majority").end();
+        doc.append("$db", DATABASE);
+    })
 }
 
-fn insert(target: &Target, plan: &Plan, collection: &'static str, w1: bool) -> Result<Measured> {
+fn insert(
+    target: &Target,
+    plan: &Plan,
+    collection: &'static str,
+    concern: fn(&mut DocBuilder),
+) -> Result<Measured> {
+    fresh_collection(&mut target.client()?, collection)?;
+    let load = Load::new(plan, CONNECTIONS, |number| {
+        // Each has numbers of its own.
+        let state = (Record::new(), Random::new(200 + number as u64), (number as u32) << 20, 0);
+        let ask = move |(record, random, next, size): &mut (Record, Random, u32, usize),
+                        request: &mut Request| {
+            let document = record.renew(*next, random);
+            (*next, *size) = (*next + 1, document.len());
+            request.command(|doc| {
+                doc.append("insert", collection);
+                concern(doc);
+            });
+            request.sequence("documents", document);
+        };
+        caller(state, ask, |(_, _, _, size), _| Ok(Turn::wrote(1, *size as u64)))
+    });
+    let measured = load::run(target, plan, &load)?;
     drop_collection(&mut target.client()?, collection)?;
-    // It exists before the clock starts.
-    create_indexes(&mut target.client()?, collection, &["absent"], None)?;
-    target.client()?.run(|doc| {
-        doc.append("dropIndexes", collection).append("index", "absent_1").append("$db", DATABASE);
-    })?;
-    load::run(target, CONNECTIONS, plan.time, |number| {
-        let mut random = Random::new(200 + number as u64);
-        let mut next = number as u32;
-        Box::new(move |client| {
-            let document = record(next, &mut random);
-            next += CONNECTIONS as u32;
-            client.run(|doc| {
-                doc.append("insert", collection).start_array("documents").push(&document).end();
-                if w1 {
-                    logged(doc);
-                } else {
-                    doc.start_document("writeConcern").append("w", "majority").end();
-                    doc.append("$db", DATABASE);
-                }
-            })?;
-            Ok(1)
-        })
-    })
+    Ok(measured)
 }
 
 pub(super) fn increment(target: &Target, plan: &Plan) -> Result<Measured> {
     update(target, plan, |doc, _| {
         doc.start_document("$inc").append("n", 1).end();
+        4
     })
 }
 
 pub(super) fn set_field(target: &Target, plan: &Plan) -> Result<Measured> {
-    update(target, plan, |doc, random| {
-        let field = format!("field{}", random.below(10));
-        doc.start_document("$set").append(&field, random.text(100).as_str()).end();
-    })
+    update(target, plan, set_some_field)
+}
+
+/// The update of YCSB: one field gets another text; gives how many bytes that are.
+pub(super) fn set_some_field(doc: &mut DocBuilder, random: &mut Random) -> usize {
+    let field = FIELDS[random.below(10) as usize];
+    doc.start_document("$set").append(field, pooled(FIELD_BYTES, random)).end();
+    FIELD_BYTES
+}
+
+/// Asks for the update of one record.
+pub(super) fn ask_update(
+    request: &mut Request,
+    collection: &str,
+    number: u32,
+    change: impl FnOnce(&mut DocBuilder) -> usize,
+) -> usize {
+    let mut bytes = 0;
+    request.command(|doc| {
+        doc.append("update", collection).start_array("updates").push_document();
+        doc.start_document("q").append("_id", record_id(number).as_str()).end();
+        doc.start_document("u");
+        bytes = change(doc);
+        doc.end().end().end();
+        logged(doc);
+    });
+    bytes
+}
+
+/// One record was found and changed.
+pub(super) fn one_updated(reply: RawDoc<'_>) -> Result<()> {
+    // The new value may be the old one, so that nothing is modified.
+    match number_at(reply, &["n"]) {
+        Some(1.0) => Ok(()),
+        _ => bail!("a record was not changed"),
+    }
 }
 
 fn update(
     target: &Target,
     plan: &Plan,
-    change: fn(&mut DocBuilder, &mut Random),
+    change: fn(&mut DocBuilder, &mut Random) -> usize,
 ) -> Result<Measured> {
-    load_records(target, plan.records)?;
+    load_records(target, RECORDS, plan.records)?;
     let records = plan.records;
-    load::run(target, CONNECTIONS, plan.time, |number| -> Step {
-        let mut random = Random::new(300 + number as u64);
-        Box::new(move |client| {
-            let id = record_id(random.below(records));
-            let reply = client.run(|doc| {
-                doc.append("update", RECORDS).start_array("updates").push_document();
-                doc.start_document("q").append("_id", id.as_str()).end().start_document("u");
-                change(doc, &mut random);
-                doc.end().end().end();
-                logged(doc);
-            })?;
-            match number_at(reply, &["nModified"]) {
-                Some(1.0) => Ok(1),
-                _ => bail!("record {id} was not changed"),
-            }
+    let load = Load::new(plan, CONNECTIONS, |number| {
+        let state = (Random::new(300 + number as u64), 0);
+        let ask = move |(random, bytes): &mut (Random, usize), request: &mut Request| {
+            let number = random.below(records);
+            *bytes = ask_update(request, RECORDS, number, |doc| change(doc, random));
+        };
+        caller(state, ask, |(_, bytes), reply| {
+            one_updated(reply)?;
+            Ok(Turn::wrote(1, *bytes as u64))
         })
-    })
+    });
+    load::run(target, plan, &load)
 }

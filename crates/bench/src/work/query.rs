@@ -1,16 +1,22 @@
 //! Reads of many documents: by an index, by scanning, counting, grouping.
 
 use anyhow::{Result, bail};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc};
 
 use super::bulk::fill;
 use super::{DATABASE, Plan, create_indexes};
-use crate::client::number_at;
+use crate::caller::{Turn, caller};
 use crate::documents::{GROUPS, ITEMS_PER_KEY, Random};
-use crate::load::{self, Measured};
+use crate::figures::Measured;
+use crate::load::{self, Load};
 use crate::server::Target;
+use crate::wire::{Request, first_batch, number_at};
 
 const ITEMS: &str = "items";
+/// Documents that the range query finds.
+const RANGE: u32 = 100;
+/// Values of the `$in`; each finds the ten documents of a key.
+const VALUES: u32 = 1000;
 
 fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     fill(target, ITEMS, plan.documents)?;
@@ -19,90 +25,120 @@ fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn first_batch(reply: RawDoc<'_>) -> usize {
-    let batch = reply.get("cursor").and_then(RawValue::as_document);
-    let batch = batch.and_then(|cursor| cursor.get("firstBatch")?.as_array());
-    batch.map_or(0, |batch| batch.iter().count())
+/// Runs a query with one synchronous client: what it asks, and what it makes of the answer.
+fn run(
+    target: &Target,
+    plan: &Plan,
+    ask: impl Fn(&mut Random, &mut DocBuilder) + Send + Sync + Copy + 'static,
+    answer: impl Fn(RawDoc<'_>) -> Result<u64> + Send + Sync + Copy + 'static,
+) -> Result<Measured> {
+    prepare(target, plan)?;
+    let load = Load::new(plan, 1, |number| {
+        let ask = move |random: &mut Random, request: &mut Request| {
+            request.command(|doc| {
+                ask(random, doc);
+                doc.append("$db", DATABASE);
+            });
+        };
+        let random = Random::new(500 + number as u64);
+        caller(random, ask, move |_, reply| answer(reply).map(Turn::done))
+    });
+    load::run(target, plan, &load)
+}
+
+fn exactly(reply: RawDoc<'_>, wanted: u32) -> Result<u64> {
+    match first_batch(reply) {
+        found if found == wanted as usize => Ok(1),
+        found => bail!("{found} documents instead of {wanted}"),
+    }
 }
 
 pub(super) fn indexed_find(target: &Target, plan: &Plan) -> Result<Measured> {
-    prepare(target, plan)?;
     let keys = plan.documents / ITEMS_PER_KEY;
-    load::run(target, 1, plan.time, |_| {
-        let mut random = Random::new(500);
-        Box::new(move |client| {
-            let key = random.below(keys) as i32;
-            let reply = client.run(|doc| {
-                doc.append("find", ITEMS).start_document("filter").append("k", key).end();
-                doc.append("$db", DATABASE);
-            })?;
-            match first_batch(reply) {
-                10 => Ok(1),
-                other => bail!("{other} documents instead of 10"),
-            }
-        })
-    })
+    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
+        doc.append("find", ITEMS).start_document("filter");
+        doc.append("k", random.below(keys) as i32).end();
+    };
+    run(target, plan, ask, |reply| exactly(reply, ITEMS_PER_KEY))
+}
+
+pub(super) fn range(target: &Target, plan: &Plan) -> Result<Measured> {
+    let width = RANGE / ITEMS_PER_KEY;
+    let keys = plan.documents / ITEMS_PER_KEY - width;
+    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
+        let first = random.below(keys);
+        doc.append("find", ITEMS).start_document("filter").start_document("k");
+        doc.append("$gte", first as i32).append("$lt", (first + width) as i32).end().end();
+    };
+    run(target, plan, ask, |reply| exactly(reply, RANGE))
+}
+
+pub(super) fn in_list(target: &Target, plan: &Plan) -> Result<Measured> {
+    let keys = plan.documents / ITEMS_PER_KEY;
+    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
+        doc.append("find", ITEMS).start_document("filter").start_document("k").start_array("$in");
+        // Different ones, scattered over all.
+        let first = random.below(keys);
+        for number in 0..VALUES {
+            doc.push(((first + number * (keys / VALUES)) % keys) as i32);
+        }
+        doc.end().end().end().append("batchSize", (VALUES * ITEMS_PER_KEY) as i32);
+    };
+    run(target, plan, ask, |reply| exactly(reply, VALUES * ITEMS_PER_KEY))
 }
 
 pub(super) fn scan(target: &Target, plan: &Plan) -> Result<Measured> {
-    prepare(target, plan)?;
+    // The first condition lets half of them through, the second a tenth, the third next to none.
+    scan_with(target, plan, |least, doc| {
+        doc.start_document("x").append("$gte", least).end();
+        doc.start_document("g").append("$lt", 100).end();
+        doc.start_document("name").append("$gt", "zz").end();
+    })
+}
+
+pub(super) fn scan_two(target: &Target, plan: &Plan) -> Result<Measured> {
+    scan_with(target, plan, |least, doc| {
+        doc.start_document("x").append("$gte", least).end();
+        doc.start_document("g").append("$lt", 10).end();
+    })
+}
+
+fn scan_with(target: &Target, plan: &Plan, filter: fn(i32, &mut DocBuilder)) -> Result<Measured> {
     let documents = u64::from(plan.documents);
-    load::run(target, 1, plan.time, |_| {
-        let mut random = Random::new(600);
-        Box::new(move |client| {
-            // The first condition lets half of them through, the second a tenth, the third next to none.
-            let least = 500_000 + random.below(1000) as i32;
-            let reply = client.run(|doc| {
-                doc.append("find", ITEMS).start_document("filter");
-                doc.start_document("x").append("$gte", least).end();
-                doc.start_document("g").append("$lt", 100).end();
-                doc.start_document("name").append("$gt", "zz").end().end();
-                doc.append("batchSize", 10_000).append("$db", DATABASE);
-            })?;
-            match first_batch(reply) {
-                0..10_000 => Ok(documents),
-                other => bail!("{other} documents are too many"),
-            }
-        })
+    let ask = move |random: &mut Random, doc: &mut DocBuilder| {
+        let least = 500_000 + random.below(1000) as i32;
+        doc.append("find", ITEMS).start_document("filter");
+        filter(least, doc);
+        doc.end().append("batchSize", 10_000);
+    };
+    run(target, plan, ask, move |reply| match first_batch(reply) {
+        0..10_000 => Ok(documents),
+        other => bail!("{other} documents are too many"),
     })
 }
 
 pub(super) fn count(target: &Target, plan: &Plan) -> Result<Measured> {
-    prepare(target, plan)?;
     let wanted = plan.documents.min(100_000);
-    load::run(target, 1, plan.time, |_| {
-        Box::new(move |client| {
-            let reply = client.run(|doc| {
-                let end = (wanted / ITEMS_PER_KEY) as i32;
-                doc.append("count", ITEMS).start_document("query").start_document("k");
-                doc.append("$gte", 0).append("$lt", end).end().end().append("$db", DATABASE);
-            })?;
-            match number_at(reply, &["n"]) {
-                Some(n) if n == f64::from(wanted) => Ok(1),
-                other => bail!("counted {other:?} instead of {wanted}"),
-            }
-        })
+    let ask = move |_: &mut Random, doc: &mut DocBuilder| {
+        let end = (wanted / ITEMS_PER_KEY) as i32;
+        doc.append("count", ITEMS).start_document("query").start_document("k");
+        doc.append("$gte", 0).append("$lt", end).end().end();
+    };
+    run(target, plan, ask, move |reply| match number_at(reply, &["n"]) {
+        Some(n) if n == f64::from(wanted) => Ok(1),
+        other => bail!("counted {other:?} instead of {wanted}"),
     })
 }
 
 pub(super) fn group(target: &Target, plan: &Plan) -> Result<Measured> {
-    prepare(target, plan)?;
     let documents = u64::from(plan.documents);
-    load::run(target, 1, plan.time, |_| {
-        Box::new(move |client| {
-            let reply = client.run(|doc| {
-                doc.append("aggregate", ITEMS).start_array("pipeline");
-                doc.push_document().start_document("$match");
-                doc.start_document("x").append("$gte", 0).end().end().end();
-                doc.push_document().start_document("$group").append("_id", "$g");
-                doc.start_document("total").append("$sum", "$x").end().end().end().end();
-                doc.start_document("cursor").append("batchSize", 10_000).end();
-                doc.append("$db", DATABASE);
-            })?;
-            match first_batch(reply) {
-                found if found == GROUPS as usize => Ok(documents),
-                other => bail!("{other} groups instead of {GROUPS}"),
-            }
-        })
-    })
+    let ask = move |_: &mut Random, doc: &mut DocBuilder| {
+        doc.append("aggregate", ITEMS).start_array("pipeline");
+        doc.push_document().start_document("$match");
+        doc.start_document("x").append("$gte", 0).end().end().end();
+        doc.push_document().start_document("$group").append("_id", "$g");
+        doc.start_document("total").append("$sum", "$x").end().end().end().end();
+        doc.start_document("cursor").append("batchSize", 10_000).end();
+    };
+    run(target, plan, ask, move |reply| exactly(reply, GROUPS).map(|_| documents))
 }

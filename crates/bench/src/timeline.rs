@@ -1,0 +1,131 @@
+//! The course of a load: for each bucket of time the operations that were answered in it and their latencies.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+
+/// More buckets than this are not kept; what comes later is counted in the last one.
+const MAX_BUCKETS: usize = 12_000;
+/// Shortest and longest latency that a bucket tells apart, in microseconds.
+const LOWEST: u64 = 1;
+const HIGHEST: u64 = 600_000_000;
+
+/// The buckets of a load.
+pub(crate) struct Timeline {
+    began: Instant,
+    /// How long each bucket is.
+    pub(crate) width: Duration,
+    buckets: Vec<Bucket>,
+}
+
+struct Bucket {
+    latencies: Histogram<u32>,
+    max: Duration,
+    operations: u64,
+}
+
+/// What happened in a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    /// Operations in a second.
+    pub(crate) rate: f64,
+    /// Milliseconds; nothing where nothing was answered.
+    pub(crate) latency: Option<Spread>,
+}
+
+/// Median, 99th percentile and maximum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+impl Timeline {
+    /// Nothing yet.
+    pub(crate) fn new(began: Instant, width: Duration) -> Timeline {
+        Timeline { began, width, buckets: Vec::new() }
+    }
+
+    /// The width of the buckets for a load that takes so long: a tenth of a second, more for hours.
+    pub(crate) fn width_for(time: Duration) -> Duration {
+        Duration::from_millis(100).max(time / (MAX_BUCKETS as u32 / 2))
+    }
+
+    /// So many operations were answered together.
+    pub(crate) fn record(&mut self, now: Instant, latency: Duration, operations: u64) {
+        let at = now.saturating_duration_since(self.began).as_nanos() / self.width.as_nanos();
+        let at = (at as usize).min(MAX_BUCKETS - 1);
+        self.grow(at + 1);
+        let bucket = &mut self.buckets[at];
+        bucket.latencies.saturating_record(latency.as_micros() as u64);
+        bucket.max = bucket.max.max(latency);
+        bucket.operations += operations;
+    }
+
+    /// Takes the other's, which began with this one.
+    pub(crate) fn add(&mut self, other: &Timeline) -> Result<()> {
+        self.grow(other.buckets.len());
+        for (bucket, other) in self.buckets.iter_mut().zip(&other.buckets) {
+            bucket.latencies.add(&other.latencies)?;
+            bucket.max = bucket.max.max(other.max);
+            bucket.operations += other.operations;
+        }
+        Ok(())
+    }
+
+    /// One point for each bucket, or for so many of them together.
+    pub(crate) fn points(&self, together: usize) -> Vec<Point> {
+        let width = self.width.as_secs_f64() * together as f64;
+        self.buckets.chunks(together.max(1)).filter_map(|chunk| point(chunk, width)).collect()
+    }
+
+    /// How many buckets make a second.
+    pub(crate) fn per_second(&self) -> usize {
+        (1.0 / self.width.as_secs_f64()).round().max(1.0) as usize
+    }
+
+    fn grow(&mut self, wanted: usize) {
+        while self.buckets.len() < wanted {
+            let Ok(latencies) = Histogram::new_with_bounds(LOWEST, HIGHEST, 1) else { return };
+            self.buckets.push(Bucket { latencies, max: Duration::ZERO, operations: 0 });
+        }
+    }
+}
+
+fn point(chunk: &[Bucket], seconds: f64) -> Option<Point> {
+    let mut all = chunk.first()?.latencies.clone();
+    for bucket in &chunk[1..] {
+        all.add(&bucket.latencies).ok()?;
+    }
+    let operations: u64 = chunk.iter().map(|bucket| bucket.operations).sum();
+    let max = chunk.iter().map(|bucket| bucket.max).max()?.as_secs_f64() * 1e3;
+    let millis = |quantile| (all.value_at_quantile(quantile) as f64 / 1e3).min(max);
+    let latency = (!all.is_empty()).then(|| Spread { p50: millis(0.5), p99: millis(0.99), max });
+    Some(Point { rate: operations as f64 / seconds, latency })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_fall_into_their_buckets() {
+        let began = Instant::now();
+        let mut timeline = Timeline::new(began, Duration::from_millis(100));
+        let mut other = Timeline::new(began, Duration::from_millis(100));
+        timeline.record(began + Duration::from_millis(50), Duration::from_millis(2), 10);
+        other.record(began + Duration::from_millis(250), Duration::from_millis(40), 5);
+        timeline.add(&other).unwrap();
+        let points = timeline.points(1);
+        let rates: Vec<f64> = points.iter().map(|point| point.rate).collect();
+        assert_eq!(rates, [100.0, 0.0, 50.0]);
+        assert!(points[1].latency.is_none());
+        let third = points[2].latency.unwrap();
+        assert!(third.max == 40.0 && third.p50 <= third.p99 && third.p50 > 35.0);
+        let second = timeline.points(timeline.per_second());
+        assert_eq!(second.len(), 1);
+        assert_eq!(second[0].rate, 15.0);
+    }
+}

@@ -1,0 +1,100 @@
+//! A TTL storm: nine tenths of a collection expire at once beside readers and inserters, whose latencies are compared
+//! before, during and after.
+//!
+//! Readers and inserters ask at a fixed rate each and their latencies count from the time at which they should have
+//! asked, so that a stall shows in full.
+
+use anyhow::Result;
+
+use super::bulk::{Inserter, fill, fill_from};
+use super::point::{RECORDS, load_records, reader};
+use super::ttl::{await_deleted, await_fewer, deleted, monitor};
+use super::{Plan, create_indexes, document_count, drop_collection};
+use crate::figures::Measured;
+use crate::load::{Ended, Load, beside};
+use crate::server::Target;
+
+const STORM: &str = "storm";
+/// Operations in a second, of the readers and of the inserters.
+const PACE: f64 = 1000.0;
+const CONNECTIONS: usize = 2;
+/// A date that is not due in this century.
+const FAR_MS: i64 = 5_000_000_000_000;
+/// Numbers of the inserters begin here.
+const INSERTED: u32 = 1 << 28;
+
+/// What the deletions cost the others.
+const RATIOS: [(&str, [&str; 2]); 2] = [
+    ("read p99 ratio", ["read p99 before", "read p99 during"]),
+    ("insert p99 ratio", ["insert p99 before", "insert p99 during"]),
+];
+
+/// The figures of one phase: of the readers and of the inserters.
+type Names = [&'static str; 4];
+const BEFORE: Names =
+    ["read p50 before", "read p99 before", "insert p50 before", "insert p99 before"];
+const DURING: Names =
+    ["read p50 during", "read p99 during", "insert p50 during", "insert p99 during"];
+const AFTER: Names = ["read p50 after", "read p99 after", "insert p50 after", "insert p99 after"];
+
+pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
+    let mut client = target.client()?;
+    monitor(&mut client, false)?;
+    load_records(target, RECORDS, plan.records)?;
+    drop_collection(&mut client, STORM)?;
+    create_indexes(&mut client, STORM, &["at", "g", "y"], Some(("at", 0)))?;
+    let due = plan.documents / 10 * 9;
+    fill(target, STORM, due)?;
+    fill_from(target, STORM, plan.documents, FAR_MS)?;
+    target.settle();
+    let deleted_before = deleted(&mut client)?;
+    let pace = plan.rate.unwrap_or(PACE);
+    let phase = |number: u8| {
+        let first = INSERTED + (u32::from(number) << 24);
+        let read = Load::new(plan, CONNECTIONS, |n| reader(1200 + n as u64, plan.records));
+        let insert = Load::new(plan, CONNECTIONS, move |writer| {
+            Inserter::new(STORM, 1 + writer as u8).from(first).dated(FAR_MS).caller()
+        });
+        (read.at_rate(pace), insert.at_rate(pace))
+    };
+    let rest = |number: u8| {
+        let (read, insert) = phase(number);
+        beside(target, &[&read, &insert], |_| {
+            std::thread::sleep(plan.time / 2);
+            Ok(())
+        })
+    };
+    let mut measured = Measured::default();
+    let ((), before) = rest(0)?;
+    set_phase(&mut measured, BEFORE, &before);
+    let total = document_count(&mut client, STORM)?;
+    monitor(&mut client, true)?;
+    // The sleep before the pass does not belong to it.
+    let gone = total - await_fewer(&mut client, STORM, total - 1)?;
+    let (read, insert) = phase(1);
+    let (rate, during) = beside(target, &[&read, &insert], |watch| {
+        let wanted = deleted_before + f64::from(due);
+        await_deleted(&mut client, wanted)?;
+        Ok(f64::from(due - gone.min(due)) / watch.began.elapsed().as_secs_f64())
+    })?;
+    set_phase(&mut measured, DURING, &during);
+    let ((), after) = rest(2)?;
+    set_phase(&mut measured, AFTER, &after);
+    measured.set("expired per second", rate, "/s");
+    for (name, [before, during]) in RATIOS {
+        if let (Some(before), Some(during)) = (measured.get(before), measured.get(during)) {
+            measured.set(name, during / before, "x");
+        }
+    }
+    measured.timeline = during.into_iter().next().and_then(|(recorder, _, _)| recorder.timeline);
+    target.settle();
+    drop_collection(&mut client, STORM)?;
+    Ok(measured)
+}
+
+fn set_phase(measured: &mut Measured, names: Names, ended: &[Ended]) {
+    for (names, (recorder, _, _)) in names.chunks(2).zip(ended) {
+        measured.set(names[0], recorder.latencies.millis_at(0.5), "ms");
+        measured.set(names[1], recorder.latencies.millis_at(0.99), "ms");
+    }
+}
