@@ -1,5 +1,5 @@
-//! The documents that the loads use. Their content is random, so that neither compression nor a cache of equal
-//! values makes a server look better than it is.
+//! The documents that the loads use. Their content is random, so that neither compression nor a cache of
+//! equal values makes a server look better than it is.
 
 use std::sync::OnceLock;
 
@@ -80,7 +80,8 @@ pub(crate) fn pooled(bytes: usize, random: &mut Random) -> &'static str {
     pool.get(at..at + bytes).unwrap_or_default()
 }
 
-/// A record of YCSB, changed in place for each use: ten fields of 100 bytes, 1 KB together, and a number to increment.
+/// A record of YCSB, changed in place for each use: ten fields of 100 bytes, 1 KB together, and a number
+/// to increment.
 pub(crate) struct Record {
     doc: Vec<u8>,
     id: usize,
@@ -115,10 +116,11 @@ impl Record {
     }
 }
 
-/// A batch of items, encoded once and changed in place before each use: `_id`, numbers and dates are new each time.
+/// A batch of items, encoded once and changed in place before each use: `_id`, numbers and dates are new
+/// each time.
 ///
 /// ```text
-/// { _id: ObjectId, k: int, g: int, x: int, y: long, at: Date, name: 24 letters, text: 338 letters }    450 bytes
+/// { _id: ObjectId, k: int, g: int, x: int, y: long, at: Date, name: 24 letters, text: 338 letters }
 /// ```
 pub(crate) struct Items {
     /// The documents one after the other.
@@ -144,7 +146,7 @@ impl Items {
     }
 
     /// Gives the items these numbers as identity, other values, and this date.
-    pub(crate) fn renew(&mut self, first: u32, writer: u8, at_ms: i64, random: &mut Random) {
+    pub(crate) fn renew(&mut self, first: u32, writer: u16, at_ms: i64, random: &mut Random) {
         for (number, start) in (first..).zip(&self.starts) {
             let mut put = |place: usize, value: &[u8]| {
                 let at = start + self.places[place];
@@ -162,8 +164,9 @@ impl Items {
 }
 
 /// The `_id` of an item.
-pub(crate) fn item_id(number: u32, writer: u8) -> [u8; 12] {
-    let mut id = [0, 0, 0, 0, 0, 0, 0, writer, 0, 0, 0, 0];
+pub(crate) fn item_id(number: u32, writer: u16) -> [u8; 12] {
+    let mut id = [0; 12];
+    id[6..8].copy_from_slice(&writer.to_be_bytes());
     id[8..].copy_from_slice(&number.to_be_bytes());
     id
 }

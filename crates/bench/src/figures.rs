@@ -1,5 +1,5 @@
-//! What a load did and cost, as named figures: the columns of the table, the budgets, comparisons and the JSON all
-//! speak of the same names.
+//! What a load did and cost, as named figures: the columns of the table, the budgets, comparisons and the
+//! JSON all speak of the same names.
 
 use std::time::Instant;
 

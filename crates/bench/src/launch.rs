@@ -1,4 +1,5 @@
-//! A server's process over a folder of its own: started, ended in order or at once, started again over the same data.
+//! A server's process over a folder of its own: started, ended in order or at once, started again over
+//! the same data.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -118,7 +119,8 @@ fn spawn(path: &Path, arguments: &[String], folder: &Path) -> Result<(Child, u16
     Ok((child, port))
 }
 
-/// As many open files as the system allows, here and in the servers started here, for thousands of connections.
+/// As many open files as the system allows, here and in the servers started here, for thousands of
+/// connections.
 pub(crate) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // Where it is refused, a load with too many connections says so.

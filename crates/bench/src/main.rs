@@ -1,7 +1,8 @@
-//! The load generator `mayfly-bench`: puts a server under the loads that the budgets name and reports what each cost.
+//! The load generator `mayfly-bench`: puts a server under the loads that the budgets name and reports
+//! what each cost.
 //!
 //! ```text
-//! mayfly-bench --server target/release/mayflydb table              its own server, temporary folder, free port
+//! mayfly-bench --server target/release/mayflydb table              its own server over a temporary folder
 //! mayfly-bench --uri mongodb://127.0.0.1:27017 table               any server; costs only when it runs here
 //! mayfly-bench --server mongod --only find,ttl --quick table       some of the work, shorter
 //! mayfly-bench --server mayflydb table --budget --runs 5           the verdict about the budgets
@@ -9,10 +10,11 @@
 //! mayfly-bench --server mayflydb --only stall --seconds 60 --plot stall.svg table
 //! ```
 //!
-//! What a load costs the server is the CPU time that the operating system counted for its process, because on a
-//! machine with few cores and other tenants throughput says more about the neighbours than about the server. Where
-//! clients wait for an answer before they ask again, a stalled server is asked less (coordinated omission): the
-//! figures "corrected p99" and "corrected p99.9" add what it would have been asked, and `--rate` asks by the clock.
+//! What a load costs the server is the CPU time that the operating system counted for its process,
+//! because on a machine with few cores and other tenants throughput says more about the neighbours than
+//! about the server. Where clients wait for an answer before they ask again, a stalled server is asked
+//! less (coordinated omission): the figures "corrected p99" and "corrected p99.9" add what it would have
+//! been asked, and `--rate` asks by the clock.
 
 mod budget;
 mod caller;
@@ -74,6 +76,9 @@ struct Flags {
     /// Only this work, by name or the beginning of names; several separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
+    /// Exactly the loads that have budgets
+    #[arg(long, global = true)]
+    budget: bool,
     /// How often everything runs, each time with a new server
     #[arg(long, default_value_t = 1, global = true)]
     runs: usize,
@@ -99,11 +104,7 @@ struct Flags {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the loads and prints a table with verdicts about the budgets
-    Table {
-        /// Exactly the loads that have budgets
-        #[arg(long)]
-        budget: bool,
-    },
+    Table,
     /// Runs the loads on two servers by turns and prints ratios
     Compare {
         /// The program of a server, or the address of one that runs
@@ -137,8 +138,8 @@ fn run(flags: &Flags) -> Result<run::Outcome> {
             }
             Ok(run::Outcome::Complete)
         }
-        Command::Table { budget } => {
-            let works = work::select(&flags.only, *budget)?;
+        Command::Table => {
+            let works = work::select(&flags.only, flags.budget)?;
             let source = match &flags.server {
                 Some(path) => flags.program(path.clone()),
                 None => Source::Address(flags.uri.clone()),
@@ -146,7 +147,7 @@ fn run(flags: &Flags) -> Result<run::Outcome> {
             run::table(&source, &works, &flags.plan(), flags.runs.max(1), output)
         }
         Command::Compare { a, b } => {
-            let works = work::select(&flags.only, false)?;
+            let works = work::select(&flags.only, flags.budget)?;
             let source = |text: &String| match text.starts_with("mongodb://") {
                 true => Source::Address(text.clone()),
                 false => flags.program(PathBuf::from(text)),

@@ -1,4 +1,5 @@
-//! The table on the terminal: a line per load, its ranges and further figures below it, and the verdicts at the end.
+//! The table on the terminal: a line per load, its ranges and further figures below it, and the verdicts
+//! at the end.
 
 use serde_json::{Value, json};
 

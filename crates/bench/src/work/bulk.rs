@@ -36,7 +36,7 @@ fn measure(
     if !indexes.is_empty() {
         create_indexes(&mut client, collection, indexes, None)?;
     }
-    let load = Load::new(plan, 1, |n| Inserter::new(collection, n as u8).batch(BATCH).caller());
+    let load = Load::new(plan, 1, |n| Inserter::new(collection, n as u16).batch(BATCH).caller());
     let measured = load::run(target, plan, &load)?;
     drop_collection(&mut client, collection)?;
     Ok(measured)
@@ -46,7 +46,7 @@ fn measure(
 pub(super) struct Inserter {
     collection: &'static str,
     /// Part of the identities, so that writers do not meet.
-    writer: u8,
+    writer: u16,
     batch: u32,
     first: u32,
     first_date_ms: i64,
@@ -54,7 +54,7 @@ pub(super) struct Inserter {
 
 impl Inserter {
     /// One by one, from number 0, with dates long ago.
-    pub(super) fn new(collection: &'static str, writer: u8) -> Inserter {
+    pub(super) fn new(collection: &'static str, writer: u16) -> Inserter {
         Inserter { collection, writer, batch: 1, first: 0, first_date_ms: LONG_AGO_MS }
     }
 

@@ -85,7 +85,8 @@ const fn named_only(name: &'static str, title: &'static str, run: Run) -> Work {
 /// All loads.
 #[rustfmt::skip] // A table.
 pub(crate) const ALL: &[Work] = &[
-    budgeted("start", "start to first answer, empty", &[Budget::at_most("first answer", 100.0, "ms")], restart::empty),
+    budgeted("start", "start to first answer, empty",
+        &[Budget::at_most("first answer", 100.0, "ms")], restart::empty),
     budgeted("start-2m", "start with 2,000,000 documents",
         &[Budget::at_most("first document", 300.0, "ms")], restart::filled),
     budgeted("idle", "idle, empty", &[
@@ -94,10 +95,13 @@ pub(crate) const ALL: &[Work] = &[
         Budget::at_most("idle writes", 0.0, "bytes"),
     ], idle::idle),
     budgeted("find", "find by _id, 1 KB, 4 connections", &[Budget::server(15.0)], point::find),
-    budgeted("insert-w1", "insertOne w:1, 1 KB, 4 connections", &[Budget::server(16.0)], point::insert_logged),
+    budgeted("insert-w1", "insertOne w:1, 1 KB, 4 connections",
+        &[Budget::server(16.0)], point::insert_logged),
     work("insert-majority", "insertOne w:majority, 1 KB, 4 connections", point::insert_synced),
-    budgeted("update-inc", "updateOne $inc by _id, w:1, 4 connections", &[Budget::server(17.0)], point::increment),
-    budgeted("update-set", "updateOne $set by _id, w:1, 4 connections", &[Budget::server(17.0)], point::set_field),
+    budgeted("update-inc", "updateOne $inc by _id, w:1, 4 connections",
+        &[Budget::server(17.0)], point::increment),
+    budgeted("update-set", "updateOne $set by _id, w:1, 4 connections",
+        &[Budget::server(17.0)], point::set_field),
     budgeted("ycsb-a", "YCSB A: 50 % updates", &[Budget::server(16.0)], ycsb::a),
     work("ycsb-b", "YCSB B: 5 % updates", ycsb::b),
     work("ycsb-c", "YCSB C: reads", ycsb::c),
@@ -110,7 +114,8 @@ pub(crate) const ALL: &[Work] = &[
         &[Budget::rate(150_000.0), Budget::server(7.0)], bulk::indexed),
     work("bulk-update", "unordered bulk of 10,000 updates, each", update::bulk),
     work("update-wide", "update of 1 of 16 fields, 4 connections", update::wide),
-    budgeted("indexed", "find by index, 10 documents, 1 connection", &[Budget::server(50.0)], query::indexed_find),
+    budgeted("indexed", "find by index, 10 documents, 1 connection",
+        &[Budget::server(50.0)], query::indexed_find),
     work("range", "find by index, range of 100 documents", query::range),
     work("in", "find { $in: 1,000 values }", query::in_list),
     budgeted("scan", "scan, three-field filter, per document", &[Budget::per_core(3_000_000.0)], query::scan),

@@ -1,5 +1,8 @@
 //! Operations on one document by its `_id`: single finds, inserts and updates.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use anyhow::{Result, bail};
 use mayfly_value::{DocBuilder, RawDoc};
 
@@ -87,20 +90,21 @@ fn insert(
     concern: fn(&mut DocBuilder),
 ) -> Result<Measured> {
     fresh_collection(&mut target.client()?, collection)?;
+    let next = Arc::new(AtomicU32::new(0));
     let load = Load::new(plan, CONNECTIONS, |number| {
-        // Each has numbers of its own.
-        let state = (Record::new(), Random::new(200 + number as u64), (number as u32) << 20, 0);
-        let ask = move |(record, random, next, size): &mut (Record, Random, u32, usize),
+        let (state, next) =
+            ((Record::new(), Random::new(200 + number as u64), 0), Arc::clone(&next));
+        let ask = move |(record, random, size): &mut (Record, Random, usize),
                         request: &mut Request| {
-            let document = record.renew(*next, random);
-            (*next, *size) = (*next + 1, document.len());
+            let document = record.renew(next.fetch_add(1, Ordering::Relaxed), random);
+            *size = document.len();
             request.command(|doc| {
                 doc.append("insert", collection);
                 concern(doc);
             });
             request.sequence("documents", document);
         };
-        caller(state, ask, |(_, _, _, size), _| Ok(Turn::wrote(1, *size as u64)))
+        caller(state, ask, |(_, _, size), _| Ok(Turn::wrote(1, *size as u64)))
     });
     let measured = load::run(target, plan, &load)?;
     drop_collection(&mut target.client()?, collection)?;

@@ -1,8 +1,8 @@
-//! How long a server takes until its first answer: over an empty folder, over one with millions of documents after an
-//! orderly end, and after a sudden one.
+//! How long a server takes until its first answer: over an empty folder, over one with millions of
+//! documents after an orderly end, and after a sudden one.
 //!
-//! "First answer" is that to `isMaster`; "first document" is a document found by its `_id`, which a server that opens
-//! its data only then cannot give earlier.
+//! "First answer" is that to `isMaster`; "first document" is a document found by its `_id`, which a
+//! server that opens its data only then cannot give earlier.
 
 use std::time::{Duration, Instant};
 

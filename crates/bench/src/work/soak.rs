@@ -1,8 +1,8 @@
-//! Hours of everything: reads, inserts, updates and expiry at a fixed rate, and how memory, threads, open files and the
-//! folder of data grow meanwhile.
+//! Hours of everything: reads, inserts, updates and expiry at a fixed rate, and how memory, threads, open
+//! files and the folder of data grow meanwhile.
 //!
-//! Documents live for half a minute, so that their number stays the same from then on; what still grows in the second
-//! half of the time is a leak, or waiting to be merged.
+//! Documents live for half a minute, so that their number stays the same from then on; what still grows
+//! in the second half of the time is a leak, or waiting to be merged.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,8 @@ use crate::statistics::slope;
 use crate::wire::Request;
 
 const SOAKED: &str = "soaked";
-/// Operations in a second, unless the command line says how many: half of them reads, a quarter inserts and updates.
+/// Operations in a second, unless the command line says how many: half of them reads, a quarter inserts
+/// and updates.
 const RATE: f64 = 4000.0;
 const LIFE_SECONDS: i32 = 30;
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -121,8 +122,9 @@ fn set_growth(measured: &mut Measured, samples: &[Sample]) {
 /// Inserts documents of this moment.
 fn inserter(number: usize) -> Box<dyn Caller> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // A document's date is this and its number: a millisecond between two of a writer is about the usual rate.
-    Inserter::new(SOAKED, 1 + number as u8).dated(now.as_millis() as i64).caller()
+    // A document's date is this and its number: a millisecond between two of a writer is about the usual
+    // rate.
+    Inserter::new(SOAKED, 1 + number as u16).dated(now.as_millis() as i64).caller()
 }
 
 fn updater(number: usize, records: u32) -> Box<dyn Caller> {

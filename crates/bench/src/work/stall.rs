@@ -1,5 +1,5 @@
-//! Sustained inserts, so many that the server merges its files meanwhile: how long the longest waits are, and how slow
-//! the worst second is.
+//! Sustained inserts, so many that the server merges its files meanwhile: how long the longest waits are,
+//! and how slow the worst second is.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn stall(target: &Target, plan: &Plan) -> Result<Measured> {
     fresh_collection(&mut client, STALLED)?;
     create_indexes(&mut client, STALLED, &["g", "y", "at"], None)?;
     let mut load =
-        Load::new(plan, CONNECTIONS, |n| Inserter::new(STALLED, n as u8).batch(BATCH).caller());
+        Load::new(plan, CONNECTIONS, |n| Inserter::new(STALLED, n as u16).batch(BATCH).caller());
     load.bucket = load.bucket.or(Some(Duration::from_millis(100)));
     let mut measured = load::run(target, plan, &load)?;
     if let Some(timeline) = &measured.timeline {

@@ -1,8 +1,8 @@
-//! A TTL storm: nine tenths of a collection expire at once beside readers and inserters, whose latencies are compared
-//! before, during and after.
+//! A TTL storm: nine tenths of a collection expire at once beside readers and inserters, whose latencies
+//! are compared before, during and after.
 //!
-//! Readers and inserters ask at a fixed rate each and their latencies count from the time at which they should have
-//! asked, so that a stall shows in full.
+//! Readers and inserters ask at a fixed rate each and their latencies count from the time at which they
+//! should have asked, so that a stall shows in full.
 
 use anyhow::Result;
 
@@ -53,7 +53,7 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
         let first = INSERTED + (u32::from(number) << 24);
         let read = Load::new(plan, CONNECTIONS, |n| reader(1200 + n as u64, plan.records));
         let insert = Load::new(plan, CONNECTIONS, move |writer| {
-            Inserter::new(STORM, 1 + writer as u8).from(first).dated(FAR_MS).caller()
+            Inserter::new(STORM, 1 + writer as u16).from(first).dated(FAR_MS).caller()
         });
         (read.at_rate(pace), insert.at_rate(pace))
     };

@@ -1,7 +1,7 @@
 //! How fast due documents go, what that costs, and what a reader beside it notices.
 //!
-//! The documents are inserted while the monitor is off and are all due when it is switched on. The reader asks at a
-//! fixed rate, so that its own cost is known and can be taken away from the server's.
+//! The documents are inserted while the monitor is off and are all due when it is switched on. The reader
+//! asks at a fixed rate, so that its own cost is known and can be taken away from the server's.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,7 @@ use super::bulk::fill;
 use super::point::{RECORDS, load_records, reader};
 use super::{Plan, create_indexes, document_count, drop_collection, set_parameter};
 use crate::client::Client;
-use crate::figures::{
-    CLIENT, MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER, Stopwatch,
-};
+use crate::figures::{CLIENT, MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER};
 use crate::load::{Load, beside};
 use crate::server::Target;
 use crate::wire::number_at;
@@ -48,19 +46,19 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     })?;
     let (alone, _, alone_costs) = alone.pop().context("no reader")?;
     monitor(&mut client, true)?;
-    let documents = plan.documents;
-    let ((count, seconds, mut measured, watch), mut during) = beside(target, &[&read], |_| {
-        // The sleep before the pass does not count.
-        let first = await_fewer(&mut client, DUE, documents - 1)?;
-        let watch = Stopwatch::start(target);
+    // The sleep before the pass does not count.
+    await_fewer(&mut client, DUE, plan.documents - 1)?;
+    let ((count, seconds, mut measured, watch), mut during) = beside(target, &[&read], |watch| {
+        let first = document_count(&mut client, DUE)?;
         let last = await_fewer(&mut client, DUE, 0)?;
         let count = u64::from(first - last);
         let (seconds, measured) = watch.stop(count);
         Ok((count, seconds, measured, watch))
     })?;
+    monitor(&mut client, false)?;
     let (during, _, _) = during.pop().context("no reader")?;
     if count == 0 {
-        bail!("all documents went at once, between two looks");
+        bail!("all documents went at once: too few for a measurement");
     }
     measured.set(RATE, count as f64 / seconds, "/s");
     let before = alone.latencies.millis_at(0.99);

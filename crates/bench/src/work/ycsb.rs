@@ -1,8 +1,8 @@
 //! The core workloads A to F of YCSB, over records of ten fields of 100 bytes.
 //!
-//! Requests follow Zipf's law, scattered over the keys; those of D prefer the newest records. D and E insert, so they
-//! have a collection of their own that begins anew. F reads a record and then changes a field of it: one operation of
-//! two requests.
+//! Requests follow Zipf's law, scattered over the keys; those of D prefer the newest records. D and E
+//! insert, so they have a collection of their own that begins anew. F reads a record and then changes a
+//! field of it: one operation of two requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
