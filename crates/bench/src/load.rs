@@ -250,3 +250,104 @@ impl Pace {
         (late.as_nanos() / self.interval.as_nanos().max(1)) as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::caller::caller;
+    use crate::figures::{P50, RATE};
+    use crate::server::Source;
+    use crate::wire::reply;
+
+    /// Says yes to everything until the client goes; stalls once, at the given request.
+    fn agree(mut stream: TcpStream, stall_at: usize) -> std::io::Result<()> {
+        let (mut bytes, mut piece, mut seen) = (Vec::new(), [0; 4096], 0);
+        loop {
+            while let Some(length) = bytes.first_chunk::<4>().map(|b| u32::from_le_bytes(*b)) {
+                if bytes.len() < length as usize {
+                    break;
+                }
+                let id = bytes[4..8].iter().rev().fold(0, |id, byte| (id << 8) | i32::from(*byte));
+                seen += 1;
+                if seen == stall_at {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+                let yes = reply(id, |doc| {
+                    doc.append("ok", 1.0);
+                });
+                stream.write_all(&yes)?;
+                bytes.drain(..length as usize);
+            }
+            match stream.read(&mut piece)? {
+                0 => return Ok(()),
+                read => bytes.extend_from_slice(&piece[..read]),
+            }
+        }
+    }
+
+    /// A server in this process; its threads end with their connections.
+    fn target(stall_at: usize) -> Target {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                std::thread::spawn(move || agree(stream, stall_at));
+            }
+        });
+        Source::Address(address).target().unwrap()
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            time: Duration::from_millis(600),
+            documents: 0,
+            records: 0,
+            start_documents: 0,
+            rate: None,
+            connections: None,
+            in_flight: 1,
+            bucket: Some(Duration::from_millis(100)),
+        }
+    }
+
+    fn ping(_: usize) -> Box<dyn Caller> {
+        let ask = |_: &mut (), request: &mut crate::wire::Request| {
+            request.command(|doc| {
+                doc.append("ping", 1);
+            });
+        };
+        caller((), ask, |_, _| Ok(Turn::wrote(2, 10)))
+    }
+
+    #[test]
+    fn threads_and_event_loop_count_alike() {
+        let target = target(0);
+        for in_flight in [1, 4] {
+            let mut load = Load::new(&plan(), 3, ping);
+            load.in_flight = in_flight;
+            let measured = run(&target, &plan(), &load).unwrap();
+            assert!(measured.get(RATE).unwrap() > 100.0);
+            assert!(measured.get(P50).unwrap() > 0.0);
+            let points = measured.timeline.unwrap().points(1);
+            assert!((6..=20).contains(&points.len()), "{}", points.len());
+        }
+    }
+
+    #[test]
+    fn an_open_loop_counts_a_stall_for_all_that_were_due() {
+        for in_flight in [1, 2] {
+            let target = target(20);
+            let mut load = Load::new(&plan(), 1, ping).at_rate(200.0);
+            load.in_flight = in_flight;
+            let measured = run(&target, &plan(), &load).unwrap();
+            let rate = measured.get(RATE).unwrap();
+            assert!((200.0..480.0).contains(&rate), "{rate}");
+            // 200 of 600 ms: a third of the operations waits, not one of 120.
+            let waited = measured.get(crate::figures::P95).unwrap();
+            assert!(waited > 100.0, "{waited}");
+        }
+    }
+}

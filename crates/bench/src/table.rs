@@ -13,6 +13,9 @@ use crate::statistics::Range;
 /// A load generator that uses more than this for an operation measures itself, too.
 const CLIENT_LIMIT_MICROS: f64 = 10.0;
 
+/// Longest line of further figures, which are indented.
+const LINE_COLUMNS: usize = 150;
+
 /// The columns: figure, heading, width.
 const COLUMNS: &[(&str, &str, usize)] = &[
     (RATE, "per second", 10),
@@ -79,13 +82,13 @@ pub(crate) fn print_row(series: &Series) {
     if !spread.is_empty() {
         println!("    {}", spread.join("  "));
     }
-    for (name, unit) in series.names() {
-        if shown(name) || budgeted(name) {
-            continue;
-        }
-        if let Some(value) = series.range(name) {
-            println!("    {name}: {} {unit}", range(value));
-        }
+    let further = series.names().into_iter().filter(|(name, _)| !shown(name) && !budgeted(name));
+    let further = further.filter_map(|(name, unit)| {
+        let text = range(series.range(name)?);
+        Some(format!("{name} {text} {unit}").trim_end().to_owned())
+    });
+    for line in lines(further, LINE_COLUMNS) {
+        println!("    {line}");
     }
     for error in &series.errors {
         println!("    failed: {error}");
@@ -110,6 +113,21 @@ pub(crate) fn print_verdicts(rows: &[Series]) {
     if rows.iter().any(|row| above(&row)) {
         println!("* the load generator itself needs more than {CLIENT_LIMIT_MICROS} us");
     }
+}
+
+/// Pieces joined to lines that are no longer than this, unless a piece is.
+fn lines(pieces: impl Iterator<Item = String>, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        match lines.last_mut() {
+            Some(line) if line.len() + 2 + piece.len() <= columns => {
+                line.push_str("; ");
+                line.push_str(&piece);
+            }
+            _ => lines.push(piece),
+        }
+    }
+    lines
 }
 
 /// All loads as JSON.
@@ -167,6 +185,13 @@ mod tests {
         assert_eq!(texts, wanted);
         let all = Range { median: 2.0, min: 1.5, max: 3.0 };
         assert_eq!(range(all), "2 (1.50..3)");
+    }
+
+    #[test]
+    fn further_figures_share_lines() {
+        let pieces = || ["aaaa", "bbbb", "cccc"].into_iter().map(str::to_owned);
+        assert_eq!(lines(pieces(), 10), ["aaaa; bbbb", "cccc"]);
+        assert_eq!(lines(pieces(), 3).len(), 3);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::bulk::fill;
 use super::point::{RECORDS, load_records, reader};
 use super::{Plan, create_indexes, document_count, drop_collection, set_parameter};
 use crate::client::Client;
-use crate::figures::{CLIENT, MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER};
+use crate::figures::{MAX, Measured, P50, P95, P99, P999, PER_CORE, RATE, SERVER};
 use crate::load::{Load, beside};
 use crate::server::Target;
 use crate::wire::number_at;
@@ -70,10 +70,8 @@ pub(super) fn expire(target: &Target, plan: &Plan) -> Result<Measured> {
     watch.settle(&mut measured, count, 0);
     // What the reader would have cost in this time without the deletions.
     let reads = READS * seconds / count as f64;
-    for name in [SERVER, CLIENT] {
-        if let (Some(us), Some(reading)) = (measured.get(name), alone_costs.get(name)) {
-            measured.set(name, us - reading * reads, "us");
-        }
+    if let (Some(us), Some(reading)) = (measured.get(SERVER), alone_costs.get(SERVER)) {
+        measured.set(SERVER, us - reading * reads, "us");
     }
     if let Some(us) = measured.get(SERVER).filter(|us| *us > 0.0) {
         measured.set(PER_CORE, 1e6 / us, "/s");
