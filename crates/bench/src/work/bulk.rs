@@ -1,5 +1,7 @@
 //! Inserts of a thousand documents each, without and with further indexes.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use anyhow::Result;
 
 use super::{DATABASE, Plan, create_indexes, document_count, drop_collection, fresh_collection};
@@ -49,13 +51,22 @@ pub(super) struct Inserter {
     writer: u16,
     batch: u32,
     first: u32,
-    first_date_ms: i64,
+    dates: Dates,
+}
+
+/// The dates of what is inserted.
+#[derive(Clone, Copy)]
+pub(super) enum Dates {
+    /// A millisecond later for each document, from this time on.
+    From(i64),
+    /// Those of the moment.
+    Now,
 }
 
 impl Inserter {
     /// One by one, from number 0, with dates long ago.
     pub(super) fn new(collection: &'static str, writer: u16) -> Inserter {
-        Inserter { collection, writer, batch: 1, first: 0, first_date_ms: LONG_AGO_MS }
+        Inserter { collection, writer, batch: 1, first: 0, dates: Dates::From(LONG_AGO_MS) }
     }
 
     /// So many at once.
@@ -70,9 +81,9 @@ impl Inserter {
         self
     }
 
-    /// With dates from this time on.
-    pub(super) fn dated(mut self, first_date_ms: i64) -> Inserter {
-        self.first_date_ms = first_date_ms;
+    /// With these dates.
+    pub(super) fn dated(mut self, dates: Dates) -> Inserter {
+        self.dates = dates;
         self
     }
 
@@ -82,12 +93,17 @@ impl Inserter {
         let batches = POOL.min(10_000 / self.batch as usize).max(1);
         let pool: Vec<Items> = (0..batches).map(|_| Items::new(self.batch, &mut random)).collect();
         let size: usize = pool.first().map_or(0, |items| items.bytes.len());
-        let Inserter { collection, writer, batch, first, first_date_ms } = self;
+        let Inserter { collection, writer, batch, first, dates } = self;
         let ask = move |(pool, random, next): &mut (Vec<Items>, Random, u32),
                         request: &mut Request| {
             let slot = (*next / batch) as usize % pool.len();
             let items = &mut pool[slot];
-            items.renew(*next, writer, first_date_ms, random);
+            let date = match dates {
+                Dates::From(first) => first,
+                // The number is added to it.
+                Dates::Now => now_ms() - i64::from(*next),
+            };
+            items.renew(*next, writer, date, random);
             *next += batch;
             request.command(|doc| {
                 doc.append("insert", collection).append("ordered", true);
@@ -98,6 +114,11 @@ impl Inserter {
         let done = Turn::wrote(u64::from(batch), size as u64);
         caller((pool, random, first), ask, move |_, _| Ok(done))
     }
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(LONG_AGO_MS, |now| now.as_millis() as i64)
 }
 
 /// Fills a collection up to this many items.
@@ -116,7 +137,7 @@ pub(super) fn fill_from(
     let mut filled = document_count(&mut client, collection)?;
     for batch in [BATCH, 1] {
         let inserter = Inserter::new(collection, 0).batch(batch).from(filled);
-        let mut caller = inserter.dated(first_date_ms).caller();
+        let mut caller = inserter.dated(Dates::From(first_date_ms)).caller();
         while filled + batch <= documents {
             filled += converse(&mut client, &mut *caller)?.1.count as u32;
         }

@@ -4,16 +4,16 @@
 //! Documents live for half a minute, so that their number stays the same from then on; what still grows
 //! in the second half of the time is a leak, or waiting to be merged.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::bulk::Inserter;
+use super::bulk::{Dates, Inserter};
 use super::point::{RECORDS, ask_update, load_records, one_updated, reader, set_some_field};
 use super::ttl::monitor;
 use super::{Plan, create_indexes, drop_collection};
 use crate::caller::{Caller, Turn, caller};
-use crate::documents::Random;
+use crate::documents::{FIELD_BYTES, Random};
 use crate::figures::Measured;
 use crate::latency::Recorder;
 use crate::load::{Load, beside};
@@ -61,8 +61,13 @@ pub(super) fn soak(target: &Target, plan: &Plan) -> Result<Measured> {
     let inserts = load(|n, _| inserter(n), 0.25);
     let updates = load(updater, 0.25);
     let loads = [&reads, &inserts, &updates];
-    let (samples, ended) = beside(target, &loads, |watch| Ok(sample(target, plan, watch.began)))?;
-    let mut measured = Measured::default();
+    let ((samples, watch), ended) = beside(target, &loads, |watch| {
+        let samples = sample(target, plan, watch.began);
+        Ok((samples, watch))
+    })?;
+    let count = ended.iter().map(|(recorder, _, _)| recorder.done.count).sum();
+    let bytes = ended.iter().map(|(recorder, _, _)| recorder.done.bytes).sum();
+    let (_, mut measured) = watch.stop(count);
     let mut all = Recorder::new(Instant::now(), None)?;
     let mut seconds = 0.0;
     for (names, (mut recorder, took, _)) in LATENCIES.iter().zip(ended) {
@@ -76,7 +81,9 @@ pub(super) fn soak(target: &Target, plan: &Plan) -> Result<Measured> {
     let timeline = measured.timeline.take();
     measured.set_load(seconds, all);
     measured.timeline = timeline;
+    watch.settle(&mut measured, count, bytes);
     set_growth(&mut measured, &samples);
+    monitor(&mut client, false)?;
     drop_collection(&mut client, SOAKED)?;
     Ok(measured)
 }
@@ -119,12 +126,8 @@ fn set_growth(measured: &mut Measured, samples: &[Sample]) {
     }
 }
 
-/// Inserts documents of this moment.
 fn inserter(number: usize) -> Box<dyn Caller> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // A document's date is this and its number: a millisecond between two of a writer is about the usual
-    // rate.
-    Inserter::new(SOAKED, 1 + number as u16).dated(now.as_millis() as i64).caller()
+    Inserter::new(SOAKED, 1 + number as u16).dated(Dates::Now).caller()
 }
 
 fn updater(number: usize, records: u32) -> Box<dyn Caller> {
@@ -134,7 +137,7 @@ fn updater(number: usize, records: u32) -> Box<dyn Caller> {
     };
     caller(Random::new(1400 + number as u64), ask, |_, reply| {
         one_updated(reply)?;
-        Ok(Turn::done(1))
+        Ok(Turn::wrote(1, FIELD_BYTES as u64))
     })
 }
 

@@ -6,7 +6,7 @@
 
 use anyhow::Result;
 
-use super::bulk::{Inserter, fill, fill_from};
+use super::bulk::{Dates, Inserter, fill, fill_from};
 use super::point::{RECORDS, load_records, reader};
 use super::ttl::{await_deleted, await_fewer, deleted, monitor};
 use super::{Plan, create_indexes, document_count, drop_collection};
@@ -53,7 +53,7 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
         let first = INSERTED + (u32::from(number) << 24);
         let read = Load::new(plan, CONNECTIONS, |n| reader(1200 + n as u64, plan.records));
         let insert = Load::new(plan, CONNECTIONS, move |writer| {
-            Inserter::new(STORM, 1 + writer as u16).from(first).dated(FAR_MS).caller()
+            Inserter::new(STORM, 1 + writer as u16).from(first).dated(Dates::From(FAR_MS)).caller()
         });
         (read.at_rate(pace), insert.at_rate(pace))
     };
