@@ -70,7 +70,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(options: &RocksOptions) -> Shared {
-        let cache = Cache::new_lru_cache(options.cache_bytes);
+        let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);
         let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
         let charged = cache.clone();
         let buffers =

@@ -3,6 +3,8 @@
 //! The state is a position (range and last key), the records already seen when an index may show one twice, and how much of
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
+mod count;
+
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;

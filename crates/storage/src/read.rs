@@ -183,6 +183,30 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// How many entries stand in a range of positions, as far as the limit allows.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn count_entries(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        limit: ScanLimit,
+    ) -> Result<(u64, Scanned)> {
+        let range = object_subrange(index.id(), range);
+        let mut entries = 0;
+        let end = self
+            .txn
+            .scan(Keyspace::Index, &range, Direction::Forward, limit, &mut |_, _| {
+                entries += 1;
+                ControlFlow::Continue(())
+            })
+            .map_err(from_kv)?;
+        Ok((entries, relative(end)))
+    }
+}
+
 fn relative(end: ScanEnd) -> Scanned {
     match end {
         ScanEnd::Exhausted => Scanned::Exhausted,

@@ -1,7 +1,7 @@
 //! `count`.
 
 use mayfly_base::Result;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{hint, refuse};
@@ -30,17 +30,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         let behind = (all - skip).max(0);
         if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
     } else {
-        let mut executor = Executor::new(collection, query)?;
-        executor.count_only();
+        let executor = Executor::new(collection, query)?;
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
-        let mut count = 0;
-        while !executor.is_done() {
-            executor.run(store, ctx.op, &mut |_, _| {
-                count += 1;
-                Ok(Flow::More)
-            })?;
-        }
-        count
+        let counted = executor.count(store, ctx.op)?;
+        i64::try_from(counted).unwrap_or(i64::MAX)
     };
     reply.append("n", number(count));
     Ok(())
