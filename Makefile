@@ -13,13 +13,15 @@ export PATH := /usr/lib/ccache:$(PATH)
 endif
 
 .PHONY: help run build test check-fmt check-clippy check-tidy test-rust test-fuzz clients
-.PHONY: bench docs fmt setup setup-build clean
+.PHONY: bench instructions docs fmt setup setup-build clean
 
 help:
 	@echo 'make run ARGS="--port 27018"   build a release and start it; ARGS are flags of mayflydb'
 	@echo 'make test                      every check and every test'
 	@echo 'make clients                   the client suites alone (tests/clients)'
-	@echo 'make bench ARGS="--quick"      the load generator against a release; ARGS are flags of mayfly-bench'
+	@echo 'make bench                     every budget beside its measurement, medians of five runs (12 minutes);'
+	@echo '                               ARGS="table --quick" or other flags of mayfly-bench instead'
+	@echo 'make instructions              instructions per operation beside the kept table (needs valgrind)'
 	@echo 'make docs                      the source documentation, broken links are errors'
 	@echo 'make fmt                       format the source'
 	@echo 'make setup                     install what build and tests need (Debian, Ubuntu) or say what is missing'
@@ -55,7 +57,11 @@ clients: setup
 
 bench: build
 	cargo build --release --locked -p mayfly-bench
-	"$(CARGO_TARGET_DIR)/release/mayfly-bench" --server "$(CARGO_TARGET_DIR)/release/mayflydb" $(ARGS) table
+	"$(CARGO_TARGET_DIR)/release/mayfly-bench" --server "$(CARGO_TARGET_DIR)/release/mayflydb" \
+		$(or $(ARGS),table --budget --runs 5)
+
+instructions: setup-build
+	scripts/instructions $(ARGS)
 
 docs: setup-build
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --workspace --no-deps --document-private-items --locked

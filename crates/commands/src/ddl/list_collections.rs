@@ -4,7 +4,7 @@ use mayfly_base::{Namespace, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::{FirstBatch, first_batch};
 use crate::{CommandContext, Fields, Request, Row};
@@ -28,16 +28,27 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         .transpose()?;
     let size = cursor_batch_size(&fields, "listCollections.cursor")?;
     let ns = Namespace::new(request.db, "$cmd.listCollections")?;
-    let documents = ctx
-        .service
-        .store
-        .collections(Some(request.db))
+    let store = &ctx.service.store;
+    let collections = match fields.document("filter")?.and_then(only_name) {
+        // What drivers ask before they create one, answered without a walk over all of them.
+        Some(name) => match Namespace::new(request.db, name) {
+            Ok(ns) => store.collection(&ns).into_iter().collect(),
+            Err(_) => Vec::new(),
+        },
+        None => store.collections(Some(request.db)),
+    };
+    let documents = collections
         .iter()
         .map(|collection| entry(collection, name_only))
         .filter(|entry| filter.as_ref().is_none_or(|filter| filter.matches(entry.as_doc())))
         .collect();
     let cursor = Cursor::new(ns, CursorSource::Ready(documents));
     first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply)
+}
+
+/// The name, when the filter asks for one by equality.
+fn only_name(filter: RawDoc<'_>) -> Option<&str> {
+    filter.get("name").and_then(|name| name.as_str())
 }
 
 /// `cursor: { batchSize }` of the listing commands.
