@@ -11,6 +11,9 @@
 //!
 //! oplog    | seconds << 32 + increment, 8 bytes big-endian |   | the entry, BSON |
 //!
+//! session  | session id, 16 bytes | statement id, 4 bytes |
+//!          | see [`crate::retry`] |
+//!
 //! catalog  | 'v' |              | format, store UUID, BSON
 //!          | 'n' |              | next id, 8 bytes
 //!          | 'c' | id |         | collection: namespace, UUID, options, indexes, BSON

@@ -14,6 +14,7 @@ mod keygen;
 mod layout;
 mod oplog;
 mod read;
+mod retry;
 mod store;
 mod sweep;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};
 pub use oplog::UpdateStyle;
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
+pub use retry::{Executed, SessionKey, Statement};
 pub use store::{Store, StoreOptions};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;

@@ -70,6 +70,8 @@ pub struct Store {
     ttl_stats: TtlStats,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
+    /// Wall time before which no recorded statement can be old enough to go.
+    pub(crate) next_statement_due: AtomicI64,
     /// Conflicts that led to another try, for serverStatus.
     pub write_conflicts: AtomicI64,
 }
@@ -102,6 +104,7 @@ impl Store {
             ttl_stats: TtlStats::default(),
             ttl: parking_lot::Mutex::new(None),
             sweeper: parking_lot::Mutex::new(None),
+            next_statement_due: AtomicI64::new(i64::MIN),
             write_conflicts: AtomicI64::new(0),
         });
         store.load_counts()?;

@@ -1,4 +1,4 @@
-//! The sweeper: clears what dropped objects left in the byte store, and trims the oplog.
+//! The sweeper: clears what dropped objects and ended sessions left in the byte store, and trims the oplog.
 //!
 //! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped.
 
@@ -69,13 +69,19 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
             state.wanted = false;
         }
         let Some(store) = store.upgrade() else { return };
-        if let Err(error) = store.sweep_once().and_then(|()| store.trim_oplog()) {
+        if let Err(error) = store.sweep_all() {
             tracing::warn!(%error, "sweeping failed; it is tried again later");
         }
     }
 }
 
 impl Store {
+    fn sweep_all(&self) -> Result<()> {
+        self.sweep_once()?;
+        self.trim_oplog()?;
+        self.sweep_statements()
+    }
+
     /// Clears everything that was dropped so far.
     ///
     /// # Errors

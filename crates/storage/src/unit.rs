@@ -74,6 +74,11 @@ impl<'s> WriteUnit<'s> {
         }
     }
 
+    /// The wall time that its records carry, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ms
+    }
+
     /// The index of this id as it is now.
     pub(crate) fn index(&self, id: u64) -> Option<&Arc<Index>> {
         self.state.indexes.iter().find(|index| index.id == id)

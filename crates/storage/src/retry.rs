@@ -1,0 +1,196 @@
+//! What makes a write repeatable: who executed which statement, written in the transaction of the statement itself.
+//!
+//! ```text
+//! session  | session id, 16 bytes | statement id, 4 bytes big-endian |
+//!          | transaction number, 8 bytes | wall time ms, 8 bytes | statements, 4 bytes | result, BSON |      little-endian
+//! ```
+//!
+//! A row may stand for several statements with consecutive ids and one result (documents of one insert). A later
+//! transaction number of the session makes rows of earlier ones void; what is older than a session may be is swept.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
+use mayfly_value::{DocBuf, RawDoc};
+
+use crate::error::from_kv;
+use crate::{Store, WriteUnit};
+
+/// The id of a logical session.
+pub type SessionKey = [u8; 16];
+
+/// Rows deleted in one transaction.
+const SWEEP_ROWS: usize = 1000;
+const HEADER: usize = 20;
+const SESSION_MS: i64 = limits::SESSION_TIMEOUT_MINUTES as i64 * 60_000;
+
+/// A statement that a client may send again.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement {
+    /// Its session.
+    pub session: SessionKey,
+    /// `txnNumber`.
+    pub txn_number: i64,
+    /// `stmtId`, not negative.
+    pub id: i32,
+}
+
+/// Statements that were executed.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// The first one's id.
+    pub id: i32,
+    /// How many there are, with ascending ids.
+    pub count: i32,
+    /// What each of them is answered.
+    pub result: DocBuf,
+}
+
+impl WriteUnit<'_> {
+    /// Notes that `count` statements, this one the first, were executed by this unit with this result.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn record_statement(
+        &mut self,
+        statement: Statement,
+        count: i32,
+        result: RawDoc<'_>,
+    ) -> Result<()> {
+        let mut value = Vec::with_capacity(HEADER + result.as_bytes().len());
+        value.extend_from_slice(&statement.txn_number.to_le_bytes());
+        value.extend_from_slice(&self.now_ms().to_le_bytes());
+        value.extend_from_slice(&count.to_le_bytes());
+        value.extend_from_slice(result.as_bytes());
+        let key = row_key(&statement.session, statement.id);
+        self.txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
+    }
+}
+
+impl Store {
+    /// The greatest transaction number of a session, and what was executed under it.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, those of the engine.
+    pub fn executed_statements(
+        &self,
+        session: &SessionKey,
+    ) -> Result<Option<(i64, Vec<Executed>)>> {
+        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let mut rows = Vec::new();
+        let mut damaged = false;
+        let range = KeyRange::prefix(session);
+        txn.scan(
+            Keyspace::Session,
+            &range,
+            Direction::Forward,
+            ScanLimit::NONE,
+            &mut |key, value| {
+                match parse(key, value) {
+                    Some(row) => rows.push((row.txn_number, row.executed())),
+                    None => damaged = true,
+                }
+                ControlFlow::Continue(())
+            },
+        )
+        .map_err(from_kv)?;
+        if damaged {
+            let text = "a stored statement of a session is damaged";
+            return Err(Error::new(ErrorCode::DataCorruptionDetected, text));
+        }
+        let latest = rows.iter().map(|(txn_number, _)| *txn_number).max();
+        Ok(latest.map(|latest| {
+            let executed = rows.into_iter().filter(|(number, _)| *number == latest);
+            (latest, executed.map(|(_, executed)| executed).collect())
+        }))
+    }
+
+    /// Removes what sessions left behind that have timed out; looks only when something can be due.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn sweep_statements(&self) -> Result<()> {
+        let now_ms = self.clock.now_ms();
+        if now_ms < self.next_statement_due.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // A statement that is recorded from now on is due later than this.
+        self.next_statement_due.store(now_ms.saturating_add(SESSION_MS), Ordering::Release);
+        let mut oldest_kept = i64::MAX;
+        let mut range = KeyRange { start: Vec::new(), end: vec![0xFF; 24] };
+        loop {
+            let mut due = Vec::new();
+            let mut last = None;
+            let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+            let limit = ScanLimit::rows(SWEEP_ROWS);
+            txn.scan(Keyspace::Session, &range, Direction::Forward, limit, &mut |key, value| {
+                last = Some(key.to_vec());
+                match parse(key, value).map(|row| row.wall_ms) {
+                    Some(wall_ms) if wall_ms.saturating_add(SESSION_MS) > now_ms => {
+                        oldest_kept = oldest_kept.min(wall_ms);
+                    }
+                    _ => due.push((key.to_vec(), value.to_vec())),
+                }
+                ControlFlow::Continue(())
+            })
+            .map_err(from_kv)?;
+            drop(txn);
+            if !due.is_empty() {
+                self.change(|txn, _| {
+                    for (key, value) in &due {
+                        let mut same = false;
+                        txn.get_locked(Keyspace::Session, key, &mut |now| same = now == value)
+                            .map_err(from_kv)?;
+                        if same {
+                            txn.delete(Keyspace::Session, key, Guard::Checked).map_err(from_kv)?;
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+            match last {
+                Some(last) => range = range.after(&last, Direction::Forward),
+                None => break,
+            }
+        }
+        if oldest_kept != i64::MAX {
+            let due = oldest_kept.saturating_add(SESSION_MS);
+            self.next_statement_due.fetch_min(due, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+}
+
+fn row_key(session: &SessionKey, id: i32) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(session);
+    key[16..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+struct Row<'a> {
+    id: i32,
+    txn_number: i64,
+    wall_ms: i64,
+    count: i32,
+    result: RawDoc<'a>,
+}
+
+impl Row<'_> {
+    fn executed(&self) -> Executed {
+        Executed { id: self.id, count: self.count, result: self.result.to_owned() }
+    }
+}
+
+fn parse<'a>(key: &[u8], value: &'a [u8]) -> Option<Row<'a>> {
+    let (header, result) = value.split_at_checked(HEADER)?;
+    Some(Row {
+        id: i32::from_be_bytes(key.get(16..20)?.try_into().ok()?),
+        txn_number: i64::from_le_bytes(header[..8].try_into().ok()?),
+        wall_ms: i64::from_le_bytes(header[8..16].try_into().ok()?),
+        count: i32::from_le_bytes(header[16..20].try_into().ok()?),
+        result: RawDoc::new(result)?,
+    })
+}
