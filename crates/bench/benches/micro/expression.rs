@@ -1,0 +1,65 @@
+//! Expressions over an item, and accumulators over many.
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use mayfly_expr::Expression;
+use mayfly_expr::accum::{AccumState, Accumulator};
+
+use crate::{items, parse};
+
+/// Items that an accumulator takes.
+const ITEMS: u32 = 1_000;
+
+#[divan::bench]
+fn constant(bencher: Bencher<'_, '_>) {
+    evaluate(bencher, "{e: {$literal: 5}}");
+}
+
+#[divan::bench]
+fn path(bencher: Bencher<'_, '_>) {
+    evaluate(bencher, "{e: '$name'}");
+}
+
+#[divan::bench]
+fn document(bencher: Bencher<'_, '_>) {
+    evaluate(bencher, "{e: {group: '$g', name: '$name', missing: '$nothing', one: 1}}");
+}
+
+#[divan::bench]
+fn path_borrowed(bencher: Bencher<'_, '_>) {
+    let (expression, item) = (expression("{e: '$name'}"), &items(1)[0]);
+    bencher.bench(|| black_box(&expression).evaluate_borrowed(black_box(item.as_doc())).is_some());
+}
+
+#[divan::bench]
+fn sum(bencher: Bencher<'_, '_>) {
+    accumulate(bencher, "{e: {$sum: '$x'}}");
+}
+
+#[divan::bench]
+fn count(bencher: Bencher<'_, '_>) {
+    accumulate(bencher, "{e: {$count: {}}}");
+}
+
+fn evaluate(bencher: Bencher<'_, '_>, spec: &str) {
+    let (expression, item) = (expression(spec), &items(1)[0]);
+    bencher.bench(|| black_box(&expression).evaluate(black_box(item.as_doc())));
+}
+
+fn expression(spec: &str) -> Expression {
+    let spec = parse(spec);
+    Expression::parse(spec.as_doc().get("e").expect("the field e")).expect("an expression")
+}
+
+fn accumulate(bencher: Bencher<'_, '_>, spec: &str) {
+    let (spec, items) = (parse(spec), items(ITEMS));
+    let element = spec.as_doc().get_element("e").expect("the field e");
+    let accumulator = Accumulator::parse(element).expect("an accumulator");
+    bencher.counter(ItemsCount::new(items.len())).bench(|| {
+        let mut state = AccumState::default();
+        for item in black_box(&items) {
+            accumulator.add(&mut state, item.as_doc());
+        }
+        accumulator.finish(&state)
+    });
+}
