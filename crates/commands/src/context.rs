@@ -6,6 +6,7 @@ use mayfly_base::OpCtx;
 use mayfly_service::{Connection, Service};
 
 use crate::OpKind;
+use crate::retry::Retry;
 
 /// Around one running command.
 pub struct CommandContext<'a> {
@@ -21,6 +22,8 @@ pub struct CommandContext<'a> {
     pub exhaust: Exhaust,
     /// Set it to close the connection after the reply.
     pub close_connection: bool,
+    /// The session of a write that the client may send again.
+    pub retry: Option<Retry>,
 }
 
 /// How the handshake waits and streams.

@@ -5,14 +5,17 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, OpInfo, Result};
+use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, Result};
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Connection, Service};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::registry::Entry;
 use crate::request::DocumentSequence;
-use crate::{CommandContext, Exhaust, Handler, OpKind, Request, RowFlags, generic, registry};
+use crate::retry::Retry;
+use crate::{
+    CommandContext, Durability, Exhaust, Handler, OpKind, Request, RowFlags, generic, registry,
+};
 
 /// Longest command that `currentOp` keeps a copy of.
 const MAX_SHOWN_COMMAND_BYTES: usize = 4096;
@@ -181,6 +184,7 @@ fn run_row(
             ..Exhaust::default()
         },
         close_connection: false,
+        retry: check_out(service, guard.op(), &request)?,
     };
     let mut guarded = || run_guarded(run, &mut context, &request, doc);
     let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
@@ -191,6 +195,29 @@ fn run_row(
     outcome.counter = context.exhaust.last_counter;
     outcome.close = context.close_connection;
     result
+}
+
+/// Takes the session of a command that may be sent again.
+fn check_out(service: &Service, op: &OpCtx, request: &Request<'_>) -> Result<Option<Retry>> {
+    let (Some(session), Some(number)) = (request.generic.lsid, request.generic.txn_number) else {
+        return Ok(None);
+    };
+    let name = request.row.name;
+    if !request.row.flags.has(RowFlags::RETRYABLE) {
+        return Err(Error::new(
+            ErrorCode::NotARetryableWriteCommand,
+            format!(
+                "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+                 autocommit:false was not provided, and {name} is not a retryable write command."
+            ),
+        ));
+    }
+    if request.generic.write_concern.durability() == Durability::None {
+        let text = "Unacknowledged write concerns are not allowed with transaction numbers";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    let checked_out = service.sessions.check_out(&service.store, op, session, number)?;
+    Retry::parse(checked_out, request.body, name).map(Some)
 }
 
 /// A bug in a handler costs its caller an error, not everybody the server.

@@ -16,12 +16,43 @@ const FLAGS: &str = "[bool, long, int, decimal, double]";
 pub struct Fields<'a> {
     doc: RawDoc<'a>,
     path: Cow<'static, str>,
+    names: NameSet,
+}
+
+/// Which names a document has, roughly: most of what a handler asks for is absent, and this says so at once.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct NameSet(u64);
+
+impl NameSet {
+    fn bit(name: &[u8]) -> u64 {
+        let (first, last) = (name.first().copied(), name.last().copied());
+        let mixed = name.len() * 7
+            + usize::from(first.unwrap_or(0)) * 31
+            + usize::from(last.unwrap_or(0)) * 13;
+        1 << (mixed % 64)
+    }
+
+    /// Adds a name. True when it may have been there.
+    pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
+        let bit = NameSet::bit(name);
+        let there = self.0 & bit != 0;
+        self.0 |= bit;
+        there
+    }
+
+    fn may_have(self, name: &str) -> bool {
+        self.0 & NameSet::bit(name.as_bytes()) != 0
+    }
 }
 
 impl<'a> Fields<'a> {
     /// The fields of this document; errors say `<path>.<field>`.
     pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'static, str>>) -> Fields<'a> {
-        Fields { doc, path: path.into() }
+        let mut names = NameSet::default();
+        for element in doc {
+            names.insert(element.name_bytes());
+        }
+        Fields { doc, path: path.into(), names }
     }
 
     /// The same after checking that there is no field but these.
@@ -47,6 +78,9 @@ impl<'a> Fields<'a> {
 
     /// The value; nothing when it is absent, null or undefined.
     pub fn get(&self, name: &str) -> Option<RawValue<'a>> {
+        if !self.names.may_have(name) {
+            return None;
+        }
         match self.doc.get(name) {
             None | Some(RawValue::Null | RawValue::Undefined) => None,
             present => present,

@@ -87,6 +87,8 @@ pub struct Generic<'a> {
     pub lsid: Option<SessionId>,
     /// The `lsid` document as sent.
     pub lsid_doc: Option<RawDoc<'a>>,
+    /// The number under which the session may send a write again.
+    pub txn_number: Option<i64>,
     /// Milliseconds it may run; 0 is no limit.
     pub max_time_ms: i64,
     /// Which reads it wants.
@@ -110,7 +112,6 @@ pub(crate) fn is_generic(name: &str) -> bool {
 /// The reference's errors for each argument.
 pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
-    let mut txn_number = false;
     let mut transaction_field = None;
     let mut api = Api::default();
     for element in body.iter().skip(1) {
@@ -121,7 +122,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
                 generic.lsid = Some(session_id(doc)?);
                 generic.lsid_doc = Some(doc);
             }
-            "txnNumber" => txn_number = true,
+            "txnNumber" => generic.txn_number = Some(txn_number(value)?),
             name @ ("autocommit" | "startTransaction") => transaction_field = Some(name),
             "maxTimeMS" => generic.max_time_ms = max_time_ms(value)?,
             "readConcern" => generic.read_concern = ReadConcern::parse(value)?,
@@ -133,7 +134,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
             _ => {}
         }
     }
-    check_transaction(&generic, txn_number, transaction_field)?;
+    check_transaction(&generic, transaction_field)?;
     api.check(command)?;
     generic.api_strict = api.strict;
     Ok(generic)
@@ -170,26 +171,30 @@ impl Api<'_> {
     }
 }
 
-/// Transactions need a replica set; this server is none yet.
-fn check_transaction(
-    generic: &Generic<'_>,
-    txn_number: bool,
-    transaction_field: Option<&str>,
-) -> Result<()> {
-    if txn_number {
-        if generic.lsid.is_none() {
-            let text = "Transaction number requires a session ID to be specified";
-            return Err(Error::new(ErrorCode::InvalidOptions, text));
-        }
-        let text = "Transaction numbers are only allowed on a replica set member or mongos";
-        return Err(Error::new(ErrorCode::IllegalOperation, text));
+/// What belongs to a transaction number. Transactions of several statements are not there yet.
+fn check_transaction(generic: &Generic<'_>, transaction_field: Option<&str>) -> Result<()> {
+    if generic.txn_number.is_some() && generic.lsid.is_none() {
+        let text = "Transaction number requires a session ID to be specified";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
     match transaction_field {
-        Some(name) => {
+        Some(name) if generic.txn_number.is_none() => {
             let text = format!("'{name}' field requires a transaction number to also be specified");
             Err(Error::new(ErrorCode::InvalidOptions, text))
         }
+        Some(_) => Err(Error::not_implemented("transactions of several statements")),
         None => Ok(()),
+    }
+}
+
+fn txn_number(value: RawValue<'_>) -> Result<i64> {
+    match value {
+        RawValue::Int64(number) if number >= 0 => Ok(number),
+        RawValue::Int64(_) => {
+            let text = "Transaction number cannot be negative";
+            Err(Error::new(ErrorCode::InvalidOptions, text))
+        }
+        other => Err(crate::fields::wrong_type("OperationSessionInfo.txnNumber", other, "long")),
     }
 }
 

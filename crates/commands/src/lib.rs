@@ -19,6 +19,7 @@ mod generic;
 mod missing;
 pub mod registry;
 mod request;
+mod retry;
 mod row;
 
 pub use context::{CommandContext, Exhaust};
@@ -27,4 +28,5 @@ pub use dispatch::{Dispatched, Incoming, Outcome, Repeat, append_error, dispatch
 pub use fields::Fields;
 pub use generic::{Durability, Generic, ReadConcern, WriteConcern};
 pub use request::{DocumentSequence, Documents, Request};
+pub use retry::Retry;
 pub use row::{Handler, OpKind, Row, RowFlags, Run};

@@ -1,9 +1,9 @@
 //! A command as its handler sees it: name, database, body, document sequences, generic arguments.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{RawDoc, RawElement, RawValue};
 
-use crate::fields::wrong_type;
+use crate::fields::{NameSet, wrong_type};
 use crate::generic::is_generic;
 use crate::{Fields, Generic, OpKind, Row, RowFlags};
 
@@ -44,13 +44,18 @@ impl<'a> Request<'a> {
         if self.row.flags.has(RowFlags::LENIENT) {
             return Ok(fields);
         }
-        for (at, element) in self.body.iter().enumerate().skip(1) {
+        let mut names = NameSet::default();
+        for (at, element) in self.body.iter().enumerate() {
             let name = element.name();
+            let perhaps_repeated = names.insert(element.name_bytes());
+            if at == 0 {
+                continue;
+            }
             if !known.contains(&name) && !is_generic(name) {
                 return Err(fields.unknown(name));
             }
-            let repeated = |other: &str| other == name;
-            if self.body.iter().take(at).any(|other| repeated(other.name())) {
+            let repeated = |other: RawElement<'_>| other.name_bytes() == name.as_bytes();
+            if perhaps_repeated && self.body.iter().take(at).any(repeated) {
                 return Err(fields.duplicate(name));
             }
         }

@@ -67,6 +67,9 @@ impl RowFlags {
     /// Not counted in `opcounters.command` beside its own counter.
     pub const COUNTS_ITSELF: RowFlags = RowFlags(128);
 
+    /// A client may send it again under its transaction number.
+    pub const RETRYABLE: RowFlags = RowFlags(256);
+
     /// Both sets of properties.
     #[must_use]
     pub const fn and(self, other: RowFlags) -> RowFlags {

@@ -117,9 +117,10 @@ fn generic_arguments_are_checked() {
     let text = "-1 value for maxTimeMS is out of range [0, 2147483647]";
     server.fails(doc! {"ping": 1, "maxTimeMS": -1}, 2, text);
     server.fails(doc! {"ping": 1, "maxTimeMS": 1.5}, 9, "maxTimeMS has non-integral value");
-    let text = "Transaction numbers are only allowed on a replica set member or mongos";
+    let text = "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+                autocommit:false was not provided, and ping is not a retryable write command.";
     let lsid = doc! {"id": Bson::Binary(mayfly_value::bson::Binary::from(uuid()))};
-    server.fails(doc! {"ping": 1, "lsid": lsid, "txnNumber": 1i64}, 20, text);
+    server.fails(doc! {"ping": 1, "lsid": lsid, "txnNumber": 1i64}, 50768, text);
     server.fails(doc! {"ping": 1, "apiVersion": "2"}, 322, "API version must be \"1\"");
     let text = "Command does not support writeConcern";
     server.fails(doc! {"ping": 1, "writeConcern": {"w": 1}}, 72, text);

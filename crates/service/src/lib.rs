@@ -17,6 +17,6 @@ pub use cursors::Cursors;
 pub use log_ring::LogRing;
 pub use metrics::Metrics;
 pub use service::{CommandLine, Role, Service, ServiceOptions};
-pub use sessions::{SessionId, Sessions};
+pub use sessions::{CheckedOut, SessionId, Sessions};
 pub use shutdown::Shutdown;
 pub use topology::Topology;
