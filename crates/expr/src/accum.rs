@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue, ValueBuf};
 
-use crate::Expression;
+use crate::{Expression, Frame};
 
 /// A row of the table of accumulators.
 pub struct AccumRow {
@@ -105,20 +105,21 @@ impl Accumulator {
     }
 
     /// Takes one document into the state. Values that are no numbers count as nothing.
-    pub fn add(&self, state: &mut AccumState, document: RawDoc<'_>) {
+    ///
+    /// # Errors
+    /// Those of the argument.
+    pub fn add(&self, state: &mut AccumState, document: RawDoc<'_>) -> Result<()> {
         let number = match self.kind {
             Kind::Count => Some(Number::Int32(1)),
-            Kind::Sum => match self.argument.evaluate_borrowed(document) {
-                Some(value) => value.and_then(Number::from_value),
-                None => {
-                    let owned = self.argument.evaluate(document);
-                    owned.and_then(|value| Number::from_value(value.as_raw()))
-                }
-            },
+            Kind::Sum => {
+                let value = self.argument.evaluate(Frame::new(document))?;
+                value.as_raw().and_then(Number::from_value)
+            }
         };
         if let Some(number) = number {
             state.sum = state.sum.plus(number);
         }
+        Ok(())
     }
 
     /// The result of a group.

@@ -1,234 +1,166 @@
-//! Expressions: constants, field paths, documents and arrays of expressions.
+//! Parsed expressions and their evaluation.
 //!
 //! A path through an array gives the array of what its documents have there, as the manual's page "Field Paths" says; what
 //! is missing stays out.
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
-use crate::op;
+use crate::op::{OpRow, Run};
+use crate::parse::Parser;
+use crate::{Scope, Value};
 
 /// A parsed expression.
 #[derive(Clone, Debug)]
 pub enum Expression {
     /// A value that does not depend on the document.
     Constant(ValueBuf),
+    /// `$$REMOVE`.
+    Missing,
     /// `$a.b`; no parts for `$$ROOT`.
     Path(Vec<String>),
+    /// `$$name.a.b`, a variable of an enclosing operator.
+    Variable {
+        /// Its place among the variables in scope.
+        place: usize,
+        /// The path below it.
+        parts: Vec<String>,
+    },
     /// `{ a: ..., b: ... }`
     Document(Vec<(String, Expression)>),
     /// `[ ..., ... ]`
     Array(Vec<Expression>),
+    /// An operator with arguments.
+    Call {
+        /// Which.
+        row: &'static OpRow,
+        /// Its function.
+        run: Run,
+        /// Its arguments.
+        arguments: Vec<Expression>,
+    },
+    /// `$let`.
+    Let {
+        /// The place of the first variable; the others follow.
+        first: usize,
+        /// Their values.
+        variables: Vec<Expression>,
+        /// Where they can be named.
+        body: Box<Expression>,
+    },
+}
+
+/// What an expression is evaluated over.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    root: RawDoc<'a>,
+    locals: Option<&'a Locals<'a>>,
+}
+
+/// Variables of one operator.
+#[derive(Debug)]
+struct Locals<'a> {
+    first: usize,
+    values: Vec<Value<'a>>,
+    outer: Option<&'a Locals<'a>>,
+}
+
+impl<'a> Frame<'a> {
+    /// A document without variables.
+    pub fn new(root: RawDoc<'a>) -> Frame<'a> {
+        Frame { root, locals: None }
+    }
+
+    fn variable(self, place: usize) -> Option<RawValue<'a>> {
+        let mut next = self.locals;
+        while let Some(locals) = next {
+            if let Some(at) = place.checked_sub(locals.first) {
+                return locals.values.get(at).and_then(Value::as_raw);
+            }
+            next = locals.outer;
+        }
+        None
+    }
 }
 
 impl Expression {
+    /// Parses a value as an expression that may use no variables of a command.
+    ///
+    /// # Errors
+    /// Those of [`Expression::parse_in`].
+    pub fn parse(value: RawValue<'_>) -> Result<Expression> {
+        Expression::parse_in(value, &Scope::default())
+    }
+
     /// Parses a value as an expression.
     ///
     /// # Errors
-    /// 168 InvalidPipelineOperator for an unknown operator, 238 NotImplemented for one that is missing here,
-    /// 16410, 16872, 17276 for bad paths and variables.
-    pub fn parse(value: RawValue<'_>) -> Result<Expression> {
-        parse(value, 0)
+    /// 168 InvalidPipelineOperator for an unknown operator, 238 NotImplemented for one that is missing here, 16410, 16872,
+    /// 17276 for bad paths and variables, those of the operators, and those of evaluating what is constant.
+    pub fn parse_in(value: RawValue<'_>, scope: &Scope) -> Result<Expression> {
+        Parser::new(scope).parse(value)
     }
 
-    /// The value for this document; nothing when it is missing.
-    pub fn evaluate(&self, document: RawDoc<'_>) -> Option<ValueBuf> {
+    /// The value for this document.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    pub fn evaluate<'a>(&'a self, frame: Frame<'a>) -> Result<Value<'a>> {
         match self {
-            Expression::Constant(value) => Some(value.clone()),
-            Expression::Path(parts) => follow(RawValue::Document(document), parts),
+            Expression::Constant(value) => Ok(Value::Borrowed(value.as_raw())),
+            Expression::Missing => Ok(Value::Missing),
+            Expression::Path(parts) => Ok(follow(RawValue::Document(frame.root), parts)),
+            Expression::Variable { place, parts } => {
+                Ok(frame.variable(*place).map_or(Value::Missing, |value| follow(value, parts)))
+            }
             Expression::Document(fields) => {
                 let mut out = DocBuilder::new();
                 for (name, field) in fields {
-                    if let Some(value) = field.evaluate(document) {
-                        out.append(name, &value);
+                    if let Some(value) = field.evaluate(frame)?.as_raw() {
+                        out.append(name, value);
                     }
                 }
-                Some(RawValue::Document(out.finish().as_doc()).to_owned())
+                Ok(Value::Owned(RawValue::Document(out.finish().as_doc()).to_owned()))
             }
             Expression::Array(items) => {
                 let mut out = DocBuilder::new_array();
                 for item in items {
-                    match item.evaluate(document) {
-                        Some(value) => out.push(&value),
-                        None => out.push(RawValue::Null),
-                    };
+                    out.push(item.evaluate(frame)?.as_raw().unwrap_or(RawValue::Null));
                 }
-                Some(RawValue::Array(out.finish().as_doc()).to_owned())
+                Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
             }
-        }
-    }
-
-    /// The same without a copy, where it is a path without arrays or a constant.
-    pub fn evaluate_borrowed<'a>(&'a self, document: RawDoc<'a>) -> Option<Option<RawValue<'a>>> {
-        match self {
-            Expression::Constant(value) => Some(Some(value.as_raw())),
-            Expression::Path(parts) => {
-                let mut value = RawValue::Document(document);
-                for part in parts {
-                    match value {
-                        RawValue::Document(inner) => match inner.get(part) {
-                            Some(next) => value = next,
-                            None => return Some(None),
-                        },
-                        RawValue::Array(_) => return None,
-                        _ => return Some(None),
-                    }
-                }
-                Some(Some(value))
+            Expression::Call { run, arguments, .. } => run(arguments, frame),
+            Expression::Let { first, variables, body } => {
+                let values = variables.iter().map(|value| value.evaluate(frame));
+                let values = values.collect::<Result<_>>()?;
+                let locals = Locals { first: *first, values, outer: frame.locals };
+                let inner = Frame { root: frame.root, locals: Some(&locals) };
+                body.evaluate(inner).map(Value::detached)
             }
-            Expression::Document(_) | Expression::Array(_) => None,
         }
     }
 }
 
-fn parse(value: RawValue<'_>, depth: usize) -> Result<Expression> {
-    if depth > limits::MAX_FILTER_DEPTH {
-        return Err(Error::new(ErrorCode::Overflow, "expression is nested too deeply"));
-    }
+/// What a path reaches below a value.
+fn follow<'a>(value: RawValue<'a>, parts: &[String]) -> Value<'a> {
+    let Some((part, rest)) = parts.split_first() else { return Value::Borrowed(value) };
     match value {
-        RawValue::String(text) if text.starts_with('$') => path(text),
-        RawValue::Array(items) => {
-            let items = items.iter().map(|item| parse(item.value(), depth + 1));
-            Ok(Expression::Array(items.collect::<Result<_>>()?))
-        }
-        RawValue::Document(document) => parse_document(document, depth),
-        constant => Ok(Expression::Constant(constant.to_owned())),
-    }
-}
-
-fn parse_document(document: RawDoc<'_>, depth: usize) -> Result<Expression> {
-    let mut fields = Vec::new();
-    for element in document {
-        let name = element.name();
-        if name.starts_with('$') {
-            if document.iter().count() > 1 {
-                return Err(Error::new(
-                    ErrorCode(15983),
-                    format!(
-                        "An object representing an expression must have exactly one field: {document:?}"
-                    ),
-                ));
-            }
-            return operator(name, element.value());
-        }
-        if name.contains('.') {
-            return Err(Error::new(
-                ErrorCode(16412),
-                format!(
-                    "FieldPath field names may not contain '.'. Consider using $getField or $setField. {name}"
-                ),
-            ));
-        }
-        fields.push((name.to_owned(), parse(element.value(), depth + 1)?));
-    }
-    Ok(Expression::Document(fields))
-}
-
-fn operator(name: &str, operand: RawValue<'_>) -> Result<Expression> {
-    if name == "$literal" {
-        return Ok(Expression::Constant(operand.to_owned()));
-    }
-    if op::MISSING.contains(&name) {
-        return Err(Error::not_implemented(format!("expression '{name}'")));
-    }
-    Err(Error::new(ErrorCode::InvalidPipelineOperator, format!("Unrecognized expression '{name}'")))
-}
-
-fn path(text: &str) -> Result<Expression> {
-    if let Some(variable) = text.strip_prefix("$$") {
-        let (name, rest) = variable.split_once('.').unwrap_or((variable, ""));
-        return match name {
-            "ROOT" | "CURRENT" if rest.is_empty() => Ok(Expression::Path(Vec::new())),
-            "ROOT" | "CURRENT" => path(&format!("${rest}")),
-            "NOW" | "CLUSTER_TIME" | "REMOVE" | "DESCEND" | "PRUNE" | "KEEP" | "SEARCH_META"
-            | "USER_ROLES" => Err(Error::not_implemented(format!("system variable '$${name}'"))),
-            _ => Err(Error::new(ErrorCode(17276), format!("Use of undefined variable: {name}"))),
-        };
-    }
-    let dotted = &text[1..];
-    if dotted.is_empty() {
-        return Err(Error::new(ErrorCode(16872), "'$' by itself is not a valid FieldPath"));
-    }
-    let parts: Vec<String> = dotted.split('.').map(str::to_owned).collect();
-    if parts.len() > limits::MAX_BSON_DEPTH {
-        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
-    }
-    if parts.iter().any(String::is_empty) {
-        let text = if dotted.ends_with('.') {
-            "FieldPath must not end with a '.'."
-        } else {
-            "FieldPath field names may not be empty strings."
-        };
-        return Err(Error::new(ErrorCode(if dotted.ends_with('.') { 40353 } else { 15998 }), text));
-    }
-    if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
-        return Err(Error::new(
-            ErrorCode(16410),
-            format!(
-                "FieldPath field names may not start with '$'. Consider using $getField or $setField. {part}"
-            ),
-        ));
-    }
-    Ok(Expression::Path(parts))
-}
-
-fn follow(value: RawValue<'_>, parts: &[String]) -> Option<ValueBuf> {
-    let Some((part, rest)) = parts.split_first() else { return Some(value.to_owned()) };
-    match value {
-        RawValue::Document(inner) => follow(inner.get(part)?, rest),
+        RawValue::Document(inner) => match inner.get(part) {
+            Some(next) => follow(next, rest),
+            None => Value::Missing,
+        },
         RawValue::Array(items) => {
             let mut out = DocBuilder::new_array();
             for item in items.iter().map(|item| item.value()) {
                 // Arrays directly inside arrays are not entered.
                 if let RawValue::Document(_) = item
-                    && let Some(found) = follow(item, parts)
+                    && let Some(found) = follow(item, parts).as_raw()
                 {
-                    out.push(&found);
+                    out.push(found);
                 }
             }
-            Some(RawValue::Array(out.finish().as_doc()).to_owned())
+            Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned())
         }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use mayfly_value::DocBuf;
-    use mayfly_value::bson::{Document, doc};
-
-    fn check(expression: &Document, document: &Document, wanted: &Document) {
-        let expression = DocBuf::from_bson(expression);
-        let parsed = Expression::parse(expression.as_doc().get("e").unwrap()).unwrap();
-        let document = DocBuf::from_bson(document);
-        let found = parsed.evaluate(document.as_doc());
-        let wanted = DocBuf::from_bson(wanted);
-        assert_eq!(found.as_ref().map(ValueBuf::as_raw), wanted.as_doc().get("v"));
-    }
-
-    /// The manual, "Field Paths" and "Literal Expressions".
-    #[test]
-    fn paths_constants_and_documents() {
-        check(&doc! { "e": "$a.b" }, &doc! { "a": { "b": 1 } }, &doc! { "v": 1 });
-        check(&doc! { "e": "$a.c" }, &doc! { "a": { "b": 1 } }, &doc! {});
-        check(
-            &doc! { "e": "$a.b" },
-            &doc! { "a": [{ "b": 1 }, { "c": 1 }, { "b": 2 }] },
-            &doc! { "v": [1, 2] },
-        );
-        check(&doc! { "e": { "x": "$a", "y": "$z" } }, &doc! { "a": 1 }, &doc! { "v": { "x": 1 } });
-        check(&doc! { "e": ["$a", "$z"] }, &doc! { "a": 1 }, &doc! { "v": [1, null] });
-        check(&doc! { "e": { "$literal": "$a" } }, &doc! { "a": 1 }, &doc! { "v": "$a" });
-    }
-
-    #[test]
-    fn bad_paths_have_their_codes() {
-        for (text, code) in
-            [("$", 16872), ("$a.", 40353), ("$a..b", 15998), ("$$x", 17276), ("$a.$b", 16410)]
-        {
-            let error = Expression::parse(RawValue::String(text)).unwrap_err();
-            assert_eq!(error.code().0, code, "{text}");
-        }
+        _ => Value::Missing,
     }
 }

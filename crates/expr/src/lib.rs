@@ -1,10 +1,21 @@
 //! Aggregation expressions and accumulators; pure and synchronous.
 //!
 //! An expression is parsed once and evaluated over borrowed documents; it owns only what it constructs. The tables
-//! [`op::ROWS`] and [`accum::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
+//! [`op::rows`] and [`accum::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
 
 pub mod accum;
 mod expression;
 pub mod op;
+mod parse;
+mod random;
+mod scope;
+mod value;
 
-pub use expression::Expression;
+#[cfg(test)]
+mod tests;
+
+pub use expression::{Expression, Frame};
+pub use parse::Parser;
+pub use random::random_unit;
+pub use scope::Scope;
+pub use value::Value;

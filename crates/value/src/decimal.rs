@@ -112,6 +112,18 @@ impl Decimal {
         }
     }
 
+    /// The quotient.
+    pub fn divided_by(self, divisor: Decimal) -> Decimal {
+        let mut context = dec::Context::<dec::Decimal128>::default();
+        Decimal::from_dec(context.div(self.to_dec(), divisor.to_dec()))
+    }
+
+    /// What a division to a whole number leaves, with the sign of the dividend.
+    pub fn remainder_of(self, divisor: Decimal) -> Decimal {
+        let mut context = dec::Context::<dec::Decimal128>::default();
+        Decimal::from_dec(context.rem(self.to_dec(), divisor.to_dec()))
+    }
+
     /// The nearest double.
     pub fn to_f64(self) -> f64 {
         match self {

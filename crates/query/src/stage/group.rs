@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_expr::Expression;
 use mayfly_expr::accum::{AccumState, Accumulator};
+use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -74,22 +74,15 @@ impl RunningGroup {
     }
 
     fn place(&mut self, document: RawDoc<'_>) -> Result<usize> {
-        let owned;
-        let id = match self.group.id.evaluate_borrowed(document) {
-            Some(value) => value,
-            None => {
-                owned = self.group.id.evaluate(document);
-                owned.as_ref().map(ValueBuf::as_raw)
-            }
-        };
+        let id = self.group.id.evaluate(Frame::new(document))?;
         self.key.clear();
         // Numbers of different types that are equal share a group; missing and null do, too.
-        let value = id.unwrap_or(RawValue::Null);
+        let value = id.as_raw().unwrap_or(RawValue::Null);
         keys::append_value(&mut self.key, &mut TypeBits::default(), value, false);
         if let Some(place) = self.places.get(&self.key) {
             return Ok(*place);
         }
-        let id = id.map(RawValue::to_owned);
+        let id = id.into_owned();
         self.bytes += self.key.len() + id.as_ref().map_or(0, ValueBuf::heap_bytes) + GROUP_BYTES;
         if self.bytes > limits::MAX_BLOCKING_MEMORY_BYTES {
             return Err(Error::new(
@@ -109,7 +102,7 @@ impl Running for RunningGroup {
         let place = self.place(document)?;
         let states = &mut self.groups[place].1;
         for ((_, accumulator), state) in self.group.fields.iter().zip(states) {
-            accumulator.add(state, document);
+            accumulator.add(state, document)?;
         }
         Ok(Flow::More)
     }

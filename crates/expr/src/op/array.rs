@@ -1,0 +1,149 @@
+//! `$size`, `$in`, `$arrayElemAt`, `$isArray`, `$slice`.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, equal_values};
+
+use super::{OpRow, list};
+use crate::{Expression, Frame, Value};
+
+pub(super) const ROWS: &[OpRow] = &[
+    list("$size", "2.6", "The number of an array's items.", (1, 1), size),
+    list("$in", "3.4", "Whether a value is in an array.", (2, 2), is_in),
+    list("$arrayElemAt", "3.2", "The item at a position.", (2, 2), item_at),
+    list("$isArray", "3.2", "Whether the value is an array.", (1, 1), |args, frame| {
+        Ok(args[0].evaluate(frame)?.or_undefined().as_array().is_some().into())
+    }),
+    list("$slice", "3.2", "A part of an array.", (2, 3), slice),
+];
+
+fn fault(code: i32, text: String) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+fn size<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let array = arguments[0].evaluate(frame)?;
+    match array.or_undefined() {
+        RawValue::Array(items) => {
+            let count = i32::try_from(items.iter().count()).unwrap_or(i32::MAX);
+            Ok(Value::Borrowed(RawValue::Int32(count)))
+        }
+        _ => Err(fault(
+            17124,
+            format!(
+                "The argument to $size must be an array, but was of type: {}",
+                array.type_name()
+            ),
+        )),
+    }
+}
+
+fn is_in<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let wanted = arguments[0].evaluate(frame)?;
+    let array = arguments[1].evaluate(frame)?;
+    let RawValue::Array(items) = array.or_undefined() else {
+        let name = array.type_name();
+        let text = format!("$in requires an array as a second argument, found: {name}");
+        return Err(fault(40081, text));
+    };
+    let wanted = wanted.or_undefined();
+    Ok(items.iter().any(|item| equal_values(item.value(), wanted)).into())
+}
+
+/// A number that a 32-bit integer can hold.
+fn small_integer(value: RawValue<'_>) -> Option<i64> {
+    let number = Number::from_value(value)?.to_i64_exact()?;
+    i32::try_from(number).ok().map(i64::from)
+}
+
+fn item_at<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let array = arguments[0].evaluate(frame)?;
+    let position = arguments[1].evaluate(frame)?;
+    if array.is_nullish() || position.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let RawValue::Array(items) = array.or_undefined() else {
+        let name = array.type_name();
+        let text = format!("$arrayElemAt's first argument must be an array, but is {name}");
+        return Err(fault(28689, text));
+    };
+    let position = position.or_undefined();
+    if !position.is_number() {
+        let name = position.type_name();
+        let text = format!("$arrayElemAt's second argument must be a numeric value, but is {name}");
+        return Err(fault(28690, text));
+    }
+    let Some(at) = small_integer(position) else {
+        let text = format!(
+            "$arrayElemAt's second argument must be representable as a 32-bit integer: {}",
+            ShellValue(position)
+        );
+        return Err(fault(28691, text));
+    };
+    let at = if at < 0 { at + items.iter().count() as i64 } else { at };
+    let item = usize::try_from(at).ok().and_then(|at| items.iter().nth(at));
+    Ok(item.map_or(Value::Missing, |item| Value::Borrowed(item.value()).detached()))
+}
+
+fn slice<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let array = arguments[0].evaluate(frame)?;
+    let second = arguments[1].evaluate(frame)?;
+    let third = arguments.get(2).map(|third| third.evaluate(frame)).transpose()?;
+    let nullish = |value: &Value<'_>| value.is_nullish();
+    if nullish(&array) || nullish(&second) || third.as_ref().is_some_and(nullish) {
+        return Ok(Value::NULL);
+    }
+    let RawValue::Array(items) = array.or_undefined() else {
+        let name = array.type_name();
+        let text = format!("First argument to $slice must be an array, but is of type: {name}");
+        return Err(fault(28724, text));
+    };
+    let second = slice_number(&second, "Second", 28725)?;
+    let (skip, take) = match third {
+        None => (None, second),
+        Some(third) => {
+            let take = slice_number(&third, "Third", 28727)?;
+            if take <= 0 {
+                let text = format!("Third argument to $slice must be positive: {take}");
+                return Err(fault(28729, text));
+            }
+            (Some(second), take)
+        }
+    };
+    let (from, most) = slice_range(items, skip, take);
+    let mut out = DocBuilder::new_array();
+    items.iter().skip(from).take(most).for_each(|item| {
+        out.push(item.value());
+    });
+    Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
+}
+
+fn slice_number(value: &Value<'_>, which: &str, code: i32) -> Result<i64> {
+    let number = value.or_undefined();
+    if !number.is_number() {
+        let name = value.type_name();
+        let text = format!("{which} argument to $slice must be numeric, but is of type: {name}");
+        return Err(fault(code, text));
+    }
+    small_integer(number).ok_or_else(|| {
+        let shown = ShellValue(number);
+        fault(
+            code + 1,
+            format!("{which} argument to $slice can't be represented as a 32-bit integer: {shown}"),
+        )
+    })
+}
+
+/// Items to pass over and to take. Without `skip`, the first `take` items or, when it is negative, the last; a negative
+/// `skip` counts from the end.
+pub fn slice_range(items: RawDoc<'_>, skip: Option<i64>, take: i64) -> (usize, usize) {
+    let count = || items.iter().count() as i64;
+    let from_end = |back: i64| usize::try_from(count().saturating_add(back)).unwrap_or(0);
+    let size = |number: i64| usize::try_from(number).unwrap_or(0);
+    match skip {
+        None if take < 0 => (from_end(take), usize::MAX),
+        None => (0, size(take)),
+        Some(skip) if skip < 0 => (from_end(skip), size(take)),
+        Some(skip) => (size(skip), size(take)),
+    }
+}

@@ -1,0 +1,42 @@
+//! `$literal` and its old name `$const`; `$rand`, which is anything but constant.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::RawValue;
+
+use super::{OpRow, Operands, own};
+use crate::parse::Parser;
+use crate::{Expression, Frame, Value, random_unit};
+
+pub(super) const ROWS: &[OpRow] = &[
+    own("$literal", "2.6", "The value as it stands, dollars included.", parse_literal),
+    own("$const", "2.2", "Another name of $literal.", parse_literal),
+    own("$rand", "4.4.2", "A random number from 0 to 1.", parse_rand),
+];
+
+const RAND: &OpRow = &rand_row();
+
+const fn rand_row() -> OpRow {
+    let operands = Operands::List { least: 0, most: 0, run: rand };
+    OpRow { name: "$rand", help: "", since: "4.4.2", operands }
+}
+
+fn parse_literal(_: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+    Ok(Expression::Constant(operand.to_owned()))
+}
+
+fn parse_rand(_: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+    match operand {
+        RawValue::Document(empty) | RawValue::Array(empty) if empty.is_empty() => {
+            // Not folded: each document has a number of its own.
+            Ok(Expression::Call { row: RAND, run: rand, arguments: Vec::new() })
+        }
+        RawValue::Document(_) | RawValue::Array(_) => {
+            Err(Error::new(ErrorCode(3_040_501), "$rand does not currently accept arguments"))
+        }
+        _ => Err(Error::new(ErrorCode(10065), "invalid parameter: expected an object ($rand)")),
+    }
+}
+
+fn rand<'a>(_: &'a [Expression], _: Frame<'a>) -> Result<Value<'a>> {
+    Ok(Value::Borrowed(RawValue::Double(random_unit())))
+}

@@ -1,0 +1,106 @@
+//! Every expression operator: a family per file, a row per operator.
+
+mod arithmetic;
+mod array;
+mod boolean;
+mod comparison;
+mod conditional;
+mod constant;
+mod missing;
+mod string;
+mod types;
+mod variable;
+
+use std::fmt;
+
+use mayfly_base::Result;
+use mayfly_value::RawValue;
+
+use crate::parse::Parser;
+use crate::{Expression, Frame, Value};
+
+pub use array::slice_range;
+pub use missing::MISSING;
+
+/// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
+pub type Run = for<'a> fn(&'a [Expression], Frame<'a>) -> Result<Value<'a>>;
+
+/// How an operator takes its operand.
+pub enum Operands {
+    /// A list of expressions, or one expression that stands for a list of one.
+    List {
+        /// Fewest.
+        least: usize,
+        /// Most.
+        most: usize,
+        /// What is done with them.
+        run: Run,
+    },
+    /// In a form of its own.
+    Own(fn(&mut Parser<'_>, RawValue<'_>) -> Result<Expression>),
+}
+
+/// What is known of an operator.
+pub struct OpRow {
+    /// With its dollar.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The reference's version that first had it.
+    pub since: &'static str,
+    /// How it is parsed.
+    pub operands: Operands,
+}
+
+impl fmt::Debug for OpRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// An operator with a fixed number of arguments, or a range of it.
+const fn list(
+    name: &'static str,
+    since: &'static str,
+    help: &'static str,
+    arity: (usize, usize),
+    run: Run,
+) -> OpRow {
+    let operands = Operands::List { least: arity.0, most: arity.1, run };
+    OpRow { name, help, since, operands }
+}
+
+/// An operator with a form of its own.
+const fn own(
+    name: &'static str,
+    since: &'static str,
+    help: &'static str,
+    parse: fn(&mut Parser<'_>, RawValue<'_>) -> Result<Expression>,
+) -> OpRow {
+    OpRow { name, help, since, operands: Operands::Own(parse) }
+}
+
+/// Any number of arguments.
+const ANY: (usize, usize) = (0, usize::MAX);
+
+const FAMILIES: &[&[OpRow]] = &[
+    arithmetic::ROWS,
+    array::ROWS,
+    boolean::ROWS,
+    comparison::ROWS,
+    conditional::ROWS,
+    constant::ROWS,
+    string::ROWS,
+    types::ROWS,
+    variable::ROWS,
+];
+
+/// All operators that work.
+pub fn rows() -> impl Iterator<Item = &'static OpRow> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The row of an operator.
+pub fn find(name: &str) -> Option<&'static OpRow> {
+    rows().find(|row| row.name == name)
+}

@@ -1,0 +1,236 @@
+//! Values to expressions: paths, variables, documents, arrays, operators. What is constant is evaluated here, once.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::{RawDoc, RawValue};
+
+use crate::op::{self, OpRow, Operands, Run};
+use crate::{Expression, Frame, Scope};
+
+/// An expression being parsed.
+pub struct Parser<'s> {
+    scope: &'s Scope,
+    /// Variables of the operators around, outermost first.
+    locals: Vec<String>,
+    depth: usize,
+    reads_document: bool,
+}
+
+impl<'s> Parser<'s> {
+    /// A parser in which the scope's variables can be named.
+    pub(crate) fn new(scope: &'s Scope) -> Parser<'s> {
+        Parser { scope, locals: Vec::new(), depth: 0, reads_document: false }
+    }
+
+    /// Whether anything parsed so far depends on a document.
+    pub(crate) fn reads_document(&self) -> bool {
+        self.reads_document
+    }
+
+    /// Parses one value.
+    pub(crate) fn parse(&mut self, value: RawValue<'_>) -> Result<Expression> {
+        if self.depth > limits::MAX_FILTER_DEPTH {
+            return Err(Error::new(ErrorCode::Overflow, "expression is nested too deeply"));
+        }
+        self.depth += 1;
+        let parsed = match value {
+            RawValue::String(text) if text.starts_with('$') => self.path(text),
+            RawValue::Array(items) => self.list(items).map(array),
+            RawValue::Document(document) => self.document(document),
+            constant => Ok(Expression::Constant(constant.to_owned())),
+        };
+        self.depth -= 1;
+        parsed
+    }
+
+    /// Parses the items of an array.
+    pub(crate) fn list(&mut self, items: RawDoc<'_>) -> Result<Vec<Expression>> {
+        items.iter().map(|item| self.parse(item.value())).collect()
+    }
+
+    /// Parses what may name further variables; gives the place of the first.
+    pub(crate) fn with_locals(
+        &mut self,
+        names: Vec<String>,
+        body: RawValue<'_>,
+    ) -> Result<(usize, Expression)> {
+        let first = self.locals.len();
+        self.locals.extend(names);
+        let body = self.parse(body);
+        self.locals.truncate(first);
+        Ok((first, body?))
+    }
+
+    fn document(&mut self, document: RawDoc<'_>) -> Result<Expression> {
+        let mut fields = Vec::new();
+        for element in document {
+            let name = element.name();
+            if name.starts_with('$') {
+                if document.iter().count() > 1 {
+                    return Err(Error::new(
+                        ErrorCode(15983),
+                        format!(
+                            "An object representing an expression must have exactly one field: {document:?}"
+                        ),
+                    ));
+                }
+                return self.operator(name, element.value());
+            }
+            if name.contains('.') {
+                return Err(Error::new(
+                    ErrorCode(16412),
+                    format!(
+                        "FieldPath field names may not contain '.'. Consider using $getField or $setField. {name}"
+                    ),
+                ));
+            }
+            fields.push((name.to_owned(), self.parse(element.value())?));
+        }
+        let constant = fields.iter().all(|(_, field)| is_constant(field));
+        let expression = Expression::Document(fields);
+        if constant { fold(expression) } else { Ok(expression) }
+    }
+
+    fn operator(&mut self, name: &str, operand: RawValue<'_>) -> Result<Expression> {
+        let Some(row) = op::find(name) else {
+            if op::MISSING.contains(&name) {
+                return Err(Error::not_implemented(format!("expression '{name}'")));
+            }
+            let text = format!("Unrecognized expression '{name}'");
+            return Err(Error::new(ErrorCode::InvalidPipelineOperator, text));
+        };
+        match row.operands {
+            Operands::Own(parse) => parse(self, operand),
+            Operands::List { least, most, run } => {
+                let arguments = match operand {
+                    RawValue::Array(items) => self.list(items)?,
+                    single => vec![self.parse(single)?],
+                };
+                check_arity(row, arguments.len(), least, most)?;
+                call(row, run, arguments)
+            }
+        }
+    }
+
+    fn path(&mut self, text: &str) -> Result<Expression> {
+        let Some(variable) = text.strip_prefix("$$") else {
+            let parts = path_parts(&text[1..])?;
+            if let Some(place) = self.place("CURRENT") {
+                return Ok(Expression::Variable { place, parts });
+            }
+            self.reads_document = true;
+            return Ok(Expression::Path(parts));
+        };
+        let (name, rest) = match variable.split_once('.') {
+            Some((name, rest)) => (name, path_parts(rest)?),
+            None => (variable, Vec::new()),
+        };
+        if let Some(place) = self.place(name) {
+            return Ok(Expression::Variable { place, parts: rest });
+        }
+        let constant = match name {
+            "ROOT" | "CURRENT" => {
+                self.reads_document = true;
+                return Ok(Expression::Path(rest));
+            }
+            "REMOVE" => return Ok(Expression::Missing),
+            "NOW" => self.scope.now(),
+            _ => self.scope.variable(name),
+        };
+        match (constant, name) {
+            (Some(constant), _) if rest.is_empty() => Ok(constant),
+            // A path below a constant: the variable of an operator that is not there.
+            (Some(constant), _) => fold(Expression::Let {
+                first: 0,
+                variables: vec![constant],
+                body: Box::new(Expression::Variable { place: 0, parts: rest }),
+            }),
+            (
+                None,
+                "NOW" | "CLUSTER_TIME" | "DESCEND" | "PRUNE" | "KEEP" | "SEARCH_META"
+                | "USER_ROLES",
+            ) => Err(Error::not_implemented(format!("system variable '$${name}'"))),
+            (None, _) => {
+                Err(Error::new(ErrorCode(17276), format!("Use of undefined variable: {name}")))
+            }
+        }
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.locals.iter().rposition(|have| have == name)
+    }
+}
+
+/// An operator over arguments; evaluated at once when they are constant.
+pub(crate) fn call(
+    row: &'static OpRow,
+    run: Run,
+    arguments: Vec<Expression>,
+) -> Result<Expression> {
+    let constant = arguments.iter().all(is_constant);
+    let expression = Expression::Call { row, run, arguments };
+    if constant { fold(expression) } else { Ok(expression) }
+}
+
+fn array(items: Vec<Expression>) -> Expression {
+    let constant = items.iter().all(is_constant);
+    let expression = Expression::Array(items);
+    match constant {
+        // An array of constants cannot fail.
+        true => fold(expression.clone()).unwrap_or(expression),
+        false => expression,
+    }
+}
+
+fn is_constant(expression: &Expression) -> bool {
+    matches!(expression, Expression::Constant(_) | Expression::Missing)
+}
+
+fn fold(expression: Expression) -> Result<Expression> {
+    let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?.into_owned();
+    Ok(value.map_or(Expression::Missing, Expression::Constant))
+}
+
+fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {
+    if (least..=most).contains(&given) {
+        return Ok(());
+    }
+    let name = row.name;
+    Err(if least == most {
+        let text =
+            format!("Expression {name} takes exactly {least} arguments. {given} were passed in.");
+        Error::new(ErrorCode(16020), text)
+    } else {
+        let text = format!(
+            "Expression {name} takes at least {least} arguments, and at most {most}, but {given} were passed in."
+        );
+        Error::new(ErrorCode(28667), text)
+    })
+}
+
+/// The parts of a dotted path.
+fn path_parts(dotted: &str) -> Result<Vec<String>> {
+    if dotted.is_empty() {
+        return Err(Error::new(ErrorCode(16872), "'$' by itself is not a valid FieldPath"));
+    }
+    let parts: Vec<String> =
+        dotted.split('.').take(limits::MAX_BSON_DEPTH + 1).map(str::to_owned).collect();
+    if parts.len() > limits::MAX_BSON_DEPTH {
+        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
+    }
+    if dotted.ends_with('.') {
+        return Err(Error::new(ErrorCode(40353), "FieldPath must not end with a '.'."));
+    }
+    if parts.iter().any(String::is_empty) {
+        let text = "FieldPath field names may not be empty strings.";
+        return Err(Error::new(ErrorCode(15998), text));
+    }
+    if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
+        return Err(Error::new(
+            ErrorCode(16410),
+            format!(
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField. {part}"
+            ),
+        ));
+    }
+    Ok(parts)
+}

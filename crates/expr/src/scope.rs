@@ -1,0 +1,75 @@
+//! What an expression may name beside fields: variables of the command and of the system.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{RawDoc, RawValue, ValueBuf};
+
+use crate::parse::Parser;
+use crate::{Expression, Frame};
+
+/// Variables whose values are known before any document is.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    now_ms: Option<i64>,
+    variables: Vec<(String, Option<ValueBuf>)>,
+}
+
+impl Scope {
+    /// A scope in which `$$NOW` is this time, in milliseconds.
+    pub fn at(now_ms: i64) -> Scope {
+        Scope { now_ms: Some(now_ms), variables: Vec::new() }
+    }
+
+    /// Adds the `let` argument of a command. Each expression is evaluated once; it may use the variables before it, but no
+    /// document.
+    ///
+    /// # Errors
+    /// 9 FailedToParse for a bad name, 4890500 for a path to a field, and those of the expressions.
+    pub fn declare(&mut self, variables: RawDoc<'_>) -> Result<()> {
+        for element in variables {
+            let name = element.name();
+            check_variable_name(name)?;
+            let mut parser = Parser::new(self);
+            let expression = parser.parse(element.value())?;
+            if parser.reads_document() {
+                let text = "Command let Expression tried to access a field, but this is not allowed because Command \
+                            let Expressions run before the query examines any documents.";
+                return Err(Error::new(ErrorCode(4_890_500), text));
+            }
+            let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?.into_owned();
+            self.variables.push((name.to_owned(), value));
+        }
+        Ok(())
+    }
+
+    /// The constant that a variable stands for.
+    pub(crate) fn variable(&self, name: &str) -> Option<Expression> {
+        let found = self.variables.iter().rev().find(|(have, _)| have == name)?;
+        Some(found.1.clone().map_or(Expression::Missing, Expression::Constant))
+    }
+
+    /// `$$NOW`, where the scope knows it.
+    pub(crate) fn now(&self) -> Option<Expression> {
+        self.now_ms.map(|now| Expression::Constant(RawValue::Date(now).to_owned()))
+    }
+}
+
+/// Names that users may give to variables begin with a lower-case letter or a character beyond ASCII.
+pub(crate) fn check_variable_name(name: &str) -> Result<()> {
+    let mut letters = name.chars();
+    let Some(first) = letters.next() else {
+        return Err(Error::failed_to_parse("empty variable names are not allowed"));
+    };
+    if name == "CURRENT" {
+        return Ok(());
+    }
+    if first.is_ascii() && !first.is_ascii_lowercase() {
+        let text = format!("'{name}' starts with an invalid character for a user variable name");
+        return Err(Error::failed_to_parse(text));
+    }
+    match letters.find(|c| c.is_ascii() && !c.is_ascii_alphanumeric() && *c != '_') {
+        None => Ok(()),
+        Some(other) => Err(Error::failed_to_parse(format!(
+            "'{name}' contains an invalid character for a variable name: '{other}'"
+        ))),
+    }
+}

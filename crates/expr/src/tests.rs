@@ -1,0 +1,193 @@
+//! What expressions give, a row per rule.
+
+use mayfly_value::extjson::{Style, parse_document, to_string};
+use mayfly_value::{DocBuilder, RawDoc};
+
+use super::*;
+
+fn evaluate(expression: &str, document: &str) -> mayfly_base::Result<String> {
+    let mut scope = Scope::at(1_000);
+    scope.declare(parse_document("{limit: 5, sum: {$add: ['$$limit', 1]}}").unwrap().as_doc())?;
+    let spec = parse_document(&format!("{{e: {expression}}}")).unwrap();
+    let parsed = Expression::parse_in(spec.as_doc().get("e").unwrap(), &scope)?;
+    let document = parse_document(document).unwrap();
+    let value = parsed.evaluate(Frame::new(document.as_doc()))?;
+    let mut out = DocBuilder::new();
+    value.as_raw().map(|value| out.append("v", value));
+    Ok(shown(out.finish().as_doc()))
+}
+
+fn shown(document: RawDoc<'_>) -> String {
+    to_string(document, Style::Canonical)
+}
+
+fn check(expression: &str, document: &str, wanted: &str) {
+    let wanted = match wanted {
+        "missing" => "{}".to_owned(),
+        wanted => format!("{{v: {wanted}}}"),
+    };
+    let wanted = shown(parse_document(&wanted).unwrap().as_doc());
+    assert_eq!(evaluate(expression, document).unwrap(), wanted, "{expression} over {document}");
+}
+
+fn check_error(expression: &str, document: &str, code: i32, text: &str) {
+    let error = evaluate(expression, document).unwrap_err();
+    assert_eq!((error.code().0, error.message()), (code, text), "{expression} over {document}");
+}
+
+/// Manual: "Field Paths", "Literal Expressions", "Aggregation Variables", "$let".
+#[test]
+fn paths_constants_and_variables() {
+    check("'$a.b'", "{a: {b: 1}}", "1");
+    check("'$a.c'", "{a: {b: 1}}", "missing");
+    check("'$a.b'", "{a: [{b: 1}, {c: 1}, 5, [{b: 4}], {b: 2}]}", "[1, 2]");
+    check("{x: '$a', y: '$z'}", "{a: 1}", "{x: 1}");
+    check("['$a', '$z']", "{a: 1}", "[1, null]");
+    check("{$literal: '$a'}", "{a: 1}", "'$a'");
+    check("'$$ROOT.a'", "{a: 1}", "1");
+    check("'$$CURRENT'", "{a: 1}", "{a: 1}");
+    check("'$$NOW'", "{}", "{$date: {$numberLong: '1000'}}");
+    check("'$$REMOVE'", "{}", "missing");
+    check("['$$limit', '$$sum']", "{}", "[5, 6]");
+    check("{$let: {vars: {x: '$a', y: 2}, in: {$add: ['$$x', '$$y']}}}", "{a: 1}", "3");
+    check("{$let: {vars: {x: '$a'}, in: '$$x.b'}}", "{a: {b: 7}}", "7");
+    let nested =
+        "{$let: {vars: {x: 1}, in: {$let: {vars: {x: {$add: ['$$x', '$a']}}, in: ['$$x', '$a']}}}}";
+    check(nested, "{a: 2}", "[3, 2]");
+    check("{$let: {vars: {CURRENT: '$a'}, in: '$b'}}", "{a: {b: 3}, b: 4}", "3");
+}
+
+/// Manual: "Comparison Expression Operators", "Boolean Expression Operators", "Conditional Expression Operators".
+#[test]
+fn comparison_boolean_and_conditional() {
+    check("{$eq: [1, 1.0]}", "{}", "true");
+    check("{$eq: ['$a', null]}", "{}", "false");
+    check("{$lt: ['$a', null]}", "{}", "true");
+    check("{$gt: ['x', 5]}", "{}", "true");
+    check("{$gte: ['$a', '$b']}", "{a: [2], b: [1, 3]}", "true");
+    check("{$ne: ['$a', '$b']}", "{a: {x: 1}, b: {x: 1}}", "false");
+    check("{$cmp: ['$a', 2]}", "{a: 1}", "-1");
+    check("{$and: []}", "{}", "true");
+    check("{$or: []}", "{}", "false");
+    check("{$and: ['$a', 1, 'x', []]}", "{a: true}", "true");
+    check("{$and: ['$a', 1]}", "{a: 0}", "false");
+    check("{$or: ['$z', null, 0, {$literal: ''}]}", "{}", "true");
+    check("{$not: ['$a']}", "{a: {$numberDouble: 'NaN'}}", "false");
+    check("{$not: '$a'}", "{}", "true");
+    check("{$cond: ['$a', 1, 2]}", "{a: false}", "2");
+    check("{$cond: {if: '$a', then: '$b', else: 2}}", "{a: 1}", "missing");
+    check("{$cond: ['$a', {$divide: [1, '$z']}, 2]}", "{z: 0}", "2");
+    check("{$ifNull: ['$a', '$b', 3]}", "{b: null}", "3");
+    check("{$ifNull: ['$a', '$b']}", "{}", "missing");
+}
+
+/// Manual: "$add", "$subtract", "$multiply", "$divide", "$mod".
+#[test]
+fn arithmetic() {
+    check("{$add: [1, 2]}", "{}", "3");
+    check("{$add: []}", "{}", "0");
+    check("{$add: ['$a', 1]}", "{a: 2147483647}", "{$numberLong: '2147483648'}");
+    let huge = "{$numberDouble: '9223372036854775808.0'}";
+    check("{$add: [{$numberLong: '9223372036854775807'}, 1]}", "{}", huge);
+    check("{$add: [1, {$numberDecimal: '0.10'}]}", "{}", "{$numberDecimal: '1.10'}");
+    check("{$add: [0.1, 0.2, 0.3]}", "{}", "0.6");
+    check("{$add: ['$z', 1]}", "{}", "null");
+    let date = |ms: i64| format!("{{$date: {{$numberLong: '{ms}'}}}}");
+    check(&format!("{{$add: [{}, 2.5]}}", date(10)), "{}", &date(12));
+    check("{$subtract: [5, 2.5]}", "{}", "2.5");
+    check(&format!("{{$subtract: [{}, {}]}}", date(10), date(3)), "{}", "{$numberLong: '7'}");
+    check(&format!("{{$subtract: [{}, 4]}}", date(10)), "{}", &date(6));
+    check("{$subtract: [null, 'x']}", "{}", "null");
+    check("{$multiply: ['$a', 3]}", "{a: {$numberLong: '2'}}", "{$numberLong: '6'}");
+    check("{$multiply: [65536, 65536]}", "{}", "{$numberLong: '4294967296'}");
+    check("{$divide: [4, 2]}", "{}", "{$numberDouble: '2.0'}");
+    check("{$divide: [{$numberDecimal: '1'}, 8]}", "{}", "{$numberDecimal: '0.125'}");
+    check("{$mod: [7, 2.0]}", "{}", "1");
+    check("{$mod: [-7, 4]}", "{}", "-3");
+    check("{$mod: [7.5, 2]}", "{}", "1.5");
+    check("{$mod: [{$numberDecimal: '7.5'}, 2]}", "{}", "{$numberDecimal: '1.5'}");
+}
+
+/// Manual: "Array Expression Operators", "String Expression Operators", "$type".
+#[test]
+fn arrays_texts_and_types() {
+    check("{$size: '$a'}", "{a: [1, [2, 3]]}", "2");
+    check("{$in: ['$x', ['a', 1.0]]}", "{x: 1}", "true");
+    check("{$in: [1, '$a']}", "{a: [[1]]}", "false");
+    check("{$arrayElemAt: ['$a', -1]}", "{a: [1, 2]}", "2");
+    check("{$arrayElemAt: ['$a', 2]}", "{a: [1, 2]}", "missing");
+    check("{$arrayElemAt: ['$z', 0]}", "{}", "null");
+    check("{$isArray: ['$a']}", "{a: []}", "true");
+    check("{$isArray: [['x']]}", "{}", "true");
+    check("{$slice: ['$a', 2]}", "{a: [1, 2, 3]}", "[1, 2]");
+    check("{$slice: ['$a', -2]}", "{a: [1, 2, 3]}", "[2, 3]");
+    check("{$slice: ['$a', 1, 1]}", "{a: [1, 2, 3]}", "[2]");
+    check("{$slice: ['$a', -5, 2]}", "{a: [1, 2, 3]}", "[1, 2]");
+    check("{$concat: ['a', '$b']}", "{b: 'c'}", "'ac'");
+    check("{$concat: ['a', '$b']}", "{}", "null");
+    check("{$toUpper: '$a'}", "{a: 'aé1'}", "'Aé1'");
+    check("{$toLower: '$a'}", "{}", "''");
+    check("{$toLower: 5}", "{}", "'5'");
+    check("{$type: '$a'}", "{}", "'missing'");
+    check("{$type: '$a'}", "{a: {$numberLong: '1'}}", "'long'");
+    check("{$isNumber: '$a'}", "{a: 1.5}", "true");
+}
+
+#[test]
+fn faults_have_their_codes() {
+    let texts = [
+        ("'$'", 16872, "'$' by itself is not a valid FieldPath"),
+        ("'$a.'", 40353, "FieldPath must not end with a '.'."),
+        ("'$a..b'", 15998, "FieldPath field names may not be empty strings."),
+        ("'$$x'", 17276, "Use of undefined variable: x"),
+        ("{$foo: 1}", 168, "Unrecognized expression '$foo'"),
+        ("{$map: 1}", 238, "expression '$map' is not implemented yet"),
+        ("{$cmp: [1]}", 16020, "Expression $cmp takes exactly 2 arguments. 1 were passed in."),
+        ("{$cond: {then: 1, else: 2}}", 17080, "Missing 'if' parameter to $cond"),
+        ("{$cond: {foo: 1}}", 17083, "Unrecognized parameter to $cond: foo"),
+        ("{$ifNull: [1]}", 1_257_300, "$ifNull needs at least two arguments, had: 1"),
+        ("{$add: [1, 'x']}", 14, "$add only supports numeric or date types, not string"),
+        ("{$subtract: [1, 'x']}", 14, "can't $subtract string from int"),
+        ("{$multiply: [{}]}", 14, "$multiply only supports numeric types, not object"),
+        ("{$divide: [1, 0]}", 2, "can't $divide by zero"),
+        ("{$divide: [1, 'x']}", 14, "$divide only supports numeric types, not int and string"),
+        ("{$mod: [1, 0]}", 16610, "can't $mod by zero"),
+        ("{$concat: [1]}", 16702, "$concat only supports strings, not int"),
+        (
+            "{$size: '$z'}",
+            17124,
+            "The argument to $size must be an array, but was of type: missing",
+        ),
+        ("{$in: [1, 2]}", 40081, "$in requires an array as a second argument, found: int"),
+        (
+            "{$arrayElemAt: [1, 2]}",
+            28689,
+            "$arrayElemAt's first argument must be an array, but is int",
+        ),
+        ("{$slice: [[1], 1, 0]}", 28729, "Third argument to $slice must be positive: 0"),
+        (
+            "{$let: {vars: {X: 1}, in: 1}}",
+            9,
+            "'X' starts with an invalid character for a user variable name",
+        ),
+        ("{$let: {in: 1}}", 16876, "Missing 'vars' parameter to $let"),
+    ];
+    for (expression, code, text) in texts {
+        check_error(expression, "{}", code, text);
+    }
+    let mut scope = Scope::default();
+    let fields = parse_document("{x: '$a'}").unwrap();
+    assert_eq!(scope.declare(fields.as_doc()).unwrap_err().code().0, 4_890_500);
+    let deep = format!("{}1{}", "{$not: [".repeat(300), "]}".repeat(300));
+    if let Ok(deep) = parse_document(&format!("{{e: {deep}}}")) {
+        assert!(Expression::parse(deep.as_doc().get("e").unwrap()).is_err());
+    }
+}
+
+#[test]
+fn random_numbers_differ_and_stay_in_range() {
+    let numbers: Vec<f64> = (0..1000).map(|_| random_unit()).collect();
+    assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)));
+    let mean = numbers.iter().sum::<f64>() / 1000.0;
+    assert!((0.4..0.6).contains(&mean), "{mean}");
+}
