@@ -8,7 +8,6 @@ pub(crate) const ROWS: &[Row] = &[
     // aggregation
     Row::missing("aggregate", "<=2.6"),
     Row::missing("count", "<=2.6"),
-    Row::missing("distinct", "<=2.6"),
     Row::missing("mapReduce", "<=2.6"),
     // query-write
     Row::missing("find", "3.2"),

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_mql::Projection;
-use mayfly_mql::SortPattern;
+use mayfly_expr::Scope;
 use mayfly_mql::projection::ProjectionKind;
-use mayfly_mql::{Matcher, ParseContext};
+use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 /// Which index the client wants.
@@ -63,6 +62,10 @@ pub struct FindOptions<'a> {
     pub limit: u64,
     /// `hint`.
     pub hint: Option<Hint>,
+    /// `let`.
+    pub variables: Option<RawDoc<'a>>,
+    /// The time that `$$NOW` stands for, in milliseconds.
+    pub now_ms: Option<i64>,
 }
 
 /// A checked query.
@@ -89,7 +92,11 @@ impl CanonicalQuery {
     /// # Errors
     /// Those of the filter, sort and projection languages.
     pub fn parse(filter: RawDoc<'_>, options: FindOptions<'_>) -> Result<CanonicalQuery> {
-        let matcher = Arc::new(Matcher::parse(filter, &ParseContext::default())?);
+        let mut scope = options.now_ms.map_or_else(Scope::default, Scope::at);
+        if let Some(variables) = options.variables {
+            scope.declare(variables)?;
+        }
+        let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
         let mut natural_backward = None;
         let sort = match options.sort {
             Some(sort) if sort.get("$natural").is_some() => {
@@ -103,7 +110,7 @@ impl CanonicalQuery {
         };
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {
-                Some(Projection::parse(projection, ProjectionKind::Find)?)
+                Some(Projection::parse_in(projection, ProjectionKind::Find, &scope)?)
             }
             _ => None,
         };

@@ -98,10 +98,11 @@ fn fill_from_plan(
     batch: &mut Batch<'_>,
 ) -> Result<()> {
     let projection = executor.query().projection.clone();
+    let matcher = executor.query().matcher.clone();
     executor.run(store, op, &mut |_, document| {
         Ok(match &projection {
             None => batch.take(document),
-            Some(projection) => batch.take(projection.project(document).as_doc()),
+            Some(projection) => batch.take(projection.project_found(document, &matcher)?.as_doc()),
         })
     })
 }

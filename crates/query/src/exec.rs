@@ -252,9 +252,10 @@ impl Executor {
                 let (matcher, mut result) = (&self.query.matcher, Ok(()));
                 store.read_one(&self.collection, key, |document| {
                     count(op, 1, 1);
-                    if matcher.matches(document) {
-                        result = sink(key, document).map(|_| ());
-                    }
+                    result = matcher.try_matches(document).and_then(|matches| match matches {
+                        true => sink(key, document).map(|_| ()),
+                        false => Ok(()),
+                    });
                 })?;
                 result.map(|()| true)
             }
@@ -292,7 +293,7 @@ impl Executor {
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                         op.check()?;
                     }
-                    if !matcher.matches(document) || sink(key, document)? == Flow::More {
+                    if !matcher.try_matches(document)? || sink(key, document)? == Flow::More {
                         return Ok(ControlFlow::Continue(()));
                     }
                     paused = true;
@@ -398,7 +399,7 @@ impl Fetch<'_> {
             let matcher = &self.query.matcher;
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
-                if matcher.matches(document) {
+                if matcher.try_matches(document)? {
                     flow = sink(record_key, document)?;
                 }
                 Ok(())

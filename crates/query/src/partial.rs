@@ -42,6 +42,7 @@ fn unsupported(expr: &Expr) -> Option<&'static str> {
     match expr {
         Expr::And(parts) | Expr::Or(parts) => parts.iter().find_map(unsupported),
         Expr::Nor(_) => Some("$nor"),
+        Expr::Document(test) => Some(test.name()),
         Expr::Always(_) => Some("$alwaysTrue or $alwaysFalse"),
         Expr::Path { predicate, .. } => unsupported_predicate(predicate),
     }
@@ -53,6 +54,7 @@ fn unsupported_predicate(predicate: &Predicate) -> Option<&'static str> {
         Predicate::In(list) if list.regexes().is_empty() => None,
         Predicate::In(_) | Predicate::Regex(_) => Some("$regex"),
         Predicate::Mod { .. } => Some("$mod"),
+        Predicate::Bits(_) => Some("$bitsAllSet and its kin"),
         Predicate::Size(_) => Some("$size"),
         Predicate::ElemMatchDocument(_) | Predicate::ElemMatchValue(_) => Some("$elemMatch"),
         Predicate::Not(_) => Some("$not"),

@@ -17,8 +17,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     // A negative limit counts as a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-    let options =
-        FindOptions { skip: skip as u64, limit, hint: hint(&fields)?, ..FindOptions::default() };
+    let options = FindOptions {
+        skip: skip as u64,
+        limit,
+        hint: hint(&fields)?,
+        now_ms: Some(ctx.op.now_ms()),
+        ..FindOptions::default()
+    };
     let query = CanonicalQuery::parse(filter, options)?;
     let Some(collection) = ctx.service.store.collection(&ns) else {
         reply.append("n", 0);

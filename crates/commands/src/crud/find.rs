@@ -39,7 +39,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let refused =
-        &["tailable", "awaitData", "collation", "returnKey", "showRecordId", "min", "max", "let"];
+        &["tailable", "awaitData", "collation", "returnKey", "showRecordId", "min", "max"];
     refuse(&fields, refused)?;
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
@@ -54,6 +54,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         skip,
         limit,
         hint: hint(&fields)?,
+        variables: fields.document("let")?,
+        now_ms: Some(ctx.op.now_ms()),
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let query = CanonicalQuery::parse(filter, options)?;

@@ -3,6 +3,7 @@
 mod aggregate;
 mod count;
 mod delete;
+mod distinct;
 mod find;
 mod get_more;
 mod insert;
@@ -25,5 +26,6 @@ pub(crate) const ROWS: &[Row] = &[
     update::ROW,
     delete::ROW,
     count::ROW,
+    distinct::ROW,
     aggregate::ROW,
 ];

@@ -2,7 +2,7 @@
 
 use mayfly_value::{RawValue, ValueBuf, canonical_type, compare_values, ty};
 
-use super::Regex;
+use super::{BitTest, DocumentTest, Regex};
 use crate::FieldPath;
 
 /// A condition on a document.
@@ -21,6 +21,8 @@ pub enum Expr {
         /// What.
         predicate: Predicate,
     },
+    /// A condition on the document as a whole.
+    Document(DocumentTest),
     /// Holds for every document, or for none.
     Always(bool),
 }
@@ -75,6 +77,8 @@ pub enum Predicate {
     },
     /// Some string matches.
     Regex(Regex),
+    /// Some number or binary value has bits as asked.
+    Bits(BitTest),
     /// Some array has exactly so many items.
     Size(i64),
     /// Some array has a document (or array) item that satisfies the filter.

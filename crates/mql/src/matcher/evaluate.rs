@@ -15,6 +15,7 @@ pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
         Expr::Or(parts) => parts.iter().any(|part| matches(part, doc)),
         Expr::Nor(parts) => !parts.iter().any(|part| matches(part, doc)),
         Expr::Path { path, predicate } => path_matches(path, predicate, doc),
+        Expr::Document(test) => test.holds(doc).unwrap_or(false),
         Expr::Always(holds) => *holds,
     }
 }
@@ -23,7 +24,7 @@ pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
 fn all_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
     let plain = |part: &Expr| match part {
         Expr::Path { path, .. } => path.as_single().is_some(),
-        Expr::And(_) | Expr::Or(_) | Expr::Nor(_) | Expr::Always(_) => false,
+        Expr::And(_) | Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => false,
     };
     let plain_parts = parts.iter().take_while(|part| plain(part)).count().min(64);
     if plain_parts < 2 {
@@ -60,7 +61,7 @@ fn plain_fields_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
     })
 }
 
-fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> bool {
+pub(super) fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> bool {
     if let Some(name) = path.as_single() {
         return match doc.get_element(name) {
             None => missing_matches(predicate),
@@ -84,7 +85,7 @@ fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> boo
 }
 
 /// Whether the predicate looks at an array as a whole and never at its items one by one.
-fn asks_for_arrays(predicate: &Predicate) -> bool {
+pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Exists
         | Predicate::Size(_)
@@ -94,6 +95,7 @@ fn asks_for_arrays(predicate: &Predicate) -> bool {
         | Predicate::In(_)
         | Predicate::Type(_)
         | Predicate::Mod { .. }
+        | Predicate::Bits(_)
         | Predicate::Regex(_)
         | Predicate::Not(_)
         | Predicate::All(_) => false,
@@ -123,7 +125,7 @@ fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> bool {
 }
 
 /// Whether the predicate holds where the path reaches nothing.
-fn missing_matches(predicate: &Predicate) -> bool {
+pub(super) fn missing_matches(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Cmp { op, value } => match value.as_raw() {
             RawValue::Null => matches!(op, CmpOp::Eq | CmpOp::Lte | CmpOp::Gte),
@@ -136,6 +138,7 @@ fn missing_matches(predicate: &Predicate) -> bool {
         Predicate::Exists
         | Predicate::Type(_)
         | Predicate::Mod { .. }
+        | Predicate::Bits(_)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)
@@ -156,6 +159,7 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool 
         Predicate::Mod { divisor, remainder } => Number::from_value(value)
             .and_then(Number::to_i64_truncated)
             .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
+        Predicate::Bits(test) => test.holds(value),
         Predicate::Regex(regex) => regex.matches_value(value),
         Predicate::Size(size) => {
             value.as_array().is_some_and(|items| items.iter().count() as i64 == *size)

@@ -7,16 +7,26 @@
 //! [`op::ROWS`].
 
 mod ast;
+mod bits;
 mod evaluate;
 pub mod op;
 mod parse;
+mod position;
 mod regex;
+mod schema;
+mod whole;
 
 use mayfly_base::Result;
+use mayfly_expr::Scope;
 use mayfly_value::{RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
+pub use bits::{BitTest, Bits};
 pub use regex::Regex;
+pub use schema::Schema;
+pub use whole::DocumentTest;
+
+use parse::Around;
 
 /// What parsing a filter may depend on besides the filter.
 #[derive(Clone, Debug, Default)]
@@ -29,18 +39,53 @@ pub struct ParseContext {
 #[derive(Clone, Debug)]
 pub struct Matcher {
     root: Expr,
+    /// Whether an expression in it can fail.
+    can_fail: bool,
 }
 
 impl Matcher {
     /// Parses a filter; `{}` matches everything.
-    pub fn parse(filter: RawDoc<'_>, _context: &ParseContext) -> Result<Matcher> {
-        Ok(Matcher { root: parse::parse_filter(filter, 0)? })
+    pub fn parse(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
+        let scope = match context.now_ms {
+            0 => Scope::default(),
+            now_ms => Scope::at(now_ms),
+        };
+        Matcher::parse_in(filter, &scope)
+    }
+
+    /// The same where `$expr` may name the variables of a command.
+    pub fn parse_in(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
+        let root = parse::parse_filter(filter, Around::nothing(scope))?;
+        let can_fail = whole::can_fail(&root);
+        Ok(Matcher { root, can_fail })
+    }
+
+    /// Whether the document satisfies the filter. An expression that fails counts as one that does not hold: for callers
+    /// whose document has been through [`Matcher::try_matches`] before.
+    #[inline]
+    pub fn matches(&self, doc: RawDoc<'_>) -> bool {
+        match self.can_fail {
+            false => evaluate::matches(&self.root, doc),
+            true => whole::try_matches(&self.root, doc).unwrap_or(false),
+        }
     }
 
     /// Whether the document satisfies the filter.
+    ///
+    /// # Errors
+    /// Those of the expressions in `$expr`.
     #[inline]
-    pub fn matches(&self, doc: RawDoc<'_>) -> bool {
-        evaluate::matches(&self.root, doc)
+    pub fn try_matches(&self, doc: RawDoc<'_>) -> Result<bool> {
+        match self.can_fail {
+            false => Ok(evaluate::matches(&self.root, doc)),
+            true => whole::try_matches(&self.root, doc),
+        }
+    }
+
+    /// For a document that satisfies the filter: the position of the array item that the last condition through an array
+    /// found, which the positional `$` means. Nothing when no condition went through an array.
+    pub fn array_position(&self, doc: RawDoc<'_>) -> Option<usize> {
+        position::array_position(&self.root, doc)
     }
 
     /// The tree, for the planner.
@@ -57,7 +102,9 @@ pub struct ItemMatcher(Vec<Predicate>);
 impl ItemMatcher {
     /// Parses operators such as `{$gte: 5, $lt: 9}`.
     pub fn parse_operators(operators: RawDoc<'_>, path: &str) -> Result<ItemMatcher> {
-        parse::parse_operators(operators, path, 0).map(ItemMatcher)
+        let scope = Scope::default();
+        let around = Around::nothing(&scope).inside_array();
+        parse::parse_operators(operators, path, around).map(ItemMatcher)
     }
 
     /// Equality with a value, or the pattern where the value is a regular expression.

@@ -2,33 +2,62 @@
 
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::op::{self, Operand, Parse};
 use super::{CmpOp, Expr, Predicate, Regex, is_operator_document};
 use crate::FieldPath;
 
-/// Parses a whole filter; `depth` counts the logical operators around it.
-pub(super) fn parse_filter(filter: RawDoc<'_>, depth: usize) -> Result<Expr> {
-    if depth > MAX_FILTER_DEPTH {
+/// What stands around a part of a filter.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// Logical operators around it.
+    depth: usize,
+    /// What expressions may name.
+    pub(super) scope: &'a Scope,
+    /// It is about items of an array, not about documents of the collection.
+    pub(super) in_array: bool,
+}
+
+impl<'a> Around<'a> {
+    /// Nothing stands around it.
+    pub(super) fn nothing(scope: &'a Scope) -> Around<'a> {
+        Around { depth: 0, scope, in_array: false }
+    }
+
+    /// The same below one more operator.
+    pub(super) fn deeper(self) -> Around<'a> {
+        Around { depth: self.depth + 1, ..self }
+    }
+
+    /// The same below an operator on the items of an array.
+    pub(super) fn inside_array(self) -> Around<'a> {
+        Around { in_array: true, ..self.deeper() }
+    }
+}
+
+/// Parses a whole filter.
+pub(super) fn parse_filter(filter: RawDoc<'_>, around: Around<'_>) -> Result<Expr> {
+    if around.depth > MAX_FILTER_DEPTH {
         let text = format!("exceeded maximum query tree depth of {MAX_FILTER_DEPTH}");
         return Err(Error::bad_value(text));
     }
     let mut parts = Vec::new();
     for element in filter.iter() {
         if element.name_bytes().starts_with(b"$") {
-            parts.extend(parse_top_level(element, depth)?);
+            parts.extend(parse_top_level(element, around)?);
         } else {
-            parse_field(element, depth, &mut parts)?;
+            parse_field(element, around, &mut parts)?;
         }
     }
     Ok(Expr::and(parts))
 }
 
-fn parse_top_level(element: RawElement<'_>, depth: usize) -> Result<Option<Expr>> {
+fn parse_top_level(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
     let name = element.name();
     match op::find(name).map(|row| &row.parse) {
-        Some(Parse::TopLevel(parse)) => parse(element, depth),
+        Some(Parse::TopLevel(parse)) => parse(element, around),
         Some(Parse::MissingTopLevel) => Err(Error::not_implemented(name)),
         _ => Err(Error::bad_value(format!(
             "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
@@ -37,11 +66,11 @@ fn parse_top_level(element: RawElement<'_>, depth: usize) -> Result<Option<Expr>
     }
 }
 
-fn parse_field(element: RawElement<'_>, depth: usize, parts: &mut Vec<Expr>) -> Result<()> {
+fn parse_field(element: RawElement<'_>, around: Around<'_>, parts: &mut Vec<Expr>) -> Result<()> {
     let path = FieldPath::new(element.name())?;
     match element.value() {
         RawValue::Document(operators) if is_operator_document(operators) => {
-            for predicate in parse_operators(operators, path.as_str(), depth)? {
+            for predicate in parse_operators(operators, path.as_str(), around)? {
                 spread(&path, predicate, parts);
             }
         }
@@ -73,16 +102,16 @@ pub(super) fn parse_implicit(value: RawValue<'_>) -> Result<Predicate> {
 pub(super) fn parse_operators(
     operators: RawDoc<'_>,
     path: &str,
-    depth: usize,
+    around: Around<'_>,
 ) -> Result<Vec<Predicate>> {
-    if depth > MAX_FILTER_DEPTH {
+    if around.depth > MAX_FILTER_DEPTH {
         let text = format!("exceeded maximum query tree depth of {MAX_FILTER_DEPTH}");
         return Err(Error::bad_value(text));
     }
     let mut predicates = Vec::new();
     for element in operators.iter() {
         let name = element.name();
-        let operand = Operand { name, value: element.value(), siblings: operators, path, depth };
+        let operand = Operand { name, value: element.value(), siblings: operators, path, around };
         match op::find(name).map(|row| &row.parse) {
             Some(Parse::Predicate(parse)) => predicates.extend(parse(&operand)?),
             Some(Parse::MissingPredicate) => return Err(Error::not_implemented(name)),

@@ -147,7 +147,12 @@ fn errors() {
             9,
             "Failed to parse $size. Expected a non-negative number in: $size: -1",
         ),
-        ("{$expr: true}", 238, "$expr is not implemented yet"),
+        ("{$where: 'true'}", 238, "$where is not implemented yet"),
+        (
+            "{a: {$elemMatch: {$expr: true}}}",
+            2,
+            "$expr can only be applied to the top-level document",
+        ),
         ("{a: {$near: 1}}", 238, "$near is not implemented yet"),
         ("{a: {$options: 'i'}}", 2, "$options needs a $regex"),
     ];
@@ -158,6 +163,97 @@ fn errors() {
     assert!(parse("{a: {$regex: '('}}").unwrap_err().message().starts_with("Regular expression"));
     let deep = format!("{}{{}}{}", "{$and: [".repeat(90), "]}".repeat(90));
     assert!(parse(&deep).is_ok());
+}
+
+/// Manual: "$bitsAllSet" and its kin.
+#[test]
+fn bits() {
+    check(
+        "{a: {$bitsAllSet: [1, 5]}}",
+        &[
+            "{a: 50}",
+            "{a: 54.0}",
+            "{a: [1, 34]}",
+            "{a: {$binary: {base64: 'Ng==', subType: '00'}}}",
+        ],
+        &["{a: 20}", "{a: 34.5}", "{a: '34'}", "{}", "{a: {$numberDouble: '1e300'}}"],
+    );
+    check("{a: {$bitsAllSet: 50}}", &["{a: 54}", "{a: -1}"], &["{a: 20}"]);
+    check("{a: {$bitsAllClear: [1, 5]}}", &["{a: 20}", "{a: 0}"], &["{a: 54}", "{a: 2}"]);
+    check("{a: {$bitsAnySet: [1, 5]}}", &["{a: 2}"], &["{a: 20}"]);
+    check("{a: {$bitsAnyClear: 35}}", &["{a: 34}", "{a: 20}"], &["{a: 35}", "{a: 'x'}"]);
+    check("{a: {$bitsAllSet: [200]}}", &["{a: -5}"], &["{a: 5}"]);
+    check(
+        "{a: {$bitsAllClear: {$binary: {base64: 'AAE=', subType: '00'}}}}",
+        &["{a: 255}", "{a: {$binary: {base64: '/w==', subType: '00'}}}"],
+        &["{a: 256}"],
+    );
+    let cases = [
+        (
+            "{a: {$bitsAllSet: 'x'}}",
+            2,
+            "a takes an Array, a number, or a BinData but received: $bitsAllSet: \"x\"",
+        ),
+        ("{a: {$bitsAllSet: -1}}", 9, "Expected a non-negative number in: $bitsAllSet: -1"),
+        ("{a: {$bitsAllSet: 1.5}}", 9, "Expected an integer: $bitsAllSet: 1.5"),
+        ("{a: {$bitsAnySet: ['x']}}", 2, "bit positions must be an integer but got: 0: \"x\""),
+        ("{a: {$bitsAnySet: [-1]}}", 2, "bit positions must be >= 0 but got: 0: -1"),
+    ];
+    for (filter, code, text) in cases {
+        let error = parse(filter).unwrap_err();
+        assert_eq!((error.code().0, error.message()), (code, text), "{filter}");
+    }
+}
+
+/// Manual: "$expr", "$sampleRate".
+#[test]
+fn conditions_on_the_whole_document() {
+    check(
+        "{$expr: {$gt: ['$spent', '$budget']}}",
+        &["{spent: 5, budget: 4}"],
+        &["{spent: 3, budget: 4}"],
+    );
+    check("{$expr: '$a'}", &["{a: 1}", "{a: []}"], &["{}", "{a: 0}", "{a: null}"]);
+    check(
+        "{$or: [{a: 1}, {$expr: {$eq: ['$b', '$c']}}]}",
+        &["{a: 1}", "{b: 2, c: 2}"],
+        &["{b: 2}"],
+    );
+    check("{$nor: [{$expr: '$a'}]}", &["{}"], &["{a: 1}"]);
+    check("{$sampleRate: 1, a: 1}", &["{a: 1}"], &["{}"]);
+    check("{$sampleRate: 0}", &[], &["{}"]);
+    check("{$jsonSchema: {required: ['a']}}", &["{a: 1}"], &["{}"]);
+    let fails = parse("{$nor: [{$expr: {$divide: [1, '$a']}}]}").unwrap();
+    let zero = parse_document("{a: 0}").unwrap();
+    assert_eq!(fails.try_matches(zero.as_doc()).unwrap_err().message(), "can't $divide by zero");
+    assert!(!fails.matches(zero.as_doc()));
+    assert!(parse("{$sampleRate: 2}").is_err());
+}
+
+/// Manual: "$ (projection)", "$ (update)".
+#[test]
+fn positions_that_filters_find() {
+    let cases = [
+        ("{a: 2}", "{a: [1, 2, 2]}", Some(1)),
+        ("{a: {$gte: 2}}", "{a: [1, 5]}", Some(1)),
+        ("{'a.b': 2}", "{a: [{b: 1}, {b: [0, 2]}]}", Some(1)),
+        ("{'a.b': 2}", "{a: {b: [1, 2]}}", Some(1)),
+        ("{'a.0.b': 2}", "{a: [{b: [1, 2]}]}", Some(1)),
+        ("{a: {$elemMatch: {b: 2, c: 3}}}", "{a: [{b: 2}, {b: 2, c: 3}]}", Some(1)),
+        ("{a: {$elemMatch: {$gt: 1, $lt: 3}}}", "{a: [0, 2]}", Some(1)),
+        ("{a: {$in: [3]}}", "{a: [1, 3]}", Some(1)),
+        ("{$or: [{x: 1}, {a: 2}]}", "{a: [1, 2]}", Some(1)),
+        ("{a: [1, 2]}", "{a: [1, 2]}", None),
+        ("{a: {$ne: 2}}", "{a: [1]}", None),
+        ("{a: {$size: 1}}", "{a: [1]}", None),
+        ("{a: 2}", "{a: 2}", None),
+        ("{}", "{a: [1]}", None),
+    ];
+    for (filter, doc, position) in cases {
+        let (matcher, doc) = (parse(filter).unwrap(), parse_document(doc).unwrap());
+        assert!(matcher.matches(doc.as_doc()));
+        assert_eq!(matcher.array_position(doc.as_doc()), position, "{filter} on {doc:?}");
+    }
 }
 
 #[test]

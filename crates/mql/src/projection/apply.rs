@@ -1,11 +1,20 @@
 //! Projections over raw documents.
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Frame;
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
 
 use super::{Branch, Level, Mode, Projection};
+use crate::Matcher;
 
-pub(super) fn apply(projection: &Projection, doc: RawDoc<'_>, out: &mut DocBuilder) {
+pub(super) fn apply(
+    projection: &Projection,
+    doc: RawDoc<'_>,
+    filter: Option<&Matcher>,
+    out: &mut DocBuilder,
+) -> Result<()> {
+    let mut run = Run { mode: projection.mode, root: doc, filter, in_found_item: false };
     for element in doc.iter() {
         if element.name_bytes() == b"_id" && projection.root.find(b"_id").is_none() {
             if projection.keeps_id {
@@ -13,69 +22,230 @@ pub(super) fn apply(projection: &Projection, doc: RawDoc<'_>, out: &mut DocBuild
             }
             continue;
         }
-        apply_element(projection.mode, &projection.root, element, out, 0);
+        run.element(&projection.root, element, out, 0)?;
     }
+    run.made(&projection.root, doc, out)
 }
 
-fn apply_element(
+/// One document on its way through a projection.
+struct Run<'a> {
     mode: Mode,
-    level: &Level,
-    element: RawElement<'_>,
-    out: &mut DocBuilder,
-    depth: usize,
-) {
-    match (mode, level.find(element.name_bytes())) {
-        (Mode::Include, Some(Branch::Leaf)) | (Mode::Exclude, None) => {
-            out.append_element(element);
+    root: RawDoc<'a>,
+    filter: Option<&'a Matcher>,
+    /// The positional operator has done its work on an array around.
+    in_found_item: bool,
+}
+
+impl<'a> Run<'a> {
+    fn element(
+        &mut self,
+        level: &Level,
+        element: RawElement<'a>,
+        out: &mut DocBuilder,
+        depth: usize,
+    ) -> Result<()> {
+        match (self.mode, level.find(element.name_bytes())) {
+            (Mode::Include, Some(Branch::Leaf)) | (Mode::Exclude, None) => {
+                out.append_element(element);
+            }
+            (Mode::Include, None | Some(Branch::Expression(_) | Branch::ElemMatch(_)))
+            | (Mode::Exclude, Some(Branch::Leaf)) => {}
+            // Nothing moves in an exclusion.
+            (Mode::Exclude, Some(branch @ (Branch::Expression(_) | Branch::ElemMatch(_)))) => {
+                self.make(branch, element.name(), Some(element.value()), out)?;
+            }
+            (_, Some(Branch::Slice(slice))) => match element.value() {
+                RawValue::Array(items) => slice.append(element.name(), items, out),
+                _ => {
+                    out.append_element(element);
+                }
+            },
+            (_, Some(Branch::Positional)) => match element.value() {
+                RawValue::Array(items) if !self.in_found_item => {
+                    let item = items.iter().nth(self.position()?).ok_or_else(mismatch)?;
+                    out.start_array(element.name()).push(item.value()).end();
+                }
+                _ => {
+                    out.append_element(element);
+                }
+            },
+            (_, Some(Branch::Level(inner))) => return self.inside(inner, element, out, depth),
         }
-        (Mode::Include, None) | (Mode::Exclude, Some(Branch::Leaf)) => {}
-        (_, Some(Branch::Level(inner))) => match element.value() {
+        Ok(())
+    }
+
+    /// A field of which the tree names parts.
+    fn inside(
+        &mut self,
+        inner: &Level,
+        element: RawElement<'a>,
+        out: &mut DocBuilder,
+        depth: usize,
+    ) -> Result<()> {
+        match element.value() {
             RawValue::Document(doc) => {
                 out.start_document(element.name());
-                apply_fields(mode, inner, doc, out, depth + 1);
+                self.fields(inner, doc, out, depth + 1)?;
                 out.end();
             }
             RawValue::Array(items) => {
                 out.start_array(element.name());
-                apply_items(mode, inner, items, out, depth + 1);
+                if inner.positional && !self.in_found_item {
+                    self.found_item(inner, items, out, depth + 1)?;
+                } else {
+                    self.items(inner, items, out, depth + 1)?;
+                }
                 out.end();
             }
-            _ if mode == Mode::Exclude => {
+            _ if inner.makes => {
+                out.start_document(element.name());
+                self.made(inner, RawDoc::EMPTY, out)?;
+                out.end();
+            }
+            _ if self.mode == Mode::Exclude => {
                 out.append_element(element);
             }
             _ => {}
-        },
+        }
+        Ok(())
     }
-}
 
-fn apply_fields(mode: Mode, level: &Level, doc: RawDoc<'_>, out: &mut DocBuilder, depth: usize) {
-    if depth <= MAX_BSON_DEPTH {
-        doc.iter().for_each(|element| apply_element(mode, level, element, out, depth));
+    fn fields(
+        &mut self,
+        level: &Level,
+        doc: RawDoc<'a>,
+        out: &mut DocBuilder,
+        depth: usize,
+    ) -> Result<()> {
+        if depth > MAX_BSON_DEPTH {
+            return Ok(());
+        }
+        doc.iter().try_for_each(|element| self.element(level, element, out, depth))?;
+        self.made(level, doc, out)
     }
-}
 
-/// The documents of an array are projected; other items stay in an exclusion and go in an
-/// inclusion.
-fn apply_items(mode: Mode, level: &Level, items: RawDoc<'_>, out: &mut DocBuilder, depth: usize) {
-    if depth > MAX_BSON_DEPTH {
-        return;
+    /// The documents of an array are projected; other items stay in an exclusion and go in an inclusion, unless a document
+    /// with made fields takes their place.
+    fn items(
+        &mut self,
+        level: &Level,
+        items: RawDoc<'a>,
+        out: &mut DocBuilder,
+        depth: usize,
+    ) -> Result<()> {
+        if depth > MAX_BSON_DEPTH {
+            return Ok(());
+        }
+        items.iter().try_for_each(|item| self.item(level, item.value(), out, depth))
     }
-    for item in items.iter() {
-        match item.value() {
+
+    fn item(
+        &mut self,
+        level: &Level,
+        item: RawValue<'a>,
+        out: &mut DocBuilder,
+        depth: usize,
+    ) -> Result<()> {
+        match item {
             RawValue::Document(doc) => {
                 out.push_document();
-                apply_fields(mode, level, doc, out, depth + 1);
+                self.fields(level, doc, out, depth + 1)?;
                 out.end();
             }
             RawValue::Array(inner) => {
                 out.push_array();
-                apply_items(mode, level, inner, out, depth + 1);
+                self.items(level, inner, out, depth + 1)?;
                 out.end();
             }
-            value if mode == Mode::Exclude => {
+            _ if level.makes => {
+                out.push_document();
+                self.made(level, RawDoc::EMPTY, out)?;
+                out.end();
+            }
+            value if self.mode == Mode::Exclude => {
                 out.push(value);
             }
             _ => {}
         }
+        Ok(())
     }
+
+    /// Of an array on the path of the positional operator one item stays: counted among those that the inclusion leaves.
+    fn found_item(
+        &mut self,
+        level: &Level,
+        items: RawDoc<'a>,
+        out: &mut DocBuilder,
+        depth: usize,
+    ) -> Result<()> {
+        let position = self.position()?;
+        let stays = |item: &RawValue<'_>| {
+            level.makes || matches!(item, RawValue::Document(_) | RawValue::Array(_))
+        };
+        let mut left = items.iter().map(|item| item.value()).filter(stays);
+        let item = left.nth(position).ok_or_else(mismatch)?;
+        self.in_found_item = true;
+        self.item(level, item, out, depth)?;
+        self.in_found_item = false;
+        Ok(())
+    }
+
+    fn position(&self) -> Result<usize> {
+        let found = self.filter.and_then(|filter| filter.array_position(self.root));
+        found.ok_or_else(|| {
+            let text = "positional operator '.$' couldn't find a matching element in the array";
+            Error::new(ErrorCode(51246), text)
+        })
+    }
+
+    /// Appends what a level makes; `doc` is the document that it stands for.
+    fn made(&mut self, level: &Level, doc: RawDoc<'a>, out: &mut DocBuilder) -> Result<()> {
+        if !level.makes {
+            return Ok(());
+        }
+        for (name, branch) in &level.fields {
+            match branch {
+                Branch::Expression(_) | Branch::ElemMatch(_) => {
+                    let present = doc.get(name);
+                    if self.mode == Mode::Include || present.is_none() {
+                        self.make(branch, name, present, out)?;
+                    }
+                }
+                Branch::Level(inner) if inner.makes && doc.get_element(name).is_none() => {
+                    out.start_document(name);
+                    self.made(inner, RawDoc::EMPTY, out)?;
+                    out.end();
+                }
+                Branch::Leaf | Branch::Level(_) | Branch::Slice(_) | Branch::Positional => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        branch: &Branch,
+        name: &str,
+        present: Option<RawValue<'a>>,
+        out: &mut DocBuilder,
+    ) -> Result<()> {
+        match branch {
+            Branch::Expression(expression) => {
+                if let Some(value) = expression.evaluate(Frame::new(self.root))?.as_raw() {
+                    out.append(name, value);
+                }
+            }
+            Branch::ElemMatch(condition) => {
+                if let Some(item) = present.and_then(|value| condition.first(value)) {
+                    out.start_array(name).push(item).end();
+                }
+            }
+            Branch::Leaf | Branch::Level(_) | Branch::Slice(_) | Branch::Positional => {}
+        }
+        Ok(())
+    }
+}
+
+fn mismatch() -> Error {
+    Error::new(ErrorCode(51247), "positional operator '.$' element mismatch")
 }

@@ -1,14 +1,22 @@
-//! Projections of `find` and `$project`: which fields of a document stay.
+//! Projections of `find` and `$project`: which fields of a document stay, and which are made.
 //!
-//! A projection is a tree of field names. An inclusion keeps what the tree names, an exclusion what
-//! it does not name; `_id` stays unless it is excluded by name. Both go through arrays, documents
-//! inside them included.
+//! A projection is a tree of field names. An inclusion keeps what the tree names, an exclusion what it does not name; `_id`
+//! stays unless it is excluded by name. Both go through arrays, documents inside them included. What is made (expressions,
+//! literals, `$elemMatch`) stands behind what stays, in the order of the specification.
 
 mod apply;
+mod computed;
 mod parse;
+pub mod row;
+mod slice;
 
 use mayfly_base::Result;
+use mayfly_expr::{Expression, Scope};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+
+use crate::Matcher;
+use computed::ElementMatch;
+use slice::Slice;
 
 /// Where the projection stands; the two differ in small rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +40,10 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
     fields: Vec<(Box<str>, Branch)>,
+    /// Something in it or below is made and may be new.
+    makes: bool,
+    /// The positional `$` is in it or below.
+    positional: bool,
 }
 
 /// What a name leads to.
@@ -41,6 +53,14 @@ pub(crate) enum Branch {
     Leaf,
     /// Parts of it.
     Level(Level),
+    /// The field; of an array a part.
+    Slice(Slice),
+    /// The field; of the first array on its path the item that the filter found.
+    Positional,
+    /// A field of this name is made.
+    Expression(Expression),
+    /// The first item of the array that satisfies a condition.
+    ElemMatch(ElementMatch),
 }
 
 impl Level {
@@ -59,20 +79,40 @@ pub struct Projection {
 
 impl Projection {
     /// Parses a specification such as `{a: 1, "b.c": 1, _id: 0}`.
+    ///
+    /// # Errors
+    /// Those of [`Projection::parse_in`].
     pub fn parse(spec: RawDoc<'_>, kind: ProjectionKind) -> Result<Projection> {
-        parse::parse(spec, kind)
+        Projection::parse_in(spec, kind, &Scope::default())
     }
 
-    /// Appends the projected document's fields to a builder.
-    pub fn apply(&self, doc: RawDoc<'_>, out: &mut DocBuilder) {
-        apply::apply(self, doc, out);
+    /// The same where expressions may name the variables of a command.
+    ///
+    /// # Errors
+    /// 31249 and 31250 for paths that collide, 31252 to 31254 and 31310 for mixtures, those of paths, operators and
+    /// expressions.
+    pub fn parse_in(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Result<Projection> {
+        parse::parse(spec, kind, scope)
     }
 
     /// The projected document.
-    pub fn project(&self, doc: RawDoc<'_>) -> DocBuf {
+    ///
+    /// # Errors
+    /// Those of expressions.
+    pub fn project(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        self.apply(doc, &mut out);
-        out.finish()
+        apply::apply(self, doc, None, &mut out)?;
+        Ok(out.finish())
+    }
+
+    /// The projected document, for one that a filter found: its positional `$` is known.
+    ///
+    /// # Errors
+    /// Those of expressions; 51246 and 51247 when the filter found no item of the array.
+    pub fn project_found(&self, doc: RawDoc<'_>, filter: &Matcher) -> Result<DocBuf> {
+        let mut out = DocBuilder::new();
+        apply::apply(self, doc, Some(filter), &mut out)?;
+        Ok(out.finish())
     }
 
     /// Whether it keeps every document as it is.
@@ -80,10 +120,10 @@ impl Projection {
         self.mode == Mode::Exclude && self.root.fields.is_empty() && self.keeps_id
     }
 
-    /// The dotted paths that an inclusion needs, `_id` first when it stays; nothing for exclusions.
+    /// The dotted paths that an inclusion needs, `_id` first when it stays; nothing for exclusions and for what makes fields.
     /// An index that has all of them answers without the document.
     pub fn needed_paths(&self) -> Option<Vec<String>> {
-        if self.mode == Mode::Exclude {
+        if self.mode == Mode::Exclude || self.root.makes || self.root.positional {
             return None;
         }
         let mut paths = Vec::new();
@@ -99,8 +139,9 @@ fn collect_paths(level: &Level, prefix: &str, paths: &mut Vec<String>) {
     for (name, branch) in &level.fields {
         let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
         match branch {
-            Branch::Leaf => paths.push(path),
+            Branch::Leaf | Branch::Slice(_) | Branch::Positional => paths.push(path),
             Branch::Level(inner) => collect_paths(inner, &path, paths),
+            Branch::Expression(_) | Branch::ElemMatch(_) => {}
         }
     }
 }

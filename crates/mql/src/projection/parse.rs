@@ -2,87 +2,223 @@
 
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::{Expression, Scope};
 use mayfly_value::paths::MAX_PATH_PARTS;
+use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
 
+use super::computed::ElementMatch;
+use super::slice::Slice;
 use super::{Branch, Level, Mode, Projection, ProjectionKind};
 
-pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind) -> Result<Projection> {
+pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Result<Projection> {
     if spec.is_empty() && kind == ProjectionKind::Stage {
         let text = "Invalid $project :: caused by :: projection specification must have at least one field";
         return Err(Error::new(ErrorCode(51272), text));
     }
-    let mut parser = Parser { mode: None, root: Level::default(), id: None };
+    let mut parser = Parser {
+        kind,
+        scope,
+        mode: None,
+        root: Level::default(),
+        id: None,
+        positional: false,
+        elem_match: false,
+    };
     for element in spec.iter() {
-        parser.field(element.name(), element.name(), element.value(), 0)?;
+        parser.field("", element.name(), element.value(), 0)?;
     }
-    // Only _id was named: including it includes nothing else, excluding it excludes nothing else.
+    // Nothing else was named to say: _id alone, parts and items of arrays.
     let mode = parser.mode.unwrap_or(match parser.id {
         Some(Mode::Include) => Mode::Include,
+        _ if parser.elem_match => Mode::Include,
         Some(Mode::Exclude) | None => Mode::Exclude,
     });
     Ok(Projection { mode, root: parser.root, keeps_id: parser.id != Some(Mode::Exclude) })
 }
 
-struct Parser {
+struct Parser<'s> {
+    kind: ProjectionKind,
+    scope: &'s Scope,
     /// Decided by the first field that is not `_id`.
     mode: Option<Mode>,
     root: Level,
     id: Option<Mode>,
+    positional: bool,
+    elem_match: bool,
 }
 
-impl Parser {
-    /// `path` is the whole dotted path, `name` this level's own part of it.
-    fn field(&mut self, path: &str, name: &str, value: RawValue<'_>, depth: usize) -> Result<()> {
+fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
+    Err(Error::new(ErrorCode(code), text))
+}
+
+impl Parser<'_> {
+    /// `parent` is the dotted path to this level, `name` the field's own name, which may be dotted, too.
+    fn field(&mut self, parent: &str, name: &str, value: RawValue<'_>, depth: usize) -> Result<()> {
         if depth > MAX_FILTER_DEPTH {
             return Err(Error::bad_value("projection is nested too deeply"));
         }
-        check_name(name)?;
-        if path.split('.').count() > MAX_PATH_PARTS {
-            let text = format!("FieldPath is too long: more than {MAX_PATH_PARTS} parts");
-            return Err(Error::bad_value(text));
+        if name.ends_with(".$") {
+            return self.positional(parent, name, value);
         }
+        check_name(name)?;
+        let path = joined(parent, name)?;
         let mode = match value {
             RawValue::Bool(kept) => mode_of(kept),
-            RawValue::Document(inner) => return self.document(path, inner, depth),
+            RawValue::Document(inner) => return self.document(&path, inner, depth),
             value => match Number::from_value(value) {
-                Some(number) => mode_of(number.to_f64() != 0.0),
-                None => return computed(path, value),
+                Some(number) => mode_of(number.compare(Number::Int32(0)).is_ne()),
+                None => return self.literal(&path, name, value),
             },
         };
         if path == "_id" {
-            if self.id.replace(mode).is_some() {
+            if self.id.replace(mode).is_some() || self.root.find(b"_id").is_some() {
                 return collision("_id", None);
             }
             return Ok(());
         }
+        self.take_mode(mode, name)?;
+        self.insert(&path, Branch::Leaf)
+    }
+
+    /// Inclusions and exclusions do not mix.
+    fn take_mode(&mut self, mode: Mode, name: &str) -> Result<()> {
         match (self.mode, mode) {
             (Some(Mode::Exclude), Mode::Include) => {
-                let text = format!("Cannot do inclusion on field {path} in exclusion projection");
-                return Err(Error::new(ErrorCode(31253), text));
+                fault(31253, format!("Cannot do inclusion on field {name} in exclusion projection"))
             }
             (Some(Mode::Include), Mode::Exclude) => {
-                let text = format!("Cannot do exclusion on field {path} in inclusion projection");
-                return Err(Error::new(ErrorCode(31254), text));
+                fault(31254, format!("Cannot do exclusion on field {name} in inclusion projection"))
             }
-            _ => self.mode = Some(mode),
+            _ => {
+                self.mode = Some(mode);
+                Ok(())
+            }
         }
-        insert(&mut self.root, path)
     }
 
     fn document(&mut self, path: &str, inner: RawDoc<'_>, depth: usize) -> Result<()> {
         let Some(first) = inner.iter().next() else {
-            let text = "An empty sub-projection is not a valid value. Found empty object at path";
-            return Err(Error::new(ErrorCode(51270), text));
+            let text = format!(
+                "An empty sub-projection is not a valid value. Found empty object at path {path}"
+            );
+            return fault(51270, text);
         };
-        if first.name_bytes().starts_with(b"$") {
-            return computed(path, RawValue::Document(inner));
+        if !first.name_bytes().starts_with(b"$") {
+            return inner.iter().try_for_each(|element| {
+                self.field(path, element.name(), element.value(), depth + 1)
+            });
         }
-        for element in inner.iter() {
-            let deeper = format!("{path}.{}", element.name());
-            self.field(&deeper, element.name(), element.value(), depth + 1)?;
+        match (first.name(), self.kind) {
+            ("$slice", ProjectionKind::Find) => self.slice(path, inner, first.value()),
+            ("$elemMatch", ProjectionKind::Find) => self.elem_match(path, inner),
+            ("$meta", _) => Err(meta(first.value())),
+            _ => self.expression(path, inner),
         }
-        Ok(())
+    }
+
+    fn slice(&mut self, path: &str, inner: RawDoc<'_>, operand: RawValue<'_>) -> Result<()> {
+        let as_find = match Slice::parse(operand) {
+            Ok(slice) => return self.insert(path, Branch::Slice(slice)),
+            Err(error) => error,
+        };
+        self.expression(path, inner).map_err(|error| {
+            error.in_context(format!(
+                "Invalid $slice syntax. The given syntax {} did not match the find() syntax because :: {}: {} :: \
+                 The given syntax did not match the expression $slice syntax.",
+                Shell(inner),
+                as_find.code().name(),
+                as_find.message(),
+            ))
+        })
+    }
+
+    fn elem_match(&mut self, path: &str, inner: RawDoc<'_>) -> Result<()> {
+        let condition = ElementMatch::parse(inner, self.scope);
+        // The operand's type is looked at first, the condition itself last.
+        if let Err(error) = &condition
+            && error.code() == ErrorCode(31274)
+        {
+            return Err(error.clone());
+        }
+        if self.positional {
+            return fault(31255, "Cannot specify positional operator and $elemMatch.");
+        }
+        if path.contains('.') {
+            return fault(31275, "Cannot use $elemMatch projection on a nested field.");
+        }
+        self.elem_match = true;
+        self.insert(path, Branch::ElemMatch(condition?))
+    }
+
+    fn expression(&mut self, path: &str, operator: RawDoc<'_>) -> Result<()> {
+        let parsed = Expression::parse_in(RawValue::Document(operator), self.scope)?;
+        if self.mode == Some(Mode::Exclude) {
+            let text = "Cannot use expression other than $meta in exclusion projection";
+            return fault(31252, text);
+        }
+        self.mode = Some(Mode::Include);
+        self.insert(path, Branch::Expression(parsed))
+    }
+
+    fn literal(&mut self, path: &str, name: &str, value: RawValue<'_>) -> Result<()> {
+        let parsed = Expression::parse_in(value, self.scope)?;
+        if self.mode == Some(Mode::Exclude) {
+            let shown = ShellValue(value);
+            let text =
+                format!("Cannot use an expression {name}: {shown} in an exclusion projection");
+            return fault(31310, text);
+        }
+        self.mode = Some(Mode::Include);
+        self.insert(path, Branch::Expression(parsed))
+    }
+
+    fn positional(&mut self, parent: &str, name: &str, value: RawValue<'_>) -> Result<()> {
+        if self.kind == ProjectionKind::Stage {
+            return fault(31324, "Cannot use positional projection in aggregation projection");
+        }
+        let before = name.strip_suffix(".$").unwrap_or(name);
+        if before.is_empty() {
+            return fault(5_392_900, format!("Projection on field {name} is invalid"));
+        }
+        check_name(before)?;
+        match value {
+            RawValue::Document(_) => {
+                let text = "positional projection cannot be used with an expression or sub object";
+                return fault(31271, text);
+            }
+            RawValue::Bool(true) => {}
+            RawValue::Bool(false) => {
+                return fault(31395, "positional projection cannot be used with exclusion");
+            }
+            value => match Number::from_value(value) {
+                None => return fault(31308, "positional projection cannot be used with a literal"),
+                Some(number) if number.compare(Number::Int32(0)).is_eq() => {
+                    return fault(31395, "positional projection cannot be used with exclusion");
+                }
+                Some(_) => {}
+            },
+        }
+        if self.positional {
+            let text = "Cannot specify more than one positional projection per query.";
+            return fault(31276, text);
+        }
+        if self.elem_match {
+            return fault(31256, "Cannot specify positional operator and $elemMatch.");
+        }
+        self.positional = true;
+        self.take_mode(Mode::Include, name)?;
+        self.insert(&joined(parent, before)?, Branch::Positional)
+    }
+
+    fn insert(&mut self, path: &str, branch: Branch) -> Result<()> {
+        if self.id.is_some() && (path == "_id" || path.starts_with("_id.")) {
+            return match path.split_once('.') {
+                Some((_, rest)) => collision(path, Some(rest)),
+                None => collision(path, None),
+            };
+        }
+        insert(&mut self.root, path, branch)
     }
 }
 
@@ -90,26 +226,57 @@ fn mode_of(kept: bool) -> Mode {
     if kept { Mode::Include } else { Mode::Exclude }
 }
 
-/// Where expressions will come in: `$slice`, `$elemMatch`, `$meta`, literals and aggregation
-/// expressions.
-fn computed(path: &str, value: RawValue<'_>) -> Result<()> {
-    let operator = value.as_document().and_then(|doc| doc.iter().next());
-    Err(match operator {
-        Some(first) => Error::not_implemented(format!("{} in a projection", first.name())),
-        None => Error::not_implemented(format!("a computed field ('{path}') in a projection")),
-    })
+fn joined(parent: &str, name: &str) -> Result<String> {
+    let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") };
+    if path.split('.').count() > MAX_PATH_PARTS {
+        let text = format!("FieldPath is too long: more than {MAX_PATH_PARTS} parts");
+        return Err(Error::bad_value(text));
+    }
+    Ok(path)
+}
+
+/// `$meta`: what text search and geo search would give is not there, the rest is not written yet.
+fn meta(keyword: RawValue<'_>) -> Error {
+    let RawValue::String(keyword) = keyword else {
+        return Error::new(ErrorCode(17307), "$meta only supports string arguments");
+    };
+    let unavailable = |what: &str| {
+        let text = format!("query requires {what} metadata, but it is not available");
+        Error::new(ErrorCode(40218), text)
+    };
+    match keyword {
+        "textScore" => unavailable("text score"),
+        "geoNearDistance" => unavailable("$geoNear distance"),
+        "geoNearPoint" => unavailable("$geoNear point"),
+        "indexKey"
+        | "recordId"
+        | "sortKey"
+        | "randVal"
+        | "searchScore"
+        | "searchHighlights"
+        | "searchScoreDetails"
+        | "searchSequenceToken"
+        | "vectorSearchScore"
+        | "score"
+        | "scoreDetails" => Error::not_implemented(format!("$meta: '{keyword}'")),
+        other => Error::new(ErrorCode(17308), format!("Unsupported argument to $meta: {other}")),
+    }
 }
 
 fn check_name(name: &str) -> Result<()> {
-    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
     if name.is_empty() {
         return fault(40352, "FieldPath cannot be constructed with empty string");
     }
-    if name.ends_with(".$") {
-        return Err(Error::not_implemented("the positional projection"));
-    }
     if name.ends_with('.') {
         return fault(40353, "FieldPath must not end with a '.'.");
+    }
+    if name.contains(".$.") {
+        return fault(
+            31394,
+            "As of 4.4, it's illegal to specify positional operator in the middle of a path.\
+             Positional projection may only be used at the end, for example: a.b.$. If the query previously used a form \
+             like a.b.$.d, remove the parts following the '$' and the results will be equivalent.",
+        );
     }
     for part in name.split('.') {
         if part.is_empty() {
@@ -124,19 +291,20 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 fn collision(path: &str, remaining: Option<&str>) -> Result<()> {
-    Err(match remaining {
-        Some(rest) => Error::new(
-            ErrorCode(31249),
-            format!("Path collision at {path} remaining portion {rest}"),
-        ),
-        None => Error::new(ErrorCode(31250), format!("Path collision at {path}")),
-    })
+    match remaining {
+        Some(rest) => fault(31249, format!("Path collision at {path} remaining portion {rest}")),
+        None => fault(31250, format!("Path collision at {path}")),
+    }
 }
 
-fn insert(root: &mut Level, path: &str) -> Result<()> {
+fn insert(root: &mut Level, path: &str, branch: Branch) -> Result<()> {
+    let makes = matches!(branch, Branch::Expression(_) | Branch::ElemMatch(_));
+    let positional = matches!(branch, Branch::Positional);
     let mut level = root;
     let mut rest = path;
     loop {
+        level.makes |= makes;
+        level.positional |= positional;
         let (name, deeper) = match rest.split_once('.') {
             Some((name, deeper)) => (name, Some(deeper)),
             None => (rest, None),
@@ -144,14 +312,11 @@ fn insert(root: &mut Level, path: &str) -> Result<()> {
         let at = match level.fields.iter().position(|(have, _)| &**have == name) {
             Some(at) => at,
             None => {
-                let branch = match deeper {
-                    Some(_) => Branch::Level(Level::default()),
-                    None => Branch::Leaf,
-                };
-                level.fields.push((name.into(), branch));
-                if deeper.is_none() {
+                let Some(_) = deeper else {
+                    level.fields.push((name.into(), branch));
                     return Ok(());
-                }
+                };
+                level.fields.push((name.into(), Branch::Level(Level::default())));
                 level.fields.len() - 1
             }
         };
@@ -160,7 +325,7 @@ fn insert(root: &mut Level, path: &str) -> Result<()> {
                 level = inner;
                 rest = deeper;
             }
-            (Branch::Leaf, Some(deeper)) => return collision(path, Some(deeper)),
+            (_, Some(deeper)) => return collision(path, Some(deeper)),
             (_, None) => return collision(path, None),
         }
     }

@@ -38,7 +38,7 @@ fn collect<'m>(expr: &'m Expr, equalities: &mut Vec<(&'m FieldPath, &'m ValueBuf
         Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } } => {
             equalities.push((path, value));
         }
-        Expr::Path { .. } | Expr::Or(_) | Expr::Nor(_) | Expr::Always(_) => {}
+        Expr::Path { .. } | Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => {}
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
             true
         }
         Expr::Always(holds) => *holds,
-        Expr::Or(_) | Expr::Nor(_) => true,
+        Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) => true,
     }
 }
 
@@ -87,6 +87,7 @@ pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
             Predicate::Exists
             | Predicate::Type(_)
             | Predicate::Mod { .. }
+            | Predicate::Bits(_)
             | Predicate::Regex(_)
             | Predicate::Size(_)
             | Predicate::ElemMatchDocument(_)
@@ -110,7 +111,7 @@ fn leaves_of<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> bool {
             out.push((path.as_str(), predicate));
             true
         }
-        Expr::Or(_) | Expr::Nor(_) | Expr::Always(_) => false,
+        Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => false,
     }
 }
 
@@ -140,6 +141,7 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
         | Predicate::Exists
         | Predicate::Type(_)
         | Predicate::Mod { .. }
+        | Predicate::Bits(_)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)

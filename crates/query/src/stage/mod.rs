@@ -196,7 +196,7 @@ struct RunningMatch(Matcher);
 
 impl Running for RunningMatch {
     fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        if self.0.matches(document) { next(document) } else { Ok(Flow::More) }
+        if self.0.try_matches(document)? { next(document) } else { Ok(Flow::More) }
     }
 
     fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {

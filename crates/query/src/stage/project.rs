@@ -23,7 +23,7 @@ pub(super) struct RunningProject(pub(super) Projection);
 
 impl Running for RunningProject {
     fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        next(self.0.project(document).as_doc())
+        next(self.0.project(document)?.as_doc())
     }
 
     fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {

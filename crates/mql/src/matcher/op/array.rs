@@ -24,7 +24,7 @@ pub(super) fn all(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     for item in items.iter() {
         parts.push(match item.value() {
             RawValue::Document(inner) if elem_matches && of_elem_match(inner) => {
-                Predicate::All(parse_operators(inner, operand.path, operand.depth + 1)?)
+                Predicate::All(parse_operators(inner, operand.path, operand.around.inside_array())?)
             }
             _ if elem_matches => {
                 return Err(Error::bad_value("$all/$elemMatch has to be consistent"));
@@ -45,11 +45,11 @@ pub(super) fn elem_match(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let logical = |name: &str| matches!(name, "$and" | "$or" | "$nor" | "$where" | "$expr");
     let on_values =
         is_operator_document(inner) && inner.iter().next().is_some_and(|e| !logical(e.name()));
-    let depth = operand.depth + 1;
+    let around = operand.around.inside_array();
     Ok(Some(if on_values {
-        Predicate::ElemMatchValue(parse_operators(inner, operand.path, depth)?)
+        Predicate::ElemMatchValue(parse_operators(inner, operand.path, around)?)
     } else {
-        Predicate::ElemMatchDocument(Box::new(parse_filter(inner, depth)?))
+        Predicate::ElemMatchDocument(Box::new(parse_filter(inner, around)?))
     }))
 }
 

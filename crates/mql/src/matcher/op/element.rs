@@ -57,15 +57,7 @@ pub(super) fn types(operand: &Operand<'_>) -> Result<Option<Predicate>> {
 
 fn add_type(set: &mut TypeSet, value: RawValue<'_>) -> Result<()> {
     if let RawValue::String(alias) = value {
-        if alias == "number" {
-            set.insert_numbers();
-            return Ok(());
-        }
-        let known = TYPES.iter().find(|byte| type_name(**byte) == alias);
-        set.insert(
-            *known.ok_or_else(|| Error::bad_value(format!("Unknown type name alias: {alias}")))?,
-        );
-        return Ok(());
+        return type_of_alias(set, alias);
     }
     let Some(number) = Number::from_value(value) else {
         return Err(Error::type_mismatch("type must be represented as a number or a string"));
@@ -80,5 +72,21 @@ fn add_type(set: &mut TypeSet, value: RawValue<'_>) -> Result<()> {
         Error::bad_value(format!("Invalid numerical type code: {}", number.to_f64()))
     })?;
     set.insert(known);
+    Ok(())
+}
+
+/// Adds the type of this name, or all numbers.
+///
+/// # Errors
+/// 2 BadValue for a name that no type has.
+pub(in crate::matcher) fn type_of_alias(set: &mut TypeSet, alias: &str) -> Result<()> {
+    if alias == "number" {
+        set.insert_numbers();
+        return Ok(());
+    }
+    let known = TYPES.iter().find(|byte| type_name(**byte) == alias);
+    set.insert(
+        *known.ok_or_else(|| Error::bad_value(format!("Unknown type name alias: {alias}")))?,
+    );
     Ok(())
 }

@@ -4,10 +4,10 @@ use mayfly_base::{Error, Result};
 use mayfly_value::{Number, RawElement, RawValue};
 
 use super::Operand;
-use crate::matcher::parse::{parse_filter, parse_operators};
+use crate::matcher::parse::{Around, parse_filter, parse_operators};
 use crate::matcher::{Expr, Predicate, Regex};
 
-fn filters(element: RawElement<'_>, depth: usize) -> Result<Vec<Expr>> {
+fn filters(element: RawElement<'_>, around: Around<'_>) -> Result<Vec<Expr>> {
     let RawValue::Array(items) = element.value() else {
         return Err(Error::bad_value(format!("{} must be an array", element.name())));
     };
@@ -15,18 +15,18 @@ fn filters(element: RawElement<'_>, depth: usize) -> Result<Vec<Expr>> {
         return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
     }
     let filter = |item: RawElement<'_>| match item.value() {
-        RawValue::Document(filter) => parse_filter(filter, depth + 1),
+        RawValue::Document(filter) => parse_filter(filter, around.deeper()),
         _ => Err(Error::bad_value("$or/$and/$nor entries need to be full objects")),
     };
     items.iter().map(filter).collect()
 }
 
-pub(super) fn and(element: RawElement<'_>, depth: usize) -> Result<Option<Expr>> {
-    filters(element, depth).map(|parts| Some(Expr::and(parts)))
+pub(super) fn and(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+    filters(element, around).map(|parts| Some(Expr::and(parts)))
 }
 
-pub(super) fn or(element: RawElement<'_>, depth: usize) -> Result<Option<Expr>> {
-    filters(element, depth).map(|mut parts| match parts.pop() {
+pub(super) fn or(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+    filters(element, around).map(|mut parts| match parts.pop() {
         Some(only) if parts.is_empty() => Some(only),
         last => {
             parts.extend(last);
@@ -35,8 +35,8 @@ pub(super) fn or(element: RawElement<'_>, depth: usize) -> Result<Option<Expr>> 
     })
 }
 
-pub(super) fn nor(element: RawElement<'_>, depth: usize) -> Result<Option<Expr>> {
-    filters(element, depth).map(|parts| Some(Expr::Nor(parts)))
+pub(super) fn nor(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+    filters(element, around).map(|parts| Some(Expr::Nor(parts)))
 }
 
 pub(super) fn not(operand: &Operand<'_>) -> Result<Option<Predicate>> {
@@ -46,14 +46,14 @@ pub(super) fn not(operand: &Operand<'_>) -> Result<Option<Predicate>> {
             return Err(Error::bad_value("$not cannot be empty"));
         }
         RawValue::Document(inner) => {
-            Predicate::All(parse_operators(inner, operand.path, operand.depth + 1)?)
+            Predicate::All(parse_operators(inner, operand.path, operand.around.deeper())?)
         }
         _ => return Err(Error::bad_value("$not needs a regex or a document")),
     };
     Ok(Some(inner.negated()))
 }
 
-pub(super) fn comment(_element: RawElement<'_>, _depth: usize) -> Result<Option<Expr>> {
+pub(super) fn comment(_element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
     Ok(None)
 }
 
@@ -66,10 +66,10 @@ fn constant(element: RawElement<'_>, holds: bool) -> Result<Option<Expr>> {
     }
 }
 
-pub(super) fn always_true(element: RawElement<'_>, _depth: usize) -> Result<Option<Expr>> {
+pub(super) fn always_true(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
     constant(element, true)
 }
 
-pub(super) fn always_false(element: RawElement<'_>, _depth: usize) -> Result<Option<Expr>> {
+pub(super) fn always_false(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
     constant(element, false)
 }

@@ -2,14 +2,19 @@
 //! implemented" and "unknown operator" stay exact.
 
 mod array;
+mod bits;
 mod comparison;
 mod element;
 mod evaluation;
 mod logical;
+mod whole;
 
 use mayfly_base::Result;
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
+pub(super) use element::type_of_alias;
+
+use super::parse::Around;
 use super::{Expr, Predicate};
 
 /// An operator under a field, with what stands around it.
@@ -22,14 +27,14 @@ pub struct Operand<'a> {
     pub siblings: RawDoc<'a>,
     /// The field's path, for error texts.
     pub path: &'a str,
-    /// Operators around it.
-    pub depth: usize,
+    /// What stands around it.
+    pub around: Around<'a>,
 }
 
 /// How an operator is parsed, by where it may stand. Nothing means that it adds no condition.
 pub enum Parse {
     /// Beside fields.
-    TopLevel(fn(RawElement<'_>, usize) -> Result<Option<Expr>>),
+    TopLevel(fn(RawElement<'_>, Around<'_>) -> Result<Option<Expr>>),
     /// Under a field.
     Predicate(fn(&Operand<'_>) -> Result<Option<Predicate>>),
     /// Known, beside fields, not written yet.
@@ -84,15 +89,15 @@ pub const ROWS: &[OperatorRow] = &[
     row("$all", "1.0", "The array has all of a list.", Parse::Predicate(array::all)),
     row("$elemMatch", "1.4", "One item satisfies all.", Parse::Predicate(array::elem_match)),
     row("$size", "1.0", "The array has so many items.", Parse::Predicate(array::size)),
-    row("$expr", "3.6", "An aggregation expression holds.", Parse::MissingTopLevel),
-    row("$jsonSchema", "3.6", "The document fits a schema.", Parse::MissingTopLevel),
+    row("$expr", "3.6", "An aggregation expression holds.", Parse::TopLevel(whole::expr)),
+    row("$jsonSchema", "3.6", "The document fits a schema.", Parse::TopLevel(whole::json_schema)),
     row("$where", "1.0", "A JavaScript function holds.", Parse::MissingTopLevel),
     row("$text", "2.6", "Text search.", Parse::MissingTopLevel),
-    row("$sampleRate", "4.4.2", "A random share of documents.", Parse::MissingTopLevel),
-    row("$bitsAllSet", "3.2", "All of these bits are 1.", Parse::MissingPredicate),
-    row("$bitsAllClear", "3.2", "All of these bits are 0.", Parse::MissingPredicate),
-    row("$bitsAnySet", "3.2", "Any of these bits is 1.", Parse::MissingPredicate),
-    row("$bitsAnyClear", "3.2", "Any of these bits is 0.", Parse::MissingPredicate),
+    row("$sampleRate", "4.4.2", "A random share.", Parse::TopLevel(whole::sample_rate)),
+    row("$bitsAllSet", "3.2", "All of these bits are 1.", Parse::Predicate(bits::all_set)),
+    row("$bitsAllClear", "3.2", "All of these bits are 0.", Parse::Predicate(bits::all_clear)),
+    row("$bitsAnySet", "3.2", "Any of these bits is 1.", Parse::Predicate(bits::any_set)),
+    row("$bitsAnyClear", "3.2", "Any of these bits is 0.", Parse::Predicate(bits::any_clear)),
     row("$geoIntersects", "2.4", "Shapes that intersect.", Parse::MissingPredicate),
     row("$geoWithin", "2.4", "Shapes within another.", Parse::MissingPredicate),
     row("$within", "1.0", "Old name of $geoWithin.", Parse::MissingPredicate),

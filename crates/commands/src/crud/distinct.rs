@@ -1,0 +1,100 @@
+//! `distinct`: the different values of a field, arrays taken apart, equal numbers counted once.
+
+use std::collections::HashSet;
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::paths::array_index;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::read::{hint, refuse};
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("distinct", "Lists the different values of a field", run).flags(RowFlags::MAY_BLOCK);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["key", "query", "hint", "collation"])?;
+    refuse(&fields, &["collation"])?;
+    let ns = request.namespace()?;
+    let key = fields.string("key")?.ok_or_else(|| fields.missing("key"))?;
+    if key.contains('\0') {
+        let text = "Key field cannot contain an embedded null byte";
+        return Err(Error::new(ErrorCode(31032), text));
+    }
+    let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+    let options = FindOptions {
+        hint: hint(&fields)?,
+        now_ms: Some(ctx.op.now_ms()),
+        ..FindOptions::default()
+    };
+    let query = CanonicalQuery::parse(filter, options)?;
+    reply.start_array("values");
+    if let Some(collection) = ctx.service.store.collection(&ns) {
+        let mut executor = Executor::new(collection, query)?;
+        ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
+        let mut values = Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), out: reply };
+        while !executor.is_done() {
+            executor.run(&ctx.service.store, ctx.op, &mut |_, document| {
+                values.of_path(document, key)?;
+                Ok(Flow::More)
+            })?;
+        }
+    }
+    reply.end();
+    Ok(())
+}
+
+/// The values so far, in the order in which they came up.
+struct Values<'o> {
+    /// Their ordered keys: values that compare as equal share one.
+    seen: HashSet<Vec<u8>>,
+    bytes: usize,
+    key: Vec<u8>,
+    out: &'o mut DocBuilder,
+}
+
+impl Values<'_> {
+    /// Takes what the path reaches: a field of that very name first, else part by part, through the documents of arrays
+    /// or to the position that a part names.
+    fn of_path(&mut self, document: RawDoc<'_>, path: &str) -> Result<()> {
+        match document.get(path) {
+            Some(RawValue::Array(items)) => {
+                return items.iter().try_for_each(|item| self.add(item.value()));
+            }
+            Some(value) => return self.add(value),
+            None => {}
+        }
+        let Some((name, rest)) = path.split_once('.') else { return Ok(()) };
+        match document.get(name) {
+            Some(RawValue::Document(inner)) => self.of_path(inner, rest),
+            Some(RawValue::Array(items)) if begins_with_position(rest) => self.of_path(items, rest),
+            Some(RawValue::Array(items)) => items
+                .iter()
+                .filter_map(|item| item.value().as_document())
+                .try_for_each(|inner| self.of_path(inner, rest)),
+            _ => Ok(()),
+        }
+    }
+
+    fn add(&mut self, value: RawValue<'_>) -> Result<()> {
+        self.key.clear();
+        keys::append_value(&mut self.key, &mut TypeBits::default(), value, false);
+        if self.seen.contains(&self.key) {
+            return Ok(());
+        }
+        let before = self.out.len();
+        self.out.push(value);
+        self.bytes += self.out.len() - before;
+        if self.bytes > limits::MAX_USER_DOCUMENT_BYTES {
+            return Err(Error::new(ErrorCode(17217), "distinct too big, 16mb cap"));
+        }
+        self.seen.insert(self.key.clone());
+        Ok(())
+    }
+}
+
+fn begins_with_position(path: &str) -> bool {
+    array_index(path.split('.').next().unwrap_or(path)).is_some()
+}

@@ -1,0 +1,55 @@
+//! Conditions on single bits of whole numbers and of binary values.
+
+use mayfly_value::{Number, RawValue};
+
+/// What is asked of the bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// All are 1.
+    AllSet,
+    /// All are 0.
+    AllClear,
+    /// At least one is 1.
+    AnySet,
+    /// At least one is 0.
+    AnyClear,
+}
+
+/// A condition on bits.
+#[derive(Clone, Debug)]
+pub struct BitTest {
+    asked: Bits,
+    positions: Vec<u32>,
+}
+
+impl BitTest {
+    /// A condition on the bits at these positions, 0 for the lowest.
+    pub fn new(asked: Bits, positions: Vec<u32>) -> BitTest {
+        BitTest { asked, positions }
+    }
+
+    /// Whether a value has the bits as asked. Values that are neither whole numbers within a long nor binary have no bits.
+    pub fn holds(&self, value: RawValue<'_>) -> bool {
+        match value {
+            RawValue::Binary { bytes: data, .. } => self.holds_for(|position| {
+                let byte = data.get(position as usize / 8).copied().unwrap_or(0);
+                byte & (1 << (position % 8)) != 0
+            }),
+            value => match Number::from_value(value).and_then(Number::to_i64_exact) {
+                // Above the highest bit a number goes on with its sign.
+                Some(number) => self.holds_for(|position| number >> position.min(63) & 1 == 1),
+                None => false,
+            },
+        }
+    }
+
+    fn holds_for(&self, is_set: impl Fn(u32) -> bool) -> bool {
+        let mut positions = self.positions.iter().copied();
+        match self.asked {
+            Bits::AllSet => positions.all(is_set),
+            Bits::AllClear => positions.all(|position| !is_set(position)),
+            Bits::AnySet => positions.any(is_set),
+            Bits::AnyClear => positions.any(|position| !is_set(position)),
+        }
+    }
+}

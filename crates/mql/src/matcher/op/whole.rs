@@ -1,0 +1,45 @@
+//! `$expr`, `$jsonSchema`, `$sampleRate`.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, Result};
+use mayfly_expr::Expression;
+use mayfly_value::{Number, RawElement, RawValue};
+
+use crate::matcher::parse::Around;
+use crate::matcher::{DocumentTest, Expr, Schema};
+
+pub(super) fn expr(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+    if around.in_array {
+        return Err(Error::bad_value("$expr can only be applied to the top-level document"));
+    }
+    let expression = Expression::parse_in(element.value(), around.scope)?;
+    Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(expression)))))
+}
+
+pub(super) fn json_schema(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+    if around.in_array {
+        let text = "$jsonSchema can only be applied to the top-level document";
+        return Err(Error::bad_value(text));
+    }
+    let RawValue::Document(schema) = element.value() else {
+        return Err(Error::type_mismatch("$jsonSchema must be an object"));
+    };
+    let schema = Schema::parse(schema)?;
+    Ok(Some(Expr::Document(DocumentTest::Schema(Arc::new(schema)))))
+}
+
+pub(super) fn sample_rate(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
+    let Some(rate) = Number::from_value(element.value()) else {
+        return Err(Error::bad_value("argument to $sampleRate must be a numeric type"));
+    };
+    let rate = rate.to_f64();
+    if !(0.0..=1.0).contains(&rate) {
+        return Err(Error::bad_value("numeric argument to $sampleRate must be in [0, 1]"));
+    }
+    Ok(Some(match rate {
+        0.0 => Expr::Always(false),
+        1.0 => Expr::Always(true),
+        rate => Expr::Document(DocumentTest::Sample(rate)),
+    }))
+}

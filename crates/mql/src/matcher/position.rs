@@ -1,0 +1,112 @@
+//! Which array item a filter found in a document: what the positional `$` stands for.
+//!
+//! The filter is evaluated once more, more slowly, and each condition that holds because of an array's item leaves the
+//! item's position behind; the last one stays. On a path through several arrays the outermost counts. What is negated finds
+//! nothing.
+
+use mayfly_value::paths::array_index;
+use mayfly_value::{RawDoc, RawValue};
+
+use super::evaluate::{asks_for_arrays, matches, missing_matches, path_matches, value_matches};
+use super::{Expr, Predicate};
+use crate::FieldPath;
+
+/// The position that the last condition through an array found.
+pub(super) fn array_position(expr: &Expr, doc: RawDoc<'_>) -> Option<usize> {
+    let mut found = None;
+    find(expr, doc, &mut found);
+    found
+}
+
+/// Whether the filter holds.
+fn find(expr: &Expr, doc: RawDoc<'_>, found: &mut Option<usize>) -> bool {
+    match expr {
+        Expr::And(parts) => parts.iter().all(|part| find(part, doc, found)),
+        Expr::Or(parts) => parts.iter().any(|part| find(part, doc, found)),
+        Expr::Path { path, predicate } => find_path(path, predicate, doc, found),
+        Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => matches(expr, doc),
+    }
+}
+
+fn find_path(
+    path: &FieldPath,
+    predicate: &Predicate,
+    doc: RawDoc<'_>,
+    found: &mut Option<usize>,
+) -> bool {
+    match predicate {
+        Predicate::Not(_) => path_matches(path, predicate, doc),
+        Predicate::All(parts) => parts.iter().all(|part| find_path(path, part, doc, found)),
+        _ => match first_hit(RawValue::Document(doc), path.parts(), None, predicate) {
+            Some(position) => {
+                if position.is_some() {
+                    *found = position;
+                }
+                true
+            }
+            None => false,
+        },
+    }
+}
+
+/// Goes where the path goes; at the first value that satisfies the predicate, the position of the outermost array's item on
+/// the way, if there was an array.
+fn first_hit(
+    value: RawValue<'_>,
+    parts: &[Box<str>],
+    outer: Option<usize>,
+    predicate: &Predicate,
+) -> Option<Option<usize>> {
+    let Some((name, rest)) = parts.split_first() else {
+        return at_end(value, outer, predicate);
+    };
+    match value {
+        RawValue::Document(inner) => match inner.get(name) {
+            Some(next) => first_hit(next, rest, outer, predicate),
+            None => missing_matches(predicate).then_some(outer),
+        },
+        RawValue::Array(items) => {
+            let position = array_index(name);
+            let addressed = position.and_then(|at| items.iter().nth(at));
+            if let Some(item) = addressed {
+                // An addressed item is no item that was found.
+                if let Some(hit) = first_hit(item.value(), rest, outer, predicate) {
+                    return Some(hit);
+                }
+            }
+            items.iter().enumerate().find_map(|(at, item)| {
+                let RawValue::Document(inner) = item.value() else { return None };
+                if addressed.is_some() && inner.get_element(name).is_none() {
+                    return None;
+                }
+                first_hit(item.value(), parts, outer.or(Some(at)), predicate)
+            })
+        }
+        _ => missing_matches(predicate).then_some(outer),
+    }
+}
+
+fn at_end(
+    value: RawValue<'_>,
+    outer: Option<usize>,
+    predicate: &Predicate,
+) -> Option<Option<usize>> {
+    let RawValue::Array(items) = value else {
+        return value_matches(predicate, value).then_some(outer);
+    };
+    let of_item = |holds: &dyn Fn(RawValue<'_>) -> bool| {
+        items.iter().position(|item| holds(item.value())).map(|at| outer.or(Some(at)))
+    };
+    match predicate {
+        Predicate::ElemMatchDocument(filter) => of_item(&|item| match item {
+            RawValue::Document(inner) | RawValue::Array(inner) => matches(filter, inner),
+            _ => false,
+        }),
+        Predicate::ElemMatchValue(all) => {
+            of_item(&|item| all.iter().all(|part| value_matches(part, item)))
+        }
+        _ if asks_for_arrays(predicate) => value_matches(predicate, value).then_some(outer),
+        _ => of_item(&|item| value_matches(predicate, item))
+            .or_else(|| value_matches(predicate, value).then_some(outer)),
+    }
+}

@@ -1,0 +1,201 @@
+//! Whether values fit a schema.
+
+use std::collections::HashSet;
+
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawElement, RawValue};
+
+use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Texts};
+
+impl Schema {
+    /// Whether a value fits.
+    pub(super) fn fits(&self, value: RawValue<'_>) -> bool {
+        let of_type = match value {
+            RawValue::Document(document) => self.objects.fit(document),
+            RawValue::Array(items) => self.arrays.fit(items),
+            RawValue::String(text) => self.texts.fit(text),
+            other => Number::from_value(other).is_none_or(|number| self.numbers.fit(number)),
+        };
+        of_type
+            && self.types.is_none_or(|types| types.contains(value.type_byte()))
+            && self.one_of_values.as_ref().is_none_or(|all| all.contains(&unordered_key(value)))
+            && self.all_of.iter().all(|schema| schema.fits(value))
+            && self.any_of.as_ref().is_none_or(|any| any.iter().any(|schema| schema.fits(value)))
+            && self.one_of.as_ref().is_none_or(|all| {
+                all.iter().filter(|schema| schema.fits(value)).take(2).count() == 1
+            })
+            && self.not.as_ref().is_none_or(|schema| !schema.fits(value))
+    }
+}
+
+impl Numbers {
+    fn fit(&self, number: Number) -> bool {
+        let comparable = |bound: Number| number.is_nan() == bound.is_nan();
+        self.minimum.is_none_or(|bound| {
+            let order = number.compare(bound);
+            comparable(bound) && (order.is_gt() || order.is_eq() && !self.exclusive_minimum)
+        }) && self.maximum.is_none_or(|bound| {
+            let order = number.compare(bound);
+            comparable(bound) && (order.is_lt() || order.is_eq() && !self.exclusive_maximum)
+        }) && self.multiple_of.is_none_or(|unit| is_multiple(number, unit))
+    }
+}
+
+fn is_multiple(number: Number, unit: Number) -> bool {
+    match (number.to_i64_exact(), unit.to_i64_exact()) {
+        (Some(number), Some(unit)) if unit != 0 => number.wrapping_rem(unit) == 0,
+        _ => {
+            let rest = number.to_decimal().remainder_of(unit.to_decimal());
+            Number::Decimal(rest).compare(Number::Int32(0)).is_eq()
+        }
+    }
+}
+
+fn within(count: usize, least: Option<i64>, most: Option<i64>) -> bool {
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    least.is_none_or(|least| count >= least) && most.is_none_or(|most| count <= most)
+}
+
+impl Texts {
+    fn fit(&self, text: &str) -> bool {
+        let counted = self.least.is_some() || self.most.is_some();
+        (!counted || within(text.chars().count(), self.least, self.most))
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches_text(text))
+    }
+}
+
+impl Additional {
+    fn fits(&self, value: RawValue<'_>) -> bool {
+        match self {
+            Additional::Allowed(allowed) => *allowed,
+            Additional::Fit(schema) => schema.fits(value),
+        }
+    }
+}
+
+impl Objects {
+    fn fit(&self, document: RawDoc<'_>) -> bool {
+        let counted = self.least.is_some() || self.most.is_some();
+        let has = |name: &str| document.get_element(name).is_some();
+        (!counted || within(document.iter().count(), self.least, self.most))
+            && self.required.iter().all(|name| has(name))
+            && self.fields_fit(document)
+            && self.dependencies.iter().filter(|(name, _)| has(name)).all(|(_, dependency)| {
+                match dependency {
+                    Dependency::Fields(names) => names.iter().all(|name| has(name)),
+                    Dependency::Fit(schema) => schema.fits(RawValue::Document(document)),
+                }
+            })
+    }
+
+    fn fields_fit(&self, document: RawDoc<'_>) -> bool {
+        let nothing = self.properties.is_empty()
+            && self.pattern_properties.is_empty()
+            && self.additional.is_none();
+        nothing || document.iter().all(|element| self.field_fits(element))
+    }
+
+    fn field_fits(&self, element: RawElement<'_>) -> bool {
+        let (name, value) = (element.name(), element.value());
+        let mut known = false;
+        for (_, schema) in self.properties.iter().filter(|(have, _)| **have == *name) {
+            known = true;
+            if !schema.fits(value) {
+                return false;
+            }
+        }
+        for (_, schema) in
+            self.pattern_properties.iter().filter(|(have, _)| have.matches_text(name))
+        {
+            known = true;
+            if !schema.fits(value) {
+                return false;
+            }
+        }
+        known || self.additional.as_ref().is_none_or(|additional| additional.fits(value))
+    }
+}
+
+impl Arrays {
+    fn fit(&self, items: RawDoc<'_>) -> bool {
+        let counted = self.least.is_some() || self.most.is_some();
+        (!counted || within(items.iter().count(), self.least, self.most))
+            && self.items_fit(items)
+            && (!self.unique || all_different(items))
+    }
+
+    fn items_fit(&self, items: RawDoc<'_>) -> bool {
+        match &self.items {
+            None => true,
+            Some(Items::Each(schema)) => items.iter().all(|item| schema.fits(item.value())),
+            Some(Items::InTurn(schemas)) => {
+                items.iter().enumerate().all(|(at, item)| match schemas.get(at) {
+                    Some(schema) => schema.fits(item.value()),
+                    None => self.additional.as_ref().is_none_or(|rest| rest.fits(item.value())),
+                })
+            }
+        }
+    }
+}
+
+fn all_different(items: RawDoc<'_>) -> bool {
+    let mut seen = HashSet::new();
+    items.iter().all(|item| seen.insert(unordered_key(item.value())))
+}
+
+/// Bytes that two values share when they are equal but for the order of fields in documents.
+pub(super) fn unordered_key(value: RawValue<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    let sorted;
+    let value = match value {
+        RawValue::Document(_) | RawValue::Array(_) => {
+            let mut out = DocBuilder::new_array();
+            push_sorted(&mut out, value);
+            sorted = out.finish();
+            sorted.as_doc().get("0").unwrap_or(value)
+        }
+        plain => plain,
+    };
+    keys::append_value(&mut key, &mut TypeBits::default(), value, false);
+    key
+}
+
+fn push_sorted(out: &mut DocBuilder, value: RawValue<'_>) {
+    match value {
+        RawValue::Document(document) => {
+            out.push_document();
+            append_sorted(out, document);
+            out.end();
+        }
+        RawValue::Array(items) => {
+            out.push_array();
+            items.iter().for_each(|item| push_sorted(out, item.value()));
+            out.end();
+        }
+        plain => {
+            out.push(plain);
+        }
+    }
+}
+
+fn append_sorted(out: &mut DocBuilder, document: RawDoc<'_>) {
+    let mut fields: Vec<RawElement<'_>> = document.iter().collect();
+    fields.sort_by_key(|field| field.name_bytes());
+    for field in fields {
+        match field.value() {
+            RawValue::Document(inner) => {
+                out.start_document(field.name());
+                append_sorted(out, inner);
+                out.end();
+            }
+            RawValue::Array(items) => {
+                out.start_array(field.name());
+                items.iter().for_each(|item| push_sorted(out, item.value()));
+                out.end();
+            }
+            _ => {
+                out.append_element(field);
+            }
+        }
+    }
+}

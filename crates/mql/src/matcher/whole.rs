@@ -1,0 +1,82 @@
+//! Conditions on the document as a whole: expressions, schemas, samples. Expressions can fail, other conditions cannot, so
+//! only filters that have some take the way through [`try_matches`].
+
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use mayfly_expr::{Expression, Frame, random_unit};
+use mayfly_value::RawDoc;
+
+use super::{Expr, Schema, evaluate};
+
+/// A condition on the document as a whole.
+#[derive(Clone, Debug)]
+pub enum DocumentTest {
+    /// `$expr`.
+    Computed(Arc<Expression>),
+    /// `$jsonSchema`.
+    Schema(Arc<Schema>),
+    /// `$sampleRate`: holds with this probability.
+    Sample(f64),
+}
+
+impl DocumentTest {
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// Those of the expression.
+    pub fn holds(&self, doc: RawDoc<'_>) -> Result<bool> {
+        match self {
+            DocumentTest::Computed(expression) => {
+                Ok(expression.evaluate(Frame::new(doc))?.is_true())
+            }
+            DocumentTest::Schema(schema) => Ok(schema.fits_document(doc)),
+            DocumentTest::Sample(rate) => Ok(random_unit() < *rate),
+        }
+    }
+
+    /// The operator.
+    pub fn name(&self) -> &'static str {
+        match self {
+            DocumentTest::Computed(_) => "$expr",
+            DocumentTest::Schema(_) => "$jsonSchema",
+            DocumentTest::Sample(_) => "$sampleRate",
+        }
+    }
+}
+
+/// Whether any part can fail.
+pub(super) fn can_fail(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(can_fail),
+        Expr::Document(test) => matches!(test, DocumentTest::Computed(_)),
+        Expr::Path { .. } | Expr::Always(_) => false,
+    }
+}
+
+/// Whether the document satisfies the filter; the first failure ends it.
+pub(super) fn try_matches(expr: &Expr, doc: RawDoc<'_>) -> Result<bool> {
+    match expr {
+        Expr::And(parts) => {
+            for part in parts {
+                if !try_matches(part, doc)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Expr::Or(parts) => try_any(parts, doc),
+        Expr::Nor(parts) => try_any(parts, doc).map(|any| !any),
+        Expr::Document(test) => test.holds(doc),
+        Expr::Path { .. } | Expr::Always(_) => Ok(evaluate::matches(expr, doc)),
+    }
+}
+
+fn try_any(parts: &[Expr], doc: RawDoc<'_>) -> Result<bool> {
+    for part in parts {
+        if try_matches(part, doc)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
