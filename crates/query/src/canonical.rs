@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
@@ -20,9 +20,50 @@ pub enum Hint {
         /// Whether it goes from the last record to the first.
         backward: bool,
     },
+    /// An index, and where in it to begin and to end.
+    Between {
+        /// Which index.
+        index: Box<Hint>,
+        /// `min`: a value for each field of the key, inclusive.
+        min: Option<DocBuf>,
+        /// `max`: a value for each field of the key, exclusive.
+        max: Option<DocBuf>,
+    },
 }
 
 impl Hint {
+    /// Adds the arguments `min` and `max` to a hint, without which they mean nothing.
+    ///
+    /// # Errors
+    /// 51173 without the hint of an index, 51176 when the two name different fields.
+    pub fn between(
+        hint: Option<Hint>,
+        min: Option<RawDoc<'_>>,
+        max: Option<RawDoc<'_>>,
+    ) -> Result<Option<Hint>> {
+        let (min, max) = (min.filter(|min| !min.is_empty()), max.filter(|max| !max.is_empty()));
+        if min.is_none() && max.is_none() {
+            return Ok(hint);
+        }
+        if let (Some(min), Some(max)) = (min, max)
+            && !min.iter().map(|field| field.name()).eq(max.iter().map(|field| field.name()))
+        {
+            let text = "min and max must have the same field names";
+            return Err(Error::new(ErrorCode(51176), text));
+        }
+        match hint {
+            Some(index @ (Hint::Name(_) | Hint::Key(_))) => Ok(Some(Hint::Between {
+                index: Box::new(index),
+                min: min.map(RawDoc::to_owned),
+                max: max.map(RawDoc::to_owned),
+            })),
+            _ => {
+                let text = "When using min()/max() a hint of which index to use must be provided";
+                Err(Error::new(ErrorCode(51173), text))
+            }
+        }
+    }
+
     /// Reads the `hint` argument: a name, a key pattern, or `{$natural: 1 | -1}`. An empty document is no hint.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use mayfly_storage::Store;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::pipeline::PipelineRun;
+use crate::shape::KeyPaths;
 use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
@@ -99,10 +100,15 @@ fn fill_from_plan(
 ) -> Result<()> {
     let projection = executor.query().projection.clone();
     let matcher = executor.query().matcher.clone();
+    let (shape, failures) = (executor.shape(), executor.failures());
+    let key = (!shape.is_plain()).then(|| KeyPaths::of(executor));
     executor.run(store, op, &mut |_, document| {
-        Ok(match &projection {
-            None => batch.take(document),
-            Some(projection) => batch.take(projection.project_found(document, &matcher)?.as_doc()),
+        let projected = projection.as_ref().map(|p| p.project_found(document, &matcher));
+        let projected = projected.transpose().map_err(|error| failures.named(error))?;
+        let result = projected.as_ref().map_or(document, DocBuf::as_doc);
+        Ok(match &key {
+            None => batch.take(result),
+            Some(key) => batch.take(shape.shown(key, document, result).as_doc()),
         })
     })
 }

@@ -9,15 +9,15 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{Error, OpCtx, Result};
 use mayfly_storage::{
     Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,
 };
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::CanonicalQuery;
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::Sorter;
+use crate::{CanonicalQuery, ResultShape};
 
 /// Entries looked at between two checks of the deadline.
 const CHUNK_ENTRIES: usize = 256;
@@ -57,6 +57,10 @@ pub struct Executor {
     skip_left: u64,
     limit_left: Option<u64>,
     done: bool,
+    /// How results are shown.
+    shape: ResultShape,
+    /// The command that failures name.
+    command: Option<&'static str>,
 }
 
 impl Executor {
@@ -86,6 +90,8 @@ impl Executor {
             keys_only: false,
             pending: None,
             sorted: None,
+            shape: ResultShape::default(),
+            command: None,
         })
     }
 
@@ -132,6 +138,31 @@ impl Executor {
         if matches!(self.plan.access, Access::Index { .. }) {
             self.seen.get_or_insert_default();
         }
+    }
+
+    /// From now on results are shown in this shape.
+    ///
+    /// # Errors
+    /// 238 NotImplemented when this plan's results cannot be.
+    pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
+        shape.check(&self.plan)?;
+        self.shape = shape;
+        Ok(())
+    }
+
+    /// How results are shown.
+    pub(crate) fn shape(&self) -> ResultShape {
+        self.shape
+    }
+
+    /// Failures that a document causes name this command and its collection, as the reference's do.
+    pub fn name_failures(&mut self, command: &'static str) {
+        self.command = Some(command);
+    }
+
+    /// What names a failure that a document caused.
+    pub(crate) fn failures(&self) -> Failures {
+        Failures { command: self.command, collection: self.collection.clone() }
     }
 
     /// From now on the sink counts and does not look: it may be given empty documents.
@@ -252,7 +283,9 @@ impl Executor {
                 let (matcher, mut result) = (&self.query.matcher, Ok(()));
                 store.read_one(&self.collection, key, |document| {
                     count(op, 1, 1);
-                    result = matcher.try_matches(document).and_then(|matches| match matches {
+                    let matched = matcher.try_matches(document);
+                    let matched = matched.map_err(|error| self.failures().named(error));
+                    result = matched.and_then(|matches| match matches {
                         true => sink(key, document).map(|_| ()),
                         false => Ok(()),
                     });
@@ -278,6 +311,7 @@ impl Executor {
         sink: &mut Sink<'_>,
     ) -> Result<bool> {
         let snapshot = store.snapshot()?;
+        let failures = self.failures();
         let matcher = &self.query.matcher;
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
@@ -293,7 +327,9 @@ impl Executor {
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                         op.check()?;
                     }
-                    if !matcher.try_matches(document)? || sink(key, document)? == Flow::More {
+                    let matches = matcher.try_matches(document);
+                    let matches = matches.map_err(|error| failures.named(error))?;
+                    if !matches || sink(key, document)? == Flow::More {
                         return Ok(ControlFlow::Continue(()));
                     }
                     paused = true;
@@ -327,6 +363,7 @@ impl Executor {
         // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
         let multikey = index.is_multikey();
         let keys_only = self.keys_only && !multikey;
+        let failures = self.failures();
         if multikey {
             // The plan may be older than the first array.
             self.seen.get_or_insert_default();
@@ -337,6 +374,7 @@ impl Executor {
                 snapshot: &snapshot,
                 collection: &self.collection,
                 query: &self.query,
+                failures: &failures,
                 keys_only,
                 seen: self.seen.as_mut(),
                 looked: 0,
@@ -363,11 +401,32 @@ impl Executor {
     }
 }
 
+/// Names failures that documents cause.
+pub(crate) struct Failures {
+    command: Option<&'static str>,
+    collection: Arc<Collection>,
+}
+
+impl Failures {
+    /// The failure with the command and the collection in front.
+    pub(crate) fn named(&self, error: Error) -> Error {
+        match self.command {
+            Some(command) => {
+                let ns = self.collection.namespace();
+                error
+                    .in_context(format!("Executor error during {command} command: {}", ns.as_str()))
+            }
+            None => error,
+        }
+    }
+}
+
 /// From index entries to documents.
 struct Fetch<'f> {
     snapshot: &'f Snapshot,
     collection: &'f Collection,
     query: &'f CanonicalQuery,
+    failures: &'f Failures,
     keys_only: bool,
     seen: Option<&'f mut HashSet<RecordKey>>,
     looked: u64,
@@ -396,10 +455,11 @@ impl Fetch<'_> {
         if self.keys_only {
             flow = sink(record_key, RawDoc::EMPTY)?;
         } else {
-            let matcher = &self.query.matcher;
+            let (matcher, failures) = (&self.query.matcher, self.failures);
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
-                if matcher.try_matches(document)? {
+                let matches = matcher.try_matches(document);
+                if matches.map_err(|error| failures.named(error))? {
                     flow = sink(record_key, document)?;
                 }
                 Ok(())

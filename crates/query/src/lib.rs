@@ -11,6 +11,7 @@ mod modify;
 mod partial;
 mod pipeline;
 mod plan;
+mod shape;
 mod sorter;
 mod stage;
 
@@ -22,4 +23,5 @@ pub use modify::{DeleteSpec, ModifyOutcome, UpdateSpec, delete, update};
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
 pub use plan::{Access, Plan, plan};
+pub use shape::ResultShape;
 pub use stage::{MISSING as MISSING_STAGES, STAGES, StageRow};

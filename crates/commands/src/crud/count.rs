@@ -35,7 +35,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         let behind = (all - skip).max(0);
         if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
     } else {
-        let executor = Executor::new(collection, query)?;
+        let mut executor = Executor::new(collection, query)?;
+        executor.name_failures("count");
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let counted = executor.count(store, ctx.op)?;
         i64::try_from(counted).unwrap_or(i64::MAX)

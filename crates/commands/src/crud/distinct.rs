@@ -33,6 +33,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     reply.start_array("values");
     if let Some(collection) = ctx.service.store.collection(&ns) {
         let mut executor = Executor::new(collection, query)?;
+        executor.name_failures("distinct");
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let mut values = Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), out: reply };
         while !executor.is_done() {

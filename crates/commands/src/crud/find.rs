@@ -1,7 +1,9 @@
 //! `find`.
 
 use mayfly_base::Result;
-use mayfly_query::{CanonicalQuery, Cursor, CursorSource, Executor, FindOptions};
+use mayfly_query::{
+    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape,
+};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{FirstBatch, empty_cursor, first_batch, hint, refuse};
@@ -38,9 +40,7 @@ const KNOWN: &[&str] = &[
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
-    let refused =
-        &["tailable", "awaitData", "collation", "returnKey", "showRecordId", "min", "max"];
-    refuse(&fields, refused)?;
+    refuse(&fields, &["tailable", "awaitData", "collation"])?;
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
     let batch = FirstBatch {
@@ -48,12 +48,16 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         single: fields.bool("singleBatch")?.unwrap_or(false),
         no_timeout: fields.bool("noCursorTimeout")?.unwrap_or(false),
     };
+    let shape = ResultShape {
+        key_only: fields.bool("returnKey")?.unwrap_or(false),
+        record_id: fields.bool("showRecordId")?.unwrap_or(false),
+    };
     let options = FindOptions {
         sort: fields.document("sort")?,
         projection: fields.document("projection")?,
         skip,
         limit,
-        hint: hint(&fields)?,
+        hint: Hint::between(hint(&fields)?, fields.document("min")?, fields.document("max")?)?,
         variables: fields.document("let")?,
         now_ms: Some(ctx.op.now_ms()),
     };
@@ -63,7 +67,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         empty_cursor(ns.as_str(), reply);
         return Ok(());
     };
-    let executor = Executor::new(collection, query)?;
+    let mut executor = Executor::new(collection, query)?;
+    executor.show_as(shape)?;
+    executor.name_failures("find");
     ctx.op.update_info(|info| {
         info.plan_summary = executor.plan().summary();
     });

@@ -3,6 +3,7 @@
 //! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
 //! narrower.
 
+mod between;
 mod bounds;
 mod choose;
 
@@ -105,10 +106,14 @@ fn hinted(
     hint: &Hint,
     bounds: &[FieldBounds<'_>],
 ) -> Result<Plan> {
+    if let Hint::Between { index, min, max } = hint {
+        let plan = hinted(collection, query, index, bounds)?;
+        return between::narrowed(plan, query, min.as_ref(), max.as_ref());
+    }
     let same = |index: &Index| match hint {
         Hint::Name(name) => index.spec.name() == name,
         Hint::Key(key) => mayfly_value::compare_docs(index.spec.key(), key.as_doc()).is_eq(),
-        Hint::Natural { .. } => false,
+        Hint::Natural { .. } | Hint::Between { .. } => false,
     };
     let wants_id = match hint {
         Hint::Name(name) => name == "_id_",
@@ -121,6 +126,7 @@ fn hinted(
             let access = Access::Records { ranges: vec![whole_range()], direction };
             return Ok(Plan::new(access, query.sort.is_some()));
         }
+        Hint::Between { .. } => false,
     };
     if wants_id {
         return Ok(

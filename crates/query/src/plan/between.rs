@@ -1,0 +1,64 @@
+//! The arguments `min` and `max` of `find`: where in the hinted index to begin (inclusive) and to end (exclusive), in the
+//! index's own order. They take the place of the bounds that the filter gives.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::{Direction, KeyRange};
+use mayfly_value::DocBuf;
+use mayfly_value::keys::{self, TypeBits};
+
+use super::{Access, Plan};
+use crate::CanonicalQuery;
+
+/// The plan over the same index, between these keys.
+///
+/// # Errors
+/// 51174 when they do not name the fields of the index, 51175 when `min` does not come before `max`.
+pub(super) fn narrowed(
+    plan: Plan,
+    query: &CanonicalQuery,
+    min: Option<&DocBuf>,
+    max: Option<&DocBuf>,
+) -> Result<Plan> {
+    let fields: Vec<(&str, bool)> = match &plan.access {
+        Access::Index { index, .. } => index
+            .spec
+            .fields()
+            .iter()
+            .map(|field| (field.path.as_str(), field.descending))
+            .collect(),
+        Access::Nothing | Access::Id(_) | Access::Records { .. } => vec![("_id", false)],
+    };
+    let start = min.map(|min| key_of(min, &fields)).transpose()?.unwrap_or_default();
+    let end = max.map(|max| key_of(max, &fields)).transpose()?.unwrap_or_default();
+    if !end.is_empty() && start >= end {
+        return Err(Error::new(
+            ErrorCode(51175),
+            "The value provided for min() does not come before the value provided for max() in the hinted index",
+        ));
+    }
+    let ranges = vec![KeyRange { start, end }];
+    let access = match plan.access {
+        Access::Index { index, direction, .. } => Access::Index { index, ranges, direction },
+        Access::Records { direction, .. } => Access::Records { ranges, direction },
+        Access::Nothing | Access::Id(_) => {
+            Access::Records { ranges, direction: Direction::Forward }
+        }
+    };
+    // The order that single values gave is gone with them.
+    let blocking_sort = query.sort.is_some();
+    Ok(Plan { access, blocking_sort, exact: false, narrow: false })
+}
+
+/// The ordered key of a value for each field of the index.
+fn key_of(bound: &DocBuf, fields: &[(&str, bool)]) -> Result<Vec<u8>> {
+    let names = bound.as_doc().iter().map(|field| field.name());
+    if !names.eq(fields.iter().map(|(name, _)| *name)) {
+        let text = "The index chosen is not compatible with min/max";
+        return Err(Error::new(ErrorCode(51174), text));
+    }
+    let mut key = Vec::new();
+    for (field, (_, descending)) in bound.as_doc().iter().zip(fields) {
+        keys::append_value(&mut key, &mut TypeBits::default(), field.value(), *descending);
+    }
+    Ok(key)
+}

@@ -1,0 +1,89 @@
+//! What `find` shows instead of, or beside, its documents: the keys of the index (`returnKey`), the records' keys
+//! (`showRecordId`).
+
+use mayfly_base::{Error, Result};
+use mayfly_storage::record_key;
+use mayfly_value::paths::visit_index_values;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::plan::Access;
+use crate::{Executor, Plan};
+
+/// The arguments `returnKey` and `showRecordId`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResultShape {
+    /// Only the fields of the index that the plan uses; none for a collection scan.
+    pub key_only: bool,
+    /// The record's key as `$recordId`. Records are clustered by `_id`, so it is binary, as the reference shows it there.
+    pub record_id: bool,
+}
+
+impl ResultShape {
+    /// Whether documents are shown as they are.
+    pub(crate) fn is_plain(self) -> bool {
+        !self.key_only && !self.record_id
+    }
+
+    /// Whether this plan can be shown so.
+    ///
+    /// # Errors
+    /// 238 NotImplemented for keys of an index that has several for a document.
+    pub(crate) fn check(self, plan: &Plan) -> Result<()> {
+        match &plan.access {
+            Access::Index { index, .. } if self.key_only && index.is_multikey() => {
+                Err(Error::not_implemented("returnKey over an index with arrays"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The document as it is shown; `projected` when no key takes its place.
+    pub(crate) fn shown(
+        self,
+        key: &KeyPaths,
+        document: RawDoc<'_>,
+        projected: RawDoc<'_>,
+    ) -> DocBuf {
+        let mut out = DocBuilder::new();
+        if self.key_only {
+            key.append(document, &mut out);
+        } else {
+            out.append_all(projected);
+        }
+        if self.record_id {
+            let id = document.get("_id").unwrap_or(RawValue::Null);
+            let bytes = record_key(id);
+            out.append("$recordId", RawValue::Binary { subtype: 0, bytes: &bytes });
+        }
+        out.finish()
+    }
+}
+
+/// The fields of the index that a plan uses.
+pub(crate) struct KeyPaths(Vec<String>);
+
+impl KeyPaths {
+    /// Those of the executor's plan.
+    pub(crate) fn of(executor: &Executor) -> KeyPaths {
+        let id = || vec!["_id".to_owned()];
+        KeyPaths(match &executor.plan().access {
+            Access::Index { index, .. } => {
+                index.spec.fields().iter().map(|field| field.path.clone()).collect()
+            }
+            Access::Id(_) => id(),
+            Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
+            Access::Records { .. } | Access::Nothing => Vec::new(),
+        })
+    }
+
+    fn append(&self, document: RawDoc<'_>, out: &mut DocBuilder) {
+        for path in &self.0 {
+            let parts: Vec<&str> = path.split('.').collect();
+            let mut first = None;
+            visit_index_values(document, &parts, &mut |value| {
+                first.get_or_insert(value);
+            });
+            out.append(path, first.unwrap_or(RawValue::Null));
+        }
+    }
+}
