@@ -17,6 +17,7 @@ pub fn write_value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>) -> fmt::Resu
         RawValue::Decimal128(v) => write!(f, "{}", bson::Decimal128::from_bytes(v)),
         RawValue::String(v) | RawValue::Symbol(v) => write!(f, "\"{v}\""),
         RawValue::Document(v) => write_document(f, v),
+        RawValue::Array(v) if v.is_empty() => f.write_str("[]"),
         RawValue::Array(v) => {
             f.write_str("[")?;
             for (at, element) in v.iter().enumerate() {

@@ -4,9 +4,10 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
 
+use super::expand::expand;
 use super::op::{Change, Modifier, Target};
 use super::tree::Node;
-use super::{Action, Modification, UpdateContext};
+use super::{Action, Modification, Operators, UpdateContext};
 use crate::FieldPath;
 
 /// The replacement with the document's own `_id` in front.
@@ -37,24 +38,39 @@ pub(super) fn replace(doc: RawDoc<'_>, replacement: RawDoc<'_>) -> Result<DocBuf
 /// Runs every modification, in the order of their paths.
 pub(super) fn modify(
     doc: RawDoc<'_>,
-    modifications: &[Modification],
+    operators: &Operators,
     context: &UpdateContext,
 ) -> Result<DocBuf> {
     let mut root = Node::root(doc);
-    for modification in modifications {
-        let path = &modification.path;
-        match &modification.action {
-            Action::Modify(modifier) => modify_path(&mut root, path, &**modifier, doc, context)?,
-            Action::ModifyOnInsert(modifier) if context.is_insert => {
-                modify_path(&mut root, path, &**modifier, doc, context)?;
-            }
-            Action::ModifyOnInsert(_) => {}
-            Action::RenameFrom(from) => rename(&mut root, from, path, doc)?,
+    if operators.dynamic {
+        for (path, modification) in expand(doc, operators, context)? {
+            run(&mut root, &path, modification, doc, context)?;
+        }
+    } else {
+        for modification in &operators.modifications {
+            run(&mut root, &modification.path, modification, doc, context)?;
         }
     }
     let updated = root.into_document(doc.as_bytes().len() + 64);
     check_id(doc, updated.as_doc())?;
     Ok(updated)
+}
+
+fn run(
+    root: &mut Node<'_>,
+    path: &FieldPath,
+    modification: &Modification,
+    doc: RawDoc<'_>,
+    context: &UpdateContext,
+) -> Result<()> {
+    match &modification.action {
+        Action::Modify(modifier) => modify_path(root, path, &**modifier, doc, context),
+        Action::ModifyOnInsert(modifier) if context.is_insert => {
+            modify_path(root, path, &**modifier, doc, context)
+        }
+        Action::ModifyOnInsert(_) => Ok(()),
+        Action::RenameFrom(from) => rename(root, from, path, doc),
+    }
 }
 
 fn check_id(before: RawDoc<'_>, after: RawDoc<'_>) -> Result<()> {

@@ -3,12 +3,17 @@
 //! Operators run in the order of their paths, each on the document that the ones before it left.
 //! Fields that are there keep their place, new ones are appended. A change goes through a tree of
 //! the document ([`tree`]) that opens only the levels on the way to a path; everything else is
-//! copied as bytes.
+//! copied as bytes. Paths with `$`, `$[]` and `$[identifier]` become plain ones first ([`expand`]),
+//! for each document anew.
 
 mod apply;
+mod array_filters;
+mod expand;
 pub mod op;
 mod parse;
 mod path;
+pub mod pipeline;
+mod position;
 mod tree;
 mod upsert;
 
@@ -17,7 +22,9 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::FieldPath;
 use crate::matcher::{Matcher, ParseContext};
+use array_filters::ArrayFilters;
 use op::Modifier;
+use pipeline::Pipeline;
 
 /// What applying an update depends on besides the document.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +33,8 @@ pub struct UpdateContext {
     pub now_ms: i64,
     /// Whether the document is being inserted, so that `$setOnInsert` counts.
     pub is_insert: bool,
+    /// The array item that the filter matched, for `$` in paths; see [`Update::position`].
+    pub position: Option<usize>,
 }
 
 /// A document that an upsert inserts.
@@ -46,14 +55,28 @@ pub struct Update {
 #[derive(Debug)]
 enum Kind {
     Replacement(DocBuf),
+    Operators(Operators),
+    Pipeline(Pipeline),
+}
+
+/// A parsed document of operators.
+#[derive(Debug)]
+struct Operators {
     /// In the order of their paths.
-    Operators(Vec<Modification>),
+    modifications: Vec<Modification>,
+    filters: ArrayFilters,
+    /// Whether a path depends on the document.
+    dynamic: bool,
+    /// Whether a path has `$`.
+    positional: bool,
 }
 
 /// One operator on one path.
 #[derive(Debug)]
 struct Modification {
     path: FieldPath,
+    /// Whether the path has `$` or `$[...]`.
+    dynamic: bool,
     action: Action,
 }
 
@@ -69,14 +92,32 @@ enum Action {
 impl Update {
     /// Parses a replacement or a document of operators, by its first field.
     pub fn parse(update: RawDoc<'_>, context: &ParseContext) -> Result<Update> {
-        Ok(Update { kind: parse::parse(update, context)? })
+        Update::parse_value(RawValue::Document(update), context)
     }
 
-    /// Parses what a command has as `u`: a document, or a pipeline (not written yet).
+    /// Parses what a command has as `u`: a document, or a pipeline.
     pub fn parse_value(update: RawValue<'_>, context: &ParseContext) -> Result<Update> {
+        Update::parse_with_filters(update, &[], context)
+    }
+
+    /// The same with the elements of `arrayFilters`.
+    pub fn parse_with_filters(
+        update: RawValue<'_>,
+        array_filters: &[RawDoc<'_>],
+        context: &ParseContext,
+    ) -> Result<Update> {
         match update {
-            RawValue::Document(update) => Update::parse(update, context),
-            RawValue::Array(_) => Err(Error::not_implemented("an update with a pipeline")),
+            RawValue::Document(update) => {
+                let filters = ArrayFilters::parse(array_filters, context)?;
+                Ok(Update { kind: parse::parse(update, filters, context)? })
+            }
+            RawValue::Array(stages) if array_filters.is_empty() => {
+                Ok(Update { kind: Kind::Pipeline(Pipeline::parse(stages)?) })
+            }
+            RawValue::Array(_) => {
+                let text = "arrayFilters may not be specified for pipeline-style updates";
+                Err(Error::failed_to_parse(text))
+            }
             _ => {
                 Err(Error::failed_to_parse("Update argument must be either an object or an array"))
             }
@@ -91,11 +132,11 @@ impl Update {
     /// The dotted paths that operators may change; nothing for a replacement. Indexes on other
     /// paths are safe.
     pub fn changed_paths(&self) -> Option<Vec<&str>> {
-        let Kind::Operators(modifications) = &self.kind else {
+        let Kind::Operators(operators) = &self.kind else {
             return None;
         };
         let mut paths = Vec::new();
-        for modification in modifications {
+        for modification in &operators.modifications {
             paths.push(modification.path.as_str());
             if let Action::RenameFrom(from) = &modification.action {
                 paths.push(from.as_str());
@@ -104,11 +145,21 @@ impl Update {
         Some(paths)
     }
 
+    /// Which array item of a document that the filter matches `$` stands for; nothing when no path
+    /// has it.
+    pub fn position(&self, filter: &Matcher, doc: RawDoc<'_>) -> Option<usize> {
+        match &self.kind {
+            Kind::Operators(operators) if operators.positional => position::matched(filter, doc),
+            Kind::Operators(_) | Kind::Replacement(_) | Kind::Pipeline(_) => None,
+        }
+    }
+
     /// The document after the update; nothing when it stays as it is, byte for byte.
     pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
         let updated = match &self.kind {
             Kind::Replacement(replacement) => apply::replace(doc, replacement.as_doc())?,
-            Kind::Operators(modifications) => apply::modify(doc, modifications, context)?,
+            Kind::Operators(operators) => apply::modify(doc, operators, context)?,
+            Kind::Pipeline(pipeline) => apply::replace(doc, pipeline.run(doc)?.as_doc())?,
         };
         Ok((updated.as_bytes() != doc.as_bytes()).then_some(updated))
     }

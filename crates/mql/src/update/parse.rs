@@ -4,15 +4,21 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
+use super::array_filters::ArrayFilters;
 use super::op::{self, Operand, Parse};
-use super::path::{check_conflicts, compare_paths, parse_path};
-use super::{Action, Kind, Modification};
+use super::path::{ArrayPart, array_part, check_conflicts, compare_paths, parse_path};
+use super::{Action, Kind, Modification, Operators};
+use crate::FieldPath;
 use crate::matcher::ParseContext;
 
-pub(super) fn parse(update: RawDoc<'_>, context: &ParseContext) -> Result<Kind> {
+pub(super) fn parse(
+    update: RawDoc<'_>,
+    filters: ArrayFilters,
+    context: &ParseContext,
+) -> Result<Kind> {
     match update.iter().next() {
         Some(first) if first.name_bytes().starts_with(b"$") => {
-            parse_operators(update, context).map(Kind::Operators)
+            parse_operators(update, filters, context).map(Kind::Operators)
         }
         _ => parse_replacement(update),
     }
@@ -33,7 +39,11 @@ fn parse_replacement(update: RawDoc<'_>) -> Result<Kind> {
     Ok(Kind::Replacement(update.to_owned()))
 }
 
-fn parse_operators(update: RawDoc<'_>, context: &ParseContext) -> Result<Vec<Modification>> {
+fn parse_operators(
+    update: RawDoc<'_>,
+    filters: ArrayFilters,
+    context: &ParseContext,
+) -> Result<Operators> {
     let mut modifications = Vec::new();
     for operator in update.iter() {
         let name = operator.name();
@@ -52,7 +62,9 @@ fn parse_operators(update: RawDoc<'_>, context: &ParseContext) -> Result<Vec<Mod
             )));
         };
         for field in fields.iter() {
-            modifications.push(parse_field(&row.parse, field, context, name)?);
+            let modification = parse_field(&row.parse, field, context, name)?;
+            filters.check_known(&modification.path)?;
+            modifications.push(modification);
         }
     }
     modifications.sort_by(|a, b| compare_paths(&a.path, &b.path));
@@ -64,7 +76,18 @@ fn parse_operators(update: RawDoc<'_>, context: &ParseContext) -> Result<Vec<Mod
         }
     }
     check_conflicts(paths)?;
-    Ok(modifications)
+    filters.check_used(update, &modifications)?;
+    let dynamic = modifications.iter().any(|modification| modification.dynamic);
+    let positional = dynamic && modifications.iter().any(has_matched_part);
+    Ok(Operators { modifications, filters, dynamic, positional })
+}
+
+fn has_matched_part(modification: &Modification) -> bool {
+    modification.path.parts().iter().any(|part| array_part(part) == Some(ArrayPart::Matched))
+}
+
+fn is_dynamic(path: &FieldPath) -> bool {
+    path.parts().iter().any(|part| array_part(part).is_some())
 }
 
 fn parse_field(
@@ -78,22 +101,32 @@ fn parse_field(
     let action = match parse {
         Parse::Modifier(parse) => Action::Modify(parse(&operand)?),
         Parse::OnInsert(parse) => Action::ModifyOnInsert(parse(&operand)?),
-        Parse::Rename => {
-            let RawValue::String(to) = field.value() else {
-                let shown = ShellValue(field.value());
-                return Err(Error::bad_value(format!(
-                    "The 'to' field for $rename must be a string: {}: {shown}",
-                    field.name()
-                )));
-            };
-            if to == field.name() {
-                return Err(Error::bad_value(format!(
-                    "The source and target field for $rename must differ: {}: \"{to}\"",
-                    field.name()
-                )));
-            }
-            return Ok(Modification { path: parse_path(to)?, action: Action::RenameFrom(path) });
-        }
+        Parse::Rename => return rename(path, field),
     };
-    Ok(Modification { path, action })
+    let dynamic = is_dynamic(&path);
+    Ok(Modification { path, dynamic, action })
+}
+
+fn rename(from: FieldPath, field: RawElement<'_>) -> Result<Modification> {
+    let RawValue::String(to) = field.value() else {
+        let shown = ShellValue(field.value());
+        return Err(Error::bad_value(format!(
+            "The 'to' field for $rename must be a string: {}: {shown}",
+            field.name()
+        )));
+    };
+    if to == field.name() {
+        return Err(Error::bad_value(format!(
+            "The source and target field for $rename must differ: {}: \"{to}\"",
+            field.name()
+        )));
+    }
+    let to = parse_path(to)?;
+    for (path, role) in [(&from, "source"), (&to, "destination")] {
+        if is_dynamic(path) {
+            let text = format!("The {role} field for $rename may not be dynamic: {path}");
+            return Err(Error::bad_value(text));
+        }
+    }
+    Ok(Modification { path: to, dynamic: false, action: Action::RenameFrom(from) })
 }

@@ -1,11 +1,32 @@
 //! Rules of update paths: what may stand in them, their order, and conflicts between them.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::array_index;
 
 use crate::FieldPath;
+
+/// What a part of a path says about an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ArrayPart<'p> {
+    /// `$`: the item that the filter matched.
+    Matched,
+    /// `$[]`: every item.
+    All,
+    /// `$[identifier]`: the items that an array filter takes.
+    Filtered(&'p str),
+}
+
+/// What a part says about an array; nothing for names and positions.
+pub(super) fn array_part(part: &str) -> Option<ArrayPart<'_>> {
+    match part {
+        "$" => Some(ArrayPart::Matched),
+        "$[]" => Some(ArrayPart::All),
+        _ => part.strip_prefix("$[")?.strip_suffix(']').map(ArrayPart::Filtered),
+    }
+}
 
 /// Checks and splits a path.
 pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
@@ -19,10 +40,10 @@ pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
                 "The update path '{path}' contains an empty field name, which is not allowed."
             ));
         }
-        if part == "$" || part.starts_with("$[") {
-            return Err(Error::not_implemented(format!("the positional operator in '{path}'")));
-        }
-        if part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db") {
+        if array_part(part).is_none()
+            && part.starts_with('$')
+            && !matches!(part, "$id" | "$ref" | "$db")
+        {
             return Err(Error::new(
                 ErrorCode::DollarPrefixedFieldName,
                 format!(
@@ -31,7 +52,25 @@ pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
             ));
         }
     }
+    check_array_parts(path)?;
     FieldPath::new(path)
+}
+
+/// An array must stand before what says something about it, and a filter matches one item only.
+fn check_array_parts(path: &str) -> Result<()> {
+    let first = path.split('.').next().unwrap_or(path);
+    let kind = match array_part(first) {
+        Some(ArrayPart::Matched) => "positional (i.e. '$')",
+        Some(ArrayPart::All | ArrayPart::Filtered(_)) => "array filter identifier (i.e. '$[<id>]')",
+        None if path.split('.').filter(|part| *part == "$").count() > 1 => {
+            let text = format!("Too many positional (i.e. '$') elements found in path '{path}'");
+            return Err(Error::bad_value(text));
+        }
+        None => return Ok(()),
+    };
+    Err(Error::bad_value(format!(
+        "Cannot have {kind} element in the first position in path '{path}'"
+    )))
 }
 
 /// Part by part; array positions by number, and before other names.
@@ -55,6 +94,29 @@ pub(super) fn check_conflicts(mut paths: Vec<&FieldPath>) -> Result<()> {
                 ErrorCode::ConflictingUpdateOperators,
                 format!("Updating the path '{}' would create a conflict at '{}'", pair[1], pair[0]),
             ));
+        }
+    }
+    check_mixed(&paths)
+}
+
+/// Refuses paths of which one says `$[...]` where another names a field or a position.
+fn check_mixed(paths: &[&FieldPath]) -> Result<()> {
+    let by_filter = |part: &str| part.starts_with("$[");
+    if !paths.iter().any(|path| path.parts().iter().any(|part| by_filter(part))) {
+        return Ok(());
+    }
+    let mut kinds: HashMap<&str, bool> = HashMap::new();
+    for path in paths {
+        let mut end = path.parts()[0].len();
+        for part in &path.parts()[1..] {
+            let parent = &path.as_str()[..end];
+            if *kinds.entry(parent).or_insert(by_filter(part)) != by_filter(part) {
+                return Err(Error::new(
+                    ErrorCode::ConflictingUpdateOperators,
+                    format!("Updating the path '{path}' would create a conflict at '{parent}'"),
+                ));
+            }
+            end += 1 + part.len();
         }
     }
     Ok(())

@@ -18,9 +18,10 @@ pub(super) fn upsert_document(
     collect(filter.root(), &mut equalities);
     // A replacement is the whole document; only the _id may come from the filter.
     if matches!(update.kind, Kind::Replacement(_)) {
-        equalities.retain(|(path, _)| path.as_str() == "_id");
+        equalities.retain(|(path, _)| path.parts().first().is_some_and(|part| &**part == "_id"));
     }
     check_distinct(&equalities)?;
+    check_whole_id(&equalities)?;
     let mut root = Node::root(RawDoc::EMPTY);
     for (path, value) in equalities {
         root.create(path.parts(), value.clone())?;
@@ -38,7 +39,27 @@ fn collect<'m>(expr: &'m Expr, equalities: &mut Vec<(&'m FieldPath, &'m ValueBuf
         Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } } => {
             equalities.push((path, value));
         }
+        // A list of one value is equality with it.
+        Expr::Path { path, predicate: Predicate::In(list) }
+            if list.regexes().is_empty() && list.values().len() == 1 =>
+        {
+            equalities.extend(list.values().iter().map(|value| (path, value)));
+        }
         Expr::Path { .. } | Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => {}
+    }
+}
+
+/// The `_id` of a new document is given as a whole or not at all.
+fn check_whole_id(equalities: &[(&FieldPath, &ValueBuf)]) -> Result<()> {
+    let part_of_id = |path: &FieldPath| {
+        path.parts().len() > 1 && path.parts().first().is_some_and(|p| &**p == "_id")
+    };
+    match equalities.iter().find(|(path, _)| part_of_id(path)) {
+        None => Ok(()),
+        Some((path, _)) => Err(Error::new(
+            ErrorCode::NotExactValueField,
+            format!("field at '_id' must be exactly specified, field at sub-path '{path}'found"),
+        )),
     }
 }
 

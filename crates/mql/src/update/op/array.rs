@@ -4,7 +4,6 @@ use mayfly_base::{Error, Result};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawValue, ValueBuf, equal_values};
 
-use super::push::each;
 use super::{Change, Modifier, Operand, Target, array_of};
 
 #[derive(Debug)]
@@ -40,10 +39,27 @@ impl Modifier for AddToSet {
 pub(super) fn add_to_set(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     let first = operand.value.as_document().and_then(|doc| doc.iter().next());
     let values = match first {
-        Some(clause) if clause.name() == "$each" => each(clause.value(), "$addToSet")?,
+        Some(clause) if clause.name() == "$each" => each(operand, clause.value())?,
         _ => vec![operand.value.to_owned()],
     };
     Ok(Box::new(AddToSet(values)))
+}
+
+/// The values of `$each`, which stands alone.
+fn each(operand: &Operand<'_>, value: RawValue<'_>) -> Result<Vec<ValueBuf>> {
+    let RawValue::Array(items) = value else {
+        return Err(Error::type_mismatch(format!(
+            "The argument to $each in $addToSet must be an array but it was of type {}",
+            value.type_name()
+        )));
+    };
+    if operand.value.as_document().is_some_and(|clauses| clauses.iter().count() > 1) {
+        let shown = ShellValue(operand.value);
+        return Err(Error::bad_value(format!(
+            "Found unexpected fields after $each in $addToSet: {shown}"
+        )));
+    }
+    Ok(items.iter().map(|item| item.value().to_owned()).collect())
 }
 
 #[derive(Debug)]

@@ -129,6 +129,12 @@ pub const ROWS: &[OperatorRow] = &[
     row("$pullAll", "1.0", "Removes listed items.", Parse::Modifier(pull::pull_all)),
 ];
 
+/// What a part of a path may say about an array instead of naming a field.
+pub const ARRAY_PARTS: &[&str] = &["$ (positional)", "$[]", "$[identifier]"];
+
+/// Clauses of `$push` and `$addToSet`.
+pub const CLAUSES: &[&str] = &["$each", "$position", "$slice", "$sort"];
+
 /// The row of an operator.
 pub fn find(name: &str) -> Option<&'static OperatorRow> {
     ROWS.iter().find(|row| row.name == name)

@@ -82,9 +82,19 @@ pub(super) fn push(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     for clause in clauses.iter() {
         let value = clause.value();
         match clause.name() {
-            "$each" => push.values = each(value, "$push")?,
-            "$position" => push.position = Some(integer(value, "$position")?),
-            "$slice" => push.slice = Some(integer(value, "$slice")?),
+            "$each" => match value {
+                RawValue::Array(items) => {
+                    push.values = items.iter().map(|item| item.value().to_owned()).collect();
+                }
+                other => {
+                    return Err(Error::bad_value(format!(
+                        "The argument to $each in $push must be an array but it was of type: {}",
+                        other.type_name()
+                    )));
+                }
+            },
+            "$position" => push.position = Some(integer(value, "$position", ", not of")?),
+            "$slice" => push.slice = Some(integer(value, "$slice", " but was given")?),
             "$sort" => push.sort = Some(item_sort(value)?),
             other => {
                 return Err(Error::bad_value(format!("Unrecognized clause in $push: {other}")));
@@ -94,35 +104,49 @@ pub(super) fn push(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     Ok(Box::new(push))
 }
 
-/// The values of `$each`.
-pub(super) fn each(value: RawValue<'_>, operator: &str) -> Result<Vec<ValueBuf>> {
-    match value {
-        RawValue::Array(items) => Ok(items.iter().map(|item| item.value().to_owned()).collect()),
-        other => Err(Error::type_mismatch(format!(
-            "The argument to $each in {operator} must be an array but it was of type {}",
-            other.type_name()
-        ))),
-    }
-}
-
-fn integer(value: RawValue<'_>, clause: &str) -> Result<i64> {
+fn integer(value: RawValue<'_>, clause: &str, verb: &str) -> Result<i64> {
     Number::from_value(value).and_then(Number::to_i64_exact).ok_or_else(|| {
         let kind = value.type_name();
         Error::bad_value(format!(
-            "The value for {clause} must be an integer value but was given type: {kind}"
+            "The value for {clause} must be an integer value{verb} type: {kind}"
         ))
     })
 }
 
 fn item_sort(value: RawValue<'_>) -> Result<ItemSort> {
     if let RawValue::Document(pattern) = value {
+        check_pattern(pattern)?;
         return SortPattern::parse(pattern).map(ItemSort::Fields);
     }
     match Number::from_value(value).and_then(Number::to_i64_exact) {
         Some(1) => Ok(ItemSort::Whole { descending: false }),
         Some(-1) => Ok(ItemSort::Whole { descending: true }),
-        _ => Err(Error::bad_value(
+        Some(_) => Err(Error::bad_value("The $sort element value must be either 1 or -1")),
+        None => Err(Error::bad_value(
             "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
         )),
     }
+}
+
+fn check_pattern(pattern: RawDoc<'_>) -> Result<()> {
+    if pattern.is_empty() {
+        let text = "The $sort pattern is empty when it should be a set of fields.";
+        return Err(Error::bad_value(text));
+    }
+    for field in pattern.iter() {
+        let direction = Number::from_value(field.value()).and_then(Number::to_i64_exact);
+        if !matches!(direction, Some(1 | -1)) {
+            return Err(Error::bad_value("The $sort element value must be either 1 or -1"));
+        }
+        if field.name().is_empty() {
+            return Err(Error::bad_value("The $sort field cannot be empty"));
+        }
+        if field.name().split('.').any(str::is_empty) {
+            return Err(Error::bad_value(format!(
+                "The $sort field is a dotted field but has an empty part: {}",
+                field.name()
+            )));
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,232 @@
+//! Updates by a pipeline: a few stages that make the new document out of the old one.
+//!
+//! Every stage is a row of [`STAGES`]. Expressions are those of the aggregation language, so a new
+//! one works here as soon as it is there.
+
+mod set_fields;
+
+use mayfly_base::limits::MAX_PIPELINE_STAGES;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Expression;
+use mayfly_value::shell::{Shell, ShellValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::projection::{Projection, ProjectionKind};
+use set_fields::SetFields;
+
+/// A stage that an update may have.
+pub struct StageRow {
+    /// With its `$`.
+    pub name: &'static str,
+    parse: fn(&str, RawValue<'_>) -> Result<Stage>,
+}
+
+/// All stages that an update may have.
+pub const STAGES: &[StageRow] = &[
+    StageRow { name: "$set", parse: parse_set },
+    StageRow { name: "$addFields", parse: parse_set },
+    StageRow { name: "$unset", parse: parse_unset },
+    StageRow { name: "$project", parse: parse_project },
+    StageRow { name: "$replaceRoot", parse: parse_replace_root },
+    StageRow { name: "$replaceWith", parse: parse_replace_with },
+];
+
+/// Stages of the aggregation language that an update refuses by name.
+const ELSEWHERE: &[&str] = &[
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$collStats",
+    "$count",
+    "$currentOp",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$group",
+    "$indexStats",
+    "$limit",
+    "$listLocalSessions",
+    "$listSessions",
+    "$lookup",
+    "$match",
+    "$merge",
+    "$out",
+    "$planCacheStats",
+    "$redact",
+    "$sample",
+    "$search",
+    "$setWindowFields",
+    "$skip",
+    "$sort",
+    "$sortByCount",
+    "$unionWith",
+    "$unwind",
+    "$vectorSearch",
+];
+
+#[derive(Debug)]
+enum Stage {
+    Set(SetFields),
+    Project(Projection),
+    Replace { with: Expression, called: &'static str },
+}
+
+/// A parsed pipeline.
+#[derive(Debug)]
+pub(super) struct Pipeline(Vec<Stage>);
+
+impl Pipeline {
+    pub(super) fn parse(stages: RawDoc<'_>) -> Result<Pipeline> {
+        let mut parsed = Vec::new();
+        for stage in stages.iter() {
+            let RawValue::Document(spec) = stage.value() else {
+                let text = "Each element of the 'pipeline' array must be an object";
+                return Err(Error::type_mismatch(text));
+            };
+            if parsed.len() == MAX_PIPELINE_STAGES {
+                let text =
+                    format!("Pipeline length must be no longer than {MAX_PIPELINE_STAGES} stages");
+                return Err(Error::new(ErrorCode::FailedToParse, text));
+            }
+            parsed.push(parse_stage(spec)?);
+        }
+        Ok(Pipeline(parsed))
+    }
+
+    /// What the stages make of a document.
+    pub(super) fn run(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
+        let mut current = doc.to_owned();
+        for stage in &self.0 {
+            current = stage.run(current.as_doc())?;
+        }
+        Ok(current)
+    }
+}
+
+impl Stage {
+    fn run(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
+        match self {
+            Stage::Set(fields) => fields.apply(doc),
+            Stage::Project(projection) => Ok(projection.project(doc)),
+            Stage::Replace { with, called } => {
+                let value = with.evaluate(doc);
+                let value = value.as_ref().map(|value| value.as_raw());
+                match value {
+                    Some(RawValue::Document(new)) => Ok(new.to_owned()),
+                    other => Err(not_a_document(called, other, doc)),
+                }
+            }
+        }
+    }
+}
+
+fn not_a_document(called: &str, value: Option<RawValue<'_>>, doc: RawDoc<'_>) -> Error {
+    let (shown, kind) = match value {
+        Some(value) => (ShellValue(value).to_string(), value.type_name()),
+        None => ("MISSING".to_owned(), "missing"),
+    };
+    Error::new(
+        ErrorCode(40228),
+        format!(
+            "{called} must evaluate to an object, but resulting value was: {shown}. Type of resulting \
+             value: '{kind}'. Input document: {}",
+            Shell(doc)
+        ),
+    )
+}
+
+fn parse_stage(spec: RawDoc<'_>) -> Result<Stage> {
+    let mut fields = spec.iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return Err(Error::new(
+            ErrorCode(40323),
+            "A pipeline stage specification object must contain exactly one field.",
+        ));
+    };
+    let name = field.name();
+    if let Some(row) = STAGES.iter().find(|row| row.name == name) {
+        return (row.parse)(name, field.value());
+    }
+    if ELSEWHERE.contains(&name) {
+        let text = format!("{name} is not allowed to be used within an update");
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    Err(Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'")))
+}
+
+fn parse_set(name: &str, value: RawValue<'_>) -> Result<Stage> {
+    let RawValue::Document(spec) = value else {
+        let text =
+            format!("{name} specification stage must be an object, got {}", value.type_name());
+        return Err(Error::new(ErrorCode(40272), text));
+    };
+    let fields = SetFields::parse(spec);
+    fields.map(Stage::Set).map_err(|error| error.in_context(format!("Invalid {name}")))
+}
+
+fn parse_project(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+    let RawValue::Document(spec) = value else {
+        return Err(Error::new(ErrorCode(15969), "$project specification must be an object"));
+    };
+    let projection = Projection::parse(spec, ProjectionKind::Stage);
+    projection.map(Stage::Project).map_err(|error| error.in_context("Invalid $project"))
+}
+
+/// A field or an array of fields: the exclusion of them.
+fn parse_unset(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+    let fault = |code: i32, what: &str| {
+        let text = format!("$unset specification must be a string or an array{what}");
+        Err(Error::new(ErrorCode(code), text))
+    };
+    let mut exclusion = DocBuilder::new();
+    match value {
+        RawValue::String(field) => drop(exclusion.append(field, 0)),
+        RawValue::Array(fields) if fields.is_empty() => {
+            return fault(31119, " with at least one field");
+        }
+        RawValue::Array(fields) => {
+            for field in fields.iter() {
+                match field.value() {
+                    RawValue::String(field) => drop(exclusion.append(field, 0)),
+                    _ => return fault(31120, " containing only string values"),
+                }
+            }
+        }
+        _ => return fault(31002, ""),
+    }
+    let projection = Projection::parse(exclusion.finish().as_doc(), ProjectionKind::Stage);
+    projection.map(Stage::Project).map_err(|error| error.in_context("Invalid $unset"))
+}
+
+fn parse_replace_root(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+    let RawValue::Document(spec) = value else {
+        let text = format!(
+            "expected an object as specification for $replaceRoot stage, got {}",
+            value.type_name()
+        );
+        return Err(Error::new(ErrorCode(40229), text));
+    };
+    if let Some(other) = spec.iter().find(|field| field.name() != "newRoot") {
+        let text = format!(
+            "unrecognized option to $replaceRoot stage: {}, only valid option is 'newRoot'.",
+            other.name()
+        );
+        return Err(Error::new(ErrorCode(40230), text));
+    }
+    let Some(new_root) = spec.get("newRoot") else {
+        let text = "no newRoot specified for the $replaceRoot stage";
+        return Err(Error::new(ErrorCode(40231), text));
+    };
+    Ok(Stage::Replace { with: Expression::parse(new_root)?, called: "'newRoot' expression " })
+}
+
+fn parse_replace_with(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+    let with = Expression::parse(value)?;
+    Ok(Stage::Replace { with, called: "'replacement document' expression " })
+}
+
+#[cfg(test)]
+mod tests;

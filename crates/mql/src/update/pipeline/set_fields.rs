@@ -1,0 +1,242 @@
+//! `$set` (`$addFields`) of a pipeline: fields by expressions, everything else as it is.
+//!
+//! All expressions see the document as it came. A path goes into the documents of an array; a scalar
+//! on the way becomes a document. A field whose expression gives nothing goes.
+
+use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Expression;
+use mayfly_value::paths::MAX_PATH_PARTS;
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+
+/// A parsed specification: a tree of names.
+#[derive(Debug)]
+pub(super) struct SetFields {
+    root: Level,
+    expressions: Vec<Expression>,
+}
+
+/// Names in the order of the specification.
+#[derive(Debug, Default)]
+struct Level(Vec<(Box<str>, Branch)>);
+
+#[derive(Debug)]
+enum Branch {
+    /// The number of the expression.
+    Leaf(usize),
+    Level(Level),
+}
+
+impl SetFields {
+    pub(super) fn parse(spec: RawDoc<'_>) -> Result<SetFields> {
+        if spec.is_empty() {
+            let text = "specification must have at least one field";
+            return Err(Error::new(ErrorCode(40177), text));
+        }
+        let mut fields = SetFields { root: Level::default(), expressions: Vec::new() };
+        for element in spec.iter() {
+            fields.field(element.name(), element.value(), spec, 0)?;
+        }
+        Ok(fields)
+    }
+
+    fn field(
+        &mut self,
+        path: &str,
+        value: RawValue<'_>,
+        spec: RawDoc<'_>,
+        depth: usize,
+    ) -> Result<()> {
+        check_path(path, depth)?;
+        let nested = match value {
+            RawValue::Document(inner) if inner.is_empty() => {
+                let text = format!(
+                    "an empty object is not a valid value. Found empty object at path {path}"
+                );
+                return Err(Error::new(ErrorCode(40180), text));
+            }
+            RawValue::Document(inner) => {
+                let first = inner.iter().next();
+                let is_expression = first.is_some_and(|e| e.name_bytes().starts_with(b"$"));
+                (!is_expression).then_some(inner)
+            }
+            _ => None,
+        };
+        let Some(inner) = nested else {
+            let expression = Expression::parse(value)?;
+            self.expressions.push(expression);
+            return insert(&mut self.root, path, self.expressions.len() - 1, spec);
+        };
+        for element in inner.iter() {
+            let name = element.name();
+            if name.contains('.') {
+                let text = format!(
+                    "cannot use dotted field name '{name}' in a sub object: {}",
+                    Shell(inner)
+                );
+                return Err(Error::new(ErrorCode(40183), text));
+            }
+            self.field(&format!("{path}.{name}"), element.value(), spec, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn apply(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
+        let values: Vec<Option<ValueBuf>> =
+            self.expressions.iter().map(|expression| expression.evaluate(doc)).collect();
+        let mut out = DocBuilder::in_buffer(Vec::with_capacity(doc.as_bytes().len() + 64));
+        write_level(&self.root, doc, &values, &mut out, 0)?;
+        Ok(out.finish())
+    }
+}
+
+fn check_path(path: &str, depth: usize) -> Result<()> {
+    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+    if depth > MAX_FILTER_DEPTH || path.split('.').count() > MAX_PATH_PARTS {
+        return fault(ErrorCode::Overflow.0, "FieldPath is too long");
+    }
+    if path.is_empty() {
+        return fault(40352, "FieldPath cannot be constructed with empty string");
+    }
+    if path.ends_with('.') {
+        return fault(40353, "FieldPath must not end with a '.'.");
+    }
+    for part in path.split('.') {
+        if part.is_empty() {
+            return fault(15998, "FieldPath field names may not be empty strings.");
+        }
+        if part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db") {
+            return fault(
+                16410,
+                "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn insert(root: &mut Level, path: &str, expression: usize, spec: RawDoc<'_>) -> Result<()> {
+    let mut level = root;
+    let mut end = 0;
+    loop {
+        let rest = &path[end..];
+        let name = rest.split('.').next().unwrap_or(rest);
+        end += name.len() + 1;
+        let is_last = end > path.len();
+        let at = match level.0.iter().position(|(have, _)| &**have == name) {
+            Some(at) => at,
+            None if is_last => {
+                level.0.push((name.into(), Branch::Leaf(expression)));
+                return Ok(());
+            }
+            None => {
+                level.0.push((name.into(), Branch::Level(Level::default())));
+                level.0.len() - 1
+            }
+        };
+        match &mut level.0[at].1 {
+            Branch::Level(inner) if !is_last => level = inner,
+            Branch::Level(_) | Branch::Leaf(_) => {
+                let other = &path[..(end - 1).min(path.len())];
+                let text = format!(
+                    "specification contains two conflicting paths. Cannot specify both '{path}' and \
+                     '{other}': {}",
+                    Shell(spec)
+                );
+                return Err(Error::new(ErrorCode(40176), text));
+            }
+        }
+    }
+}
+
+fn write_level(
+    level: &Level,
+    doc: RawDoc<'_>,
+    values: &[Option<ValueBuf>],
+    out: &mut DocBuilder,
+    depth: usize,
+) -> Result<()> {
+    if depth > MAX_BSON_DEPTH {
+        let text = format!("Document exceeds maximum nesting depth of {MAX_BSON_DEPTH}");
+        return Err(Error::new(ErrorCode::Overflow, text));
+    }
+    for element in doc.iter() {
+        let name = element.name();
+        match level.0.iter().find(|(have, _)| &**have == name) {
+            None => drop(out.append_element(element)),
+            Some((_, branch)) => {
+                write_branch(branch, Some(element.value()), name, values, out, depth)?;
+            }
+        }
+    }
+    for (name, branch) in &level.0 {
+        if doc.get_element(name).is_none() {
+            write_branch(branch, None, name, values, out, depth)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_branch(
+    branch: &Branch,
+    current: Option<RawValue<'_>>,
+    name: &str,
+    values: &[Option<ValueBuf>],
+    out: &mut DocBuilder,
+    depth: usize,
+) -> Result<()> {
+    let level = match branch {
+        Branch::Leaf(at) => {
+            if let Some(Some(value)) = values.get(*at) {
+                out.append(name, value);
+            }
+            return Ok(());
+        }
+        Branch::Level(level) => level,
+    };
+    match current {
+        Some(RawValue::Array(items)) => {
+            out.start_array(name);
+            write_items(level, items, values, out, depth + 1)?;
+        }
+        Some(RawValue::Document(doc)) => {
+            out.start_document(name);
+            write_level(level, doc, values, out, depth + 1)?;
+        }
+        _ => {
+            out.start_document(name);
+            write_level(level, RawDoc::EMPTY, values, out, depth + 1)?;
+        }
+    }
+    out.end();
+    Ok(())
+}
+
+fn write_items(
+    level: &Level,
+    items: RawDoc<'_>,
+    values: &[Option<ValueBuf>],
+    out: &mut DocBuilder,
+    depth: usize,
+) -> Result<()> {
+    if depth > MAX_BSON_DEPTH {
+        let text = format!("Document exceeds maximum nesting depth of {MAX_BSON_DEPTH}");
+        return Err(Error::new(ErrorCode::Overflow, text));
+    }
+    for item in items.iter() {
+        match item.value() {
+            RawValue::Array(inner) => {
+                out.push_array();
+                write_items(level, inner, values, out, depth + 1)?;
+            }
+            value => {
+                out.push_document();
+                let doc = value.as_document().unwrap_or(RawDoc::EMPTY);
+                write_level(level, doc, values, out, depth + 1)?;
+            }
+        }
+        out.end();
+    }
+    Ok(())
+}
