@@ -110,6 +110,7 @@ pub struct FindOptions<'a> {
 }
 
 /// A checked query.
+#[derive(Clone)]
 pub struct CanonicalQuery {
     /// The filter.
     pub matcher: Arc<Matcher>,

@@ -19,7 +19,10 @@ pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use cursor::{BatchLimit, Cursor, CursorSource};
 pub use exec::{Executor, Flow};
 pub use host::Host;
-pub use modify::{DeleteSpec, ModifyOutcome, UpdateSpec, delete, update};
+pub use modify::{
+    DeleteSpec, FindAndModifySpec, FoundAndModified, ModifyOutcome, UpdateSpec, delete,
+    find_and_modify, update,
+};
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
 pub use plan::{Access, Plan, plan};

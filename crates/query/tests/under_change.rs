@@ -122,7 +122,7 @@ fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fix
 fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
     let (f, deleted) = while_the_index_goes(|f| {
         let spec = DeleteSpec { query: query(&doc! { "k": 1 }), multi: true };
-        mayfly_query::delete(&f.store, &f.op, &f.collection, spec).unwrap()
+        mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap()
     });
     assert_eq!(deleted, 2000);
     assert_eq!(f.store.count_documents(&f.op, &f.collection).unwrap(), 0);
@@ -132,7 +132,7 @@ fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
 fn an_update_never_changes_a_document_twice_because_its_index_goes() {
     let (f, result) = while_the_index_goes(|f| {
         let spec = update_spec(&doc! { "k": 1 }, &doc! { "$inc": { "n": 1 } });
-        mayfly_query::update(&f.store, &f.op, &f.collection, spec)
+        mayfly_query::update(&f.store, &f.op, &f.collection, &spec)
     });
     match result {
         Ok(outcome) => assert_eq!(outcome.modified, 2000),
@@ -155,7 +155,7 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
                     let filter = doc! { "u": i32::from(n / 5) };
                     if thread == 3 {
                         let spec = DeleteSpec { query: query(&filter), multi: true };
-                        mayfly_query::delete(&f.store, &f.op, &f.collection, spec).unwrap();
+                        mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap();
                         continue;
                     }
                     let mut spec = update_spec(&filter, &doc! { "$inc": { "n": 1 } });
@@ -163,7 +163,7 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
                     (spec.upsert, spec.new_id) =
                         (true, [thread, high, low, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
                     let outcome =
-                        mayfly_query::update(&f.store, &f.op, &f.collection, spec).unwrap();
+                        mayfly_query::update(&f.store, &f.op, &f.collection, &spec).unwrap();
                     assert!(outcome.matched > 0 || outcome.upserted.is_some());
                 }
             });
@@ -172,7 +172,7 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
     let spec = update_spec(&doc! { "u": 1000 }, &doc! { "$set": { "u": 777 } });
     f.insert(&doc! { "_id": 1, "u": 777 });
     let spec = UpdateSpec { upsert: true, ..spec };
-    let error = mayfly_query::update(&f.store, &f.op, &f.collection, spec).unwrap_err();
+    let error = mayfly_query::update(&f.store, &f.op, &f.collection, &spec).unwrap_err();
     assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }
 

@@ -47,8 +47,12 @@ pub(crate) fn page() -> String {
     section(&mut out, "Query operators", matching);
     let updates = update_op::ROWS.iter().map(|row| (row.name, true));
     section(&mut out, "Update operators", updates);
-    let missing = ["$[]", "$[identifier]", "$ (positional)"].into_iter().map(|name| (name, false));
-    section(&mut out, "Update paths", missing);
+    let parts = update_op::ARRAY_PARTS.iter().map(|name| (*name, true));
+    section(&mut out, "Update paths", parts);
+    let clauses = update_op::CLAUSES.iter().map(|name| (*name, true));
+    section(&mut out, "Clauses of $push and $addToSet", clauses);
+    let stages = mayfly_mql::update::pipeline::STAGES.iter().map(|row| (row.name, true));
+    section(&mut out, "Stages of an update", stages);
     let projections = mayfly_mql::projection::row::ROWS.iter().map(|row| (row.name, row.works));
     section(&mut out, "Projection", projections);
     let stages = mayfly_query::STAGES.iter().map(|row| (row.name, true));

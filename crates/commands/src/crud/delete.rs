@@ -1,6 +1,6 @@
 //! `delete`.
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{CanonicalQuery, DeleteSpec, FindOptions, Hint};
 use mayfly_value::{DocBuilder, RawDoc};
 
@@ -25,10 +25,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     check_count(deletes.len())?;
     // A malformed statement fails the whole command before anything is deleted.
-    let statements = deletes.map(Statement::parse).collect::<Result<Vec<_>>>()?;
+    let statements = deletes.map(parse).collect::<Result<Vec<_>>>()?;
     let mut results = WriteResults::default();
     for (index, statement) in statements.into_iter().enumerate() {
-        match one(ctx, &ns, statement) {
+        match statement.run(ctx, &ns) {
             Ok(deleted) => results.n += deleted,
             Err(error) if ends_command(&error) => return Err(error),
             Err(error) => {
@@ -44,43 +44,47 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-/// One element of `deletes`; the filter is not looked into yet.
-struct Statement<'a> {
-    filter: RawDoc<'a>,
-    multi: bool,
-    hint: Option<Hint>,
+/// One element of `deletes`.
+fn parse(statement: RawDoc<'_>) -> Result<DeleteStatement<'_>> {
+    let known = &["q", "limit", "hint", "collation"];
+    let fields = Fields::strict(statement, "delete.deletes", known)?;
+    refuse(&fields, &["collation"])?;
+    let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
+    let multi = match fields.long("limit")? {
+        None => return Err(fields.missing("limit")),
+        Some(0) => true,
+        Some(1) => false,
+        Some(other) => {
+            return Err(Error::failed_to_parse(format!(
+                "The limit field in delete objects must be 0 or 1. Got {other}"
+            )));
+        }
+    };
+    Ok(DeleteStatement { filter, multi, hint: hint(&fields)? })
 }
 
-impl<'a> Statement<'a> {
-    fn parse(statement: RawDoc<'a>) -> Result<Statement<'a>> {
-        let known = &["q", "limit", "hint", "collation"];
-        let fields = Fields::strict(statement, "delete.deletes", known)?;
-        refuse(&fields, &["collation"])?;
-        let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-        let multi = match fields.long("limit")? {
-            None => return Err(fields.missing("limit")),
-            Some(0) => true,
-            Some(1) => false,
-            Some(other) => {
-                return Err(Error::new(
-                    ErrorCode::FailedToParse,
-                    format!("The limit field in delete objects must be 0 or 1. Got {other}"),
-                ));
-            }
-        };
-        Ok(Statement { filter, multi, hint: hint(&fields)? })
-    }
+/// A delete statement of any command; the filter is not looked into yet.
+pub(super) struct DeleteStatement<'a> {
+    pub(super) filter: RawDoc<'a>,
+    pub(super) multi: bool,
+    pub(super) hint: Option<Hint>,
 }
 
-fn one(ctx: &CommandContext<'_>, ns: &Namespace, statement: Statement<'_>) -> Result<i64> {
-    let Statement { filter, multi, hint } = statement;
-    let options = FindOptions { hint, ..FindOptions::default() };
-    let query = CanonicalQuery::parse(filter, options)?;
-    let Some(collection) = ctx.service.store.collection(ns) else { return Ok(0) };
-    let spec = DeleteSpec { query, multi };
-    match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, spec) {
-        // Dropped meanwhile: nothing is left to delete.
-        Err(error) if was_dropped(&error, &collection) => Ok(0),
-        other => other,
+impl DeleteStatement<'_> {
+    /// Runs it; gives the number of documents that went.
+    ///
+    /// # Errors
+    /// Those of the filter and of [`mayfly_query::delete`].
+    pub(super) fn run(self, ctx: &CommandContext<'_>, ns: &Namespace) -> Result<i64> {
+        let DeleteStatement { filter, multi, hint } = self;
+        let options = FindOptions { hint, ..FindOptions::default() };
+        let query = CanonicalQuery::parse(filter, options)?;
+        let Some(collection) = ctx.service.store.collection(ns) else { return Ok(0) };
+        let spec = DeleteSpec { query, multi };
+        match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {
+            // Dropped meanwhile: nothing is left to delete.
+            Err(error) if was_dropped(&error, &collection) => Ok(0),
+            other => other,
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::write::{
     WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
 };
 use crate::dispatch::may_block;
-use crate::{CommandContext, Documents, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, OpKind, Request, Row, RowFlags};
 
 /// Most documents, and about most bytes, in one write unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -42,10 +42,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-fn insert_documents(
+/// Inserts documents in units; what is wrong with one of them is noted, not returned.
+///
+/// # Errors
+/// Those that end the whole command.
+pub(super) fn insert_documents<'d>(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
-    documents: Documents<'_>,
+    documents: impl ExactSizeIterator<Item = RawDoc<'d>>,
     ordered: bool,
 ) -> Result<WriteResults> {
     let mut results = WriteResults::default();

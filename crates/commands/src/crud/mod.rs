@@ -1,10 +1,12 @@
 //! Commands that read and write documents.
 
 mod aggregate;
+mod bulk_write;
 mod count;
 mod delete;
 mod distinct;
 mod find;
+mod find_and_modify;
 mod get_more;
 mod insert;
 mod object_id;
@@ -25,6 +27,8 @@ pub(crate) const ROWS: &[Row] = &[
     insert::ROW,
     update::ROW,
     delete::ROW,
+    find_and_modify::ROW,
+    bulk_write::ROW,
     count::ROW,
     distinct::ROW,
     aggregate::ROW,

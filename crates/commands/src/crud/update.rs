@@ -8,7 +8,8 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use super::object_id::new_object_id;
 use super::read::{hint, refuse};
 use super::write::{
-    WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
+    WriteResults, array_filters, check_count, check_writable, ends_command, on_collection, ordered,
+    wrote,
 };
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 
@@ -28,11 +29,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     check_count(updates.len())?;
     // A malformed statement fails the whole command before anything is written.
-    let statements = updates.map(Statement::parse).collect::<Result<Vec<_>>>()?;
+    let statements = updates.map(parse).collect::<Result<Vec<_>>>()?;
     let mut results = WriteResults::default();
     let mut modified = 0;
     for (index, statement) in statements.iter().enumerate() {
-        match one(ctx, &ns, statement) {
+        match statement.run(ctx, &ns) {
             Ok(outcome) => {
                 results.n += outcome.matched;
                 modified += outcome.modified;
@@ -55,77 +56,125 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-/// One element of `updates`; filter and update are not looked into yet.
-struct Statement<'a> {
-    filter: RawDoc<'a>,
-    update: RawValue<'a>,
-    multi: bool,
-    upsert: bool,
-    hint: Option<Hint>,
+/// One element of `updates`.
+fn parse(statement: RawDoc<'_>) -> Result<UpdateStatement<'_>> {
+    let known = &[
+        "q",
+        "u",
+        "upsert",
+        "multi",
+        "hint",
+        "collation",
+        "arrayFilters",
+        "c",
+        "sort",
+        "upsertSupplied",
+    ];
+    let fields = Fields::strict(statement, "update.updates", known)?;
+    UpdateStatement::parse(&fields, &Names { filter: "q", update: "u", constants: "c" })
 }
 
-impl<'a> Statement<'a> {
-    fn parse(statement: RawDoc<'a>) -> Result<Statement<'a>> {
-        let known = &[
-            "q",
-            "u",
-            "upsert",
-            "multi",
-            "hint",
-            "collation",
-            "arrayFilters",
-            "c",
-            "sort",
-            "upsertSupplied",
-        ];
-        let fields = Fields::strict(statement, "update.updates", known)?;
-        refuse(&fields, &["collation", "arrayFilters", "c", "sort", "upsertSupplied"])?;
-        let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
-        let update = fields.required("u")?;
-        if !matches!(update, RawValue::Document(_) | RawValue::Array(_)) {
-            let text = "Update argument must be either an object or an array";
-            return Err(Error::failed_to_parse(text));
+/// What a command calls the fields of an update statement.
+pub(super) struct Names {
+    pub(super) filter: &'static str,
+    pub(super) update: &'static str,
+    pub(super) constants: &'static str,
+}
+
+/// An update statement of any command; filter and update are not looked into yet.
+pub(super) struct UpdateStatement<'a> {
+    pub(super) filter: RawDoc<'a>,
+    pub(super) update: RawValue<'a>,
+    pub(super) array_filters: Vec<RawDoc<'a>>,
+    pub(super) sort: Option<RawDoc<'a>>,
+    pub(super) fields: Option<RawDoc<'a>>,
+    pub(super) hint: Option<Hint>,
+    pub(super) multi: bool,
+    pub(super) upsert: bool,
+}
+
+impl<'a> UpdateStatement<'a> {
+    /// Reads the fields; unknown ones were refused before.
+    ///
+    /// # Errors
+    /// 40414, 14, 9 as the reference has them; 51198 for constants without a pipeline; 238 for what is missing here.
+    pub(super) fn parse(fields: &Fields<'a>, names: &Names) -> Result<UpdateStatement<'a>> {
+        refuse(fields, &["collation", "upsertSupplied"])?;
+        let filter = fields.document(names.filter)?.ok_or_else(|| fields.missing(names.filter))?;
+        let update = update_value(fields.required(names.update)?)?;
+        if fields.document(names.constants)?.is_some_and(|constants| !constants.is_empty())
+            && matches!(update, RawValue::Document(_))
+        {
+            let text = "Constant values may only be specified for pipeline updates";
+            return Err(Error::new(ErrorCode(51198), text));
         }
-        Ok(Statement {
+        refuse(fields, &[names.constants])?;
+        let multi = fields.bool("multi")?.unwrap_or(false);
+        let sort = fields.document("sort")?;
+        if multi && sort.is_some() {
+            return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
+        }
+        Ok(UpdateStatement {
             filter,
             update,
-            multi: fields.bool("multi")?.unwrap_or(false),
+            array_filters: array_filters(fields)?,
+            sort,
+            fields: None,
+            hint: hint(fields)?,
+            multi,
             upsert: fields.bool("upsert")?.unwrap_or(false),
-            hint: hint(&fields)?,
+        })
+    }
+
+    /// Looks into filter and update.
+    ///
+    /// # Errors
+    /// Those of the two languages.
+    pub(super) fn spec(&self, ctx: &CommandContext<'_>) -> Result<UpdateSpec> {
+        let now_ms = ctx.op.now_ms();
+        let context = ParseContext { now_ms };
+        let update = Update::parse_with_filters(self.update, &self.array_filters, &context)?;
+        if self.multi && update.is_replacement() {
+            let text = "multi update is not supported for replacement-style update";
+            return Err(Error::failed_to_parse(text));
+        }
+        let options = FindOptions {
+            sort: self.sort,
+            projection: self.fields,
+            hint: self.hint.clone(),
+            ..FindOptions::default()
+        };
+        Ok(UpdateSpec {
+            query: CanonicalQuery::parse(self.filter, options)?,
+            update,
+            multi: self.multi,
+            upsert: self.upsert,
+            new_id: new_object_id(now_ms),
+        })
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Those of [`UpdateStatement::spec`] and of [`mayfly_query::update`].
+    pub(super) fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace) -> Result<ModifyOutcome> {
+        let spec = self.spec(ctx)?;
+        if !self.upsert && ctx.service.store.collection(ns).is_none() {
+            return Ok(ModifyOutcome::default());
+        }
+        on_collection(ctx, ns, |collection| {
+            mayfly_query::update(&ctx.service.store, ctx.op, collection, &spec)
         })
     }
 }
 
-fn one(
-    ctx: &CommandContext<'_>,
-    ns: &Namespace,
-    statement: &Statement<'_>,
-) -> Result<ModifyOutcome> {
-    let Statement { multi, upsert, .. } = *statement;
-    let parse = || -> Result<UpdateSpec> {
-        let update =
-            Update::parse_value(statement.update, &ParseContext { now_ms: ctx.op.now_ms() })?;
-        if multi && update.is_replacement() {
-            return Err(Error::new(
-                ErrorCode::FailedToParse,
-                "multi update is not supported for replacement-style update",
-            ));
-        }
-        let options = FindOptions { hint: statement.hint.clone(), ..FindOptions::default() };
-        let query = CanonicalQuery::parse(statement.filter, options)?;
-        let new_id = new_object_id(ctx.op.now_ms());
-        Ok(UpdateSpec { query, update, multi, upsert, new_id })
-    };
-    if !upsert && ctx.service.store.collection(ns).is_none() {
-        parse()?;
-        return Ok(ModifyOutcome::default());
+/// A value that can be an update.
+///
+/// # Errors
+/// 9 FailedToParse.
+pub(super) fn update_value(value: RawValue<'_>) -> Result<RawValue<'_>> {
+    match value {
+        RawValue::Document(_) | RawValue::Array(_) => Ok(value),
+        _ => Err(Error::failed_to_parse("Update argument must be either an object or an array")),
     }
-    let mut spec = Some(parse()?);
-    on_collection(ctx, ns, |collection| {
-        let spec = match spec.take() {
-            Some(spec) => spec,
-            None => parse()?,
-        };
-        mayfly_query::update(&ctx.service.store, ctx.op, collection, spec)
-    })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuilder, RawDoc, ValueBuf};
+use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue, ValueBuf};
 
 use crate::{CommandContext, Durability, Fields, Request};
 
@@ -22,6 +22,11 @@ impl WriteResults {
     pub(super) fn fail(&mut self, index: usize, error: Error, ordered: bool) -> bool {
         self.errors.push((index, error));
         ordered
+    }
+
+    /// The errors, by the index of their statement.
+    pub(super) fn into_errors(self) -> Vec<(usize, Error)> {
+        self.errors
     }
 
     /// Writes the fields that all write commands have.
@@ -52,7 +57,8 @@ impl WriteResults {
     }
 }
 
-fn clamped(count: i64) -> i32 {
+/// A count as replies have it.
+pub(super) fn clamped(count: i64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
@@ -90,6 +96,19 @@ pub(super) fn check_count(count: usize) -> Result<()> {
 /// 14 TypeMismatch.
 pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("ordered")?.unwrap_or(true))
+}
+
+/// The documents of `arrayFilters`.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(super) fn array_filters<'a>(fields: &Fields<'a>) -> Result<Vec<RawDoc<'a>>> {
+    let filters = fields.array("arrayFilters")?.unwrap_or(RawDoc::EMPTY);
+    let document = |element: RawElement<'a>| match element.value() {
+        RawValue::Document(filter) => Ok(filter),
+        other => Err(fields.wrong(&format!("arrayFilters.{}", element.name()), other, "object")),
+    };
+    filters.iter().map(document).collect()
 }
 
 /// System collections of a user's database that applications write to.

@@ -7,7 +7,7 @@ mod set_fields;
 
 use mayfly_base::limits::MAX_PIPELINE_STAGES;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Expression;
+use mayfly_expr::{Expression, Frame};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -110,11 +110,10 @@ impl Stage {
     fn run(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
         match self {
             Stage::Set(fields) => fields.apply(doc),
-            Stage::Project(projection) => Ok(projection.project(doc)),
+            Stage::Project(projection) => projection.project(doc),
             Stage::Replace { with, called } => {
-                let value = with.evaluate(doc);
-                let value = value.as_ref().map(|value| value.as_raw());
-                match value {
+                let value = with.evaluate(Frame::new(doc))?;
+                match value.as_raw() {
                     Some(RawValue::Document(new)) => Ok(new.to_owned()),
                     other => Err(not_a_document(called, other, doc)),
                 }

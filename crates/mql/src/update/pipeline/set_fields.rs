@@ -5,7 +5,7 @@
 
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Expression;
+use mayfly_expr::{Expression, Frame};
 use mayfly_value::paths::MAX_PATH_PARTS;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
@@ -83,8 +83,12 @@ impl SetFields {
     }
 
     pub(super) fn apply(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
+        let value = |expression: &Expression| -> Result<Option<ValueBuf>> {
+            let value = expression.evaluate(Frame::new(doc))?;
+            Ok(value.as_raw().map(RawValue::to_owned))
+        };
         let values: Vec<Option<ValueBuf>> =
-            self.expressions.iter().map(|expression| expression.evaluate(doc)).collect();
+            self.expressions.iter().map(value).collect::<Result<_>>()?;
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(doc.as_bytes().len() + 64));
         write_level(&self.root, doc, &values, &mut out, 0)?;
         Ok(out.finish())

@@ -1,0 +1,133 @@
+//! `bulkWrite`: inserts, updates and deletes over several collections in one command.
+//!
+//! The operations run in their order; the results are the documents of a cursor. Neighbouring inserts
+//! into one collection share write units, as those of `insert` do.
+
+mod operation;
+mod results;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::{Cursor, CursorSource};
+use mayfly_value::{DocBuilder, RawDoc};
+
+use super::insert::insert_documents;
+use super::read::{FirstBatch, first_batch, refuse};
+use super::write::{check_count, check_writable, ordered, wrote};
+use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
+use operation::{Action, Operation};
+use results::{Kind, Outcome, Results};
+
+pub(crate) const ROW: Row = Row::new("bulkWrite", "Writes to several collections", run)
+    .since("8.0")
+    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
+
+const KNOWN: &[&str] =
+    &["ops", "nsInfo", "ordered", "bypassDocumentValidation", "let", "errorsOnly", "cursor"];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    let ordered = ordered(&fields)?;
+    fields.bool("bypassDocumentValidation")?;
+    refuse(&fields, &["let"])?;
+    let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
+    let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
+    let Some(ops) = request.documents("ops")? else { return Err(fields.missing("ops")) };
+    let Some(infos) = request.documents("nsInfo")? else { return Err(fields.missing("nsInfo")) };
+    check_count(ops.len())?;
+    let namespaces = infos.map(namespace).collect::<Result<Vec<_>>>()?;
+    // A malformed operation fails the whole command before anything is written.
+    let parse = |op| Operation::parse(op, namespaces.len());
+    let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
+    let mut results = Results::new(errors_only);
+    execute(ctx, &namespaces, operations, ordered, &mut results)?;
+    wrote(ctx, request);
+    let shown = Namespace::new("admin", "$cmd.bulkWrite")?;
+    let (items, counts) = results.into_parts();
+    first_batch(ctx, Cursor::new(shown, CursorSource::Ready(items)), batch, reply)?;
+    counts.write(reply);
+    Ok(())
+}
+
+fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
+    let Some(cursor) = fields.document("cursor")? else { return Ok(Some(i64::MAX)) };
+    let cursor = Fields::strict(cursor, "bulkWrite.cursor", &["batchSize"])?;
+    Ok(Some(cursor.non_negative("batchSize")?.unwrap_or(i64::MAX)))
+}
+
+fn namespace(info: RawDoc<'_>) -> Result<Namespace> {
+    let known = &["ns", "collectionUUID", "encryptionInformation"];
+    let fields = Fields::strict(info, "bulkWrite.nsInfo", known)?;
+    refuse(&fields, &["collectionUUID", "encryptionInformation"])?;
+    let full = fields.string("ns")?.ok_or_else(|| fields.missing("ns"))?;
+    Namespace::parse(full).map_err(|_| {
+        let text = format!("Invalid namespace specified for bulkWrite: '{full}'");
+        Error::new(ErrorCode::InvalidNamespace, text)
+    })
+}
+
+/// Runs the operations until the end, or the first error of an ordered command.
+fn execute(
+    ctx: &CommandContext<'_>,
+    namespaces: &[Namespace],
+    operations: Vec<Operation<'_>>,
+    ordered: bool,
+    results: &mut Results,
+) -> Result<()> {
+    let mut operations = operations.into_iter().enumerate().peekable();
+    while let Some((index, Operation { namespace: at, action })) = operations.next() {
+        let Some(ns) = namespaces.get(at) else { continue };
+        let failed = match action {
+            Action::Insert(document) => {
+                let mut documents = vec![document];
+                while let Some((_, next)) = operations.next_if(|(_, next)| next.inserts_into(at)) {
+                    if let Action::Insert(document) = next.action {
+                        documents.push(document);
+                    }
+                }
+                insert(ctx, ns, index, &documents, ordered, results)?
+            }
+            Action::Update(statement) => {
+                ctx.count(OpKind::Update, 1);
+                let updated = check_writable(ns).and_then(|()| statement.run(ctx, ns));
+                results.note(index, Kind::Update, updated.map(Outcome::Updated))?
+            }
+            Action::Delete(statement) => {
+                ctx.count(OpKind::Delete, 1);
+                let deleted = check_writable(ns).and_then(|()| statement.run(ctx, ns));
+                results.note(index, Kind::Delete, deleted.map(Outcome::Deleted))?
+            }
+        };
+        if failed && ordered {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Inserts neighbours, the first of which has this index; true when one failed.
+fn insert(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    first: usize,
+    documents: &[RawDoc<'_>],
+    ordered: bool,
+    results: &mut Results,
+) -> Result<bool> {
+    check_writable(ns)?;
+    let inserted = insert_documents(ctx, ns, documents.iter().copied(), ordered)?;
+    ctx.count(OpKind::Insert, u64::try_from(inserted.n).unwrap_or(0));
+    let mut errors = inserted.into_errors().into_iter().peekable();
+    let failed = errors.peek().is_some();
+    for at in 0..documents.len() {
+        match errors.next_if(|(index, _)| *index == at) {
+            None => drop(results.note(first + at, Kind::Insert, Ok(Outcome::Inserted))?),
+            Some((_, error)) => {
+                results.note(first + at, Kind::Insert, Err(error))?;
+                if ordered {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(failed)
+}

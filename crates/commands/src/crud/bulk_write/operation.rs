@@ -1,0 +1,92 @@
+//! The elements of `ops`, parsed.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::RawDoc;
+use mayfly_value::shell::Shell;
+
+use crate::Fields;
+use crate::crud::delete::DeleteStatement;
+use crate::crud::read::{hint, refuse};
+use crate::crud::update::{Names, UpdateStatement};
+
+/// One element.
+pub(super) struct Operation<'a> {
+    /// Its collection's place in `nsInfo`.
+    pub(super) namespace: usize,
+    pub(super) action: Action<'a>,
+}
+
+pub(super) enum Action<'a> {
+    Insert(RawDoc<'a>),
+    Update(Box<UpdateStatement<'a>>),
+    Delete(DeleteStatement<'a>),
+}
+
+impl<'a> Operation<'a> {
+    /// Reads an element; its first field says what it is.
+    ///
+    /// # Errors
+    /// 40415, 40414, 14 for what is no operation, 2 for a place outside of `nsInfo`.
+    pub(super) fn parse(op: RawDoc<'a>, namespaces: usize) -> Result<Operation<'a>> {
+        let kind = op.iter().next().map_or("", |element| element.name());
+        let action = match kind {
+            "insert" => insert(op)?,
+            "update" => update(op)?,
+            "delete" => delete(op)?,
+            other => return Err(Fields::new(op, "bulkWrite").unknown(other)),
+        };
+        let fields = Fields::new(op, "bulkWrite.ops");
+        let at = fields.long(kind)?.ok_or_else(|| fields.missing(kind))?;
+        if at < 0 {
+            let text = format!("BSON field '{kind}' value must be >= 0, actual value '{at}'");
+            return Err(Error::bad_value(text));
+        }
+        match usize::try_from(at) {
+            Ok(namespace) if namespace < namespaces => Ok(Operation { namespace, action }),
+            _ => {
+                let text =
+                    format!("BulkWrite ops entry {} has an invalid nsInfo index.", Shell(op));
+                Err(Error::new(ErrorCode::BadValue, text))
+            }
+        }
+    }
+
+    /// Whether it inserts into this collection.
+    pub(super) fn inserts_into(&self, namespace: usize) -> bool {
+        self.namespace == namespace && matches!(self.action, Action::Insert(_))
+    }
+}
+
+fn insert(op: RawDoc<'_>) -> Result<Action<'_>> {
+    let fields = Fields::strict(op, "bulkWrite.ops", &["insert", "document"])?;
+    let document = fields.document("document")?.ok_or_else(|| fields.missing("document"))?;
+    Ok(Action::Insert(document))
+}
+
+fn update(op: RawDoc<'_>) -> Result<Action<'_>> {
+    let known = &[
+        "update",
+        "filter",
+        "updateMods",
+        "multi",
+        "upsert",
+        "upsertSupplied",
+        "arrayFilters",
+        "hint",
+        "constants",
+        "collation",
+        "sort",
+    ];
+    let fields = Fields::strict(op, "bulkWrite.ops", known)?;
+    let names = Names { filter: "filter", update: "updateMods", constants: "constants" };
+    Ok(Action::Update(Box::new(UpdateStatement::parse(&fields, &names)?)))
+}
+
+fn delete(op: RawDoc<'_>) -> Result<Action<'_>> {
+    let known = &["delete", "filter", "multi", "hint", "collation"];
+    let fields = Fields::strict(op, "bulkWrite.ops", known)?;
+    refuse(&fields, &["collation"])?;
+    let filter = fields.document("filter")?.ok_or_else(|| fields.missing("filter"))?;
+    let multi = fields.bool("multi")?.unwrap_or(false);
+    Ok(Action::Delete(DeleteStatement { filter, multi, hint: hint(&fields)? }))
+}

@@ -1,0 +1,170 @@
+//! `findAndModify`: one document, changed or removed, and how it was or is.
+
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_mql::Projection;
+use mayfly_query::{
+    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, find_and_modify,
+};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::read::{hint, refuse};
+use super::update::{UpdateStatement, update_value};
+use super::write::{
+    array_filters, check_writable, ends_command, on_collection, was_dropped, wrote,
+};
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one document", run)
+    .aliases(&["findandmodify"])
+    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
+
+const KNOWN: &[&str] = &[
+    "query",
+    "sort",
+    "remove",
+    "update",
+    "new",
+    "fields",
+    "upsert",
+    "bypassDocumentValidation",
+    "collation",
+    "arrayFilters",
+    "hint",
+    "let",
+];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    let ns = request.namespace()?;
+    check_writable(&ns)?;
+    refuse(&fields, &["collation", "let"])?;
+    fields.bool("bypassDocumentValidation")?;
+    let wanted = Wanted::parse(&fields)?;
+    let spec = wanted.spec(ctx, &fields)?;
+    let found = execute(ctx, &ns, &spec).map_err(|error| match ends_command(&error) {
+        true => error,
+        false => error.in_context("Plan executor error during findAndModify"),
+    })?;
+    wrote(ctx, request);
+    let projection = match &spec {
+        FindAndModifySpec::Remove(spec) => &spec.query.projection,
+        FindAndModifySpec::Update(spec) => &spec.query.projection,
+    };
+    write_reply(&wanted, found, projection.as_ref(), reply)
+}
+
+/// What the client asks for, checked for what cannot go together.
+struct Wanted<'a> {
+    update: Option<RawValue<'a>>,
+    new: bool,
+    upsert: bool,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(fields: &Fields<'a>) -> Result<Wanted<'a>> {
+        let remove = fields.bool("remove")?.unwrap_or(false);
+        let update = fields.get("update").map(update_value).transpose()?;
+        let new = fields.bool("new")?.unwrap_or(false);
+        let upsert = fields.bool("upsert")?.unwrap_or(false);
+        let filters = fields.array("arrayFilters")?.is_some();
+        let fault = |text: &str| Err(Error::failed_to_parse(text));
+        match update {
+            None if !remove => return fault("Either an update or remove=true must be specified"),
+            Some(_) if remove => return fault("Cannot specify both an update and remove=true"),
+            Some(RawValue::Array(_)) if filters => {
+                return fault("Cannot specify arrayFilters and a pipeline update");
+            }
+            _ => {}
+        }
+        if remove && upsert {
+            return fault("Cannot specify both upsert=true and remove=true ");
+        }
+        if remove && new {
+            return fault(
+                "Cannot specify both new=true and remove=true; 'remove' always returns the deleted document",
+            );
+        }
+        if remove && filters {
+            return fault("Cannot specify arrayFilters and remove=true");
+        }
+        Ok(Wanted { update, new, upsert })
+    }
+
+    fn spec(&self, ctx: &CommandContext<'_>, fields: &Fields<'a>) -> Result<FindAndModifySpec> {
+        let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+        let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
+        let hint = hint(fields)?;
+        let Some(update) = self.update else {
+            let options = FindOptions { sort, projection, hint, ..FindOptions::default() };
+            let query = CanonicalQuery::parse(filter, options)?;
+            return Ok(FindAndModifySpec::Remove(DeleteSpec { query, multi: false }));
+        };
+        let statement = UpdateStatement {
+            filter,
+            update,
+            array_filters: array_filters(fields)?,
+            sort,
+            fields: projection,
+            hint,
+            multi: false,
+            upsert: self.upsert,
+        };
+        statement.spec(ctx).map(FindAndModifySpec::Update)
+    }
+}
+
+fn execute(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    spec: &FindAndModifySpec,
+) -> Result<FoundAndModified> {
+    let store = &ctx.service.store;
+    let upsert = matches!(spec, FindAndModifySpec::Update(spec) if spec.upsert);
+    if upsert {
+        return on_collection(ctx, ns, |collection| {
+            find_and_modify(store, ctx.op, collection, spec)
+        });
+    }
+    let Some(collection) = store.collection(ns) else { return Ok(FoundAndModified::default()) };
+    match find_and_modify(store, ctx.op, &collection, spec) {
+        // Dropped meanwhile: nothing is left to find.
+        Err(error) if was_dropped(&error, &collection) => Ok(FoundAndModified::default()),
+        other => other,
+    }
+}
+
+fn write_reply(
+    wanted: &Wanted<'_>,
+    found: FoundAndModified,
+    projection: Option<&Projection>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let FoundAndModified { before, after, upserted } = found;
+    let existed = before.is_some();
+    reply.start_document("lastErrorObject");
+    reply.append("n", i32::from(existed || upserted.is_some()));
+    if wanted.update.is_some() {
+        reply.append("updatedExisting", existed);
+    }
+    if let Some(id) = &upserted {
+        reply.append("upserted", id);
+    }
+    reply.end();
+    let value = match (wanted.new, after) {
+        (true, Some(after)) => Some(after),
+        _ => before,
+    };
+    let value = value.map(|document| shaped(document, projection)).transpose()?;
+    match &value {
+        Some(document) => reply.append("value", document),
+        None => reply.append("value", RawValue::Null),
+    };
+    Ok(())
+}
+
+fn shaped(document: DocBuf, projection: Option<&Projection>) -> Result<DocBuf> {
+    match projection {
+        Some(projection) => projection.project(document.as_doc()),
+        None => Ok(document),
+    }
+}

@@ -1,0 +1,39 @@
+//! One record under an update: read again, checked again, changed in the same write unit.
+
+use mayfly_base::Result;
+use mayfly_mql::{Matcher, Update, UpdateContext};
+use mayfly_storage::{RecordKey, UpdateStyle, WriteUnit};
+use mayfly_value::DocBuf;
+
+pub(super) enum Change {
+    /// Deleted, or changed so that it does not match any more.
+    Gone,
+    /// Matched, but the update changes nothing.
+    Same(DocBuf),
+    /// Changed.
+    Written { before: DocBuf, after: DocBuf },
+}
+
+pub(super) fn change_one(
+    unit: &mut WriteUnit<'_>,
+    key: &RecordKey,
+    matcher: &Matcher,
+    update: &Update,
+    now_ms: i64,
+) -> Result<Change> {
+    let Some(before) = unit.read(key)? else { return Ok(Change::Gone) };
+    if !matcher.matches(before.as_doc()) {
+        return Ok(Change::Gone);
+    }
+    let position = update.position(matcher, before.as_doc());
+    let context = UpdateContext { now_ms, is_insert: false, position };
+    let Some(after) = update.apply(before.as_doc(), &context)? else {
+        return Ok(Change::Same(before));
+    };
+    let style = match update.is_replacement() {
+        true => UpdateStyle::Replacement,
+        false => UpdateStyle::Operators,
+    };
+    unit.update(key, before.as_doc(), after.as_doc(), style)?;
+    Ok(Change::Written { before, after })
+}

@@ -1,0 +1,55 @@
+//! `findAndModify`: one document, changed or removed, and how it was or is.
+
+use std::sync::Arc;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_storage::{Collection, Store};
+use mayfly_value::{DocBuf, ValueBuf};
+
+use super::{DeleteSpec, UpdateSpec, Versions, delete_with, update_with};
+
+/// What to do with the first document of a query.
+pub enum FindAndModifySpec {
+    /// Remove it.
+    Remove(DeleteSpec),
+    /// Change it, or insert it.
+    Update(UpdateSpec),
+}
+
+/// What was done. The write unit that did it read the document itself, so nobody else changed it in between.
+#[derive(Debug, Default)]
+pub struct FoundAndModified {
+    /// The document as it was; nothing when there was none.
+    pub before: Option<DocBuf>,
+    /// The document as it is; nothing when there is none or it stayed as it was.
+    pub after: Option<DocBuf>,
+    /// `_id` of the document that was inserted instead.
+    pub upserted: Option<ValueBuf>,
+}
+
+/// Finds a document and changes or removes it. The collection must exist for an upsert.
+///
+/// # Errors
+/// As [`super::update`] and [`super::delete`].
+pub fn find_and_modify(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &FindAndModifySpec,
+) -> Result<FoundAndModified> {
+    let mut found = FoundAndModified::default();
+    match spec {
+        FindAndModifySpec::Remove(spec) => {
+            delete_with(store, op, collection, spec, &mut |gone| found.before = Some(gone))?;
+        }
+        FindAndModifySpec::Update(spec) => {
+            let mut seen = |Versions { before, after }| {
+                found.before = before;
+                found.after = after;
+            };
+            let outcome = update_with(store, op, collection, spec, &mut seen)?;
+            found.upserted = outcome.upserted;
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,169 @@
+//! Updates and deletes: find the records, then change each in a write unit that reads it again and checks the filter again,
+//! so that a racing writer is never overwritten unseen.
+
+mod change;
+mod find_and_modify;
+mod scan;
+mod upsert;
+
+use std::sync::Arc;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_mql::Update;
+use mayfly_storage::{Collection, Store, WriteUnit};
+use mayfly_value::{DocBuf, ValueBuf};
+
+use crate::CanonicalQuery;
+use change::{Change, change_one};
+pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
+use scan::{Again, for_each_record};
+use upsert::{Upserted, upsert_one};
+
+/// Times a single-document write looks for another record when the one it found was changed under it.
+const MAX_LOST_RACES: usize = 1000;
+
+/// One update statement.
+pub struct UpdateSpec {
+    /// Which documents, and in which order when it is one.
+    pub query: CanonicalQuery,
+    /// What happens to them.
+    pub update: Update,
+    /// All of them, or the first.
+    pub multi: bool,
+    /// Whether to insert one when there is none.
+    pub upsert: bool,
+    /// The `_id` of an upserted document whose query and update give none.
+    pub new_id: [u8; 12],
+}
+
+/// One delete statement.
+pub struct DeleteSpec {
+    /// Which documents.
+    pub query: CanonicalQuery,
+    /// All of them, or the first.
+    pub multi: bool,
+}
+
+/// What a statement did.
+#[derive(Debug, Default)]
+pub struct ModifyOutcome {
+    /// Documents that matched.
+    pub matched: i64,
+    /// Documents that changed.
+    pub modified: i64,
+    /// `_id` of the document that was inserted instead.
+    pub upserted: Option<ValueBuf>,
+}
+
+/// A document before and after: none before an insert, none after when it stayed as it was.
+struct Versions {
+    before: Option<DocBuf>,
+    after: Option<DocBuf>,
+}
+
+/// Runs an update statement. The collection must exist when `upsert` is set.
+///
+/// # Errors
+/// Those of the update language, of storage, and of the operation's deadline. Documents changed before an error stay
+/// changed.
+pub fn update(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &UpdateSpec,
+) -> Result<ModifyOutcome> {
+    update_with(store, op, collection, spec, &mut |_| {})
+}
+
+/// The same; `seen` is told of every document that matched or was inserted.
+fn update_with(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &UpdateSpec,
+    seen: &mut dyn FnMut(Versions),
+) -> Result<ModifyOutcome> {
+    for lost_races in 0.. {
+        let outcome = update_found(store, op, collection, spec, seen)?;
+        if outcome.matched > 0 || !spec.upsert {
+            return Ok(outcome);
+        }
+        match upsert_one(store, op, collection, spec)? {
+            Upserted::Inserted { id, document } => {
+                seen(Versions { before: None, after: Some(document) });
+                return Ok(ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() });
+            }
+            Upserted::WasThere(error) if lost_races >= MAX_LOST_RACES => return Err(error),
+            // Somebody inserted it first: update that one, unless it has gone again.
+            Upserted::WasThere(_) => op.check()?,
+        }
+    }
+    unreachable!("the races that may be lost are counted")
+}
+
+fn update_found(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &UpdateSpec,
+    seen: &mut dyn FnMut(Versions),
+) -> Result<ModifyOutcome> {
+    let UpdateSpec { query, update, multi, .. } = spec;
+    let mut outcome = ModifyOutcome::default();
+    // A second scan would change what the first has changed once more.
+    let again = Again::UntilFirst;
+    for_each_record(store, op, collection, query, *multi, again, &mut |key| {
+        let change =
+            |unit: &mut WriteUnit<'_>| change_one(unit, key, &query.matcher, update, op.now_ms());
+        match store.write(op, collection, change)? {
+            Change::Gone => return Ok(false),
+            Change::Same(before) => seen(Versions { before: Some(before), after: None }),
+            Change::Written { before, after } => {
+                outcome.modified += 1;
+                seen(Versions { before: Some(before), after: Some(after) });
+            }
+        }
+        outcome.matched += 1;
+        Ok(true)
+    })?;
+    Ok(outcome)
+}
+
+/// Runs a delete statement; gives the number of documents that went.
+///
+/// # Errors
+/// Those of storage and of the operation's deadline.
+pub fn delete(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &DeleteSpec,
+) -> Result<i64> {
+    let mut deleted = 0;
+    delete_with(store, op, collection, spec, &mut |_| deleted += 1)?;
+    Ok(deleted)
+}
+
+/// The same; `seen` is given every document that went.
+fn delete_with(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &DeleteSpec,
+    seen: &mut dyn FnMut(DocBuf),
+) -> Result<()> {
+    let DeleteSpec { query, multi } = spec;
+    for_each_record(store, op, collection, query, *multi, Again::Always, &mut |key| {
+        let gone = store.write(op, collection, |unit| {
+            let Some(document) = unit.read(key)? else { return Ok(None) };
+            if !query.matcher.matches(document.as_doc()) {
+                return Ok(None);
+            }
+            unit.delete(key, document.as_doc())?;
+            Ok(Some(document))
+        })?;
+        let acted = gone.is_some();
+        gone.into_iter().for_each(&mut *seen);
+        Ok(acted)
+    })
+}

@@ -1,0 +1,118 @@
+//! The records that a write means: found by a plan, acted on one by one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_storage::{Collection, RecordKey, Store, record_key};
+
+use super::MAX_LOST_RACES;
+use crate::plan::Access;
+use crate::{CanonicalQuery, Executor, Flow};
+
+/// Records looked for at once before they are changed.
+const BATCH_RECORDS: usize = 500;
+/// Records that a sorted search for one keeps, in case that others take the first ones.
+const SORTED_LOOK_AHEAD: u64 = 100;
+
+/// Whether records may be looked for anew when the index that led to them is dropped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    Always,
+    /// Until one was acted on.
+    UntilFirst,
+}
+
+/// How a search ended.
+enum Searched {
+    /// Everything was acted on, or the one that was wanted.
+    Done,
+    /// All that it found were taken by others, and there may be more behind its limit.
+    AllTaken,
+}
+
+/// Calls `act` with the records that the query finds: all, or until it says once that it acted.
+pub(super) fn for_each_record(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    multi: bool,
+    again: Again,
+    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+) -> Result<()> {
+    let mut acted = false;
+    let mut searches_lost = 0;
+    loop {
+        let mut query = query.clone();
+        if !multi && query.sort.is_some() {
+            query.limit = Some(SORTED_LOOK_AHEAD);
+        }
+        let searched = search_and_act(store, op, collection, query, multi, &mut |key| {
+            let now = act(key)?;
+            acted |= now;
+            Ok(now)
+        });
+        match searched {
+            Ok(Searched::AllTaken) if searches_lost < MAX_LOST_RACES => {
+                searches_lost += 1;
+                op.check()?;
+            }
+            Ok(_) => return Ok(()),
+            Err(error)
+                if error.code() == ErrorCode::QueryPlanKilled
+                    && !collection.is_dropped()
+                    && (again == Again::Always || !acted) =>
+            {
+                op.check()?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn search_and_act(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    query: CanonicalQuery,
+    multi: bool,
+    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+) -> Result<Searched> {
+    let limit = query.limit;
+    let mut executor = Executor::new(collection.clone(), query)?;
+    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    if let (false, Access::Id(key)) = (multi, &executor.plan().access) {
+        // The write unit reads it and checks the filter; nothing else can match.
+        op.check()?;
+        op.keys_examined.fetch_add(1, Ordering::Relaxed);
+        op.docs_examined.fetch_add(1, Ordering::Relaxed);
+        return act(key).map(|_| Searched::Done);
+    }
+    executor.remember_records();
+    let most = if multi { BATCH_RECORDS } else { 1 };
+    let mut lost_races = 0;
+    loop {
+        let mut found: Vec<RecordKey> = Vec::new();
+        executor.run(store, op, &mut |key, document| {
+            // A sorted result comes without its record's key.
+            let key = match (key.is_empty(), document.get("_id")) {
+                (true, Some(id)) => record_key(id),
+                _ => key.to_vec(),
+            };
+            found.push(key);
+            Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
+        })?;
+        for key in &found {
+            let acted = act(key)?;
+            if acted && !multi {
+                return Ok(Searched::Done);
+            }
+            lost_races += usize::from(!acted);
+        }
+        if executor.is_done() || (!multi && lost_races > MAX_LOST_RACES) {
+            let all_taken = !multi && limit.is_some_and(|limit| lost_races as u64 >= limit);
+            return Ok(if all_taken { Searched::AllTaken } else { Searched::Done });
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The insert half of an upsert, and what it does when somebody else was faster.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_mql::UpdateContext;
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+use mayfly_storage::{Collection, Store, record_key};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
+
+use super::UpdateSpec;
+
+pub(super) enum Upserted {
+    /// This document, with this `_id`.
+    Inserted { id: ValueBuf, document: DocBuf },
+    /// A document that the query matches came up meanwhile.
+    WasThere(Error),
+}
+
+/// Inserts what the query implies with the update applied.
+pub(super) fn upsert_one(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    spec: &UpdateSpec,
+) -> Result<Upserted> {
+    let matcher = &spec.query.matcher;
+    let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
+    let document = with_id(spec.update.upsert_document(matcher, &context)?.document, spec.new_id);
+    let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
+    let inserted = store.write(op, collection, |unit| unit.insert(document.as_doc()));
+    match inserted {
+        Ok(()) => Ok(Upserted::Inserted { id, document }),
+        Err(error) if error.code() == ErrorCode::DuplicateKey => {
+            let key = record_key(id.as_raw());
+            let matches = |found: RawDoc<'_>| matcher.matches(found);
+            let was_there = store.read_one(collection, &key, matches)? == Some(true)
+                || names_duplicate(matcher.root(), &error);
+            if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the filter is nothing but equality with the key that was there already. Manual: "db.collection.update()",
+/// "Upsert with Unique Index".
+fn names_duplicate(filter: &Expr, error: &Error) -> bool {
+    fn collect<'f>(expr: &'f Expr, out: &mut Vec<(&'f str, RawValue<'f>)>) -> bool {
+        match expr {
+            Expr::And(parts) => parts.iter().all(|part| collect(part, out)),
+            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } } => {
+                out.push((path.as_str(), value.as_raw()));
+                true
+            }
+            _ => false,
+        }
+    }
+    let extra = error.extra().and_then(RawDoc::new).and_then(|extra| extra.get("keyValue"));
+    let Some(RawValue::Document(key)) = extra else { return false };
+    let mut conditions = Vec::new();
+    collect(filter, &mut conditions)
+        && conditions.len() == key.iter().count()
+        && conditions
+            .iter()
+            .all(|(path, wanted)| key.get(path).is_some_and(|v| compare_values(v, *wanted).is_eq()))
+}
+
+/// `_id` first, made up when there is none.
+fn with_id(document: DocBuf, new_id: [u8; 12]) -> DocBuf {
+    let raw = document.as_doc();
+    if raw.iter().next().is_some_and(|first| first.name() == "_id") {
+        return document;
+    }
+    let mut out = DocBuilder::new();
+    match raw.get_element("_id") {
+        Some(id) => out.append_element(id),
+        None => out.append("_id", RawValue::ObjectId(new_id)),
+    };
+    for element in raw.iter().filter(|element| element.name() != "_id") {
+        out.append_element(element);
+    }
+    out.finish()
+}

@@ -1,0 +1,117 @@
+//! `find_and_modify` while others do the same.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
+use mayfly_mql::{ParseContext, Update};
+use mayfly_query::{
+    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, UpdateSpec, find_and_modify,
+};
+use mayfly_storage::{Collection, Store, StoreOptions};
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+
+const CLIENTS: usize = 8;
+const JOBS: i32 = 400;
+
+struct Fixture {
+    store: Arc<Store>,
+    op: Arc<OpCtx>,
+    collection: Arc<Collection>,
+}
+
+/// A queue of jobs, with an index on their order or without.
+fn queue(engine: Arc<dyn Engine>, indexed: bool) -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(0));
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let store = Store::open(engine, options, clock.clone(), OpRegistry::new(clock.clone()));
+    let store = store.unwrap();
+    let op = OpCtx::detached(clock);
+    let ns = Namespace::parse("db.queue").unwrap();
+    if indexed {
+        let spec = DocBuf::from_bson(&doc! { "key": { "n": 1 }, "name": "n" });
+        store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+    }
+    let (collection, _) = store.get_or_create(&ns).unwrap();
+    for n in 0..JOBS {
+        let job = DocBuf::from_bson(&doc! { "_id": n, "n": (n * 7) % JOBS, "state": "new" });
+        store.write(&op, &collection, |unit| unit.insert(job.as_doc())).unwrap();
+    }
+    Fixture { store, op, collection }
+}
+
+fn query(filter: &Document, sort: &Document) -> CanonicalQuery {
+    let (filter, sort) = (DocBuf::from_bson(filter), DocBuf::from_bson(sort));
+    let options = FindOptions { sort: Some(sort.as_doc()), ..FindOptions::default() };
+    CanonicalQuery::parse(filter.as_doc(), options).unwrap()
+}
+
+fn take() -> FindAndModifySpec {
+    let update = DocBuf::from_bson(&doc! { "$set": { "state": "taken" } });
+    let context = ParseContext { now_ms: 0 };
+    FindAndModifySpec::Update(UpdateSpec {
+        query: query(&doc! { "state": "new" }, &doc! { "n": 1 }),
+        update: Update::parse_value(RawValue::Document(update.as_doc()), &context).unwrap(),
+        multi: false,
+        upsert: false,
+        new_id: [0; 12],
+    })
+}
+
+fn remove() -> FindAndModifySpec {
+    let query = query(&doc! { "state": "new" }, &doc! { "n": 1 });
+    FindAndModifySpec::Remove(DeleteSpec { query, multi: false })
+}
+
+fn memory() -> Arc<dyn Engine> {
+    Arc::new(MemoryEngine::new())
+}
+
+fn chaos() -> Arc<dyn Engine> {
+    let options = ChaosOptions {
+        seed: 7,
+        conflict_probability: 0.05,
+        short_pages: true,
+        ..ChaosOptions::default()
+    };
+    Arc::new(ChaosEngine::new(memory(), options))
+}
+
+/// Every client takes jobs until it is told that there are none; together they have each job once.
+fn check(engine: Arc<dyn Engine>, indexed: bool, spec: fn() -> FindAndModifySpec) {
+    let f = queue(engine, indexed);
+    let taken: Vec<i32> = std::thread::scope(|scope| {
+        let client = || {
+            let mut mine = Vec::new();
+            while let Some(job) =
+                find_and_modify(&f.store, &f.op, &f.collection, &spec()).unwrap().before
+            {
+                match job.as_doc().get("_id") {
+                    Some(RawValue::Int32(id)) => mine.push(id),
+                    other => panic!("no job: {other:?}"),
+                }
+            }
+            mine
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let different: HashSet<i32> = taken.iter().copied().collect();
+    assert_eq!((taken.len(), different.len()), (JOBS as usize, JOBS as usize));
+}
+
+#[test]
+fn clients_that_update_a_queue_get_different_documents() {
+    check(memory(), true, take);
+    check(memory(), false, take);
+    check(chaos(), true, take);
+}
+
+#[test]
+fn clients_that_pop_a_queue_get_different_documents() {
+    check(memory(), true, remove);
+    check(memory(), false, remove);
+    check(chaos(), false, remove);
+}
