@@ -4,7 +4,9 @@
 const assert = require('node:assert/strict');
 const { after, before, beforeEach, describe, test } = require('node:test');
 const { setTimeout: pause } = require('node:timers/promises');
-const { Int32, Long, MongoBulkWriteError, MongoClient, MongoServerError } = require('mongodb');
+const {
+  Int32, Long, MongoBulkWriteError, MongoClient, MongoClientBulkWriteError, MongoServerError,
+} = require('mongodb');
 
 const URI = process.env.MONGODB_URI;
 const DB = 'clients_node';
@@ -114,6 +116,79 @@ describe('update', () => {
     assert.deepEqual(await coll.findOne({ _id: result.upsertedId }), { _id: result.upsertedId, key: 'k', v: 1 });
     assert.equal((await coll.updateOne({ key: 'k' }, { $set: { v: 2 } }, { upsert: true })).upsertedId, null);
     assert.equal((await coll.replaceOne({ _id: 7 }, { v: 7 }, { upsert: true })).upsertedId, 7);
+  });
+});
+
+describe('array items', () => {
+  test('array filters and positions', async () => {
+    await coll.insertMany([{ _id: 1, grades: [95, 102, 90] }, { _id: 2, grades: [{ of: 'quiz', n: 1 }, { of: 'exam', n: 2 }] }]);
+    const arrayFilters = [{ over: { $gt: 100 } }];
+    const result = await coll.updateOne({ _id: 1 }, { $set: { 'grades.$[over]': 100 } }, { arrayFilters });
+    assert.equal(result.modifiedCount, 1);
+    await coll.updateOne({ 'grades.of': 'exam' }, { $inc: { 'grades.$.n': 5 } });
+    await coll.updateOne({ _id: 2 }, { $set: { 'grades.$[].seen': true } });
+    assert.deepEqual(await coll.find().sort({ _id: 1 }).toArray(), [
+      { _id: 1, grades: [95, 100, 90] },
+      { _id: 2, grades: [{ of: 'quiz', n: 1, seen: true }, { of: 'exam', n: 7, seen: true }] },
+    ]);
+    await fails(coll.updateOne({ _id: 1 }, { $set: { 'grades.$[x]': 1 } }), 2);
+  });
+
+  test('an update by a pipeline', async () => {
+    await coll.insertOne({ _id: 1, a: 1, b: 2 });
+    assert.equal((await coll.updateOne({ _id: 1 }, [{ $set: { c: '$a' } }, { $unset: 'b' }])).modifiedCount, 1);
+    assert.deepEqual(await coll.findOne(), { _id: 1, a: 1, c: 1 });
+  });
+});
+
+describe('find and modify', () => {
+  test('find one and update replace delete', async () => {
+    await coll.insertMany(numbers(5, i => ({ n: 10 - i })));
+    const returnDocument = 'after';
+    assert.deepEqual(await coll.findOneAndUpdate({}, { $set: { hit: 1 } }, { sort: { n: 1 } }), { _id: 4, n: 6 });
+    const projection = { n: 1 };
+    const updated = await coll.findOneAndUpdate({ _id: 4 }, { $inc: { n: 1 } }, { projection, returnDocument });
+    assert.deepEqual(updated, { _id: 4, n: 7 });
+    assert.deepEqual(await coll.findOneAndReplace({ _id: 3 }, { new: true }, { returnDocument }), { _id: 3, new: true });
+    assert.deepEqual(await coll.findOneAndDelete({ n: { $gte: 9 } }, { sort: { _id: -1 } }), { _id: 1, n: 9 });
+    assert.equal(await coll.findOneAndDelete({ n: 1000 }), null);
+    const whole = await coll.findOneAndUpdate({ _id: 8 }, { $set: { n: 1 } }, { upsert: true, includeResultMetadata: true });
+    assert.deepEqual(whole.lastErrorObject, { n: 1, updatedExisting: false, upserted: 8 });
+    await fails(coll.findOneAndUpdate({ _id: 8 }, { $set: { _id: 7 } }), 66, 'ImmutableField');
+  });
+});
+
+describe('client bulk write', () => {
+  test('operations over two collections', async () => {
+    const other = db.collection(`${coll.collectionName}_other`);
+    await other.drop();
+    const [here, there] = [coll.namespace, other.namespace];
+    const result = await client.bulkWrite(
+      [
+        { name: 'insertOne', namespace: here, document: { _id: 1, a: [1, 2] } },
+        { name: 'insertOne', namespace: there, document: { _id: 'x' } },
+        { name: 'updateOne', namespace: here, filter: { _id: 1 }, update: { $set: { 'a.$[i]': 0 } }, arrayFilters: [{ i: 2 }] },
+        { name: 'updateMany', namespace: there, filter: {}, update: { $set: { seen: true } } },
+        { name: 'replaceOne', namespace: here, filter: { _id: 2 }, replacement: { b: 1 }, upsert: true },
+        { name: 'deleteOne', namespace: there, filter: { _id: 'x' } },
+      ],
+      { verboseResults: true }
+    );
+    assert.deepEqual([result.insertedCount, result.matchedCount, result.modifiedCount], [2, 2, 2]);
+    assert.deepEqual([result.upsertedCount, result.deletedCount], [1, 1]);
+    assert.equal(result.updateResults.get(4).upsertedId, 2);
+    assert.deepEqual(await coll.find().sort({ _id: 1 }).toArray(), [{ _id: 1, a: [1, 0] }, { _id: 2, b: 1 }]);
+    assert.equal(await other.countDocuments(), 0);
+  });
+
+  test('errors beside what went in', async () => {
+    const namespace = coll.namespace;
+    const models = [1, 1, 2].map(_id => ({ name: 'insertOne', namespace, document: { _id } }));
+    const error = await client.bulkWrite(models, { ordered: false }).then(assert.fail, error => error);
+    assert.ok(error instanceof MongoClientBulkWriteError, String(error));
+    assert.deepEqual([...error.writeErrors.keys()], [1]);
+    assert.equal(error.writeErrors.get(1).code, 11000);
+    assert.equal(error.partialResult.insertedCount, 2);
   });
 });
 

@@ -12,6 +12,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import ASCENDING, DESCENDING, IndexModel, MongoClient
 from pymongo.errors import (
     BulkWriteError,
+    ClientBulkWriteException,
     DuplicateKeyError,
     OperationFailure,
     WriteError,
@@ -161,6 +162,81 @@ def test_mixed_bulk(coll):
     )
     assert (result.inserted_count, result.modified_count, result.deleted_count) == (1, 1, 1)
     assert result.upserted_ids == {2: 2}
+
+
+def test_array_filters(coll):
+    coll.insert_many([{"_id": 1, "grades": [95, 102, 90]}, {"_id": 2, "grades": [{"of": "quiz", "n": 1}, {"of": "exam", "n": 2}]}])
+    result = coll.update_one({"_id": 1}, {"$set": {"grades.$[over]": 100}}, array_filters=[{"over": {"$gt": 100}}])
+    assert result.modified_count == 1
+    coll.update_one({"_id": 2}, {"$inc": {"grades.$[quiz].n": 10, "grades.$[].seen": 1}}, array_filters=[{"quiz.of": "quiz"}])
+    coll.update_one({"grades": 90}, {"$set": {"grades.$": 91}})
+    assert list(coll.find(sort=[("_id", 1)])) == [
+        {"_id": 1, "grades": [95, 100, 91]},
+        {"_id": 2, "grades": [{"of": "quiz", "n": 11, "seen": 1}, {"of": "exam", "n": 2, "seen": 1}]},
+    ]
+    with pytest.raises(WriteError) as caught:
+        coll.update_one({"_id": 1}, {"$set": {"grades.$[x]": 1}})
+    assert caught.value.code == 2
+
+
+def test_pipeline_update(coll):
+    coll.insert_one({"_id": 1, "a": 1, "b": 2})
+    assert coll.update_one({"_id": 1}, [{"$set": {"c": "$a"}}, {"$unset": "b"}]).modified_count == 1
+    assert coll.find_one() == {"_id": 1, "a": 1, "c": 1}
+
+
+# find and modify
+
+
+def test_find_one_and(coll):
+    coll.insert_many([{"_id": i, "n": 10 - i} for i in range(5)])
+    assert coll.find_one_and_update({}, {"$set": {"hit": 1}}, sort=[("n", 1)]) == {"_id": 4, "n": 6}
+    after = pymongo.ReturnDocument.AFTER
+    found = coll.find_one_and_update({"_id": 4}, {"$inc": {"n": 1}}, projection={"n": 1}, return_document=after)
+    assert found == {"_id": 4, "n": 7}
+    assert coll.find_one_and_replace({"_id": 3}, {"new": True}, return_document=after) == {"_id": 3, "new": True}
+    assert coll.find_one_and_delete({"n": {"$gte": 9}}, sort={"_id": -1}) == {"_id": 1, "n": 9}
+    assert coll.find_one_and_delete({"n": 1000}) is None
+    assert coll.find_one_and_update({"_id": 9}, {"$set": {"n": 1}}, upsert=True) is None
+    found = coll.find_one_and_update({"_id": 8}, {"$set": {"n": 1}}, upsert=True, return_document=after)
+    assert found == {"_id": 8, "n": 1}
+    failure(66, "ImmutableField", lambda: coll.find_one_and_update({"_id": 8}, {"$set": {"_id": 7}}))
+
+
+# client bulk write
+
+
+def test_client_bulk_write(client, db, coll):
+    other = db[coll.name + "_other"]
+    other.drop()
+    (here, there) = (f"{db.name}.{coll.name}", f"{db.name}.{other.name}")
+    result = client.bulk_write(
+        [
+            pymongo.InsertOne(namespace=here, document={"_id": 1, "a": [1, 2]}),
+            pymongo.InsertOne(namespace=there, document={"_id": "x"}),
+            pymongo.UpdateOne(namespace=here, filter={"_id": 1}, update={"$set": {"a.$[i]": 0}}, array_filters=[{"i": 2}]),
+            pymongo.UpdateMany(namespace=there, filter={}, update={"$set": {"seen": True}}),
+            pymongo.ReplaceOne(namespace=here, filter={"_id": 2}, replacement={"b": 1}, upsert=True),
+            pymongo.DeleteOne(namespace=there, filter={"_id": "x"}),
+        ],
+        verbose_results=True,
+    )
+    assert (result.inserted_count, result.matched_count, result.modified_count) == (2, 2, 2)
+    assert (result.upserted_count, result.deleted_count) == (1, 1)
+    assert result.update_results[4].upserted_id == 2
+    assert list(coll.find(sort=[("_id", 1)])) == [{"_id": 1, "a": [1, 0]}, {"_id": 2, "b": 1}]
+    assert other.count_documents({}) == 0
+
+
+def test_client_bulk_write_reports_errors(client, db, coll):
+    namespace = f"{db.name}.{coll.name}"
+    with pytest.raises(ClientBulkWriteException) as caught:
+        client.bulk_write([pymongo.InsertOne(namespace=namespace, document={"_id": i}) for i in (1, 1, 2)], ordered=False)
+    (error,) = caught.value.write_errors
+    assert (error["idx"], error["code"]) == (1, 11000)
+    assert caught.value.partial_result.inserted_count == 2
+    many = [pymongo.InsertOne(namespace=namespace, document={"_id": 10 + i}) for i in range(5000)]
+    assert client.bulk_write(many, verbose_results=True).inserted_count == 5000
 
 
 # delete
