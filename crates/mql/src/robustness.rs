@@ -116,6 +116,66 @@ proptest! {
     }
 
     #[test]
+    fn updates_of_array_items(
+        name in update_operators(),
+        operand in any_operand(),
+        paths in prop::collection::vec("[a-d](\\.(\\$|\\$\\[\\]|\\$\\[i\\]|[ab]|[0-2])){1,4}", 1..3),
+        position in prop::option::of(0_usize..3),
+        doc in any_document(),
+    ) {
+        let mut builder = DocBuilder::new();
+        builder.start_document(name);
+        paths.iter().for_each(|path| { builder.append(path, &operand); });
+        let (update, filter) = (builder.finish(), single("i", &RawValue::Int32(1).to_owned()));
+        let filters = [filter.as_doc()];
+        let filters = if paths.iter().any(|path| path.contains("[i]")) { &filters[..] } else { &[] };
+        let (update, parse) = (RawValue::Document(update.as_doc()), ParseContext::default());
+        let Ok(update) = Update::parse_with_filters(update, filters, &parse) else {
+            return Ok(());
+        };
+        let context = UpdateContext { position, ..UpdateContext::default() };
+        if let Ok(Some(updated)) = update.apply(doc.as_doc(), &context) {
+            prop_assert!(validate(updated.as_bytes(), 200).is_ok());
+        }
+    }
+
+    #[test]
+    fn updates_by_pipelines(spec in any_document(), path in any_path(), doc in any_document()) {
+        for stage in ["$set", "$unset", "$project", "$replaceWith"] {
+            for operand in [as_value(&spec), RawValue::String(&path).to_owned()] {
+                let mut builder = DocBuilder::new_array();
+                builder.push(&single(stage, &operand));
+                let stages = builder.finish();
+                let update = RawValue::Array(stages.as_doc());
+                let Ok(update) = Update::parse_value(update, &ParseContext::default()) else {
+                    continue;
+                };
+                if let Ok(Some(updated)) = update.apply(doc.as_doc(), &UpdateContext::default()) {
+                    prop_assert!(validate(updated.as_bytes(), 200).is_ok());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn positions_lie_in_an_array(
+        name in match_operators(),
+        operand in any_operand(),
+        path in any_path(),
+        doc in any_document(),
+    ) {
+        let filter = single(&path, &as_value(&single(name, &operand)));
+        let update = single("$set", &as_value(&single("a.$", &operand)));
+        let update = Update::parse(update.as_doc(), &ParseContext::default()).unwrap();
+        if let Ok(filter) = Matcher::parse(filter.as_doc(), &ParseContext::default())
+            && filter.matches(doc.as_doc())
+            && let Some(position) = update.position(&filter, doc.as_doc())
+        {
+            prop_assert!(position < doc.as_bytes().len());
+        }
+    }
+
+    #[test]
     fn projections_and_sorts(spec in any_document(), path in any_path(), doc in any_document()) {
         let projection = Projection::parse(spec.as_doc(), ProjectionKind::Stage);
         if let Ok(projected) = projection.and_then(|projection| projection.project(doc.as_doc())) {

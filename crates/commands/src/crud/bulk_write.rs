@@ -113,7 +113,13 @@ fn insert(
     ordered: bool,
     results: &mut Results,
 ) -> Result<bool> {
-    check_writable(ns)?;
+    if let Err(error) = check_writable(ns) {
+        let refused = if ordered { 1 } else { documents.len() };
+        for index in first..first + refused {
+            results.note(index, Kind::Insert, Err(error.clone()))?;
+        }
+        return Ok(true);
+    }
     let inserted = insert_documents(ctx, ns, documents.iter().copied(), ordered)?;
     ctx.count(OpKind::Insert, u64::try_from(inserted.n).unwrap_or(0));
     let mut errors = inserted.into_errors().into_iter().peekable();

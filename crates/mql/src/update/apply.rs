@@ -52,7 +52,7 @@ pub(super) fn modify(
         }
     }
     let updated = root.into_document(doc.as_bytes().len() + 64);
-    check_id(doc, updated.as_doc())?;
+    check_id(doc, updated.as_doc(), operators)?;
     Ok(updated)
 }
 
@@ -73,7 +73,8 @@ fn run(
     }
 }
 
-fn check_id(before: RawDoc<'_>, after: RawDoc<'_>) -> Result<()> {
+/// The `_id` stays as it is, whatever path led to it.
+fn check_id(before: RawDoc<'_>, after: RawDoc<'_>, operators: &Operators) -> Result<()> {
     let kept = match (before.get("_id"), after.get("_id")) {
         (Some(before), Some(after)) => equal_values(before, after),
         (Some(_), None) => false,
@@ -82,7 +83,17 @@ fn check_id(before: RawDoc<'_>, after: RawDoc<'_>) -> Result<()> {
     if kept {
         return Ok(());
     }
-    let text = "Performing an update on the path '_id' would modify the immutable field '_id'";
+    let to_id = |path: &&FieldPath| path.parts().first().is_some_and(|part| &**part == "_id");
+    let mut paths = operators.modifications.iter().flat_map(|modification| {
+        let from = match &modification.action {
+            Action::RenameFrom(from) => Some(from),
+            Action::Modify(_) | Action::ModifyOnInsert(_) => None,
+        };
+        from.into_iter().chain([&modification.path])
+    });
+    let path = paths.find(to_id).map_or("_id", FieldPath::as_str);
+    let text =
+        format!("Performing an update on the path '{path}' would modify the immutable field '_id'");
     Err(Error::new(ErrorCode::ImmutableField, text))
 }
 

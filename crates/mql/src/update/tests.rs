@@ -138,6 +138,12 @@ fn errors() {
             "Performing an update on the path '_id' would modify the immutable field '_id'",
         ),
         (
+            "{$set: {'_id.a': 2}}",
+            "{_id: {a: 1}}",
+            66,
+            "Performing an update on the path '_id.a' would modify the immutable field '_id'",
+        ),
+        (
             "{_id: 2}",
             "{_id: 1}",
             66,

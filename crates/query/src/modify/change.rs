@@ -1,6 +1,7 @@
 //! One record under an update: read again, checked again, changed in the same write unit.
 
-use mayfly_base::Result;
+use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::{Matcher, Update, UpdateContext};
 use mayfly_storage::{RecordKey, UpdateStyle, WriteUnit};
 use mayfly_value::DocBuf;
@@ -30,6 +31,11 @@ pub(super) fn change_one(
     let Some(after) = update.apply(before.as_doc(), &context)? else {
         return Ok(Change::Same(before));
     };
+    if after.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
+        let text =
+            format!("Resulting document after update is larger than {MAX_USER_DOCUMENT_BYTES}");
+        return Err(Error::new(ErrorCode::BSONObjectTooLarge, text));
+    }
     let style = match update.is_replacement() {
         true => UpdateStyle::Replacement,
         false => UpdateStyle::Operators,

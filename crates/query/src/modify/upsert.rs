@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::UpdateContext;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
@@ -27,6 +28,10 @@ pub(super) fn upsert_one(
     let matcher = &spec.query.matcher;
     let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
     let document = with_id(spec.update.upsert_document(matcher, &context)?.document, spec.new_id);
+    if document.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
+        let text = format!("Document to upsert is larger than {MAX_USER_DOCUMENT_BYTES}");
+        return Err(Error::new(ErrorCode(7655103), text));
+    }
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
     let inserted = store.write(op, collection, |unit| unit.insert(document.as_doc()));
     match inserted {
