@@ -13,6 +13,9 @@ use super::path::{ArrayPart, array_part, compare_paths};
 use super::{Action, Modification, Operators, UpdateContext};
 use crate::FieldPath;
 
+/// Most plain paths of one update: more than the items of the largest array that a document can hold.
+const MAX_PATHS: usize = 2_000_000;
+
 /// Every modification under each plain path that it has in this document.
 pub(super) fn expand<'u>(
     doc: RawDoc<'_>,
@@ -28,6 +31,7 @@ pub(super) fn expand<'u>(
         let mut walk = Walk {
             filters: &operators.filters,
             position: context.position,
+            room: MAX_PATHS.saturating_sub(expanded.len()),
             taken: Vec::new(),
             found: Vec::new(),
         };
@@ -45,6 +49,8 @@ pub(super) fn expand<'u>(
 struct Walk<'u> {
     filters: &'u ArrayFilters,
     position: Option<usize>,
+    /// Paths that may still be found.
+    room: usize,
     taken: Vec<String>,
     found: Vec<String>,
 }
@@ -54,6 +60,10 @@ impl Walk<'_> {
     /// number of parts bounds the depth.
     fn go(&mut self, value: Option<RawValue<'_>>, parts: &[Box<str>]) -> Result<()> {
         let Some((part, rest)) = parts.split_first() else {
+            if self.found.len() >= self.room {
+                let text = format!("an update may change at most {MAX_PATHS} array items");
+                return Err(Error::new(ErrorCode::ExceededMemoryLimit, text));
+            }
             self.found.push(self.taken.join("."));
             return Ok(());
         };

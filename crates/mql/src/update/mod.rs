@@ -129,15 +129,15 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// The dotted paths that operators may change; nothing for a replacement. Indexes on other
-    /// paths are safe.
+    /// The dotted paths that operators may change; nothing for other updates. Indexes on other
+    /// paths are safe. Of a path with `$` or `$[...]` it is the array's own.
     pub fn changed_paths(&self) -> Option<Vec<&str>> {
         let Kind::Operators(operators) = &self.kind else {
             return None;
         };
         let mut paths = Vec::new();
         for modification in &operators.modifications {
-            paths.push(modification.path.as_str());
+            paths.push(path::plain_front(&modification.path));
             if let Action::RenameFrom(from) = &modification.action {
                 paths.push(from.as_str());
             }

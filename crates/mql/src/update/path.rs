@@ -28,6 +28,13 @@ pub(super) fn array_part(part: &str) -> Option<ArrayPart<'_>> {
     }
 }
 
+/// The path up to the first part that says something about an array.
+pub(super) fn plain_front(path: &FieldPath) -> &str {
+    let plain = path.parts().iter().take_while(|part| array_part(part).is_none());
+    let len: usize = plain.map(|part| part.len() + 1).sum();
+    path.as_str().get(..len.saturating_sub(1)).unwrap_or(path.as_str())
+}
+
 /// Checks and splits a path.
 pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
     let empty = |text: String| Err(Error::new(ErrorCode::EmptyFieldName, text));

@@ -257,6 +257,13 @@ fn matched(filter: &str, update: &Update, doc: &DocBuf) -> Option<usize> {
     update.position(&matcher, doc.as_doc())
 }
 
+#[test]
+fn changed_paths() {
+    let update = parse("{$set: {'a.b': 1, 'c.$[].d': 1, 'e.$': 1}, $rename: {f: 'g.h'}}").unwrap();
+    assert_eq!(update.changed_paths().unwrap(), ["a.b", "c", "e", "g.h", "f"]);
+    assert!(parse("{a: 1}").unwrap().changed_paths().is_none());
+}
+
 /// Manual: "$ (update)".
 #[test]
 fn positions() {
