@@ -5,6 +5,7 @@
 
 mod canonical;
 mod cursor;
+mod distinct;
 mod exec;
 mod host;
 mod modify;
@@ -17,6 +18,7 @@ mod stage;
 
 pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use cursor::{BatchLimit, Cursor, CursorSource};
+pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use host::Host;
 pub use modify::{

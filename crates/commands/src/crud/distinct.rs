@@ -1,11 +1,16 @@
 //! `distinct`: the different values of a field, arrays taken apart, equal numbers counted once.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
+use mayfly_query::{
+    CanonicalQuery, Executor, FindOptions, Flow, Found, distinct_by_index, index_for_distinct,
+};
+use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
+use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{hint, refuse};
@@ -32,18 +37,51 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let query = CanonicalQuery::parse(filter, options)?;
     reply.start_array("values");
     if let Some(collection) = ctx.service.store.collection(&ns) {
-        let mut executor = Executor::new(collection, query)?;
-        executor.name_failures("distinct");
-        ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let mut values = Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), out: reply };
-        while !executor.is_done() {
-            executor.run(&ctx.service.store, ctx.op, &mut |_, document| {
-                values.of_path(document, key)?;
-                Ok(Flow::More)
-            })?;
+        let whole = filter.is_empty() && query.hint.is_none();
+        if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
+            from_documents(ctx, Executor::new(collection, query)?, key, &mut values)?;
         }
     }
     reply.end();
+    Ok(())
+}
+
+/// Values of all documents by an index that has them; false when there is none.
+fn from_keys(
+    ctx: &CommandContext<'_>,
+    collection: &Arc<Collection>,
+    key: &str,
+    values: &mut Values<'_>,
+) -> Result<bool> {
+    let Some(index) = index_for_distinct(collection, key) else { return Ok(false) };
+    let summary = format!("DISTINCT_SCAN {}", Shell(index.spec.key()));
+    ctx.op.update_info(|info| info.plan_summary = summary.into());
+    let store = &ctx.service.store;
+    distinct_by_index(store, ctx.op, collection, &index, &mut |found| match found {
+        Found::Value(value) => values.add(value).map(|()| true),
+        Found::Document(document) => {
+            let before = values.seen.len();
+            values.of_path(document, key)?;
+            Ok(values.seen.len() > before)
+        }
+    })
+}
+
+fn from_documents(
+    ctx: &CommandContext<'_>,
+    mut executor: Executor,
+    key: &str,
+    values: &mut Values<'_>,
+) -> Result<()> {
+    executor.name_failures("distinct");
+    ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
+    while !executor.is_done() {
+        executor.run(&ctx.service.store, ctx.op, &mut |_, document| {
+            values.of_path(document, key)?;
+            Ok(Flow::More)
+        })?;
+    }
     Ok(())
 }
 
