@@ -3,7 +3,9 @@
 //! A path through an array gives the array of what its documents have there, as the manual's page "Field Paths" says; what
 //! is missing stays out.
 
-use mayfly_base::Result;
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use crate::op::{OpRow, Run};
@@ -13,8 +15,8 @@ use crate::{Scope, Value};
 /// A parsed expression.
 #[derive(Clone, Debug)]
 pub enum Expression {
-    /// A value that does not depend on the document.
-    Constant(ValueBuf),
+    /// A value that does not depend on the document; shared, because a variable may be named often.
+    Constant(Arc<ValueBuf>),
     /// `$$REMOVE`.
     Missing,
     /// `$a.b`; no parts for `$$ROOT`.
@@ -84,6 +86,11 @@ impl<'a> Frame<'a> {
 }
 
 impl Expression {
+    /// A value as an expression.
+    pub(crate) fn constant(value: RawValue<'_>) -> Expression {
+        Expression::Constant(Arc::new(value.to_owned()))
+    }
+
     /// Parses a value as an expression that may use no variables of a command.
     ///
     /// # Errors
@@ -118,6 +125,7 @@ impl Expression {
                 for (name, field) in fields {
                     if let Some(value) = field.evaluate(frame)?.as_raw() {
                         out.append(name, value);
+                        check_size(out.len())?;
                     }
                 }
                 Ok(Value::Owned(RawValue::Document(out.finish().as_doc()).to_owned()))
@@ -126,6 +134,7 @@ impl Expression {
                 let mut out = DocBuilder::new_array();
                 for item in items {
                     out.push(item.evaluate(frame)?.as_raw().unwrap_or(RawValue::Null));
+                    check_size(out.len())?;
                 }
                 Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
             }
@@ -139,6 +148,23 @@ impl Expression {
             }
         }
     }
+}
+
+/// Values that expressions make may not outgrow documents: nested variables could double them without end.
+///
+/// # Errors
+/// 10334 BSONObjectTooLarge.
+pub fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= limits::MAX_WIRE_DOCUMENT_BYTES {
+        return Ok(());
+    }
+    let most = limits::MAX_WIRE_DOCUMENT_BYTES;
+    Err(Error::new(
+        ErrorCode(10334),
+        format!(
+            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and {most}(16MB)"
+        ),
+    ))
 }
 
 /// What a path reaches below a value.

@@ -14,7 +14,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use expression::{Expression, Frame};
+pub use expression::{Expression, Frame, check_size};
 pub use parse::Parser;
 pub use random::random_unit;
 pub use scope::Scope;

@@ -36,7 +36,7 @@ impl<'s> Parser<'s> {
             RawValue::String(text) if text.starts_with('$') => self.path(text),
             RawValue::Array(items) => self.list(items).map(array),
             RawValue::Document(document) => self.document(document),
-            constant => Ok(Expression::Constant(constant.to_owned())),
+            constant => Ok(Expression::constant(constant)),
         };
         self.depth -= 1;
         parsed
@@ -187,7 +187,7 @@ fn is_constant(expression: &Expression) -> bool {
 
 fn fold(expression: Expression) -> Result<Expression> {
     let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?.into_owned();
-    Ok(value.map_or(Expression::Missing, Expression::Constant))
+    Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
 }
 
 fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What an expression may name beside fields: variables of the command and of the system.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_value::{RawDoc, RawValue};
 
 use crate::parse::Parser;
 use crate::{Expression, Frame};
@@ -10,7 +10,7 @@ use crate::{Expression, Frame};
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     now_ms: Option<i64>,
-    variables: Vec<(String, Option<ValueBuf>)>,
+    variables: Vec<(String, Expression)>,
 }
 
 impl Scope {
@@ -36,6 +36,8 @@ impl Scope {
                 return Err(Error::new(ErrorCode(4_890_500), text));
             }
             let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?.into_owned();
+            let value =
+                value.map_or(Expression::Missing, |value| Expression::Constant(value.into()));
             self.variables.push((name.to_owned(), value));
         }
         Ok(())
@@ -43,13 +45,12 @@ impl Scope {
 
     /// The constant that a variable stands for.
     pub(crate) fn variable(&self, name: &str) -> Option<Expression> {
-        let found = self.variables.iter().rev().find(|(have, _)| have == name)?;
-        Some(found.1.clone().map_or(Expression::Missing, Expression::Constant))
+        self.variables.iter().rev().find(|(have, _)| have == name).map(|found| found.1.clone())
     }
 
     /// `$$NOW`, where the scope knows it.
     pub(crate) fn now(&self) -> Option<Expression> {
-        self.now_ms.map(|now| Expression::Constant(RawValue::Date(now).to_owned()))
+        self.now_ms.map(|now| Expression::constant(RawValue::Date(now)))
     }
 }
 

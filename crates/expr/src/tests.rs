@@ -191,3 +191,17 @@ fn random_numbers_differ_and_stay_in_range() {
     let mean = numbers.iter().sum::<f64>() / 1000.0;
     assert!((0.4..0.6).contains(&mean), "{mean}");
 }
+
+/// Nested variables double a value at each level; it ends where a document would.
+#[test]
+fn values_do_not_grow_without_end() {
+    for doubled in ["{$concat: ['$$x', '$$x']}", "['$$x', '$$x']", "{a: '$$x', b: '$$x'}"] {
+        let mut expression = "'$$x'".to_owned();
+        for _ in 0..40 {
+            expression = format!("{{$let: {{vars: {{x: {doubled}}}, in: {expression}}}}}");
+        }
+        let expression = format!("{{$let: {{vars: {{x: '$a'}}, in: {expression}}}}}");
+        let error = evaluate(&expression, "{a: 'text'}").unwrap_err();
+        assert_eq!(error.code().0, 10334, "{doubled}: {error}");
+    }
+}

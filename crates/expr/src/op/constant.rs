@@ -21,7 +21,7 @@ const fn rand_row() -> OpRow {
 }
 
 fn parse_literal(_: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
-    Ok(Expression::Constant(operand.to_owned()))
+    Ok(Expression::constant(operand))
 }
 
 fn parse_rand(_: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {

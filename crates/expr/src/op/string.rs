@@ -5,7 +5,7 @@ use mayfly_value::decimal::Decimal;
 use mayfly_value::{Number, RawValue};
 
 use super::{ANY, OpRow, list};
-use crate::{Expression, Frame, Value};
+use crate::{Expression, Frame, Value, check_size};
 
 pub(super) const ROWS: &[OpRow] = &[
     list("$concat", "2.4", "Texts joined.", ANY, concat),
@@ -24,7 +24,10 @@ fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
     for argument in arguments {
         let value = argument.evaluate(frame)?;
         match value.or_undefined() {
-            RawValue::String(text) => out.push_str(text),
+            RawValue::String(text) => {
+                out.push_str(text);
+                check_size(out.len())?;
+            }
             RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
             _ => {
                 let text = format!("$concat only supports strings, not {}", value.type_name());

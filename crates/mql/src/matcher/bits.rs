@@ -19,12 +19,35 @@ pub enum Bits {
 #[derive(Clone, Debug)]
 pub struct BitTest {
     asked: Bits,
-    positions: Vec<u32>,
+    positions: Positions,
+}
+
+/// Which bits.
+#[derive(Clone, Debug)]
+pub enum Positions {
+    /// Those at these places, 0 for the lowest.
+    List(Vec<u32>),
+    /// Those that are 1 in these bytes, the lowest first.
+    Mask(Vec<u8>),
+}
+
+impl Positions {
+    /// Whether the test holds for all of them.
+    fn all(&self, mut test: impl FnMut(u32) -> bool) -> bool {
+        match self {
+            Positions::List(list) => list.iter().all(|position| test(*position)),
+            Positions::Mask(bytes) => {
+                bytes.iter().zip((0_u32..).step_by(8)).all(|(byte, first)| {
+                    (0..8).filter(|bit| byte >> bit & 1 == 1).all(|bit| test(first + bit))
+                })
+            }
+        }
+    }
 }
 
 impl BitTest {
-    /// A condition on the bits at these positions, 0 for the lowest.
-    pub fn new(asked: Bits, positions: Vec<u32>) -> BitTest {
+    /// A condition on these bits.
+    pub fn new(asked: Bits, positions: Positions) -> BitTest {
         BitTest { asked, positions }
     }
 
@@ -44,12 +67,11 @@ impl BitTest {
     }
 
     fn holds_for(&self, is_set: impl Fn(u32) -> bool) -> bool {
-        let mut positions = self.positions.iter().copied();
         match self.asked {
-            Bits::AllSet => positions.all(is_set),
-            Bits::AllClear => positions.all(|position| !is_set(position)),
-            Bits::AnySet => positions.any(is_set),
-            Bits::AnyClear => positions.any(|position| !is_set(position)),
+            Bits::AllSet => self.positions.all(is_set),
+            Bits::AllClear => self.positions.all(|position| !is_set(position)),
+            Bits::AnySet => !self.positions.all(|position| !is_set(position)),
+            Bits::AnyClear => !self.positions.all(is_set),
         }
     }
 }

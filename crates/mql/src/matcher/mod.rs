@@ -21,7 +21,7 @@ use mayfly_expr::Scope;
 use mayfly_value::{RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
-pub use bits::{BitTest, Bits};
+pub use bits::{BitTest, Bits, Positions};
 pub(crate) use evaluate::{
     matches as filter_holds, missing_matches as holds_for_missing, value_matches as holds_for_value,
 };

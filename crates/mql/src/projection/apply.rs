@@ -2,7 +2,7 @@
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Frame;
+use mayfly_expr::{Frame, check_size};
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
 
 use super::{Branch, Level, Mode, Projection};
@@ -233,6 +233,7 @@ impl<'a> Run<'a> {
             Branch::Expression(expression) => {
                 if let Some(value) = expression.evaluate(Frame::new(self.root))?.as_raw() {
                     out.append(name, value);
+                    check_size(out.len())?;
                 }
             }
             Branch::ElemMatch(condition) => {

@@ -5,7 +5,7 @@ use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::Operand;
-use crate::matcher::{BitTest, Bits, Predicate};
+use crate::matcher::{BitTest, Bits, Positions, Predicate};
 
 pub(super) fn all_set(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     test(operand, Bits::AllSet)
@@ -25,15 +25,9 @@ pub(super) fn any_clear(operand: &Operand<'_>) -> Result<Option<Predicate>> {
 
 fn test(operand: &Operand<'_>, asked: Bits) -> Result<Option<Predicate>> {
     let positions = match operand.value {
-        RawValue::Array(items) => positions(items)?,
-        RawValue::Binary { bytes: data, .. } => {
-            let is_set = |at: &u32| data[*at as usize / 8] & (1 << (at % 8)) != 0;
-            (0..data.len() as u32 * 8).filter(is_set).collect()
-        }
-        value if value.is_number() => {
-            let mask = mask(operand)?;
-            (0..64).filter(|at| mask >> at & 1 == 1).collect()
-        }
+        RawValue::Array(items) => Positions::List(positions(items)?),
+        RawValue::Binary { bytes, .. } => Positions::Mask(bytes.to_vec()),
+        value if value.is_number() => Positions::Mask(mask(operand)?.to_le_bytes().to_vec()),
         _ => {
             let text = format!(
                 "{} takes an Array, a number, or a BinData but received: {}",
