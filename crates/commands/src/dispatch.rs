@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, OpInfo, Result};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Connection, Service};
 use mayfly_value::{DocBuilder, RawDoc};
@@ -131,7 +131,8 @@ fn run(
         return Err(Error::new(ErrorCode::CommandNotFound, text));
     };
     service.metrics.command(entry.index).total.add(1);
-    let result = run_row(service, connection, incoming, entry, name, doc, outcome);
+    let result = run_row(service, connection, incoming, entry, name, doc, outcome)
+        .map_err(|error| label_repeatable(error, incoming.body));
     if result.is_err() {
         service.metrics.command(entry.index).failed.add(1);
     }
@@ -195,6 +196,25 @@ fn run_row(
     outcome.counter = context.exhaust.last_counter;
     outcome.close = context.close_connection;
     result
+}
+
+/// Codes after which a client sends a repeatable write again. Specification "Retryable Writes", "RetryableWriteError".
+const TRY_AGAIN: &[ErrorCode] = &[
+    ErrorCode::InterruptedAtShutdown,
+    ErrorCode::InterruptedDueToReplStateChange,
+    ErrorCode::NotWritablePrimary,
+    ErrorCode::NotPrimaryNoSecondaryOk,
+    ErrorCode::NotPrimaryOrSecondary,
+    ErrorCode::PrimarySteppedDown,
+    ErrorCode::ShutdownInProgress,
+    ErrorCode::ExceededTimeLimit,
+];
+
+fn label_repeatable(error: Error, body: RawDoc<'_>) -> Error {
+    match TRY_AGAIN.contains(&error.code()) && body.get_element("txnNumber").is_some() {
+        true => error.with_label(ErrorLabel::RetryableWrite),
+        false => error,
+    }
 }
 
 /// Takes the session of a command that may be sent again.

@@ -1,22 +1,22 @@
 //! Writes that a client may send again: which of their statements were executed already, and what they were answered.
 //!
 //! 1. The dispatcher checks the session out for the command ([`mayfly_service::Sessions::check_out`]).
-//! 2. The handler asks [`Retry::executed`] before each statement, and passes [`Retry::statement`] to the write unit, which
+//! 2. The handler asks [`CommandContext::attempt`] before each statement, and passes its name to the write unit, which
 //!    records it in the statement's own transaction.
-//! 3. After the commit it says [`Retry::note`]. A crash in between loses nothing: the store is asked the next time.
+//! 3. After the commit it says [`CommandContext::committed`]. A crash in between loses nothing: the store is asked the
+//!    next time.
 
 use std::cell::RefCell;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::CheckedOut;
-use mayfly_storage::{Executed, Statement};
+use mayfly_storage::{Executed, Statement, WriteUnit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::Fields;
 use crate::fields::wrong_type;
+use crate::{CommandContext, Fields};
 
 /// The session of a repeatable command, while the command runs.
-#[allow(dead_code, reason = "the write commands ask it from the next change on")]
 pub struct Retry {
     session: RefCell<CheckedOut>,
     /// Statements that an earlier attempt had executed.
@@ -79,15 +79,48 @@ impl Retry {
     }
 
     /// Whether the ids of consecutive statements are consecutive, too.
-    pub(crate) fn is_consecutive(&self) -> bool {
+    fn is_consecutive(&self) -> bool {
         matches!(self.ids, StatementIds::From(_))
     }
 
-    /// What the statement at this place was answered by an earlier attempt.
+    /// How inserts of neighbours are recorded: names, and how many each stands for.
+    fn groups(&self, first: usize, count: usize) -> Result<Vec<(Statement, i32)>> {
+        if self.is_consecutive() {
+            return Ok(vec![(self.statement(first)?, i32::try_from(count).unwrap_or(i32::MAX))]);
+        }
+        (first..first + count).map(|at| Ok((self.statement(at)?, 1))).collect()
+    }
+
+    /// Records inserts in their unit.
     ///
     /// # Errors
-    /// 16 InvalidLength when it has no id.
-    pub(crate) fn executed(&self, at: usize) -> Result<Option<DocBuf>> {
+    /// 16 InvalidLength without ids, those of the engine.
+    pub(crate) fn record_inserts(
+        &self,
+        unit: &mut WriteUnit<'_>,
+        first: usize,
+        count: usize,
+    ) -> Result<()> {
+        let result = inserted();
+        for (statement, count) in self.groups(first, count)? {
+            unit.record_statement(statement, count, result.as_doc())?;
+        }
+        Ok(())
+    }
+
+    /// The inserts are committed.
+    ///
+    /// # Errors
+    /// 16 InvalidLength without ids.
+    pub(crate) fn note_inserts(&self, first: usize, count: usize) -> Result<()> {
+        for (statement, count) in self.groups(first, count)? {
+            self.note(statement, count, inserted());
+        }
+        Ok(())
+    }
+
+    /// What the statement at this place was answered by an earlier attempt.
+    fn executed(&self, at: usize) -> Result<Option<DocBuf>> {
         let id = self.id(at)?;
         let found = self.session.borrow().executed(id).cloned();
         if found.is_some() {
@@ -97,21 +130,65 @@ impl Retry {
     }
 
     /// The name under which the statement at this place is recorded.
-    ///
-    /// # Errors
-    /// 16 InvalidLength when it has no id.
-    pub(crate) fn statement(&self, at: usize) -> Result<Statement> {
+    fn statement(&self, at: usize) -> Result<Statement> {
         Ok(self.session.borrow().statement(self.id(at)?))
     }
 
-    /// The statement and `count - 1` after it are committed with this result.
-    pub(crate) fn note(&self, statement: Statement, count: i32, result: DocBuf) {
+    fn note(&self, statement: Statement, count: i32, result: DocBuf) {
         self.session.borrow_mut().note(Executed { id: statement.id, count, result });
+    }
+}
+
+fn inserted() -> DocBuf {
+    let mut result = DocBuilder::new();
+    result.append("n", 1);
+    result.finish()
+}
+
+/// Whether a statement is run, or was.
+pub(crate) enum Attempt {
+    /// An earlier attempt was answered so.
+    Again(DocBuf),
+    /// Run it, and record it under this name if there is one.
+    First(Option<Statement>),
+}
+
+impl CommandContext<'_> {
+    /// To be called before the statement at this place.
+    ///
+    /// # Errors
+    /// 16 InvalidLength when it has no id.
+    pub(crate) fn attempt(&self, at: usize) -> Result<Attempt> {
+        let Some(retry) = &self.retry else { return Ok(Attempt::First(None)) };
+        match retry.executed(at)? {
+            Some(record) => Ok(Attempt::Again(record)),
+            None => retry.statement(at).map(|statement| Attempt::First(Some(statement))),
+        }
+    }
+
+    /// The statement was committed with this record.
+    pub(crate) fn committed(&self, statement: Option<Statement>, record: impl FnOnce() -> DocBuf) {
+        if let (Some(retry), Some(statement)) = (&self.retry, statement) {
+            retry.note(statement, 1, record());
+        }
+    }
+
+    /// Refuses what is not repeatable.
+    ///
+    /// # Errors
+    /// 72 InvalidOptions.
+    pub(crate) fn check_repeatable(&self, multi: bool, option: &str) -> Result<()> {
+        if multi && self.retry.is_some() {
+            let text = format!("Cannot use retryable writes with {option}");
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
+        Ok(())
     }
 
     /// Adds `retriedStmtIds` when there are any.
     pub(crate) fn append_retried(&self, reply: &mut DocBuilder) {
-        let retried = self.retried.borrow();
+        let Some(retry) = &self.retry else { return };
+        let retried = retry.retried.borrow();
         if !retried.is_empty() {
             reply.start_array("retriedStmtIds");
             for id in retried.iter() {

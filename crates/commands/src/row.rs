@@ -69,6 +69,8 @@ impl RowFlags {
 
     /// A client may send it again under its transaction number.
     pub const RETRYABLE: RowFlags = RowFlags(256);
+    /// Changes data, and may be sent again.
+    pub const RETRYABLE_WRITE: RowFlags = RowFlags::WRITE.and(RowFlags::RETRYABLE);
 
     /// Both sets of properties.
     #[must_use]

@@ -22,8 +22,8 @@ pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use host::Host;
 pub use modify::{
-    DeleteSpec, FindAndModifySpec, FoundAndModified, ModifyOutcome, UpdateSpec, delete,
-    find_and_modify, update,
+    DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
+    delete, find_and_modify, update,
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};

@@ -57,12 +57,13 @@ fn take() -> FindAndModifySpec {
         multi: false,
         upsert: false,
         new_id: [0; 12],
+        repeatable: None,
     })
 }
 
 fn remove() -> FindAndModifySpec {
     let query = query(&doc! { "state": "new" }, &doc! { "n": 1 });
-    FindAndModifySpec::Remove(DeleteSpec { query, multi: false })
+    FindAndModifySpec::Remove(DeleteSpec { query, multi: false, repeatable: None })
 }
 
 fn memory() -> Arc<dyn Engine> {

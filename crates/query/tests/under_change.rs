@@ -92,7 +92,14 @@ fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
     let update = DocBuf::from_bson(update);
     let context = ParseContext { now_ms: 0 };
     let update = Update::parse_value(RawValue::Document(update.as_doc()), &context).unwrap();
-    UpdateSpec { query: query(filter), update, multi: true, upsert: false, new_id: [0; 12] }
+    UpdateSpec {
+        query: query(filter),
+        update,
+        multi: true,
+        upsert: false,
+        new_id: [0; 12],
+        repeatable: None,
+    }
 }
 
 /// Documents 0 to 1999 with `n` 0; another thread drops the index as soon as the first has changed.
@@ -121,7 +128,7 @@ fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fix
 #[test]
 fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
     let (f, deleted) = while_the_index_goes(|f| {
-        let spec = DeleteSpec { query: query(&doc! { "k": 1 }), multi: true };
+        let spec = DeleteSpec { query: query(&doc! { "k": 1 }), multi: true, repeatable: None };
         mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap()
     });
     assert_eq!(deleted, 2000);
@@ -154,7 +161,8 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
                 for n in 0..500_u16 {
                     let filter = doc! { "u": i32::from(n / 5) };
                     if thread == 3 {
-                        let spec = DeleteSpec { query: query(&filter), multi: true };
+                        let spec =
+                            DeleteSpec { query: query(&filter), multi: true, repeatable: None };
                         mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap();
                         continue;
                     }

@@ -19,10 +19,19 @@ use results::{Kind, Outcome, Results};
 
 pub(crate) const ROW: Row = Row::new("bulkWrite", "Writes to several collections", run)
     .since("8.0")
-    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
+    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
 
-const KNOWN: &[&str] =
-    &["ops", "nsInfo", "ordered", "bypassDocumentValidation", "let", "errorsOnly", "cursor"];
+const KNOWN: &[&str] = &[
+    "ops",
+    "nsInfo",
+    "ordered",
+    "bypassDocumentValidation",
+    "let",
+    "errorsOnly",
+    "cursor",
+    "stmtId",
+    "stmtIds",
+];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
@@ -38,6 +47,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     // A malformed operation fails the whole command before anything is written.
     let parse = |op| Operation::parse(op, namespaces.len());
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
+    ctx.check_repeatable(operations.iter().any(Operation::is_multi), "multi=true")?;
     let mut results = Results::new(errors_only);
     execute(ctx, &namespaces, operations, ordered, &mut results)?;
     wrote(ctx, request);
@@ -45,6 +55,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let (items, counts) = results.into_parts();
     first_batch(ctx, Cursor::new(shown, CursorSource::Ready(items)), batch, reply)?;
     counts.write(reply);
+    ctx.append_retried(reply);
     Ok(())
 }
 
@@ -88,12 +99,12 @@ fn execute(
             }
             Action::Update(statement) => {
                 ctx.count(OpKind::Update, 1);
-                let updated = check_writable(ns).and_then(|()| statement.run(ctx, ns));
+                let updated = check_writable(ns).and_then(|()| statement.run(ctx, ns, index));
                 results.note(index, Kind::Update, updated.map(Outcome::Updated))?
             }
             Action::Delete(statement) => {
                 ctx.count(OpKind::Delete, 1);
-                let deleted = check_writable(ns).and_then(|()| statement.run(ctx, ns));
+                let deleted = check_writable(ns).and_then(|()| statement.run(ctx, ns, index));
                 results.note(index, Kind::Delete, deleted.map(Outcome::Deleted))?
             }
         };
@@ -120,7 +131,7 @@ fn insert(
         }
         return Ok(true);
     }
-    let inserted = insert_documents(ctx, ns, documents.iter().copied(), ordered)?;
+    let inserted = insert_documents(ctx, ns, documents.iter().copied(), first, ordered)?;
     ctx.count(OpKind::Insert, u64::try_from(inserted.n).unwrap_or(0));
     let mut errors = inserted.into_errors().into_iter().peekable();
     let failed = errors.peek().is_some();

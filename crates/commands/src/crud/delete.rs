@@ -1,21 +1,31 @@
 //! `delete`.
 
 use mayfly_base::{Error, Namespace, Result};
-use mayfly_query::{CanonicalQuery, DeleteSpec, FindOptions, Hint};
+use mayfly_query::{
+    CanonicalQuery, DeleteSpec, FindOptions, Hint, Image, ModifyOutcome, Repeatable,
+};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{hint, refuse};
 use super::write::{
     WriteResults, check_count, check_writable, ends_command, ordered, was_dropped, wrote,
 };
+use crate::retry::Attempt;
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
-    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
+    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Delete);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["deletes", "ordered", "let", "bypassDocumentValidation"])?;
+    let fields = request.fields(&[
+        "deletes",
+        "ordered",
+        "let",
+        "bypassDocumentValidation",
+        "stmtId",
+        "stmtIds",
+    ])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
@@ -26,9 +36,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_count(deletes.len())?;
     // A malformed statement fails the whole command before anything is deleted.
     let statements = deletes.map(parse).collect::<Result<Vec<_>>>()?;
+    ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "limit=0")?;
     let mut results = WriteResults::default();
     for (index, statement) in statements.into_iter().enumerate() {
-        match statement.run(ctx, &ns) {
+        match statement.run(ctx, &ns, index) {
             Ok(deleted) => results.n += deleted,
             Err(error) if ends_command(&error) => return Err(error),
             Err(error) => {
@@ -41,6 +52,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     wrote(ctx, request);
     results.write(reply, None);
+    ctx.append_retried(reply);
     Ok(())
 }
 
@@ -71,20 +83,32 @@ pub(super) struct DeleteStatement<'a> {
 }
 
 impl DeleteStatement<'_> {
-    /// Runs it; gives the number of documents that went.
+    /// Runs it as the command's statement at this place, unless an earlier attempt has done so; gives the number of
+    /// documents that went.
     ///
     /// # Errors
     /// Those of the filter and of [`mayfly_query::delete`].
-    pub(super) fn run(self, ctx: &CommandContext<'_>, ns: &Namespace) -> Result<i64> {
+    pub(super) fn run(self, ctx: &CommandContext<'_>, ns: &Namespace, at: usize) -> Result<i64> {
+        let statement = match ctx.attempt(at)? {
+            Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0.matched),
+            Attempt::First(statement) => statement,
+        };
         let DeleteStatement { filter, multi, hint } = self;
         let options = FindOptions { hint, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter, options)?;
         let Some(collection) = ctx.service.store.collection(ns) else { return Ok(0) };
-        let spec = DeleteSpec { query, multi };
-        match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {
+        let image = Image::Neither;
+        let repeatable = statement.map(|statement| Repeatable { statement, image });
+        let spec = DeleteSpec { query, multi, repeatable };
+        let deleted = match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {
             // Dropped meanwhile: nothing is left to delete.
-            Err(error) if was_dropped(&error, &collection) => Ok(0),
-            other => other,
+            Err(error) if was_dropped(&error, &collection) => 0,
+            other => other?,
+        };
+        if deleted > 0 {
+            let outcome = ModifyOutcome { matched: deleted, ..ModifyOutcome::default() };
+            ctx.committed(statement, || outcome.record(None));
         }
+        Ok(deleted)
     }
 }

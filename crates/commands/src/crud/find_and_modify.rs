@@ -3,7 +3,8 @@
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_mql::Projection;
 use mayfly_query::{
-    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, find_and_modify,
+    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
+    ModifyOutcome, Repeatable, find_and_modify,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -12,11 +13,12 @@ use super::update::{UpdateStatement, update_value};
 use super::write::{
     array_filters, check_writable, ends_command, on_collection, was_dropped, wrote,
 };
+use crate::retry::Attempt;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one document", run)
     .aliases(&["findandmodify"])
-    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
+    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK));
 
 const KNOWN: &[&str] = &[
     "query",
@@ -31,6 +33,8 @@ const KNOWN: &[&str] = &[
     "arrayFilters",
     "hint",
     "let",
+    "stmtId",
+    "stmtIds",
 ];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
@@ -40,17 +44,58 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     refuse(&fields, &["collation", "let"])?;
     fields.bool("bypassDocumentValidation")?;
     let wanted = Wanted::parse(&fields)?;
-    let spec = wanted.spec(ctx, &fields)?;
-    let found = execute(ctx, &ns, &spec).map_err(|error| match ends_command(&error) {
-        true => error,
-        false => error.in_context("Plan executor error during findAndModify"),
-    })?;
+    let attempt = ctx.attempt(0)?;
+    let statement = match &attempt {
+        Attempt::Again(_) => None,
+        Attempt::First(statement) => *statement,
+    };
+    let image = if wanted.new { Image::After } else { Image::Before };
+    let repeatable = statement.map(|statement| Repeatable { statement, image });
+    let spec = wanted.spec(ctx, &fields, repeatable)?;
+    let (outcome, shown) = match attempt {
+        Attempt::Again(record) => ModifyOutcome::recall(record.as_doc()),
+        Attempt::First(_) => {
+            let (outcome, shown) = first_attempt(ctx, &ns, &wanted, &spec)?;
+            if outcome.had_effect() || wanted.update.is_none() && outcome.matched > 0 {
+                let shown = shown.as_ref().map(DocBuf::as_doc);
+                ctx.committed(statement, || outcome.record(shown));
+            }
+            (outcome, shown)
+        }
+    };
     wrote(ctx, request);
     let projection = match &spec {
         FindAndModifySpec::Remove(spec) => &spec.query.projection,
         FindAndModifySpec::Update(spec) => &spec.query.projection,
     };
-    write_reply(&wanted, found, projection.as_ref(), reply)
+    write_reply(&wanted, &outcome, shown, projection.as_ref(), reply)?;
+    ctx.append_retried(reply);
+    Ok(())
+}
+
+/// Runs it; gives what was done and the document that the reply shows.
+fn first_attempt(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    wanted: &Wanted<'_>,
+    spec: &FindAndModifySpec,
+) -> Result<(ModifyOutcome, Option<DocBuf>)> {
+    let found = execute(ctx, ns, spec).map_err(|error| match ends_command(&error) {
+        true => error,
+        false => error.in_context("Plan executor error during findAndModify"),
+    })?;
+    let FoundAndModified { before, after, upserted } = found;
+    let existed = before.is_some();
+    let outcome = ModifyOutcome {
+        matched: i64::from(existed),
+        modified: i64::from(existed && after.is_some()),
+        upserted,
+    };
+    let shown = match (wanted.new, after) {
+        (true, Some(after)) => Some(after),
+        _ => before,
+    };
+    Ok((outcome, shown))
 }
 
 /// What the client asks for, checked for what cannot go together.
@@ -90,14 +135,19 @@ impl<'a> Wanted<'a> {
         Ok(Wanted { update, new, upsert })
     }
 
-    fn spec(&self, ctx: &CommandContext<'_>, fields: &Fields<'a>) -> Result<FindAndModifySpec> {
+    fn spec(
+        &self,
+        ctx: &CommandContext<'_>,
+        fields: &Fields<'a>,
+        repeatable: Option<Repeatable>,
+    ) -> Result<FindAndModifySpec> {
         let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
         let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
         let hint = hint(fields)?;
         let Some(update) = self.update else {
             let options = FindOptions { sort, projection, hint, ..FindOptions::default() };
             let query = CanonicalQuery::parse(filter, options)?;
-            return Ok(FindAndModifySpec::Remove(DeleteSpec { query, multi: false }));
+            return Ok(FindAndModifySpec::Remove(DeleteSpec { query, multi: false, repeatable }));
         };
         let statement = UpdateStatement {
             filter,
@@ -109,7 +159,7 @@ impl<'a> Wanted<'a> {
             multi: false,
             upsert: self.upsert,
         };
-        statement.spec(ctx).map(FindAndModifySpec::Update)
+        statement.spec(ctx, repeatable).map(FindAndModifySpec::Update)
     }
 }
 
@@ -135,26 +185,22 @@ fn execute(
 
 fn write_reply(
     wanted: &Wanted<'_>,
-    found: FoundAndModified,
+    outcome: &ModifyOutcome,
+    shown: Option<DocBuf>,
     projection: Option<&Projection>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    let FoundAndModified { before, after, upserted } = found;
-    let existed = before.is_some();
+    let existed = outcome.matched > 0;
     reply.start_document("lastErrorObject");
-    reply.append("n", i32::from(existed || upserted.is_some()));
+    reply.append("n", i32::from(existed || outcome.upserted.is_some()));
     if wanted.update.is_some() {
         reply.append("updatedExisting", existed);
     }
-    if let Some(id) = &upserted {
+    if let Some(id) = &outcome.upserted {
         reply.append("upserted", id);
     }
     reply.end();
-    let value = match (wanted.new, after) {
-        (true, Some(after)) => Some(after),
-        _ => before,
-    };
-    let value = value.map(|document| shaped(document, projection)).transpose()?;
+    let value = shown.map(|document| shaped(document, projection)).transpose()?;
     match &value {
         Some(document) => reply.append("value", document),
         None => reply.append("value", RawValue::Null),

@@ -1,9 +1,7 @@
 //! `insert`.
 
-use std::sync::Arc;
-
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::Collection;
+use mayfly_storage::WriteUnit;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::object_id::new_object_id;
@@ -11,6 +9,7 @@ use super::write::{
     WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
 };
 use crate::dispatch::may_block;
+use crate::retry::Attempt;
 use crate::{CommandContext, OpKind, Request, Row, RowFlags};
 
 /// Most documents, and about most bytes, in one write unit.
@@ -18,11 +17,17 @@ const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
 
 pub(crate) const ROW: Row = Row::new("insert", "Inserts documents", run)
-    .flags(RowFlags::WRITE.and(RowFlags::COUNTS_ITSELF))
+    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Insert);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["documents", "ordered", "bypassDocumentValidation"])?;
+    let fields = request.fields(&[
+        "documents",
+        "ordered",
+        "bypassDocumentValidation",
+        "stmtId",
+        "stmtIds",
+    ])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
@@ -33,16 +38,18 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_count(documents.len())?;
     // Saying so costs more than a few inserts do.
     let results = match documents.len() > UNIT_DOCUMENTS {
-        true => may_block(|| insert_documents(ctx, &ns, documents, ordered)),
-        false => insert_documents(ctx, &ns, documents, ordered),
+        true => may_block(|| insert_documents(ctx, &ns, documents, 0, ordered)),
+        false => insert_documents(ctx, &ns, documents, 0, ordered),
     }?;
     ctx.count(OpKind::Insert, results.n as u64);
     wrote(ctx, request);
     results.write(reply, None);
+    ctx.append_retried(reply);
     Ok(())
 }
 
-/// Inserts documents in units; what is wrong with one of them is noted, not returned.
+/// Inserts documents in units, those left out that an earlier attempt of the command has inserted; what is wrong with
+/// one of them is noted, not returned. The first one is the command's statement at `base`.
 ///
 /// # Errors
 /// Those that end the whole command.
@@ -50,10 +57,12 @@ pub(super) fn insert_documents<'d>(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
     documents: impl ExactSizeIterator<Item = RawDoc<'d>>,
+    base: usize,
     ordered: bool,
 ) -> Result<WriteResults> {
     let mut results = WriteResults::default();
     let mut chunk = Chunk {
+        base,
         first: 0,
         documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)),
         bytes: 0,
@@ -61,10 +70,15 @@ pub(super) fn insert_documents<'d>(
     let mut stopped = false;
     let total = documents.len();
     for (index, document) in documents.enumerate() {
+        let attempt = ctx.attempt(base + index)?;
         let prepared = prepare(document, ctx.op.now_ms());
-        match prepared {
-            Ok(document) => chunk.add(document),
-            Err(error) => {
+        match (attempt, prepared) {
+            (Attempt::Again(_), _) => {
+                stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?;
+                results.n += i64::from(!stopped);
+            }
+            (Attempt::First(_), Ok(document)) => chunk.add(document),
+            (Attempt::First(_), Err(error)) => {
                 stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?
                     || results.fail(index, error, ordered);
             }
@@ -132,6 +146,9 @@ fn prepare(document: RawDoc<'_>, now_ms: i64) -> Result<Prepared<'_>> {
 
 /// Documents that go into one write unit.
 struct Chunk<'a> {
+    /// Place of the first document of all among the command's statements.
+    base: usize,
+    /// Index of the first document here.
     first: usize,
     documents: Vec<Prepared<'a>>,
     bytes: usize,
@@ -155,8 +172,7 @@ impl<'a> Chunk<'a> {
         let mut stopped = false;
         if !self.documents.is_empty() {
             let documents = &self.documents;
-            let together =
-                on_collection(ctx, ns, |collection| insert_all(ctx, collection, documents));
+            let together = insert_all(ctx, ns, self.base + self.first, documents);
             match together {
                 Ok(()) => results.n += documents.len() as i64,
                 Err(error) if ends_command(&error) => return Err(error),
@@ -182,7 +198,7 @@ impl<'a> Chunk<'a> {
     ) -> Result<bool> {
         for (at, document) in self.documents.iter().enumerate() {
             let one = std::slice::from_ref(document);
-            match on_collection(ctx, ns, |collection| insert_all(ctx, collection, one)) {
+            match insert_all(ctx, ns, self.base + self.first + at, one) {
                 Ok(()) => results.n += 1,
                 Err(error) if ends_command(&error) => return Err(error),
                 Err(error) => {
@@ -196,15 +212,26 @@ impl<'a> Chunk<'a> {
     }
 }
 
+/// Inserts documents in one unit; the first is the command's statement at this place.
 fn insert_all(
     ctx: &CommandContext<'_>,
-    collection: &Arc<Collection>,
+    ns: &Namespace,
+    first: usize,
     documents: &[Prepared<'_>],
 ) -> Result<()> {
     ctx.op.check()?;
     let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
-    ctx.service.store.write(ctx.op, collection, |unit| {
+    let write = |unit: &mut WriteUnit<'_>| {
         unit.reserve(documents.len(), bytes);
-        documents.iter().try_for_each(|document| unit.insert(document.doc()))
-    })
+        documents.iter().try_for_each(|document| unit.insert(document.doc()))?;
+        match &ctx.retry {
+            Some(retry) => retry.record_inserts(unit, first, documents.len()),
+            None => Ok(()),
+        }
+    };
+    on_collection(ctx, ns, |collection| ctx.service.store.write(ctx.op, collection, write))?;
+    match &ctx.retry {
+        Some(retry) => retry.note_inserts(first, documents.len()),
+        None => Ok(()),
+    }
 }

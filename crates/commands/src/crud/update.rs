@@ -2,7 +2,9 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_mql::{ParseContext, Update};
-use mayfly_query::{CanonicalQuery, FindOptions, Hint, ModifyOutcome, UpdateSpec};
+use mayfly_query::{
+    CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec,
+};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::object_id::new_object_id;
@@ -11,14 +13,22 @@ use super::write::{
     WriteResults, array_filters, check_count, check_writable, ends_command, on_collection, ordered,
     wrote,
 };
+use crate::retry::Attempt;
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
-    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
+    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Update);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["updates", "ordered", "bypassDocumentValidation", "let"])?;
+    let fields = request.fields(&[
+        "updates",
+        "ordered",
+        "bypassDocumentValidation",
+        "let",
+        "stmtId",
+        "stmtIds",
+    ])?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
@@ -30,10 +40,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_count(updates.len())?;
     // A malformed statement fails the whole command before anything is written.
     let statements = updates.map(parse).collect::<Result<Vec<_>>>()?;
+    ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "multi=true")?;
     let mut results = WriteResults::default();
     let mut modified = 0;
     for (index, statement) in statements.iter().enumerate() {
-        match statement.run(ctx, &ns) {
+        match statement.run(ctx, &ns, index) {
             Ok(outcome) => {
                 results.n += outcome.matched;
                 modified += outcome.modified;
@@ -53,6 +64,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     wrote(ctx, request);
     results.write(reply, Some(modified));
+    ctx.append_retried(reply);
     Ok(())
 }
 
@@ -130,7 +142,11 @@ impl<'a> UpdateStatement<'a> {
     ///
     /// # Errors
     /// Those of the two languages.
-    pub(super) fn spec(&self, ctx: &CommandContext<'_>) -> Result<UpdateSpec> {
+    pub(super) fn spec(
+        &self,
+        ctx: &CommandContext<'_>,
+        repeatable: Option<Repeatable>,
+    ) -> Result<UpdateSpec> {
         let now_ms = ctx.op.now_ms();
         let context = ParseContext { now_ms };
         let update = Update::parse_with_filters(self.update, &self.array_filters, &context)?;
@@ -150,21 +166,36 @@ impl<'a> UpdateStatement<'a> {
             multi: self.multi,
             upsert: self.upsert,
             new_id: new_object_id(now_ms),
+            repeatable,
         })
     }
 
-    /// Runs it.
+    /// Runs it as the command's statement at this place, unless an earlier attempt has done so.
     ///
     /// # Errors
     /// Those of [`UpdateStatement::spec`] and of [`mayfly_query::update`].
-    pub(super) fn run(&self, ctx: &CommandContext<'_>, ns: &Namespace) -> Result<ModifyOutcome> {
-        let spec = self.spec(ctx)?;
+    pub(super) fn run(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        at: usize,
+    ) -> Result<ModifyOutcome> {
+        let statement = match ctx.attempt(at)? {
+            Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0),
+            Attempt::First(statement) => statement,
+        };
+        let image = Image::Neither;
+        let spec = self.spec(ctx, statement.map(|statement| Repeatable { statement, image }))?;
         if !self.upsert && ctx.service.store.collection(ns).is_none() {
             return Ok(ModifyOutcome::default());
         }
-        on_collection(ctx, ns, |collection| {
+        let outcome = on_collection(ctx, ns, |collection| {
             mayfly_query::update(&ctx.service.store, ctx.op, collection, &spec)
-        })
+        })?;
+        if outcome.had_effect() {
+            ctx.committed(statement, || outcome.record(None));
+        }
+        Ok(outcome)
     }
 }
 

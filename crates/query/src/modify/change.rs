@@ -2,9 +2,12 @@
 
 use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::{Matcher, Update, UpdateContext};
+use mayfly_mql::UpdateContext;
 use mayfly_storage::{RecordKey, UpdateStyle, WriteUnit};
 use mayfly_value::DocBuf;
+
+use super::record::Images;
+use super::{ModifyOutcome, UpdateSpec};
 
 pub(super) enum Change {
     /// Deleted, or changed so that it does not match any more.
@@ -18,10 +21,10 @@ pub(super) enum Change {
 pub(super) fn change_one(
     unit: &mut WriteUnit<'_>,
     key: &RecordKey,
-    matcher: &Matcher,
-    update: &Update,
+    spec: &UpdateSpec,
     now_ms: i64,
 ) -> Result<Change> {
+    let (matcher, update) = (&spec.query.matcher, &spec.update);
     let Some(before) = unit.read(key)? else { return Ok(Change::Gone) };
     if !matcher.matches(before.as_doc()) {
         return Ok(Change::Gone);
@@ -41,5 +44,10 @@ pub(super) fn change_one(
         false => UpdateStyle::Operators,
     };
     unit.update(key, before.as_doc(), after.as_doc(), style)?;
+    if let Some(repeatable) = &spec.repeatable {
+        let outcome = ModifyOutcome { matched: 1, modified: 1, upserted: None };
+        let images = Images { before: Some(before.as_doc()), after: Some(after.as_doc()) };
+        repeatable.record(unit, &outcome, images)?;
+    }
     Ok(Change::Written { before, after })
 }

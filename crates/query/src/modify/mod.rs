@@ -3,6 +3,7 @@
 
 mod change;
 mod find_and_modify;
+mod record;
 mod scan;
 mod upsert;
 
@@ -16,6 +17,8 @@ use mayfly_value::{DocBuf, ValueBuf};
 use crate::CanonicalQuery;
 use change::{Change, change_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
+use record::Images;
+pub use record::{Image, Repeatable};
 use scan::{Again, for_each_record};
 use upsert::{Upserted, upsert_one};
 
@@ -34,6 +37,8 @@ pub struct UpdateSpec {
     pub upsert: bool,
     /// The `_id` of an upserted document whose query and update give none.
     pub new_id: [u8; 12],
+    /// How it is recorded, when the client may send it again; only for single documents.
+    pub repeatable: Option<Repeatable>,
 }
 
 /// One delete statement.
@@ -42,6 +47,8 @@ pub struct DeleteSpec {
     pub query: CanonicalQuery,
     /// All of them, or the first.
     pub multi: bool,
+    /// How it is recorded, when the client may send it again; only for single documents.
+    pub repeatable: Option<Repeatable>,
 }
 
 /// What a statement did.
@@ -108,13 +115,12 @@ fn update_found(
     spec: &UpdateSpec,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
-    let UpdateSpec { query, update, multi, .. } = spec;
+    let UpdateSpec { query, multi, .. } = spec;
     let mut outcome = ModifyOutcome::default();
     // A second scan would change what the first has changed once more.
     let again = Again::UntilFirst;
     for_each_record(store, op, collection, query, *multi, again, &mut |key| {
-        let change =
-            |unit: &mut WriteUnit<'_>| change_one(unit, key, &query.matcher, update, op.now_ms());
+        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, op.now_ms());
         match store.write(op, collection, change)? {
             Change::Gone => return Ok(false),
             Change::Same(before) => seen(Versions { before: Some(before), after: None }),
@@ -152,7 +158,7 @@ fn delete_with(
     spec: &DeleteSpec,
     seen: &mut dyn FnMut(DocBuf),
 ) -> Result<()> {
-    let DeleteSpec { query, multi } = spec;
+    let DeleteSpec { query, multi, repeatable } = spec;
     for_each_record(store, op, collection, query, *multi, Again::Always, &mut |key| {
         let gone = store.write(op, collection, |unit| {
             let Some(document) = unit.read(key)? else { return Ok(None) };
@@ -160,6 +166,11 @@ fn delete_with(
                 return Ok(None);
             }
             unit.delete(key, document.as_doc())?;
+            if let Some(repeatable) = repeatable {
+                let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
+                let before = Some(document.as_doc());
+                repeatable.record(unit, &outcome, Images { before, after: None })?;
+            }
             Ok(Some(document))
         })?;
         let acted = gone.is_some();

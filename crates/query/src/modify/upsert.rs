@@ -9,7 +9,8 @@ use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::{Collection, Store, record_key};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 
-use super::UpdateSpec;
+use super::record::Images;
+use super::{ModifyOutcome, UpdateSpec};
 
 pub(super) enum Upserted {
     /// This document, with this `_id`.
@@ -33,7 +34,17 @@ pub(super) fn upsert_one(
         return Err(Error::new(ErrorCode(7655103), text));
     }
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
-    let inserted = store.write(op, collection, |unit| unit.insert(document.as_doc()));
+    let outcome = ModifyOutcome { upserted: Some(id.clone()), ..ModifyOutcome::default() };
+    let inserted = store.write(op, collection, |unit| {
+        unit.insert(document.as_doc())?;
+        match &spec.repeatable {
+            Some(repeatable) => {
+                let after = Some(document.as_doc());
+                repeatable.record(unit, &outcome, Images { before: None, after })
+            }
+            None => Ok(()),
+        }
+    });
     match inserted {
         Ok(()) => Ok(Upserted::Inserted { id, document }),
         Err(error) if error.code() == ErrorCode::DuplicateKey => {

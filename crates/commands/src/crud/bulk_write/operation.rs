@@ -51,6 +51,15 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// Whether it may change more than one document.
+    pub(super) fn is_multi(&self) -> bool {
+        match &self.action {
+            Action::Insert(_) => false,
+            Action::Update(statement) => statement.multi,
+            Action::Delete(statement) => statement.multi,
+        }
+    }
+
     /// Whether it inserts into this collection.
     pub(super) fn inserts_into(&self, namespace: usize) -> bool {
         self.namespace == namespace && matches!(self.action, Action::Insert(_))
