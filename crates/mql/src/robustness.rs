@@ -2,6 +2,7 @@
 //! what an update writes is valid, and an update such as `$set` changes nothing when it
 //! is applied again.
 
+use mayfly_expr::Scope;
 use mayfly_value::arbitrary::{any_document, any_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf, validate};
 use proptest::prelude::*;
@@ -130,7 +131,7 @@ proptest! {
         let filters = [filter.as_doc()];
         let filters = if paths.iter().any(|path| path.contains("[i]")) { &filters[..] } else { &[] };
         let (update, parse) = (RawValue::Document(update.as_doc()), ParseContext::default());
-        let Ok(update) = Update::parse_with_filters(update, filters, &parse) else {
+        let Ok(update) = Update::parse_in(update, filters, &Scope::default(), &parse) else {
             return Ok(());
         };
         let context = UpdateContext { position, ..UpdateContext::default() };

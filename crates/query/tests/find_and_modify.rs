@@ -56,6 +56,7 @@ fn take() -> FindAndModifySpec {
         update: Update::parse_value(RawValue::Document(update.as_doc()), &context).unwrap(),
         multi: false,
         upsert: false,
+        supplied: None,
         new_id: [0; 12],
         repeatable: None,
     })

@@ -97,6 +97,7 @@ fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
         update,
         multi: true,
         upsert: false,
+        supplied: None,
         new_id: [0; 12],
         repeatable: None,
     }

@@ -37,7 +37,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ordered = ordered(&fields)?;
     fields.bool("bypassDocumentValidation")?;
-    refuse(&fields, &["let"])?;
+    let variables = fields.document("let")?;
     let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let Some(ops) = request.documents("ops")? else { return Err(fields.missing("ops")) };
@@ -45,7 +45,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_count(ops.len())?;
     let namespaces = infos.map(namespace).collect::<Result<Vec<_>>>()?;
     // A malformed operation fails the whole command before anything is written.
-    let parse = |op| Operation::parse(op, namespaces.len());
+    let parse = |op| Operation::parse(op, namespaces.len(), variables);
     let operations = ops.map(parse).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(operations.iter().any(Operation::is_multi), "multi=true")?;
     let mut results = Results::new(errors_only);

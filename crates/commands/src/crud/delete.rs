@@ -29,13 +29,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
-    refuse(&fields, &["let"])?;
+    let variables = fields.document("let")?;
     let Some(deletes) = request.documents("deletes")? else {
         return Err(fields.missing("deletes"));
     };
     check_count(deletes.len())?;
     // A malformed statement fails the whole command before anything is deleted.
-    let statements = deletes.map(parse).collect::<Result<Vec<_>>>()?;
+    let statements = deletes.map(|delete| parse(delete, variables)).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "limit=0")?;
     let mut results = WriteResults::default();
     for (index, statement) in statements.into_iter().enumerate() {
@@ -57,7 +57,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 /// One element of `deletes`.
-fn parse(statement: RawDoc<'_>) -> Result<DeleteStatement<'_>> {
+fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<DeleteStatement<'a>> {
     let known = &["q", "limit", "hint", "collation"];
     let fields = Fields::strict(statement, "delete.deletes", known)?;
     refuse(&fields, &["collation"])?;
@@ -72,13 +72,15 @@ fn parse(statement: RawDoc<'_>) -> Result<DeleteStatement<'_>> {
             )));
         }
     };
-    Ok(DeleteStatement { filter, multi, hint: hint(&fields)? })
+    Ok(DeleteStatement { filter, multi, variables, hint: hint(&fields)? })
 }
 
 /// A delete statement of any command; the filter is not looked into yet.
 pub(super) struct DeleteStatement<'a> {
     pub(super) filter: RawDoc<'a>,
     pub(super) multi: bool,
+    /// `let` of the command.
+    pub(super) variables: Option<RawDoc<'a>>,
     pub(super) hint: Option<Hint>,
 }
 
@@ -93,8 +95,9 @@ impl DeleteStatement<'_> {
             Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0.matched),
             Attempt::First(statement) => statement,
         };
-        let DeleteStatement { filter, multi, hint } = self;
-        let options = FindOptions { hint, ..FindOptions::default() };
+        let DeleteStatement { filter, multi, variables, hint } = self;
+        let now_ms = Some(ctx.op.now_ms());
+        let options = FindOptions { hint, variables, now_ms, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter, options)?;
         let Some(collection) = ctx.service.store.collection(ns) else { return Ok(0) };
         let image = Image::Neither;

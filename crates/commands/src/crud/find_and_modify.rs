@@ -1,7 +1,6 @@
 //! `findAndModify`: one document, changed or removed, and how it was or is.
 
 use mayfly_base::{Error, Namespace, Result};
-use mayfly_mql::Projection;
 use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
     ModifyOutcome, Repeatable, find_and_modify,
@@ -41,7 +40,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    refuse(&fields, &["collation", "let"])?;
+    refuse(&fields, &["collation"])?;
     fields.bool("bypassDocumentValidation")?;
     let wanted = Wanted::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
@@ -64,11 +63,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     };
     wrote(ctx, request);
-    let projection = match &spec {
-        FindAndModifySpec::Remove(spec) => &spec.query.projection,
-        FindAndModifySpec::Update(spec) => &spec.query.projection,
+    let query = match &spec {
+        FindAndModifySpec::Remove(spec) => &spec.query,
+        FindAndModifySpec::Update(spec) => &spec.query,
     };
-    write_reply(&wanted, &outcome, shown, projection.as_ref(), reply)?;
+    write_reply(&wanted, &outcome, shown, query, reply)?;
     ctx.append_retried(reply);
     Ok(())
 }
@@ -143,9 +142,15 @@ impl<'a> Wanted<'a> {
     ) -> Result<FindAndModifySpec> {
         let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
         let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
-        let hint = hint(fields)?;
+        let (hint, variables) = (hint(fields)?, fields.document("let")?);
+        if self.new && projection.is_some_and(is_positional) {
+            let text = "cannot use a positional projection and return the new document";
+            return Err(Error::bad_value(text));
+        }
         let Some(update) = self.update else {
-            let options = FindOptions { sort, projection, hint, ..FindOptions::default() };
+            let now_ms = Some(ctx.op.now_ms());
+            let options =
+                FindOptions { sort, projection, hint, variables, now_ms, ..FindOptions::default() };
             let query = CanonicalQuery::parse(filter, options)?;
             return Ok(FindAndModifySpec::Remove(DeleteSpec { query, multi: false, repeatable }));
         };
@@ -155,6 +160,9 @@ impl<'a> Wanted<'a> {
             array_filters: array_filters(fields)?,
             sort,
             fields: projection,
+            variables,
+            constants: None,
+            supplied: false,
             hint,
             multi: false,
             upsert: self.upsert,
@@ -187,7 +195,7 @@ fn write_reply(
     wanted: &Wanted<'_>,
     outcome: &ModifyOutcome,
     shown: Option<DocBuf>,
-    projection: Option<&Projection>,
+    query: &CanonicalQuery,
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let existed = outcome.matched > 0;
@@ -200,7 +208,7 @@ fn write_reply(
         reply.append("upserted", id);
     }
     reply.end();
-    let value = shown.map(|document| shaped(document, projection)).transpose()?;
+    let value = shown.map(|document| shaped(document, query)).transpose()?;
     match &value {
         Some(document) => reply.append("value", document),
         None => reply.append("value", RawValue::Null),
@@ -208,9 +216,14 @@ fn write_reply(
     Ok(())
 }
 
-fn shaped(document: DocBuf, projection: Option<&Projection>) -> Result<DocBuf> {
-    match projection {
-        Some(projection) => projection.project(document.as_doc()),
+/// Whether a projection has the positional `$`: what it means is known of the document as it was found.
+fn is_positional(projection: RawDoc<'_>) -> bool {
+    projection.iter().any(|field| field.name().ends_with(".$"))
+}
+
+fn shaped(document: DocBuf, query: &CanonicalQuery) -> Result<DocBuf> {
+    match &query.projection {
+        Some(projection) => projection.project_found(document.as_doc(), &query.matcher),
         None => Ok(document),
     }
 }

@@ -1,11 +1,12 @@
 //! `update`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec,
 };
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::object_id::new_object_id;
 use super::read::{hint, refuse};
@@ -33,13 +34,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
     fields.bool("bypassDocumentValidation")?;
-    refuse(&fields, &["let"])?;
+    let variables = fields.document("let")?;
     let Some(updates) = request.documents("updates")? else {
         return Err(fields.missing("updates"));
     };
     check_count(updates.len())?;
     // A malformed statement fails the whole command before anything is written.
-    let statements = updates.map(parse).collect::<Result<Vec<_>>>()?;
+    let statements = updates.map(|update| parse(update, variables)).collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "multi=true")?;
     let mut results = WriteResults::default();
     let mut modified = 0;
@@ -69,7 +70,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 /// One element of `updates`.
-fn parse(statement: RawDoc<'_>) -> Result<UpdateStatement<'_>> {
+fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<UpdateStatement<'a>> {
     let known = &[
         "q",
         "u",
@@ -83,7 +84,8 @@ fn parse(statement: RawDoc<'_>) -> Result<UpdateStatement<'_>> {
         "upsertSupplied",
     ];
     let fields = Fields::strict(statement, "update.updates", known)?;
-    UpdateStatement::parse(&fields, &Names { filter: "q", update: "u", constants: "c" })
+    let names = Names { filter: "q", update: "u", constants: "c" };
+    UpdateStatement::parse(&fields, &names, variables)
 }
 
 /// What a command calls the fields of an update statement.
@@ -100,6 +102,12 @@ pub(super) struct UpdateStatement<'a> {
     pub(super) array_filters: Vec<RawDoc<'a>>,
     pub(super) sort: Option<RawDoc<'a>>,
     pub(super) fields: Option<RawDoc<'a>>,
+    /// `let` of the command.
+    pub(super) variables: Option<RawDoc<'a>>,
+    /// Values that a pipeline may name as variables.
+    pub(super) constants: Option<RawDoc<'a>>,
+    /// Whether an upsert inserts the constant `new`.
+    pub(super) supplied: bool,
     pub(super) hint: Option<Hint>,
     pub(super) multi: bool,
     pub(super) upsert: bool,
@@ -110,17 +118,19 @@ impl<'a> UpdateStatement<'a> {
     ///
     /// # Errors
     /// 40414, 14, 9 as the reference has them; 51198 for constants without a pipeline; 238 for what is missing here.
-    pub(super) fn parse(fields: &Fields<'a>, names: &Names) -> Result<UpdateStatement<'a>> {
-        refuse(fields, &["collation", "upsertSupplied"])?;
+    pub(super) fn parse(
+        fields: &Fields<'a>,
+        names: &Names,
+        variables: Option<RawDoc<'a>>,
+    ) -> Result<UpdateStatement<'a>> {
+        refuse(fields, &["collation"])?;
         let filter = fields.document(names.filter)?.ok_or_else(|| fields.missing(names.filter))?;
         let update = update_value(fields.required(names.update)?)?;
-        if fields.document(names.constants)?.is_some_and(|constants| !constants.is_empty())
-            && matches!(update, RawValue::Document(_))
-        {
+        let constants = fields.document(names.constants)?;
+        if constants.is_some() && matches!(update, RawValue::Document(_)) {
             let text = "Constant values may only be specified for pipeline updates";
             return Err(Error::new(ErrorCode(51198), text));
         }
-        refuse(fields, &[names.constants])?;
         let multi = fields.bool("multi")?.unwrap_or(false);
         let sort = fields.document("sort")?;
         if multi && sort.is_some() {
@@ -132,6 +142,9 @@ impl<'a> UpdateStatement<'a> {
             array_filters: array_filters(fields)?,
             sort,
             fields: None,
+            variables,
+            constants,
+            supplied: fields.bool("upsertSupplied")?.unwrap_or(false),
             hint: hint(fields)?,
             multi,
             upsert: fields.bool("upsert")?.unwrap_or(false),
@@ -149,7 +162,8 @@ impl<'a> UpdateStatement<'a> {
     ) -> Result<UpdateSpec> {
         let now_ms = ctx.op.now_ms();
         let context = ParseContext { now_ms };
-        let update = Update::parse_with_filters(self.update, &self.array_filters, &context)?;
+        let scope = self.scope(now_ms)?;
+        let update = Update::parse_in(self.update, &self.array_filters, &scope, &context)?;
         if self.multi && update.is_replacement() {
             let text = "multi update is not supported for replacement-style update";
             return Err(Error::failed_to_parse(text));
@@ -158,16 +172,48 @@ impl<'a> UpdateStatement<'a> {
             sort: self.sort,
             projection: self.fields,
             hint: self.hint.clone(),
+            variables: self.variables,
+            now_ms: Some(now_ms),
             ..FindOptions::default()
         };
         Ok(UpdateSpec {
             query: CanonicalQuery::parse(self.filter, options)?,
             update,
+            supplied: self.supplied_document()?,
             multi: self.multi,
             upsert: self.upsert,
             new_id: new_object_id(now_ms),
             repeatable,
         })
+    }
+
+    /// What the update's expressions may name. Constants are values, whatever they look like.
+    fn scope(&self, now_ms: i64) -> Result<Scope> {
+        let mut scope = Scope::at(now_ms);
+        if let Some(variables) = self.variables {
+            scope.declare(variables)?;
+        }
+        if let Some(constants) = self.constants {
+            let mut literals = DocBuilder::new();
+            for constant in constants {
+                literals.start_document(constant.name());
+                literals.append_renamed(b"$literal", constant).end();
+            }
+            scope.declare(literals.finish().as_doc())?;
+        }
+        Ok(scope)
+    }
+
+    fn supplied_document(&self) -> Result<Option<DocBuf>> {
+        if !self.supplied || !self.upsert {
+            return Ok(None);
+        }
+        match self.constants.and_then(|constants| constants.get("new")) {
+            Some(RawValue::Document(new)) => Ok(Some(new.to_owned())),
+            _ => Err(Error::failed_to_parse(
+                "'upsertSupplied' inserts the document that the constant 'new' holds, and there is none",
+            )),
+        }
     }
 
     /// Runs it as the command's statement at this place, unless an earlier attempt has done so.

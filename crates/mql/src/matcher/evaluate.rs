@@ -9,7 +9,7 @@ use super::{CmpOp, Expr, Predicate};
 use crate::FieldPath;
 
 /// Whether the document satisfies the filter. Depth is bounded when the filter is parsed.
-pub(crate) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
+pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
     match expr {
         Expr::And(parts) => all_match(parts, doc),
         Expr::Or(parts) => parts.iter().any(|part| matches(part, doc)),
@@ -125,7 +125,7 @@ fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> bool {
 }
 
 /// Whether the predicate holds where the path reaches nothing.
-pub(crate) fn missing_matches(predicate: &Predicate) -> bool {
+pub(super) fn missing_matches(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Cmp { op, value } => match value.as_raw() {
             RawValue::Null => matches!(op, CmpOp::Eq | CmpOp::Lte | CmpOp::Gte),
@@ -150,7 +150,7 @@ pub(crate) fn missing_matches(predicate: &Predicate) -> bool {
 
 /// Whether the predicate holds for this very value; arrays are not entered, except by what asks for
 /// arrays.
-pub(crate) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool {
+pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool {
     match predicate {
         Predicate::Cmp { op, value: operand } => compares(*op, value, operand.as_raw()),
         Predicate::In(list) => list.contains(value),

@@ -22,9 +22,6 @@ use mayfly_value::{RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
-pub(crate) use evaluate::{
-    matches as filter_holds, missing_matches as holds_for_missing, value_matches as holds_for_value,
-};
 pub use regex::Regex;
 pub use schema::Schema;
 pub use whole::DocumentTest;

@@ -4,13 +4,14 @@
 //! field of that name in a document of its own.
 
 use mayfly_base::{Error, Result};
+use mayfly_expr::Scope;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::Modification;
 use super::path::{ArrayPart, array_part};
 use crate::FieldPath;
-use crate::matcher::{Matcher, ParseContext};
+use crate::matcher::Matcher;
 
 /// The filters of one update.
 #[derive(Debug, Default)]
@@ -24,10 +25,10 @@ struct ArrayFilter {
 
 impl ArrayFilters {
     /// Parses the elements of the argument.
-    pub(super) fn parse(filters: &[RawDoc<'_>], context: &ParseContext) -> Result<ArrayFilters> {
+    pub(super) fn parse(filters: &[RawDoc<'_>], scope: &Scope) -> Result<ArrayFilters> {
         let mut parsed: Vec<ArrayFilter> = Vec::with_capacity(filters.len());
         for filter in filters {
-            let one = ArrayFilter::parse(*filter, context)?;
+            let one = ArrayFilter::parse(*filter, scope)?;
             if parsed.iter().any(|have| have.identifier == one.identifier) {
                 return Err(Error::failed_to_parse(format!(
                     "Found multiple array filters with the same top-level field name {}",
@@ -87,9 +88,9 @@ impl ArrayFilters {
 }
 
 impl ArrayFilter {
-    fn parse(filter: RawDoc<'_>, context: &ParseContext) -> Result<ArrayFilter> {
+    fn parse(filter: RawDoc<'_>, scope: &Scope) -> Result<ArrayFilter> {
         let in_context = |error: Error| error.in_context("Error parsing array filter");
-        let matcher = Matcher::parse(filter, context).map_err(in_context)?;
+        let matcher = Matcher::parse_in(filter, scope).map_err(in_context)?;
         let Some(identifier) = top_level_name(filter).map_err(in_context)? else {
             return Err(Error::failed_to_parse(
                 "Cannot use an expression without a top-level field name in arrayFilters",

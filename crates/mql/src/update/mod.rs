@@ -13,11 +13,11 @@ pub mod op;
 mod parse;
 mod path;
 pub mod pipeline;
-mod position;
 mod tree;
 mod upsert;
 
 use mayfly_base::{Error, Result};
+use mayfly_expr::Scope;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::FieldPath;
@@ -97,22 +97,23 @@ impl Update {
 
     /// Parses what a command has as `u`: a document, or a pipeline.
     pub fn parse_value(update: RawValue<'_>, context: &ParseContext) -> Result<Update> {
-        Update::parse_with_filters(update, &[], context)
+        Update::parse_in(update, &[], &Scope::at(context.now_ms), context)
     }
 
-    /// The same with the elements of `arrayFilters`.
-    pub fn parse_with_filters(
+    /// The same with the elements of `arrayFilters`, and where expressions may name the variables of a command.
+    pub fn parse_in(
         update: RawValue<'_>,
         array_filters: &[RawDoc<'_>],
+        scope: &Scope,
         context: &ParseContext,
     ) -> Result<Update> {
         match update {
             RawValue::Document(update) => {
-                let filters = ArrayFilters::parse(array_filters, context)?;
+                let filters = ArrayFilters::parse(array_filters, scope)?;
                 Ok(Update { kind: parse::parse(update, filters, context)? })
             }
             RawValue::Array(stages) if array_filters.is_empty() => {
-                Ok(Update { kind: Kind::Pipeline(Pipeline::parse(stages)?) })
+                Ok(Update { kind: Kind::Pipeline(Pipeline::parse(stages, scope)?) })
             }
             RawValue::Array(_) => {
                 let text = "arrayFilters may not be specified for pipeline-style updates";
@@ -149,7 +150,7 @@ impl Update {
     /// has it.
     pub fn position(&self, filter: &Matcher, doc: RawDoc<'_>) -> Option<usize> {
         match &self.kind {
-            Kind::Operators(operators) if operators.positional => position::matched(filter, doc),
+            Kind::Operators(operators) if operators.positional => filter.array_position(doc),
             Kind::Operators(_) | Kind::Replacement(_) | Kind::Pipeline(_) => None,
         }
     }

@@ -7,7 +7,7 @@ mod set_fields;
 
 use mayfly_base::limits::MAX_PIPELINE_STAGES;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Expression, Frame};
+use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -18,7 +18,7 @@ use set_fields::SetFields;
 pub struct StageRow {
     /// With its `$`.
     pub name: &'static str,
-    parse: fn(&str, RawValue<'_>) -> Result<Stage>,
+    parse: fn(&str, RawValue<'_>, &Scope) -> Result<Stage>,
 }
 
 /// All stages that an update may have.
@@ -79,7 +79,7 @@ enum Stage {
 pub(super) struct Pipeline(Vec<Stage>);
 
 impl Pipeline {
-    pub(super) fn parse(stages: RawDoc<'_>) -> Result<Pipeline> {
+    pub(super) fn parse(stages: RawDoc<'_>, scope: &Scope) -> Result<Pipeline> {
         let mut parsed = Vec::new();
         for stage in stages.iter() {
             let RawValue::Document(spec) = stage.value() else {
@@ -91,7 +91,7 @@ impl Pipeline {
                     format!("Pipeline length must be no longer than {MAX_PIPELINE_STAGES} stages");
                 return Err(Error::new(ErrorCode::FailedToParse, text));
             }
-            parsed.push(parse_stage(spec)?);
+            parsed.push(parse_stage(spec, scope)?);
         }
         Ok(Pipeline(parsed))
     }
@@ -137,7 +137,7 @@ fn not_a_document(called: &str, value: Option<RawValue<'_>>, doc: RawDoc<'_>) ->
     )
 }
 
-fn parse_stage(spec: RawDoc<'_>) -> Result<Stage> {
+fn parse_stage(spec: RawDoc<'_>, scope: &Scope) -> Result<Stage> {
     let mut fields = spec.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {
         return Err(Error::new(
@@ -147,7 +147,7 @@ fn parse_stage(spec: RawDoc<'_>) -> Result<Stage> {
     };
     let name = field.name();
     if let Some(row) = STAGES.iter().find(|row| row.name == name) {
-        return (row.parse)(name, field.value());
+        return (row.parse)(name, field.value(), scope);
     }
     if ELSEWHERE.contains(&name) {
         let text = format!("{name} is not allowed to be used within an update");
@@ -156,26 +156,26 @@ fn parse_stage(spec: RawDoc<'_>) -> Result<Stage> {
     Err(Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'")))
 }
 
-fn parse_set(name: &str, value: RawValue<'_>) -> Result<Stage> {
+fn parse_set(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Stage> {
     let RawValue::Document(spec) = value else {
         let text =
             format!("{name} specification stage must be an object, got {}", value.type_name());
         return Err(Error::new(ErrorCode(40272), text));
     };
-    let fields = SetFields::parse(spec);
+    let fields = SetFields::parse(spec, scope);
     fields.map(Stage::Set).map_err(|error| error.in_context(format!("Invalid {name}")))
 }
 
-fn parse_project(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+fn parse_project(_name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Stage> {
     let RawValue::Document(spec) = value else {
         return Err(Error::new(ErrorCode(15969), "$project specification must be an object"));
     };
-    let projection = Projection::parse(spec, ProjectionKind::Stage);
+    let projection = Projection::parse_in(spec, ProjectionKind::Stage, scope);
     projection.map(Stage::Project).map_err(|error| error.in_context("Invalid $project"))
 }
 
 /// A field or an array of fields: the exclusion of them.
-fn parse_unset(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+fn parse_unset(_name: &str, value: RawValue<'_>, _scope: &Scope) -> Result<Stage> {
     let fault = |code: i32, what: &str| {
         let text = format!("$unset specification must be a string or an array{what}");
         Err(Error::new(ErrorCode(code), text))
@@ -200,7 +200,7 @@ fn parse_unset(_name: &str, value: RawValue<'_>) -> Result<Stage> {
     projection.map(Stage::Project).map_err(|error| error.in_context("Invalid $unset"))
 }
 
-fn parse_replace_root(_name: &str, value: RawValue<'_>) -> Result<Stage> {
+fn parse_replace_root(_name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Stage> {
     let RawValue::Document(spec) = value else {
         let text = format!(
             "expected an object as specification for $replaceRoot stage, got {}",
@@ -219,11 +219,14 @@ fn parse_replace_root(_name: &str, value: RawValue<'_>) -> Result<Stage> {
         let text = "no newRoot specified for the $replaceRoot stage";
         return Err(Error::new(ErrorCode(40231), text));
     };
-    Ok(Stage::Replace { with: Expression::parse(new_root)?, called: "'newRoot' expression " })
+    Ok(Stage::Replace {
+        with: Expression::parse_in(new_root, scope)?,
+        called: "'newRoot' expression ",
+    })
 }
 
-fn parse_replace_with(_name: &str, value: RawValue<'_>) -> Result<Stage> {
-    let with = Expression::parse(value)?;
+fn parse_replace_with(_name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Stage> {
+    let with = Expression::parse_in(value, scope)?;
     Ok(Stage::Replace { with, called: "'replacement document' expression " })
 }
 

@@ -247,7 +247,8 @@ fn with_filters(update: &str, filters: &[&str]) -> Result<Update> {
     let filters: Vec<RawDoc<'_>> = filters.iter().map(DocBuf::as_doc).collect();
     let update = parse_document(update).unwrap();
     let context = ParseContext::default();
-    Update::parse_with_filters(RawValue::Document(update.as_doc()), &filters, &context)
+    let update = RawValue::Document(update.as_doc());
+    Update::parse_in(update, &filters, &Scope::default(), &context)
 }
 
 fn matched(filter: &str, update: &Update, doc: &DocBuf) -> Option<usize> {
@@ -277,7 +278,7 @@ fn positions() {
         ("{'a.b': 2}", "{a: [{b: 1}, {b: 2}]}", Some(1)),
         ("{'a.b': 2}", "{a: [{b: 1}, {b: [5, 2]}]}", Some(1)),
         ("{'a.b.c': 2}", "{a: {b: [{c: 1}, {c: 2}]}}", Some(1)),
-        ("{'a.1': 2}", "{a: [1, 2]}", Some(1)),
+        ("{'a.1': 2}", "{a: [1, 2]}", None),
         ("{'a.b': null}", "{a: [{b: 1}, {c: 2}]}", Some(1)),
         ("{a: {$in: [9, 3]}}", "{a: [1, 2, 3]}", Some(2)),
         ("{a: 1, b: 5}", "{a: [1, 2], b: [4, 5]}", Some(1)),

@@ -26,7 +26,7 @@ pub(super) fn change_one(
 ) -> Result<Change> {
     let (matcher, update) = (&spec.query.matcher, &spec.update);
     let Some(before) = unit.read(key)? else { return Ok(Change::Gone) };
-    if !matcher.matches(before.as_doc()) {
+    if !matcher.try_matches(before.as_doc())? {
         return Ok(Change::Gone);
     }
     let position = update.position(matcher, before.as_doc());

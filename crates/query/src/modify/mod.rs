@@ -35,6 +35,8 @@ pub struct UpdateSpec {
     pub multi: bool,
     /// Whether to insert one when there is none.
     pub upsert: bool,
+    /// The document that an upsert inserts instead of making one (`upsertSupplied`).
+    pub supplied: Option<DocBuf>,
     /// The `_id` of an upserted document whose query and update give none.
     pub new_id: [u8; 12],
     /// How it is recorded, when the client may send it again; only for single documents.
@@ -162,7 +164,7 @@ fn delete_with(
     for_each_record(store, op, collection, query, *multi, Again::Always, &mut |key| {
         let gone = store.write(op, collection, |unit| {
             let Some(document) = unit.read(key)? else { return Ok(None) };
-            if !query.matcher.matches(document.as_doc()) {
+            if !query.matcher.try_matches(document.as_doc())? {
                 return Ok(None);
             }
             unit.delete(key, document.as_doc())?;

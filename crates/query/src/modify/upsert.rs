@@ -28,7 +28,11 @@ pub(super) fn upsert_one(
 ) -> Result<Upserted> {
     let matcher = &spec.query.matcher;
     let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
-    let document = with_id(spec.update.upsert_document(matcher, &context)?.document, spec.new_id);
+    let document = match &spec.supplied {
+        Some(supplied) => supplied.clone(),
+        None => spec.update.upsert_document(matcher, &context)?.document,
+    };
+    let document = with_id(document, spec.new_id);
     if document.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
         let text = format!("Document to upsert is larger than {MAX_USER_DOCUMENT_BYTES}");
         return Err(Error::new(ErrorCode(7655103), text));

@@ -27,12 +27,16 @@ impl<'a> Operation<'a> {
     ///
     /// # Errors
     /// 40415, 40414, 14 for what is no operation, 2 for a place outside of `nsInfo`.
-    pub(super) fn parse(op: RawDoc<'a>, namespaces: usize) -> Result<Operation<'a>> {
+    pub(super) fn parse(
+        op: RawDoc<'a>,
+        namespaces: usize,
+        variables: Option<RawDoc<'a>>,
+    ) -> Result<Operation<'a>> {
         let kind = op.iter().next().map_or("", |element| element.name());
         let action = match kind {
             "insert" => insert(op)?,
-            "update" => update(op)?,
-            "delete" => delete(op)?,
+            "update" => update(op, variables)?,
+            "delete" => delete(op, variables)?,
             other => return Err(Fields::new(op, "bulkWrite").unknown(other)),
         };
         let fields = Fields::new(op, "bulkWrite.ops");
@@ -72,7 +76,7 @@ fn insert(op: RawDoc<'_>) -> Result<Action<'_>> {
     Ok(Action::Insert(document))
 }
 
-fn update(op: RawDoc<'_>) -> Result<Action<'_>> {
+fn update<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {
     let known = &[
         "update",
         "filter",
@@ -88,14 +92,14 @@ fn update(op: RawDoc<'_>) -> Result<Action<'_>> {
     ];
     let fields = Fields::strict(op, "bulkWrite.ops", known)?;
     let names = Names { filter: "filter", update: "updateMods", constants: "constants" };
-    Ok(Action::Update(Box::new(UpdateStatement::parse(&fields, &names)?)))
+    Ok(Action::Update(Box::new(UpdateStatement::parse(&fields, &names, variables)?)))
 }
 
-fn delete(op: RawDoc<'_>) -> Result<Action<'_>> {
+fn delete<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {
     let known = &["delete", "filter", "multi", "hint", "collation"];
     let fields = Fields::strict(op, "bulkWrite.ops", known)?;
     refuse(&fields, &["collation"])?;
     let filter = fields.document("filter")?.ok_or_else(|| fields.missing("filter"))?;
     let multi = fields.bool("multi")?.unwrap_or(false);
-    Ok(Action::Delete(DeleteStatement { filter, multi, hint: hint(&fields)? }))
+    Ok(Action::Delete(DeleteStatement { filter, multi, variables, hint: hint(&fields)? }))
 }

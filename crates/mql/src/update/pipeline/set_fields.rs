@@ -5,7 +5,7 @@
 
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Expression, Frame};
+use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::paths::MAX_PATH_PARTS;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
@@ -28,27 +28,28 @@ enum Branch {
     Level(Level),
 }
 
+/// What stands around a field of the specification.
+struct Around<'a> {
+    spec: RawDoc<'a>,
+    scope: &'a Scope,
+    depth: usize,
+}
+
 impl SetFields {
-    pub(super) fn parse(spec: RawDoc<'_>) -> Result<SetFields> {
+    pub(super) fn parse(spec: RawDoc<'_>, scope: &Scope) -> Result<SetFields> {
         if spec.is_empty() {
             let text = "specification must have at least one field";
             return Err(Error::new(ErrorCode(40177), text));
         }
         let mut fields = SetFields { root: Level::default(), expressions: Vec::new() };
         for element in spec.iter() {
-            fields.field(element.name(), element.value(), spec, 0)?;
+            fields.field(element.name(), element.value(), &Around { spec, scope, depth: 0 })?;
         }
         Ok(fields)
     }
 
-    fn field(
-        &mut self,
-        path: &str,
-        value: RawValue<'_>,
-        spec: RawDoc<'_>,
-        depth: usize,
-    ) -> Result<()> {
-        check_path(path, depth)?;
+    fn field(&mut self, path: &str, value: RawValue<'_>, around: &Around<'_>) -> Result<()> {
+        check_path(path, around.depth)?;
         let nested = match value {
             RawValue::Document(inner) if inner.is_empty() => {
                 let text = format!(
@@ -64,9 +65,9 @@ impl SetFields {
             _ => None,
         };
         let Some(inner) = nested else {
-            let expression = Expression::parse(value)?;
+            let expression = Expression::parse_in(value, around.scope)?;
             self.expressions.push(expression);
-            return insert(&mut self.root, path, self.expressions.len() - 1, spec);
+            return insert(&mut self.root, path, self.expressions.len() - 1, around.spec);
         };
         for element in inner.iter() {
             let name = element.name();
@@ -77,7 +78,8 @@ impl SetFields {
                 );
                 return Err(Error::new(ErrorCode(40183), text));
             }
-            self.field(&format!("{path}.{name}"), element.value(), spec, depth + 1)?;
+            let inner = Around { depth: around.depth + 1, ..*around };
+            self.field(&format!("{path}.{name}"), element.value(), &inner)?;
         }
         Ok(())
     }

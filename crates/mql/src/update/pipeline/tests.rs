@@ -6,7 +6,9 @@ use super::*;
 
 fn pipeline(stages: &str) -> Result<Pipeline> {
     let wrapped = parse_document(&format!("{{u: {stages}}}")).unwrap();
-    Pipeline::parse(wrapped.as_doc().get("u").and_then(RawValue::as_array).unwrap())
+    let mut scope = Scope::at(5);
+    scope.declare(parse_document("{v: 7}").unwrap().as_doc())?;
+    Pipeline::parse(wrapped.as_doc().get("u").and_then(RawValue::as_array).unwrap(), &scope)
 }
 
 fn check(stages: &str, doc: &str, expected: &str) {
@@ -32,6 +34,9 @@ fn stages() {
     check("[{$set: {'a.b': 1}}]", "{a: 5}", "{a: {b: 1}}");
     check("[{$set: {a: '$gone'}}]", "{a: 1, b: 2}", "{b: 2}");
     check("[{$set: {a: ['$b', 1]}}]", "{b: 2}", "{b: 2, a: [2, 1]}");
+    check("[{$set: {a: '$$v', b: '$$NOW'}}]", "{}", "{a: 7, b: {$date: {$numberLong: '5'}}}");
+    check("[{$set: {a: {$add: ['$a', 1]}}}]", "{a: 1}", "{a: 2}");
+    check("[{$set: {a: '$$REMOVE'}}]", "{a: 1, b: 2}", "{b: 2}");
     check("[{$unset: ['a', 'b.c']}]", "{a: 1, b: {c: 1, d: 2}}", "{b: {d: 2}}");
     check("[{$project: {a: 1}}]", "{_id: 7, a: 1, b: 2}", "{_id: 7, a: 1}");
     check("[{$replaceWith: '$a'}, {$set: {y: 2}}]", "{a: {x: 1}}", "{x: 1, y: 2}");
@@ -41,6 +46,7 @@ fn stages() {
 #[test]
 fn errors() {
     let cases = [
+        ("[{$set: {a: '$$nobody'}}]", 17276),
         ("[5]", 14),
         ("[{}]", 40323),
         ("[{$set: {a: 1}, $unset: 'b'}]", 40323),
