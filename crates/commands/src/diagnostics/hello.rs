@@ -159,6 +159,8 @@ fn write_reply(
         doc.append("helloOk", true);
     }
     doc.append(if request.row.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
+    // A router: drivers send retryable writes to it and do not look for other addresses.
+    doc.append("msg", "isdbgrid");
     doc.start_document("topologyVersion");
     doc.append("processId", RawValue::ObjectId(ctx.service.topology.process_id()));
     doc.append("counter", counter);

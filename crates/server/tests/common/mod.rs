@@ -1,0 +1,105 @@
+//! A server process and a client of a few lines, for the tests that kill one and cut the other off.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+
+/// A command as one message.
+pub(crate) fn message(command: &Document) -> Vec<u8> {
+    let body = DocBuf::from_bson(command);
+    let mut message = Vec::new();
+    for word in [21 + body.as_bytes().len() as i32, 1, 0, 2013, 0] {
+        message.extend_from_slice(&word.to_le_bytes());
+    }
+    message.push(0);
+    message.extend_from_slice(body.as_bytes());
+    message
+}
+
+/// A running server, killed when dropped.
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) port: u16,
+}
+
+impl Server {
+    pub(crate) fn start(folder: &Path) -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_mayflydb"))
+            .args(["--port", "0", "--dbpath"])
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let port = loop {
+            let mut line = String::new();
+            assert!(
+                lines.read_line(&mut line).unwrap() > 0,
+                "the server ended before it was ready"
+            );
+            if let Some((_, rest)) = line.split_once(" ready on 127.0.0.1:") {
+                let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                break digits.parse().unwrap();
+            }
+        };
+        // The pipe must not fill up.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Server { child, port }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client without a driver: one message, one reply.
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) fn run(&mut self, command: &Document) -> std::io::Result<DocBuf> {
+        self.0.write_all(&message(command))?;
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length)?;
+        let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
+        self.0.read_exact(&mut rest)?;
+        Ok(DocBuf::from_bytes(rest[17..].to_vec()).unwrap())
+    }
+
+    pub(crate) fn ok(&mut self, command: &Document) -> DocBuf {
+        let reply = self.run(command).unwrap();
+        assert_eq!(reply.as_doc().get("ok"), Some(RawValue::Double(1.0)), "{command}: {reply:?}");
+        reply
+    }
+
+    /// All documents of a find.
+    pub(crate) fn all(&mut self, find: &Document) -> Vec<DocBuf> {
+        let mut reply = self.ok(find);
+        let mut out = Vec::new();
+        loop {
+            let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document).unwrap();
+            let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
+            let batch = batch.and_then(RawValue::as_array).unwrap();
+            out.extend(batch.iter().map(|e| e.value().as_document().unwrap().to_owned()));
+            match cursor.get("id") {
+                Some(RawValue::Int64(0)) | None => return out,
+                Some(RawValue::Int64(id)) => {
+                    reply = self.ok(&doc! { "getMore": id, "collection": "c", "$db": "crash" });
+                }
+                other => panic!("cursor id {other:?}"),
+            }
+        }
+    }
+}
