@@ -1,10 +1,13 @@
 //! `findAndModify`: one document, changed or removed, and how it was or is.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
-    ModifyOutcome, Repeatable, find_and_modify,
+    ModifyOutcome, Repeatable, find_and_modify, plan,
 };
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{hint, refuse};
@@ -63,11 +66,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     };
     wrote(ctx, request);
-    let query = match &spec {
-        FindAndModifySpec::Remove(spec) => &spec.query,
-        FindAndModifySpec::Update(spec) => &spec.query,
-    };
-    write_reply(&wanted, &outcome, shown, query, reply)?;
+    write_reply(&wanted, &outcome, shown, query(&spec), reply)?;
     ctx.append_retried(reply);
     Ok(())
 }
@@ -79,11 +78,7 @@ fn first_attempt(
     wanted: &Wanted<'_>,
     spec: &FindAndModifySpec,
 ) -> Result<(ModifyOutcome, Option<DocBuf>)> {
-    let found = execute(ctx, ns, spec).map_err(|error| match ends_command(&error) {
-        true => error,
-        false => error.in_context("Plan executor error during findAndModify"),
-    })?;
-    let FoundAndModified { before, after, upserted } = found;
+    let FoundAndModified { before, after, upserted } = execute(ctx, ns, spec)?;
     let existed = before.is_some();
     let outcome = ModifyOutcome {
         matched: i64::from(existed),
@@ -176,18 +171,40 @@ fn execute(
     ns: &Namespace,
     spec: &FindAndModifySpec,
 ) -> Result<FoundAndModified> {
-    let store = &ctx.service.store;
-    let upsert = matches!(spec, FindAndModifySpec::Update(spec) if spec.upsert);
-    if upsert {
-        return on_collection(ctx, ns, |collection| {
-            find_and_modify(store, ctx.op, collection, spec)
-        });
+    if matches!(spec, FindAndModifySpec::Update(spec) if spec.upsert) {
+        return on_collection(ctx, ns, |collection| modify(ctx, collection, spec));
     }
-    let Some(collection) = store.collection(ns) else { return Ok(FoundAndModified::default()) };
-    match find_and_modify(store, ctx.op, &collection, spec) {
+    let Some(collection) = ctx.service.store.collection(ns) else {
+        return Ok(FoundAndModified::default());
+    };
+    match modify(ctx, &collection, spec) {
         // Dropped meanwhile: nothing is left to find.
         Err(error) if was_dropped(&error, &collection) => Ok(FoundAndModified::default()),
         other => other,
+    }
+}
+
+/// What fails behind the planner says so, as the reference has it.
+fn modify(
+    ctx: &CommandContext<'_>,
+    collection: &Arc<Collection>,
+    spec: &FindAndModifySpec,
+) -> Result<FoundAndModified> {
+    let query = query(spec);
+    if query.hint.is_some() {
+        plan(collection, query)?;
+    }
+    let found = find_and_modify(&ctx.service.store, ctx.op, collection, spec);
+    found.map_err(|error| match ends_command(&error) {
+        true => error,
+        false => error.in_context("Plan executor error during findAndModify"),
+    })
+}
+
+fn query(spec: &FindAndModifySpec) -> &CanonicalQuery {
+    match spec {
+        FindAndModifySpec::Remove(spec) => &spec.query,
+        FindAndModifySpec::Update(spec) => &spec.query,
     }
 }
 
