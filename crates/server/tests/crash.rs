@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Client, Server};
 use mayfly_value::bson::{Document, doc};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{RawDoc, RawValue};
 
 const ROUNDS: u32 = 20;
 const WRITERS: u32 = 4;
