@@ -5,6 +5,7 @@ import time
 from datetime import datetime, timedelta, timezone
 
 import pymongo
+import pymongo.uri_parser
 import pytest
 from bson.codec_options import CodecOptions
 from bson.int64 import Int64
@@ -17,6 +18,8 @@ from pymongo.errors import (
     OperationFailure,
     WriteError,
 )
+
+from cutting_proxy import CuttingProxy
 
 URI = os.environ["MONGODB_URI"]
 
@@ -410,3 +413,35 @@ def test_write_and_query_errors(coll):
     error = failure(2, "BadValue", lambda: coll.find_one({"a": {"$noSuchOperator": 1}}))
     assert error.details["codeName"] == "BadValue"
     assert "unknown operator: $noSuchOperator" in str(error)
+
+
+# retryable writes
+
+
+@pytest.fixture
+def proxied():
+    host, port = pymongo.uri_parser.parse_uri(URI)["nodelist"][0]
+    proxy = CuttingProxy(host, port)
+    with MongoClient("127.0.0.1", proxy.port, serverMonitoringMode="poll") as client:
+        yield proxy, client
+    proxy.close()
+
+
+def test_lost_replies_of_writes(proxied, coll):
+    """The driver sends a write again whose reply was lost; the server gives the first answer."""
+    proxy, client = proxied
+    through = client[coll.database.name][coll.name]
+    proxy.cut("insert")
+    through.insert_one({"_id": 1, "n": 0})
+    proxy.cut("update")
+    assert through.update_one({"_id": 1}, {"$inc": {"n": 1}}).modified_count == 1
+    proxy.cut("findAndModify")
+    after = through.find_one_and_update({"_id": 1}, {"$inc": {"n": 1}}, return_document=True)
+    assert after == {"_id": 1, "n": 2}
+    proxy.cut("insert")
+    assert len(through.insert_many([{"k": k} for k in range(1000)]).inserted_ids) == 1000
+    proxy.cut("delete")
+    assert through.delete_one({"k": {"$gte": 0}}).deleted_count == 1
+    assert proxy.cuts == 5
+    assert coll.count_documents({}) == 1000
+    assert coll.find_one({"_id": 1}) == {"_id": 1, "n": 2}
