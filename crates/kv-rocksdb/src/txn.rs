@@ -90,6 +90,51 @@ impl RocksTxn {
         }
     }
 
+    /// How a key is read that this transaction has locked.
+    fn options_under_lock(&self) -> &ReadOptions {
+        match self.snapshot.get() {
+            Some(snapshot) => &snapshot.read_options,
+            // Nobody else can write it now, and who did so before has ended: a later snapshot shows the same.
+            None => &self.store.read_options,
+        }
+    }
+
+    fn read_many(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        options: &ReadOptions,
+        see: &mut dyn FnMut(usize, &[u8]),
+    ) -> KvResult<()> {
+        if keys.len() < BATCHED_KEYS {
+            for (at, key) in keys.iter().enumerate() {
+                self.read(keyspace, key, options, &mut |value| see(at, value))?;
+            }
+            return Ok(());
+        }
+        let mut stored = Vec::with_capacity(keys.len());
+        for (at, key) in keys.iter().enumerate() {
+            match self.buffer.get(keyspace, key) {
+                Some(OwnWrite::Put(value)) => see(at, value),
+                Some(OwnWrite::Deleted) => {}
+                None => stored.push((at, *key)),
+            }
+        }
+        let sorted = stored.is_sorted_by_key(|(_, key)| *key);
+        let found = self.store.db.batched_multi_get_cf_opt(
+            &self.store.family(keyspace),
+            stored.iter().map(|(_, key)| *key),
+            sorted,
+            options,
+        );
+        for ((at, _), value) in stored.into_iter().zip(found) {
+            if let Some(value) = value.map_err(|error| read_failed(&error))? {
+                see(at, &value);
+            }
+        }
+        Ok(())
+    }
+
     fn write(&self) -> KvResult<()> {
         let store = &self.store;
         store.admit(&self.buffer)?;
@@ -122,11 +167,7 @@ impl Txn for RocksTxn {
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
         self.lock(keyspace, key)?;
-        let options = match self.snapshot.get() {
-            Some(snapshot) => &snapshot.read_options,
-            // Nobody else can write it now, and who did so before has ended: a later snapshot shows the same.
-            None => &self.store.read_options,
-        };
+        let options = self.options_under_lock();
         self.read(keyspace, key, options, see)
     }
 
@@ -136,32 +177,19 @@ impl Txn for RocksTxn {
         keys: &[&[u8]],
         see: &mut dyn FnMut(usize, &[u8]),
     ) -> KvResult<()> {
-        if keys.len() < BATCHED_KEYS {
-            for (at, key) in keys.iter().enumerate() {
-                self.get(keyspace, key, &mut |value| see(at, value))?;
-            }
-            return Ok(());
+        self.read_many(keyspace, keys, &self.snapshot().read_options, see)
+    }
+
+    fn multi_get_locked(
+        &mut self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut dyn FnMut(usize, &[u8]),
+    ) -> KvResult<()> {
+        for key in keys {
+            self.lock(keyspace, key)?;
         }
-        let mut stored = Vec::with_capacity(keys.len());
-        for (at, key) in keys.iter().enumerate() {
-            match self.buffer.get(keyspace, key) {
-                Some(OwnWrite::Put(value)) => see(at, value),
-                Some(OwnWrite::Deleted) => {}
-                None => stored.push((at, *key)),
-            }
-        }
-        let found = self.store.db.batched_multi_get_cf_opt(
-            &self.store.family(keyspace),
-            stored.iter().map(|(_, key)| *key),
-            false,
-            &self.snapshot().read_options,
-        );
-        for ((at, _), value) in stored.into_iter().zip(found) {
-            if let Some(value) = value.map_err(|error| read_failed(&error))? {
-                see(at, &value);
-            }
-        }
-        Ok(())
+        self.read_many(keyspace, keys, self.options_under_lock(), see)
     }
 
     fn scan(

@@ -248,6 +248,19 @@ pub trait Txn: Send {
         self.get(keyspace, key, see)
     }
 
+    /// [`Txn::get_locked`] for many keys; the closure sees (position in `keys`, value) of those present.
+    fn multi_get_locked(
+        &mut self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut dyn FnMut(usize, &[u8]),
+    ) -> KvResult<()> {
+        for key in keys {
+            self.lock(keyspace, key)?;
+        }
+        self.multi_get(keyspace, keys, see)
+    }
+
     /// Visits the entries of a range in order, own writes included.
     fn scan(
         &self,

@@ -256,6 +256,29 @@ impl<'s> WriteUnit<'s> {
         found
     }
 
+    /// The same for several documents at once, in the order of the keys; nothing where there is none.
+    ///
+    /// # Errors
+    /// As [`WriteUnit::read`].
+    pub(crate) fn read_many(&mut self, record_keys: &[&[u8]]) -> Result<Vec<Option<DocBuf>>> {
+        let id = self.collection.id();
+        let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
+        let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+        let mut found = vec![None; keys.len()];
+        let mut damaged = None;
+        self.txn
+            .multi_get_locked(
+                Keyspace::Record,
+                &keys,
+                &mut |at, value| match decode_record(value) {
+                    Ok(document) => found[at] = Some(document.to_owned()),
+                    Err(error) => damaged = Some(error),
+                },
+            )
+            .map_err(from_kv)?;
+        damaged.map_or(Ok(found), Err)
+    }
+
     /// Writes the keys in `scratch.new_keys` that pass the filter.
     fn add_keys(
         &mut self,

@@ -20,6 +20,9 @@ use crate::{RecordKey, Store};
 
 /// Index entries looked at in one scan.
 const SCAN_ENTRIES: usize = 1000;
+/// Documents read in one call, where they are no longer than this on average.
+const READ_TOGETHER: usize = 32;
+const READ_TOGETHER_BYTES: i64 = 16 << 10;
 /// Visits that take longer are logged, as the reference's `slowms`.
 const SLOW_MICROS: i64 = 100_000;
 
@@ -152,15 +155,23 @@ impl Visit<'_> {
         let expired =
             ExpiredBy { index: self.index.spec.name(), expire_after_secs: self.expire_after_secs };
         let mut keys = KeySet::default();
+        let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
         let done = self.store.write(op, self.collection, |unit| {
             // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
             if unit.index(self.index.id()).is_none_or(|now| !self.is_policy_of(now)) {
                 return Ok(None);
             }
             let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
-            for (_, record_key) in entries.iter().take(most) {
+            let chosen = &entries[..most.min(entries.len())];
+            let mut documents = Vec::new().into_iter();
+            for (at, (_, record_key)) in chosen.iter().enumerate() {
+                if at.is_multiple_of(read_together) {
+                    let together = &chosen[at..chosen.len().min(at + read_together)];
+                    let keys: Vec<_> = together.iter().map(|(_, key)| key.as_slice()).collect();
+                    documents = unit.read_many(&keys)?.into_iter();
+                }
                 dealt += 1;
-                let Some(document) = unit.read(record_key)? else { continue };
+                let Some(document) = documents.next().flatten() else { continue };
                 examined += 1;
                 if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
                     continue;
@@ -191,6 +202,11 @@ impl Visit<'_> {
             stats.time_in_batch_micros.fetch_add(spent, Ordering::Relaxed);
         }
         Ok(Some(dealt))
+    }
+
+    fn has_short_documents(&self) -> bool {
+        let documents = self.collection.documents_about();
+        self.store.data_bytes(self.collection) / documents.max(1) <= READ_TOGETHER_BYTES
     }
 
     fn is_policy_of(&self, index: &Index) -> bool {
