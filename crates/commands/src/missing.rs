@@ -158,7 +158,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row::missing("_mergeAuthzCollections", "<=2.6"),
     Row::missing("configureFailPoint", "<=2.6"),
     // sharding
-    Row::missing("isdbgrid", "<=2.6"),
     Row::missing("shardingState", "<=2.6"),
     Row::missing("enableSharding", "<=2.6"),
     Row::missing("shardCollection", "<=2.6"),

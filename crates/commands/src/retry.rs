@@ -185,6 +185,14 @@ impl CommandContext<'_> {
         Ok(())
     }
 
+    /// Adds `retriedStmtId` when the command's one statement was executed before.
+    pub(crate) fn append_retried_one(&self, reply: &mut DocBuilder) {
+        let first = self.retry.as_ref().and_then(|retry| retry.retried.borrow().first().copied());
+        if let Some(id) = first {
+            reply.append("retriedStmtId", id);
+        }
+    }
+
     /// Adds `retriedStmtIds` when there are any.
     pub(crate) fn append_retried(&self, reply: &mut DocBuilder) {
         let Some(retry) = &self.retry else { return };

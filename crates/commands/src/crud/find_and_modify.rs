@@ -67,7 +67,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     wrote(ctx, request);
     write_reply(&wanted, &outcome, shown, query(&spec), reply)?;
-    ctx.append_retried(reply);
+    ctx.append_retried_one(reply);
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `getCmdLineOpts`.
+//! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `isdbgrid`,
+//! `getCmdLineOpts`.
 
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
@@ -11,6 +12,8 @@ pub(crate) const CONNECTION_STATUS: Row =
 pub(crate) const WHATS_MY_URI: Row =
     Row::new("whatsmyuri", "Tells the client's own address", run_uri)
         .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+pub(crate) const IS_DB_GRID: Row = Row::new("isdbgrid", "Tells that this is a router", run_router)
+    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const CMD_LINE_OPTS: Row =
     Row::new("getCmdLineOpts", "Tells how the server was started", run_options)
         .flags(RowFlags::ADMIN_ONLY);
@@ -33,6 +36,12 @@ fn run_status(
 
 fn run_uri(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("you", &*ctx.connection.client);
+    Ok(())
+}
+
+/// What routers answer and others do not know; tools ask it where they do not look at `hello`.
+fn run_router(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    doc.append("isdbgrid", 1.0).append("hostname", ctx.service.host.as_str());
     Ok(())
 }
 

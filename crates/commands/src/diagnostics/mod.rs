@@ -18,6 +18,7 @@ pub(crate) const ROWS: &[Row] = &[
     build_info::ROW,
     connection::CMD_LINE_OPTS,
     connection::CONNECTION_STATUS,
+    connection::IS_DB_GRID,
     connection::WHATS_MY_URI,
     current_op::KILL_OP,
     current_op::ROW,

@@ -205,8 +205,10 @@ impl Visit<'_> {
     }
 
     fn has_short_documents(&self) -> bool {
+        // Not counted yet after a crash: then nobody knows.
         let documents = self.collection.documents_about();
-        self.store.data_bytes(self.collection) / documents.max(1) <= READ_TOGETHER_BYTES
+        let bytes = self.store.data_bytes(self.collection);
+        documents < i64::MAX && bytes / documents.max(1) <= READ_TOGETHER_BYTES
     }
 
     fn is_policy_of(&self, index: &Index) -> bool {
