@@ -15,6 +15,7 @@ mod layout;
 mod oplog;
 mod read;
 mod retry;
+mod sizes;
 mod store;
 mod sweep;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use layout::{RecordKey, record_key};
 pub use oplog::UpdateStyle;
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
 pub use retry::{Executed, SessionKey, Statement};
+pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;

@@ -1,14 +1,18 @@
 //! Commands that tell about the server and the connection.
 
 mod build_info;
+mod coll_stats;
 mod connection;
 pub(crate) mod current_op;
+mod data_size;
+mod db_stats;
 mod get_log;
 mod hello;
 mod host_info;
 mod list_commands;
 mod ping;
 mod process;
+mod scale;
 mod server_status;
 
 use crate::Row;
@@ -16,12 +20,15 @@ use crate::Row;
 /// The group's rows.
 pub(crate) const ROWS: &[Row] = &[
     build_info::ROW,
+    coll_stats::ROW,
     connection::CMD_LINE_OPTS,
     connection::CONNECTION_STATUS,
     connection::IS_DB_GRID,
     connection::WHATS_MY_URI,
     current_op::KILL_OP,
     current_op::ROW,
+    data_size::ROW,
+    db_stats::ROW,
     get_log::ROW,
     hello::HELLO,
     hello::IS_MASTER,

@@ -1,0 +1,71 @@
+//! `collStats`: number and size of a collection's documents and of its indexes.
+//!
+//! Records are clustered by `_id`, so that `_id_` takes no room of its own and shows 0.
+
+use mayfly_base::Result;
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuilder, RawDoc};
+
+use super::scale::{bytes, scale, small};
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("collStats", "Shows the sizes of a collection", run)
+    .aliases(&["collstats"])
+    .flags(RowFlags::MAY_BLOCK);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["scale", "verbose", "waitForLock", "numericOnly"])?;
+    let scale = scale(&fields)?;
+    let ns = request.namespace()?;
+    doc.append("ns", ns.as_str());
+    match ctx.service.store.collection(&ns) {
+        Some(collection) => append(ctx, &collection, scale, doc),
+        None => {
+            append_nothing(scale, doc);
+            Ok(())
+        }
+    }
+}
+
+/// The fields behind the namespace.
+fn append(
+    ctx: &CommandContext<'_>,
+    collection: &Collection,
+    scale: i64,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let sizes = ctx.service.store.sizes(ctx.op, collection)?;
+    let (count, size) = (sizes.documents, sizes.data_bytes);
+    doc.append("size", small(size / scale)).append("count", small(count));
+    if count > 0 {
+        doc.append("avgObjSize", small(size / count));
+    }
+    doc.append("numOrphanDocs", 0);
+    let storage = bytes(sizes.storage_bytes);
+    doc.append("storageSize", small(storage / scale)).append("freeStorageSize", 0);
+    doc.append("capped", false);
+    doc.append("nindexes", small(sizes.indexes.len() as i64 + 1));
+    doc.start_array("indexBuilds");
+    for (index, _) in sizes.indexes.iter().filter(|(index, _)| !index.is_ready()) {
+        doc.push(index.spec.name());
+    }
+    doc.end();
+    let index_bytes: i64 = sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum();
+    doc.append("totalIndexSize", small(index_bytes / scale));
+    doc.append("totalSize", small((storage + index_bytes) / scale));
+    doc.start_document("indexSizes").append("_id_", 0);
+    for (index, size) in &sizes.indexes {
+        doc.append(index.spec.name(), small(bytes(*size) / scale));
+    }
+    doc.end();
+    doc.append("scaleFactor", small(scale));
+    Ok(())
+}
+
+/// A collection that does not exist is empty.
+fn append_nothing(scale: i64, doc: &mut DocBuilder) {
+    doc.append("size", 0).append("count", 0).append("numOrphanDocs", 0);
+    doc.append("storageSize", 0).append("totalSize", 0).append("nindexes", 0);
+    doc.append("totalIndexSize", 0).append("indexDetails", RawDoc::EMPTY);
+    doc.append("indexSizes", RawDoc::EMPTY).append("scaleFactor", small(scale));
+}

@@ -1,0 +1,76 @@
+//! `dbStats`: the sizes of a database, and of the disk that it lies on.
+
+use std::path::Path;
+
+use mayfly_base::Result;
+use mayfly_service::Service;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::scale::{bytes, scale};
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("dbStats", "Shows the sizes of a database", run)
+    .aliases(&["dbstats"])
+    .flags(RowFlags::MAY_BLOCK);
+
+/// Sums over all collections.
+#[derive(Default)]
+struct Sums {
+    collections: i64,
+    objects: i64,
+    data: i64,
+    storage: i64,
+    indexes: i64,
+    index_bytes: i64,
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["scale", "freeStorage"])?;
+    fields.long("dbStats")?;
+    let scale = scale(&fields)?;
+    let free = fields.bool("freeStorage")?.unwrap_or(false);
+    let mut sums = Sums::default();
+    for collection in ctx.service.store.collections(Some(request.db)) {
+        let sizes = ctx.service.store.sizes(ctx.op, &collection)?;
+        sums.collections += 1;
+        sums.objects += sizes.documents;
+        sums.data += sizes.data_bytes;
+        sums.storage += bytes(sizes.storage_bytes);
+        sums.indexes += sizes.indexes.len() as i64 + 1;
+        sums.index_bytes += sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum::<i64>();
+    }
+    let scaled = |bytes: i64| bytes as f64 / scale as f64;
+    let average = if sums.objects == 0 { 0.0 } else { sums.data as f64 / sums.objects as f64 };
+    doc.append("db", request.db).append("collections", sums.collections).append("views", 0i64);
+    doc.append("objects", sums.objects).append("avgObjSize", average);
+    doc.append("dataSize", scaled(sums.data)).append("storageSize", scaled(sums.storage));
+    if free {
+        doc.append("freeStorageSize", 0.0);
+    }
+    doc.append("indexes", sums.indexes).append("indexSize", scaled(sums.index_bytes));
+    if free {
+        doc.append("indexFreeStorageSize", 0.0);
+    }
+    doc.append("totalSize", scaled(sums.storage + sums.index_bytes));
+    if free {
+        doc.append("totalFreeStorageSize", 0.0);
+    }
+    doc.append("scaleFactor", scale);
+    let (used, total) = if sums.collections > 0 { disk(ctx.service) } else { (0, 0) };
+    doc.append("fsUsedSize", scaled(used)).append("fsTotalSize", scaled(total));
+    Ok(())
+}
+
+/// Used and total bytes of the file system that holds the data; zeros where nothing lies on a disk.
+fn disk(service: &Service) -> (i64, i64) {
+    let parsed = service.command_line.parsed.as_doc();
+    let path = parsed.get("storage").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+    let Some(path) = path.get("dbPath").and_then(RawValue::as_str) else { return (0, 0) };
+    match fs4::statvfs(Path::new(path)) {
+        Ok(stats) => {
+            let total = stats.total_space();
+            (bytes(total.saturating_sub(stats.free_space())), bytes(total))
+        }
+        Err(_) => (0, 0),
+    }
+}

@@ -1,0 +1,31 @@
+//! The `scale` argument of the commands that tell sizes, and numbers as they show them.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::RawValue;
+
+use crate::Fields;
+
+/// The divisor of sizes; its fraction is cut off.
+///
+/// # Errors
+/// 14 TypeMismatch, 51024 below 1.
+pub(super) fn scale(fields: &Fields<'_>) -> Result<i64> {
+    match fields.long("scale")? {
+        None => Ok(1),
+        Some(scale) if scale >= 1 => Ok(scale),
+        Some(scale) => {
+            let text = format!("BSON field 'scale' value must be >= 1, actual value '{scale}'");
+            Err(Error::new(ErrorCode(51024), text))
+        }
+    }
+}
+
+/// An int32 where it fits, else an int64.
+pub(super) fn small(number: i64) -> RawValue<'static> {
+    i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
+}
+
+/// A number of bytes of the engine.
+pub(super) fn bytes(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,158 @@
+//! How much room a collection takes: the documents exactly, what lies on disk as the engine estimates it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
+use mayfly_value::RawDoc;
+use mayfly_value::keys::{self, TypeBits};
+
+use crate::Store;
+use crate::collection::{Collection, Index};
+use crate::error::from_kv;
+use crate::layout::object_range;
+use crate::read::{Entry, Scanned};
+
+/// Records looked at between two looks at the deadline.
+const CHECK_EVERY: i64 = 256;
+
+/// The sizes of one collection.
+pub struct CollectionSizes {
+    /// Documents.
+    pub documents: i64,
+    /// Bytes of BSON.
+    pub data_bytes: i64,
+    /// Bytes of its records in the engine, roughly.
+    pub storage_bytes: u64,
+    /// Its indexes but `_id_`, each with its bytes in the engine. Records are clustered by `_id`, which takes no room of
+    /// its own.
+    pub indexes: Vec<(Arc<Index>, u64)>,
+}
+
+/// What was counted in a part of a collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Documents.
+    pub documents: i64,
+    /// Bytes of BSON.
+    pub bytes: i64,
+    /// It ended at a limit.
+    pub cut_off: bool,
+}
+
+/// Where counting ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CountLimit {
+    /// Most bytes.
+    pub bytes: Option<i64>,
+    /// Most documents.
+    pub documents: Option<i64>,
+}
+
+/// A count in the making.
+struct Tally<'o> {
+    op: &'o OpCtx,
+    limit: CountLimit,
+    counted: Counted,
+}
+
+impl Tally<'_> {
+    fn add(&mut self, document: RawDoc<'_>) -> Result<ControlFlow<()>> {
+        let counted = &mut self.counted;
+        counted.documents += 1;
+        counted.bytes += document.as_bytes().len() as i64;
+        counted.cut_off = self.limit.bytes.is_some_and(|most| counted.bytes > most)
+            || self.limit.documents.is_some_and(|most| counted.documents > most);
+        if counted.documents % CHECK_EVERY == 0 {
+            self.op.check()?;
+        }
+        Ok(if counted.cut_off { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+impl Store {
+    /// All sizes of a collection.
+    ///
+    /// # Errors
+    /// Those of the engine and of the operation's deadline.
+    pub fn sizes(&self, op: &OpCtx, collection: &Collection) -> Result<CollectionSizes> {
+        let documents = self.count_documents(op, collection)?;
+        let bytes_of = |keyspace, id| {
+            self.engine().approximate_bytes(keyspace, &object_range(id)).map_err(from_kv)
+        };
+        let mut indexes = Vec::new();
+        for index in collection.indexes() {
+            let bytes = bytes_of(Keyspace::Index, index.id())?;
+            indexes.push((index, bytes));
+        }
+        Ok(CollectionSizes {
+            documents,
+            data_bytes: self.data_bytes(collection),
+            storage_bytes: bytes_of(Keyspace::Record, collection.id())?,
+            indexes,
+        })
+    }
+
+    /// Counts documents over one snapshot: those in a range of record keys, or of the keys of an index.
+    ///
+    /// # Errors
+    /// Those of the engine and of the operation's deadline.
+    pub fn count_range(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        index: Option<&Index>,
+        range: &KeyRange,
+        limit: CountLimit,
+    ) -> Result<Counted> {
+        let snapshot = self.snapshot()?;
+        let mut tally = Tally { op, limit, counted: Counted::default() };
+        let mut rest = range.clone();
+        let (forward, all) = (Direction::Forward, ScanLimit::NONE);
+        loop {
+            let scanned = match index {
+                None => {
+                    let visit = &mut |_: &[u8], document: RawDoc<'_>| tally.add(document);
+                    snapshot.scan_records(collection, &rest, forward, all, visit)?
+                }
+                Some(index) => {
+                    let visit = &mut |entry: Entry<'_>| {
+                        let mut flow = ControlFlow::Continue(());
+                        snapshot.record(collection, entry.record_key, &mut |document| {
+                            flow = tally.add(document)?;
+                            Ok(())
+                        })?;
+                        Ok(flow)
+                    };
+                    snapshot.scan_index(index, &rest, forward, all, visit)?
+                }
+            };
+            match scanned {
+                // An engine may end a page early.
+                Scanned::Paused(last) if !tally.counted.cut_off => {
+                    rest = rest.after(&last, forward);
+                }
+                Scanned::Paused(_) | Scanned::Exhausted => return Ok(tally.counted),
+            }
+        }
+    }
+}
+
+/// The position of these values in the order of an index, or of `_id` without one: bounds begin and end there.
+pub fn position_of(index: Option<&Index>, values: RawDoc<'_>) -> Vec<u8> {
+    let mut position = Vec::new();
+    let mut bits = TypeBits::default();
+    let values = values.iter().map(|element| element.value());
+    match index {
+        None => values.take(1).for_each(|value| {
+            keys::append_value(&mut position, &mut bits, value, false);
+        }),
+        Some(index) => {
+            for (value, field) in values.zip(index.spec.fields()) {
+                keys::append_value(&mut position, &mut bits, value, field.descending);
+            }
+        }
+    }
+    position
+}
