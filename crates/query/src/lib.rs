@@ -7,6 +7,7 @@ mod canonical;
 mod cursor;
 mod distinct;
 mod exec;
+mod explain;
 mod host;
 mod modify;
 mod partial;
@@ -20,6 +21,7 @@ pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use cursor::{BatchLimit, Cursor, CursorSource};
 pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
+pub use explain::{Explained, Purpose, Verbosity, explain};
 pub use host::Host;
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,

@@ -28,7 +28,10 @@ const KNOWN: &[&str] = &[
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
-    refuse(&fields, &["explain", "collation", "let", "needsMerge", "exchange"])?;
+    if fields.bool("explain")? == Some(true) {
+        return crate::diagnostics::explain::explain_aggregate(ctx, request, reply);
+    }
+    refuse(&fields, &["collation", "let", "needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let hint = hint(&fields)?;

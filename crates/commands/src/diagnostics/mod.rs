@@ -6,6 +6,7 @@ mod connection;
 pub(crate) mod current_op;
 mod data_size;
 mod db_stats;
+pub(crate) mod explain;
 mod get_log;
 mod hello;
 mod host_info;
@@ -29,6 +30,7 @@ pub(crate) const ROWS: &[Row] = &[
     current_op::ROW,
     data_size::ROW,
     db_stats::ROW,
+    explain::ROW,
     get_log::ROW,
     hello::HELLO,
     hello::IS_MASTER,

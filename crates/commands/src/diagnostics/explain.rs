@@ -1,0 +1,136 @@
+//! `explain`, and `explain: true` of `aggregate`: how another command would run.
+//!
+//! Writing commands are explained without writing. What another command would refuse because it is malformed is refused
+//! here, too, as far as filter, order, projection and hint go.
+
+mod pipeline;
+mod query;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::Verbosity;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::build_info::VERSION;
+use crate::{CommandContext, Fields, Handler, Request, Row, RowFlags, registry};
+
+pub(crate) use pipeline::explain_aggregate;
+
+pub(crate) const ROW: Row = Row::new("explain", "Tells how another command would run", run)
+    .since("3.0")
+    .flags(RowFlags::MAY_BLOCK);
+
+/// Words for how much to tell.
+const VERBOSITIES: [(&str, Verbosity); 3] = [
+    ("queryPlanner", Verbosity::QueryPlanner),
+    ("executionStats", Verbosity::ExecutionStats),
+    ("allPlansExecution", Verbosity::AllPlansExecution),
+];
+
+/// The internal limits that plans are shown with.
+const PARAMETERS: [(&str, i32); 8] = [
+    ("internalQueryFacetBufferSizeBytes", 104_857_600),
+    ("internalQueryFacetMaxOutputDocSizeBytes", 104_857_600),
+    ("internalLookupStageIntermediateDocumentMaxSizeBytes", 104_857_600),
+    ("internalDocumentSourceGroupMaxMemoryBytes", 104_857_600),
+    ("internalQueryMaxBlockingSortMemoryUsageBytes", 104_857_600),
+    ("internalQueryProhibitBlockingMergeOnMongoS", 0),
+    ("internalQueryMaxAddToSetBytes", 104_857_600),
+    ("internalDocumentSourceSetWindowFieldsMaxMemoryBytes", 104_857_600),
+];
+
+/// The command that is explained.
+struct Inner<'a> {
+    /// Its fields.
+    fields: Fields<'a>,
+    /// Its namespace.
+    ns: Namespace,
+    verbosity: Verbosity,
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["verbosity"])?;
+    let RawValue::Document(body) = request.target() else {
+        return Err(fields.wrong("explain", request.target(), "object"));
+    };
+    let verbosity = verbosity(fields.string("verbosity")?)?;
+    let name = body.iter().next().map_or("", |element| element.name());
+    let Some(entry) = registry::find(name) else {
+        let text = format!("Explain failed due to unknown command: {name}");
+        return Err(Error::new(ErrorCode::CommandNotFound, text));
+    };
+    check_database(body, request.db)?;
+    let target = body.iter().next().map_or(RawValue::Null, |element| element.value());
+    let inner = |name: &'static str| -> Result<Inner<'_>> {
+        let RawValue::String(collection) = target else {
+            let text = format!("collection name has invalid type {}", target.type_name());
+            return Err(Error::new(ErrorCode::InvalidNamespace, text));
+        };
+        let ns = Namespace::new(request.db, collection)?;
+        Ok(Inner { fields: Fields::new(body, name), ns, verbosity })
+    };
+    doc.append("explainVersion", "1");
+    match entry.row.name {
+        "find" => query::find(ctx, &inner("find")?, doc)?,
+        "count" => query::count(ctx, &inner("count")?, doc)?,
+        "distinct" => query::distinct(ctx, &inner("distinct")?, doc)?,
+        "update" => query::update(ctx, &inner("update")?, doc)?,
+        "delete" => query::delete(ctx, &inner("delete")?, doc)?,
+        "findAndModify" => query::find_and_modify(ctx, &inner("findAndModify")?, doc)?,
+        "aggregate" => pipeline::aggregate(ctx, &inner("aggregate")?, doc)?,
+        "mapReduce" | "bulkWrite" => {
+            return Err(Error::not_implemented(format_args!("explain of '{name}'")));
+        }
+        _ => {
+            if matches!(entry.row.handler, Handler::Missing) {
+                return Err(Error::not_implemented(format_args!("the command '{name}'")));
+            }
+            let text = format!("Cannot explain cmd: {}", entry.row.name);
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
+    }
+    append_rest(ctx, body, request.db, doc);
+    Ok(())
+}
+
+fn verbosity(word: Option<&str>) -> Result<Verbosity> {
+    let Some(word) = word else { return Ok(Verbosity::AllPlansExecution) };
+    match VERBOSITIES.iter().find(|(known, _)| *known == word) {
+        Some((_, verbosity)) => Ok(*verbosity),
+        None => Err(Error::bad_value(format!(
+            "Enumeration value '{word}' for field 'explain.verbosity' is not a valid value."
+        ))),
+    }
+}
+
+/// The command may name its database, if it is the same.
+fn check_database(body: RawDoc<'_>, db: &str) -> Result<()> {
+    match body.get("$db") {
+        None => Ok(()),
+        Some(RawValue::String(named)) if named == db => Ok(()),
+        Some(other) => {
+            let named = other.as_str().unwrap_or_default();
+            let text = format!("Mismatched $db in explain command. Expected {db} but got {named}");
+            Err(Error::new(ErrorCode::InvalidNamespace, text))
+        }
+    }
+}
+
+/// What stands behind the plan: the command, the server, its limits.
+fn append_rest(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str, doc: &mut DocBuilder) {
+    doc.start_document("command");
+    for element in body.iter().filter(|element| element.name() != "$db") {
+        doc.append_element(element);
+    }
+    doc.append("$db", db).end();
+    let (host, port) = ctx.service.host.rsplit_once(':').unwrap_or((&ctx.service.host, "27017"));
+    doc.start_document("serverInfo").append("host", host);
+    doc.append("port", port.parse::<i32>().unwrap_or(0)).append("version", VERSION);
+    let commit = option_env!("MAYFLYDB_GIT_VERSION").unwrap_or("unknown");
+    doc.append("gitVersion", commit).end();
+    doc.start_document("serverParameters");
+    for (name, value) in PARAMETERS {
+        doc.append(name, value);
+    }
+    doc.append("internalQueryFrameworkControl", "forceClassicEngine");
+    doc.append("internalQueryPlannerIgnoreIndexWithCollationForRegex", 1).end();
+}

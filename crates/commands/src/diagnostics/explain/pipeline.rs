@@ -1,0 +1,131 @@
+//! Explaining `aggregate`: the plan of the stages at its front, and the stages behind it.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_query::{BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, Verbosity};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::Inner;
+use super::query::{Parts, write};
+use crate::fields::whole_number;
+use crate::{CommandContext, Fields, Request};
+
+/// `aggregate` with `explain: true`.
+pub(crate) fn explain_aggregate(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let inner = Inner {
+        fields: Fields::new(request.body, "aggregate"),
+        ns: request.namespace()?,
+        verbosity: Verbosity::QueryPlanner,
+    };
+    doc.append("explainVersion", "1");
+    aggregate(ctx, &inner, doc)?;
+    super::append_rest(ctx, request.body, request.db, doc);
+    Ok(())
+}
+
+pub(super) fn aggregate(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = &inner.fields;
+    let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+    let parsed = Pipeline::parse(pipeline)?;
+    if parsed.is_source() {
+        let text = "a pipeline that reads no collection cannot be explained";
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    }
+    let mut front = Front::of(pipeline);
+    front.parts.hint = fields.get("hint");
+    if front.taken == pipeline.iter().count() {
+        return write(ctx, inner, front.parts, Purpose::Find, doc).map(|_| ());
+    }
+    let runs = inner.verbosity >= Verbosity::ExecutionStats;
+    let mut begun = DocBuilder::new();
+    let read = write(ctx, inner, front.parts, Purpose::Find, &mut begun)?;
+    let results = if runs { run(ctx, inner, parsed, front.parts.hint)? } else { 0 };
+    doc.start_array("stages").push_document();
+    doc.append("$cursor", &begun.finish());
+    append_counts(runs, read, doc);
+    doc.end();
+    let behind = pipeline.iter().skip(front.taken).count();
+    for (at, stage) in pipeline.iter().skip(front.taken).enumerate() {
+        let Some(stage) = stage.value().as_document() else { continue };
+        doc.push_document().append_all(stage);
+        // Only what goes in at the front and comes out at the end is counted.
+        if at + 1 == behind {
+            append_counts(runs, results, doc);
+        }
+        doc.end();
+    }
+    doc.end();
+    Ok(())
+}
+
+fn append_counts(runs: bool, results: u64, doc: &mut DocBuilder) {
+    if runs {
+        doc.append("nReturned", i64::try_from(results).unwrap_or(i64::MAX));
+        doc.append("executionTimeMillisEstimate", 0i64);
+    }
+}
+
+/// Runs the whole pipeline and throws its results away.
+fn run(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    pipeline: Pipeline,
+    hint: Option<RawValue<'_>>,
+) -> Result<u64> {
+    let store = &ctx.service.store;
+    let hint = hint.map(Hint::parse).transpose()?.flatten();
+    let run = pipeline.start(store.collection(&inner.ns), hint)?;
+    let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
+    let mut results = 0;
+    while !cursor.is_done() {
+        let mut batch = DocBuilder::new_array();
+        let limit = BatchLimit { documents: Some(1000) };
+        results += cursor.fill(store, ctx.op, limit, &mut batch)? as u64;
+    }
+    Ok(results)
+}
+
+/// The stages that the planner takes: `$match`, `$sort`, `$skip`, `$limit`, in this order.
+struct Front<'a> {
+    parts: Parts<'a>,
+    taken: usize,
+}
+
+impl<'a> Front<'a> {
+    fn of(pipeline: RawDoc<'a>) -> Front<'a> {
+        let mut front = Front { parts: Parts::of(RawDoc::EMPTY), taken: 0 };
+        let mut least = 0;
+        for stage in pipeline.iter().filter_map(|stage| stage.value().as_document()) {
+            let Some(first) = stage.iter().next() else { break };
+            let place = match (first.name(), first.value()) {
+                ("$match", RawValue::Document(filter)) if least < 1 => {
+                    front.parts.filter = filter;
+                    1
+                }
+                ("$sort", RawValue::Document(sort)) if least < 2 => {
+                    front.parts.sort = Some(sort);
+                    2
+                }
+                ("$skip", count) if least < 3 => {
+                    front.parts.skip = whole_number(count).unwrap_or(0);
+                    3
+                }
+                ("$limit", count) if least < 4 => {
+                    front.parts.limit = whole_number(count).unwrap_or(0);
+                    4
+                }
+                _ => break,
+            };
+            least = place;
+            front.taken += 1;
+        }
+        front
+    }
+}

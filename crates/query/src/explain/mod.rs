@@ -1,0 +1,262 @@
+//! Explaining: the plan of an operation as a tree of stages, and what running it looked at.
+//!
+//! 1. The filter is brought into its explained form ([`filter`]).
+//! 2. The real planner plans; nothing in here chooses.
+//! 3. When statistics are wanted, the plan runs and its results are thrown away. Nothing is ever written.
+//! 4. The plan becomes a tree ([`tree`]) with bounds as text ([`bounds`]), which is written without or with its counts
+//!    ([`node`]).
+
+mod bounds;
+mod filter;
+mod node;
+mod tree;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_storage::{Collection, Store};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+
+use self::node::{Node, number};
+use crate::plan::Access;
+use crate::{CanonicalQuery, Executor, Flow};
+
+/// What happens with the documents that are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// They are shown.
+    Find,
+    /// They are counted.
+    Count,
+    /// They are changed.
+    Update {
+        /// All of them.
+        multi: bool,
+        /// One is inserted where there is none.
+        upsert: bool,
+    },
+    /// They are deleted.
+    Delete {
+        /// All of them.
+        multi: bool,
+    },
+}
+
+/// How much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// The plan.
+    QueryPlanner,
+    /// What running it looked at, too.
+    ExecutionStats,
+    /// And of the other plans; there is never more than one.
+    AllPlansExecution,
+}
+
+/// What is explained, as it was sent.
+pub struct Explained<'a> {
+    /// `db.collection`.
+    pub namespace: &'a str,
+    /// The filter.
+    pub filter: RawDoc<'a>,
+    /// The order, when one is asked for.
+    pub sort: Option<RawDoc<'a>>,
+    /// The projection, when there is one.
+    pub projection: Option<RawDoc<'a>>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// How much to tell.
+    pub verbosity: Verbosity,
+}
+
+/// What a run looked at.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    keys: u64,
+    documents: u64,
+    /// Documents that the filter let through, as far as the run came.
+    matched: u64,
+    /// The scan came to its end.
+    at_end: bool,
+    millis: i64,
+}
+
+/// Writes `queryPlanner`, and `executionStats` when they are wanted; gives the number of results.
+///
+/// # Errors
+/// Those of planning and, when it runs, of the executor.
+pub fn explain(
+    store: &Store,
+    op: &OpCtx,
+    collection: Option<Arc<Collection>>,
+    make_query: &dyn Fn() -> Result<CanonicalQuery>,
+    explained: &Explained<'_>,
+    out: &mut DocBuilder,
+) -> Result<u64> {
+    let conditions = filter::conditions(explained.filter);
+    let query = make_query()?;
+    let Some(collection) = collection else {
+        let node = tree::nothing(explained, &query);
+        write_planner(explained, &conditions, None, &node, out);
+        write_stats(explained, &Counted::default(), &node, out);
+        return Ok(0);
+    };
+    let fast_count =
+        explained.purpose == Purpose::Count && explained.filter.is_empty() && query.hint.is_none();
+    let mut executor = Executor::new(collection.clone(), query)?;
+    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    let mut counted = Counted { at_end: true, ..Counted::default() };
+    if explained.verbosity >= Verbosity::ExecutionStats {
+        counted = match fast_count {
+            true => Counted {
+                matched: u64::try_from(store.count_documents(op, &collection)?).unwrap_or(0),
+                at_end: true,
+                millis: op.elapsed_micros() / 1000,
+                ..Counted::default()
+            },
+            false => run(store, op, &mut executor, explained)?,
+        };
+        if executor.plan().blocking_sort
+            && (executor.query().limit.is_some() || executor.query().skip > 0)
+        {
+            counted.matched = matches_without_order(store, op, &collection, make_query()?)?;
+        }
+    }
+    let node = match fast_count {
+        true => fast_count_node(executor.query(), &counted),
+        false => tree::tree(executor.plan(), executor.query(), explained, &conditions, &counted),
+    };
+    write_planner(explained, &conditions, Some(&collection), &node, out);
+    write_stats(explained, &counted, &node, out);
+    Ok(node.returned)
+}
+
+/// Runs the plan and throws its results away.
+fn run(
+    store: &Store,
+    op: &OpCtx,
+    executor: &mut Executor,
+    explained: &Explained<'_>,
+) -> Result<Counted> {
+    let first_only = matches!(
+        explained.purpose,
+        Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false }
+    );
+    if explained.purpose == Purpose::Count {
+        executor.count_only();
+    }
+    let mut shown = 0;
+    while !(executor.is_done() || first_only && shown > 0) {
+        executor.run(store, op, &mut |_, _| {
+            shown += 1;
+            Ok(if first_only { Flow::Pause } else { Flow::More })
+        })?;
+    }
+    let documents = op.docs_examined.load(Ordering::Relaxed);
+    let mut keys = op.keys_examined.load(Ordering::Relaxed);
+    let query = executor.query();
+    // Each record that is read by a range of _id stands for its key.
+    if let Access::Records { ranges, .. } = &executor.plan().access
+        && (*ranges != [mayfly_storage::whole_range()] || is_by_id(executor))
+    {
+        keys = documents;
+    }
+    let cut_off = first_only && shown > 0 || query.limit.is_some_and(|limit| shown >= limit);
+    Ok(Counted {
+        keys,
+        documents,
+        matched: if shown > 0 { shown + query.skip } else { 0 },
+        at_end: !cut_off || executor.plan().blocking_sort,
+        millis: op.elapsed_micros() / 1000,
+    })
+}
+
+/// Whether the order of `_id` was asked for.
+fn is_by_id(executor: &Executor) -> bool {
+    tree::asks_for_id(executor.plan(), executor.query())
+}
+
+/// How many documents go into a sort whose end is cut off.
+fn matches_without_order(
+    store: &Store,
+    op: &OpCtx,
+    collection: &Arc<Collection>,
+    query: CanonicalQuery,
+) -> Result<u64> {
+    let query = CanonicalQuery { sort: None, skip: 0, limit: None, ..query };
+    Executor::new(collection.clone(), query)?.count(store, op)
+}
+
+/// A count of everything looks at nothing.
+fn fast_count_node(query: &CanonicalQuery, counted: &Counted) -> Node {
+    let skipped = counted.matched.min(query.skip);
+    let behind = counted.matched - skipped;
+    let result = query.limit.map_or(behind, |limit| behind.min(limit));
+    Node::new("RECORD_STORE_FAST_COUNT").did(0, 0, true).counting(|out| {
+        out.append("nCounted", number(result)).append("nSkipped", number(skipped));
+    })
+}
+
+fn write_planner(
+    explained: &Explained<'_>,
+    conditions: &[DocBuf],
+    collection: Option<&Collection>,
+    node: &Node,
+    out: &mut DocBuilder,
+) {
+    out.start_document("queryPlanner");
+    out.append("namespace", explained.namespace);
+    out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", false);
+    let shape = hash(&query_shape(explained, conditions));
+    out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
+    let mut key = shape;
+    for index in collection.into_iter().flat_map(Collection::ready_indexes) {
+        key.push_str(index.spec.name());
+    }
+    out.append("planCacheKey", hash(&key).as_str()).append("optimizationTimeMillis", 0);
+    out.append("maxIndexedOrSolutionsReached", false);
+    out.append("maxIndexedAndSolutionsReached", false);
+    out.append("maxScansToExplodeReached", false).append("prunedSimilarIndexes", false);
+    out.start_document("winningPlan").append("isCached", false);
+    node.write_plan(out);
+    out.end();
+    out.start_array("rejectedPlans").end();
+    out.end();
+}
+
+fn write_stats(explained: &Explained<'_>, counted: &Counted, node: &Node, out: &mut DocBuilder) {
+    if explained.verbosity < Verbosity::ExecutionStats {
+        return;
+    }
+    out.start_document("executionStats").append("executionSuccess", true);
+    out.append("nReturned", number(node.returned));
+    out.append("executionTimeMillis", number(u64::try_from(counted.millis).unwrap_or(0)));
+    out.append("totalKeysExamined", number(counted.keys));
+    out.append("totalDocsExamined", number(counted.documents));
+    out.start_document("executionStages").append("isCached", false);
+    node.write_stats(out);
+    out.end();
+    if explained.verbosity == Verbosity::AllPlansExecution {
+        out.start_array("allPlansExecution").end();
+    }
+    out.end();
+}
+
+/// What queries of one shape share.
+fn query_shape(explained: &Explained<'_>, conditions: &[DocBuf]) -> String {
+    let mut shape = filter::shape(conditions);
+    for part in [explained.sort, explained.projection] {
+        shape.push('|');
+        if let Some(part) = part {
+            shape.push_str(&mayfly_value::shell::Shell(part).to_string());
+        }
+    }
+    shape
+}
+
+/// Eight hexadecimal digits (FNV-1a).
+fn hash(text: &str) -> String {
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    format!("{:08X}", text.bytes().fold(0x811C_9DC5, step))
+}

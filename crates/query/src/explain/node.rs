@@ -1,0 +1,121 @@
+//! A stage of an explained plan: what it is, and what it did.
+
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+/// A stage.
+pub(super) struct Node {
+    pub(super) stage: &'static str,
+    /// What it lets through.
+    pub(super) filter: Option<DocBuf>,
+    /// What it is.
+    pub(super) fields: DocBuf,
+    /// What it counted beside what all stages count.
+    pub(super) counted: DocBuf,
+    pub(super) returned: u64,
+    /// Steps that gave nothing, the end left aside.
+    pub(super) idle: u64,
+    /// It came to its end.
+    pub(super) at_end: bool,
+    /// A stage that counts nothing that others count.
+    pub(super) express: bool,
+    pub(super) input: Option<Box<Node>>,
+}
+
+impl Node {
+    pub(super) fn new(stage: &'static str) -> Node {
+        Node {
+            stage,
+            filter: None,
+            fields: DocBuf::empty(),
+            counted: DocBuf::empty(),
+            returned: 0,
+            idle: 0,
+            at_end: true,
+            express: false,
+            input: None,
+        }
+    }
+
+    /// The same with fields that say what it is.
+    pub(super) fn with(mut self, write: impl FnOnce(&mut DocBuilder)) -> Node {
+        let mut fields = DocBuilder::new();
+        write(&mut fields);
+        self.fields = fields.finish();
+        self
+    }
+
+    /// The same with a filter, unless it is empty.
+    pub(super) fn filtered(mut self, filter: DocBuf) -> Node {
+        self.filter = (!filter.as_doc().is_empty()).then_some(filter);
+        self
+    }
+
+    /// The same over an input.
+    pub(super) fn over(mut self, input: Node) -> Node {
+        self.input = Some(Box::new(input));
+        self
+    }
+
+    /// What it did: results, and documents or keys that gave none.
+    pub(super) fn did(mut self, returned: u64, looked: u64, at_end: bool) -> Node {
+        self.returned = returned;
+        self.idle = looked.saturating_sub(returned);
+        self.at_end = at_end;
+        self
+    }
+
+    /// What else it counted.
+    pub(super) fn counting(mut self, write: impl FnOnce(&mut DocBuilder)) -> Node {
+        let mut counted = DocBuilder::new();
+        write(&mut counted);
+        self.counted = counted.finish();
+        self
+    }
+
+    /// Writes it as part of `winningPlan`.
+    pub(super) fn write_plan(&self, out: &mut DocBuilder) {
+        out.append("stage", self.stage);
+        if let Some(filter) = &self.filter {
+            out.append("filter", filter);
+        }
+        out.append_all(self.fields.as_doc());
+        if let Some(input) = &self.input {
+            out.start_document("inputStage");
+            input.write_plan(out);
+            out.end();
+        }
+    }
+
+    /// Writes it as part of `executionStages`.
+    pub(super) fn write_stats(&self, out: &mut DocBuilder) {
+        out.append("stage", self.stage);
+        if let Some(filter) = &self.filter {
+            out.append("filter", filter);
+        }
+        if self.express {
+            out.append_all(self.fields.as_doc()).append_all(self.counted.as_doc());
+            out.append("nReturned", number(self.returned));
+            return;
+        }
+        out.append("nReturned", number(self.returned)).append("executionTimeMillisEstimate", 0);
+        let end = u64::from(self.at_end);
+        out.append("works", number(self.returned + self.idle + end));
+        out.append("advanced", number(self.returned)).append("needTime", number(self.idle));
+        out.append("needYield", 0).append("saveState", 0).append("restoreState", 0);
+        out.append("isEOF", i32::from(self.at_end));
+        out.append_all(self.fields.as_doc()).append_all(self.counted.as_doc());
+        if let Some(input) = &self.input {
+            out.start_document("inputStage");
+            input.write_stats(out);
+            out.end();
+        }
+    }
+}
+
+/// An int32 where it fits, else an int64.
+pub(super) fn number(count: u64) -> RawValue<'static> {
+    match i32::try_from(count) {
+        Ok(small) => RawValue::Int32(small),
+        Err(_) => RawValue::Int64(i64::try_from(count).unwrap_or(i64::MAX)),
+    }
+}
