@@ -22,6 +22,7 @@ mod sweep;
 mod tests;
 pub mod ttl;
 mod unit;
+mod validate;
 
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
 pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
@@ -34,6 +35,7 @@ pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;
+pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
 // What callers of the scans need.
 pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

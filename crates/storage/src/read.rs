@@ -16,7 +16,7 @@ use crate::layout::{decode_record, decode_unique_value, object_subrange, prefixe
 
 /// A consistent view of everything.
 pub struct Snapshot {
-    txn: Box<dyn Txn>,
+    pub(crate) txn: Box<dyn Txn>,
 }
 
 /// One index entry.
@@ -215,7 +215,7 @@ fn relative(end: ScanEnd) -> Scanned {
 }
 
 /// Takes an entry apart. An entry that cannot be read is skipped; `validate` reports it.
-fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> Option<Entry<'a>> {
+pub(crate) fn entry<'a>(index: &Index, position: &'a [u8], value: &'a [u8]) -> Option<Entry<'a>> {
     if index.spec.unique() {
         let (record_key, type_bits) = decode_unique_value(value)?;
         return Some(Entry { position, values: position, record_key, type_bits });

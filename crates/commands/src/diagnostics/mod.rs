@@ -15,6 +15,7 @@ mod ping;
 mod process;
 mod scale;
 mod server_status;
+mod validate;
 
 use crate::Row;
 
@@ -38,4 +39,5 @@ pub(crate) const ROWS: &[Row] = &[
     list_commands::ROW,
     ping::ROW,
     server_status::ROW,
+    validate::ROW,
 ];

@@ -1,0 +1,179 @@
+//! `validate`: checks the records and indexes of a collection while everybody goes on working with it.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::{EntryFinding, ValidateOptions, Validated};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::scale::small;
+use crate::fields::whole_number;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("validate", "Checks a collection and its indexes", run)
+    .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
+
+/// Most single findings that one list of the reply has.
+const MAX_SHOWN: usize = 1000;
+const CUT_OFF: &str = "Not all index entry inconsistencies are listed due to size limitations.";
+
+/// What is asked for.
+struct Options {
+    background: bool,
+    enforce_count: bool,
+    conformance: bool,
+}
+
+impl Options {
+    fn parse(body: RawDoc<'_>) -> Result<Options> {
+        let is = |name: &str| match body.get(name) {
+            Some(RawValue::Bool(flag)) => flag,
+            Some(value) => whole_number(value).is_some_and(|number| number != 0),
+            None => false,
+        };
+        let background = is("background");
+        for other in ["full", "enforceFastCount", "repair"] {
+            if background && is(other) {
+                return Err(both("background", other));
+            }
+        }
+        for other in ["full", "enforceFastCount", "repair", "checkBSONConformance"] {
+            if is("metadata") && is(other) {
+                return Err(both("metadata", other));
+            }
+        }
+        if is("repair") && is("checkBSONConformance") {
+            return Err(both("checkBSONConformance", "repair"));
+        }
+        for name in ["repair", "metadata"] {
+            if is(name) {
+                return Err(Error::not_implemented(format_args!(
+                    "the option '{name}' of 'validate'"
+                )));
+            }
+        }
+        Ok(Options {
+            background,
+            enforce_count: is("enforceFastCount"),
+            conformance: is("full") || is("checkBSONConformance"),
+        })
+    }
+}
+
+fn both(one: &str, other: &str) -> Error {
+    let text = format!(
+        "Running the validate command with both {{ {one}: true }} and {{ {other}: true }} is not supported."
+    );
+    Error::new(ErrorCode::InvalidOptions, text)
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let ns = request.namespace()?;
+    let options = Options::parse(request.body)?;
+    let Some(collection) = ctx.service.store.collection(&ns) else {
+        let text = format!("Collection '{ns}' does not exist to validate.");
+        return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+    };
+    let check = ValidateOptions { bson_conformance: options.conformance };
+    let found = ctx.service.store.validate(ctx.op, &collection, check)?;
+    let (warnings, errors) = judge(&ns, &options, &found);
+    if !errors.is_empty() {
+        tracing::error!(namespace = %ns, errors = ?errors, "a collection is not valid");
+    }
+    append_findings(&ns, &found, errors.is_empty(), doc);
+    append_texts("warnings", &warnings, doc);
+    append_texts("errors", &errors, doc);
+    append_entries("extraIndexEntries", &found, &found.extra, doc);
+    append_entries("missingIndexEntries", &found, &found.missing, doc);
+    doc.start_array("corruptRecords");
+    for key in found.corrupt.iter().take(MAX_SHOWN) {
+        doc.push(RawValue::Binary { subtype: 0, bytes: key });
+    }
+    doc.end();
+    doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+    Ok(())
+}
+
+/// What is worth a warning, and what makes the collection invalid.
+fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, Vec<String>) {
+    let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+    if !found.corrupt.is_empty() {
+        errors.push(format!("Detected {} corrupt records.", found.corrupt.len()));
+    }
+    if found.not_conformant > 0 {
+        warnings.push(
+            "Detected one or more documents in this collection not conformant to BSON specifications."
+                .to_owned(),
+        );
+    }
+    for of in &found.indexes {
+        errors.extend(of.errors.iter().cloned());
+        if of.missing > 0 || of.extra > 0 {
+            let name = of.index.spec.name();
+            errors.push(format!("index with name '{name}' has inconsistencies."));
+        }
+    }
+    let missing: u64 = found.indexes.iter().map(|of| of.missing).sum();
+    let extra: u64 = found.indexes.iter().map(|of| of.extra).sum();
+    if missing > 0 {
+        warnings.push(format!("Detected {missing} missing index entries."));
+    }
+    if extra > 0 {
+        warnings.push(format!("Detected {extra} extra index entries."));
+    }
+    if missing > found.missing.len() as u64 || extra > found.extra.len() as u64 {
+        errors.push(CUT_OFF.to_owned());
+    }
+    if options.enforce_count && found.records != found.kept_records {
+        errors.push(format!(
+            "fast count ({}) does not match number of records ({}) for collection '{ns}'",
+            found.kept_records, found.records
+        ));
+    }
+    if options.background && found.records != found.kept_records {
+        warnings.push("The number of documents was wrong and has been set right.".to_owned());
+    }
+    (warnings, errors)
+}
+
+fn append_findings(ns: &Namespace, found: &Validated, valid: bool, doc: &mut DocBuilder) {
+    doc.append("ns", ns.as_str());
+    doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
+    doc.append("nNonCompliantDocuments", small(found.not_conformant));
+    doc.append("nrecords", small(found.records));
+    doc.append("nIndexes", small(found.indexes.len() as i64 + 1));
+    doc.start_document("keysPerIndex").append("_id_", small(found.records));
+    for of in &found.indexes {
+        let entries = i64::try_from(of.entries).unwrap_or(i64::MAX);
+        doc.append(of.index.spec.name(), small(entries));
+    }
+    doc.end();
+    doc.start_document("indexDetails");
+    doc.start_document("_id_").append("valid", found.corrupt.is_empty()).end();
+    for of in &found.indexes {
+        doc.start_document(of.index.spec.name()).append("valid", of.is_valid()).end();
+    }
+    doc.end();
+    doc.append("valid", valid).append("repaired", false);
+}
+
+fn append_texts(name: &str, texts: &[String], doc: &mut DocBuilder) {
+    doc.start_array(name);
+    for text in texts.iter().take(MAX_SHOWN) {
+        doc.push(text.as_str());
+    }
+    doc.end();
+}
+
+fn append_entries(name: &str, found: &Validated, list: &[EntryFinding], doc: &mut DocBuilder) {
+    doc.start_array(name);
+    for finding in list {
+        doc.push_document();
+        doc.append("indexName", found.indexes[finding.index].index.spec.name());
+        let record = RawValue::Binary { subtype: 0, bytes: &finding.record_key };
+        doc.append("recordId", record);
+        if let Some(id) = &finding.id {
+            doc.append("idKey", id);
+        }
+        doc.append("indexKey", &finding.key).end();
+    }
+    doc.end();
+}

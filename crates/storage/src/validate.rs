@@ -1,0 +1,362 @@
+//! Checking a collection: every record can be read, every key that a document should have is there, and no other.
+//!
+//! One snapshot, taken in a moment without writers so that the kept count belongs to it; afterwards writers go on.
+//!
+//! 1. Each record is decoded, checked as BSON and against its own key; its keys are made anew and looked up.
+//! 2. The entries of each index are counted. As many as there should be, none of which is missing: there is no other.
+//! 3. Only where the numbers differ each entry is asked whether its document has such a key.
+//!
+//! Records are clustered by `_id`; there is no further index on it that could disagree.
+
+mod bson;
+#[cfg(test)]
+mod tests;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_kv::{Direction, Keyspace, ScanEnd, ScanLimit};
+use mayfly_value::keys::{TypeBitsReader, decode_value};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use self::bson::{is_conformant, is_readable};
+use crate::collection::{Collection, Index};
+use crate::error::from_kv;
+use crate::keygen::{KeySet, index_keys};
+use crate::layout::{decode_record, decode_unique_value, object_range, prefixed, record_key};
+use crate::read::{Snapshot, entry};
+use crate::{RecordKey, Store};
+
+/// Records or entries between two looks at the deadline.
+const CHECK_EVERY: u64 = 128;
+/// Most single findings that are listed.
+const MAX_LISTED: usize = 1000;
+
+/// How thorough to be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ValidateOptions {
+    /// Also look for repeated names, and arrays whose items are not counted up.
+    pub bson_conformance: bool,
+}
+
+/// One index entry that should be there, or should not.
+#[derive(Debug)]
+pub struct EntryFinding {
+    /// Position of the index in [`Validated::indexes`].
+    pub index: usize,
+    /// The record.
+    pub record_key: RecordKey,
+    /// Its `_id`, as far as it is known.
+    pub id: Option<DocBuf>,
+    /// The key's values; empty when they cannot be read.
+    pub key: DocBuf,
+}
+
+/// What was found in one index.
+pub struct ValidatedIndex {
+    /// Which.
+    pub index: Arc<Index>,
+    /// Entries.
+    pub entries: u64,
+    /// Entries that there should be.
+    pub expected: u64,
+    /// Entries that are missing.
+    pub missing: u64,
+    /// Entries that belong to no document.
+    pub extra: u64,
+    /// What else is wrong with it.
+    pub errors: Vec<String>,
+}
+
+impl ValidatedIndex {
+    /// Whether nothing is wrong with it.
+    pub fn is_valid(&self) -> bool {
+        self.missing == 0 && self.extra == 0 && self.errors.is_empty()
+    }
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Validated {
+    /// Records.
+    pub records: i64,
+    /// Number of documents that was kept.
+    pub kept_records: i64,
+    /// Records that cannot be read.
+    pub corrupt: Vec<RecordKey>,
+    /// Documents with what BSON should not have.
+    pub not_conformant: i64,
+    /// The indexes but `_id_`.
+    pub indexes: Vec<ValidatedIndex>,
+    /// Entries that are missing, as many as may be listed.
+    pub missing: Vec<EntryFinding>,
+    /// Entries that belong to no document, as many as may be listed.
+    pub extra: Vec<EntryFinding>,
+}
+
+impl Store {
+    /// Checks a collection, and sets its kept count right.
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled when it is dropped meanwhile; those of the engine and of the operation's deadline. What is wrong
+    /// with the data is no error but a finding.
+    pub fn validate(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        options: ValidateOptions,
+    ) -> Result<Validated> {
+        // Makes the kept count exact.
+        self.count_documents(op, collection)?;
+        let indexes = collection.ready_indexes();
+        let mut found = Validated::default();
+        let (snapshot, kept_bytes) = {
+            let _no_writers = collection.state.write();
+            found.kept_records = collection.counts.documents.load(Ordering::Acquire);
+            (self.snapshot()?, collection.counts.bytes.load(Ordering::Acquire))
+        };
+        found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
+        let mut run =
+            Run { op, collection, snapshot: &snapshot, options, found, bytes: 0, steps: 0 };
+        run.records()?;
+        run.count_entries()?;
+        for index in 0..run.found.indexes.len() {
+            let of = &run.found.indexes[index];
+            if of.entries != of.expected - of.missing.min(of.expected) {
+                run.extra_entries(index)?;
+            }
+        }
+        collection.check_alive()?;
+        let Run { mut found, bytes, .. } = run;
+        // A dropped index is cleared under open snapshots: what was found in it means nothing.
+        let gone: Vec<bool> = found.indexes.iter().map(|of| of.index.is_dropped()).collect();
+        found.missing.retain(|finding| !gone[finding.index]);
+        found.extra.retain(|finding| !gone[finding.index]);
+        for of in found.indexes.iter_mut().filter(|of| of.index.is_dropped()) {
+            *of = ValidatedIndex::new(of.index.clone());
+        }
+        let wrong_by = found.records - found.kept_records;
+        if wrong_by != 0 {
+            collection.counts.documents.fetch_add(wrong_by, Ordering::AcqRel);
+            collection.counts.bytes.fetch_add(bytes - kept_bytes, Ordering::AcqRel);
+        }
+        Ok(found)
+    }
+}
+
+impl ValidatedIndex {
+    fn new(index: Arc<Index>) -> ValidatedIndex {
+        ValidatedIndex { index, entries: 0, expected: 0, missing: 0, extra: 0, errors: Vec::new() }
+    }
+}
+
+/// A check in progress.
+struct Run<'r> {
+    op: &'r OpCtx,
+    collection: &'r Collection,
+    snapshot: &'r Snapshot,
+    options: ValidateOptions,
+    found: Validated,
+    bytes: i64,
+    steps: u64,
+}
+
+impl Run<'_> {
+    fn step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(CHECK_EVERY) {
+            self.op.check()?;
+        }
+        Ok(())
+    }
+
+    /// Visits everything of an object; positions are relative to it.
+    fn walk(
+        &mut self,
+        keyspace: Keyspace,
+        id: u64,
+        visit: &mut dyn FnMut(&mut Self, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let snapshot = self.snapshot;
+        let mut range = object_range(id);
+        loop {
+            let mut failed = Ok(());
+            let (forward, all) = (Direction::Forward, ScanLimit::NONE);
+            let end = snapshot.txn.scan(keyspace, &range, forward, all, &mut |key, value| {
+                failed = self.step().and_then(|()| visit(self, &key[8..], value));
+                if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            let end = end.map_err(from_kv)?;
+            failed?;
+            match end {
+                ScanEnd::Exhausted => return Ok(()),
+                // An engine may end a page early.
+                ScanEnd::More { last_key } => range = range.after(&last_key, forward),
+            }
+        }
+    }
+
+    fn records(&mut self) -> Result<()> {
+        let mut keys = KeySet::default();
+        self.walk(Keyspace::Record, self.collection.id(), &mut |run, key, value| {
+            run.found.records += 1;
+            let readable = decode_record(value).ok().filter(|document| is_readable(*document));
+            let id = readable.and_then(|document| document.get("_id"));
+            let (Some(document), Some(id)) = (readable, id) else {
+                run.corrupt(key);
+                return Ok(());
+            };
+            if record_key(id) != key {
+                run.corrupt(key);
+                return Ok(());
+            }
+            run.bytes += document.as_bytes().len() as i64;
+            if run.options.bson_conformance && !is_conformant(document) {
+                run.found.not_conformant += 1;
+            }
+            for index in 0..run.found.indexes.len() {
+                run.keys_of(index, key, document, &mut keys)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn corrupt(&mut self, key: &[u8]) {
+        self.found.corrupt.push(key.to_vec());
+    }
+
+    /// Looks the keys of a document up in one index.
+    fn keys_of(
+        &mut self,
+        at: usize,
+        record_key: &[u8],
+        document: RawDoc<'_>,
+        keys: &mut KeySet,
+    ) -> Result<()> {
+        let index = self.found.indexes[at].index.clone();
+        if !index.covers(document) {
+            return Ok(());
+        }
+        if let Err(error) = index_keys(&index.spec, document, keys) {
+            let of = &mut self.found.indexes[at];
+            if of.errors.len() < MAX_LISTED {
+                of.errors.push(format!("a document has no keys: {}", error.message()));
+            }
+            return Ok(());
+        }
+        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        if keys.multikey & !index.multikey_mask() != 0 {
+            let of = &mut self.found.indexes[at];
+            let text = format!(
+                "Index {} is not multikey, but a multikey document was found in the collection",
+                index.spec.name()
+            );
+            if !of.errors.contains(&text) {
+                of.errors.push(text);
+            }
+        }
+        self.found.indexes[at].expected += keys.len() as u64;
+        for (values, bits) in keys.iter() {
+            if !self.has_entry(&index, values, bits, record_key)? {
+                self.found.indexes[at].missing += 1;
+                if self.found.missing.len() < MAX_LISTED {
+                    let finding = finding(at, &index, record_key, values, bits, Some(document));
+                    self.found.missing.push(finding);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn has_entry(
+        &self,
+        index: &Index,
+        values: &[u8],
+        bits: &[u8],
+        record_key: &[u8],
+    ) -> Result<bool> {
+        let mut key = prefixed(index.id(), values);
+        let unique = index.spec.unique();
+        if !unique {
+            key.extend_from_slice(record_key);
+        }
+        let mut same = false;
+        let txn = &self.snapshot.txn;
+        txn.get(Keyspace::Index, &key, &mut |value| {
+            same = match unique {
+                true => decode_unique_value(value) == Some((record_key, bits)),
+                false => value == bits,
+            };
+        })
+        .map_err(from_kv)?;
+        Ok(same)
+    }
+
+    fn count_entries(&mut self) -> Result<()> {
+        for at in 0..self.found.indexes.len() {
+            let id = self.found.indexes[at].index.id();
+            self.walk(Keyspace::Index, id, &mut |run, _, _| {
+                run.found.indexes[at].entries += 1;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Asks of each entry of an index whether its document has such a key.
+    fn extra_entries(&mut self, at: usize) -> Result<()> {
+        let index = self.found.indexes[at].index.clone();
+        let (snapshot, collection) = (self.snapshot, self.collection);
+        let mut keys = KeySet::default();
+        self.walk(Keyspace::Index, index.id(), &mut |run, position, value| {
+            let Some(entry) = entry(&index, position, value) else {
+                run.extra(at, &index, &[], position, &[]);
+                return Ok(());
+            };
+            let mut wanted = false;
+            // A record that cannot be read is reported as such, and has no keys.
+            let _ = snapshot.record(collection, entry.record_key, &mut |document| {
+                wanted = index.covers(document)
+                    && index_keys(&index.spec, document, &mut keys).is_ok()
+                    && keys.iter().any(|(values, _)| values == entry.values);
+                Ok(())
+            });
+            if !wanted {
+                run.extra(at, &index, entry.record_key, entry.values, entry.type_bits);
+            }
+            Ok(())
+        })
+    }
+
+    fn extra(&mut self, at: usize, index: &Index, record_key: &[u8], values: &[u8], bits: &[u8]) {
+        self.found.indexes[at].extra += 1;
+        if self.found.extra.len() < MAX_LISTED {
+            self.found.extra.push(finding(at, index, record_key, values, bits, None));
+        }
+    }
+}
+
+fn finding(
+    at: usize,
+    index: &Index,
+    record_key: &[u8],
+    values: &[u8],
+    bits: &[u8],
+    document: Option<RawDoc<'_>>,
+) -> EntryFinding {
+    let mut key = DocBuilder::new();
+    let (mut rest, mut reader) = (values, TypeBitsReader::new(bits));
+    for field in index.spec.fields() {
+        let Some((value, len)) = decode_value(rest, field.descending, &mut reader) else { break };
+        key.append(&field.path, &value);
+        rest = rest.get(len..).unwrap_or(&[]);
+    }
+    let id = document.map(|document| {
+        let mut id = DocBuilder::new();
+        id.append("_id", document.get("_id").unwrap_or(RawValue::Null));
+        id.finish()
+    });
+    EntryFinding { index: at, record_key: record_key.to_vec(), id, key: key.finish() }
+}
