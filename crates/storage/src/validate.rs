@@ -152,6 +152,9 @@ impl ValidatedIndex {
     }
 }
 
+/// Sees a key, relative to its object, and its value.
+type Visit<'v, R> = dyn FnMut(&mut R, &[u8], &[u8]) -> Result<()> + 'v;
+
 /// A check in progress.
 struct Run<'r> {
     op: &'r OpCtx,
@@ -173,12 +176,7 @@ impl Run<'_> {
     }
 
     /// Visits everything of an object; positions are relative to it.
-    fn walk(
-        &mut self,
-        keyspace: Keyspace,
-        id: u64,
-        visit: &mut dyn FnMut(&mut Self, &[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn walk(&mut self, keyspace: Keyspace, id: u64, visit: &mut Visit<'_, Self>) -> Result<()> {
         let snapshot = self.snapshot;
         let mut range = object_range(id);
         loop {
