@@ -8,13 +8,15 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Connection, Service};
+use mayfly_storage::Writing;
 use mayfly_value::{DocBuilder, RawDoc};
 
+use crate::diagnostics::observe::Observed;
 use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
-    CommandContext, Durability, Exhaust, Handler, OpKind, Request, RowFlags, generic, registry,
+    CommandContext, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags, generic, registry,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -187,9 +189,21 @@ fn run_row(
         close_connection: false,
         retry: check_out(service, guard.op(), &request)?,
     };
+    let began_at = doc.len();
+    let _writing = may_write(service, guard.op(), row)?;
     let mut guarded = || run_guarded(run, &mut context, &request, doc);
     let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
     let result = if may_take_long { may_block(guarded) } else { guarded() };
+    Observed {
+        service,
+        connection,
+        op: guard.op(),
+        request: &request,
+        reply: doc,
+        result: &result,
+        began_at,
+    }
+    .note();
     outcome.wait_durable = context.wait_for_sync;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;
@@ -238,6 +252,18 @@ fn check_out(service: &Service, op: &OpCtx, request: &Request<'_>) -> Result<Opt
     }
     let checked_out = service.sessions.check_out(&service.store, op, session, number)?;
     Retry::parse(checked_out, request.body, name).map(Some)
+}
+
+/// Waits with a writing command while `fsync` holds its lock.
+fn may_write<'s>(service: &'s Service, op: &OpCtx, row: &Row) -> Result<Option<Writing<'s>>> {
+    if !row.flags.has(RowFlags::WRITE_CONCERN) {
+        return Ok(None);
+    }
+    let lock = &service.store.fsync_lock;
+    match lock.try_enter() {
+        Some(writing) => Ok(Some(writing)),
+        None => may_block(|| lock.enter(op)).map(Some),
+    }
 }
 
 /// A bug in a handler costs its caller an error, not everybody the server.

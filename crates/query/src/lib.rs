@@ -21,7 +21,7 @@ pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use cursor::{BatchLimit, Cursor, CursorSource};
 pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
-pub use explain::{Explained, Purpose, Verbosity, explain};
+pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,

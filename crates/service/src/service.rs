@@ -7,7 +7,7 @@ use mayfly_storage::Store;
 use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
-use crate::{Connections, Cursors, LogRing, Metrics, Sessions, Shutdown, Topology};
+use crate::{Connections, Cursors, LogRing, Metrics, Profiler, Sessions, Shutdown, Top, Topology};
 
 /// What the server says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,10 @@ pub struct Service {
     pub cursors: Cursors,
     /// Logical sessions.
     pub sessions: Sessions,
+    /// Which operations are recorded.
+    pub profiler: Profiler,
+    /// How much each collection is used.
+    pub top: Top,
     /// Values of the parameters that nobody else owns.
     pub settings: Settings,
     /// What `topologyVersion` says.
@@ -87,7 +91,7 @@ impl Service {
         let ServiceOptions { store, ops, clock, log, command_line, host, engine_name, .. } =
             options;
         let started_wall_ms = clock.now_ms();
-        Arc::new(Service {
+        let service = Arc::new(Service {
             store,
             ops,
             log,
@@ -99,13 +103,22 @@ impl Service {
             connections: Connections::new(options.max_connections),
             cursors: Cursors::default(),
             sessions: Sessions::default(),
+            profiler: Profiler::default(),
+            top: Top::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),
             started_wall_ms,
             started_micros: clock.monotonic_micros(),
             clock,
-        })
+        });
+        let recorder = Arc::downgrade(&service);
+        service.store.on_ttl_visit(move |report| {
+            if let Some(service) = recorder.upgrade() {
+                service.profile_visit(report);
+            }
+        });
+        service
     }
 
     /// When it began, in milliseconds since 1970.

@@ -9,6 +9,7 @@ mod collection;
 mod ddl;
 mod durability;
 mod error;
+mod fsync_lock;
 mod index_spec;
 mod keygen;
 mod layout;
@@ -26,6 +27,7 @@ mod validate;
 
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
 pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
+pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};
 pub use oplog::UpdateStyle;

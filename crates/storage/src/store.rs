@@ -13,10 +13,12 @@ use crate::catalog::{Catalog, rows};
 use crate::collection::{Collection, FilterCompiler, RecordFilter};
 use crate::durability::SyncGate;
 use crate::error::from_kv;
+use crate::fsync_lock::FsyncLock;
 use crate::layout::catalog_key;
 use crate::oplog::OplogClock;
 use crate::read::Scanned;
 use crate::sweep::Sweeper;
+use crate::ttl::report::VisitHook;
 use crate::ttl::{TtlMonitor, TtlParameters, TtlStats};
 use crate::unit::WriteUnit;
 
@@ -74,6 +76,9 @@ pub struct Store {
     pub(crate) next_statement_due: AtomicI64,
     /// Conflicts that led to another try, for serverStatus.
     pub write_conflicts: AtomicI64,
+    pub(crate) visit_hook: VisitHook,
+    /// Keeps writers out while `fsync` holds it.
+    pub fsync_lock: FsyncLock,
 }
 
 impl Store {
@@ -106,6 +111,8 @@ impl Store {
             sweeper: parking_lot::Mutex::new(None),
             next_statement_due: AtomicI64::new(i64::MIN),
             write_conflicts: AtomicI64::new(0),
+            visit_hook: VisitHook::default(),
+            fsync_lock: FsyncLock::default(),
         });
         store.load_counts()?;
         store.forget_unfinished_builds()?;

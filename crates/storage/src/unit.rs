@@ -92,6 +92,11 @@ impl<'s> WriteUnit<'s> {
         self.oplog.reserve(bytes + documents * (KEY_BYTES + self.ns.len()));
     }
 
+    /// Leaves what was done so far out of the oplog: it concerns this server only.
+    pub fn leave_unlogged(&mut self) {
+        self.oplog = OplogBatch::new();
+    }
+
     /// Adds a document that has an `_id`.
     ///
     /// # Errors

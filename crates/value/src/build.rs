@@ -158,6 +158,14 @@ impl DocBuilder {
         self.open.len() == 1 && self.buf.len() == self.open[0].start + 4
     }
 
+    /// A copy of what was written so far, closed.
+    pub fn closed_copy(&self) -> DocBuf {
+        let base = self.open.first().map_or(0, |frame| frame.start);
+        let frame = |frame: &Frame| Frame { start: frame.start - base, ..*frame };
+        let open = self.open.iter().map(frame).collect();
+        DocBuilder { buf: self.buf[base..].to_vec(), open }.finish()
+    }
+
     /// Closes everything that is open and gives the document.
     pub fn finish(self) -> DocBuf {
         match DocBuf::from_bytes(self.finish_buffer()) {

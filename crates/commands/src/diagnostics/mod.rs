@@ -11,8 +11,10 @@ mod get_log;
 mod hello;
 mod host_info;
 mod list_commands;
+pub(crate) mod observe;
 mod ping;
 mod process;
+mod profile;
 mod scale;
 mod server_status;
 mod validate;
@@ -38,6 +40,7 @@ pub(crate) const ROWS: &[Row] = &[
     host_info::ROW,
     list_commands::ROW,
     ping::ROW,
+    profile::ROW,
     server_status::ROW,
     validate::ROW,
 ];

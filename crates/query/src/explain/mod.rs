@@ -82,6 +82,11 @@ struct Counted {
     millis: i64,
 }
 
+/// A filter with every condition spelled out, as plans and the profiler show it.
+pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
+    filter::normalized(filter)
+}
+
 /// Writes `queryPlanner`, and `executionStats` when they are wanted; gives the number of results.
 ///
 /// # Errors

@@ -13,6 +13,7 @@
 mod monitor;
 mod params;
 mod pass;
+pub(crate) mod report;
 mod stats;
 pub mod value;
 mod visit;
@@ -20,4 +21,5 @@ mod visit;
 pub use monitor::TtlMonitor;
 pub use params::{TtlIndexRules, TtlParameters};
 pub use pass::PassState;
+pub use report::VisitReport;
 pub use stats::TtlStats;

@@ -15,6 +15,7 @@ use crate::index_spec::{ExpireAfter, IndexField};
 use crate::keygen::{KeySet, index_keys};
 use crate::oplog::ExpiredBy;
 use crate::read::Scanned;
+use crate::ttl::report::VisitReport;
 use crate::ttl::value::cutoff_ms;
 use crate::{RecordKey, Store};
 
@@ -58,6 +59,10 @@ struct Progress {
 
 impl Visit<'_> {
     pub(super) fn run(&self, resume: Option<&RecordKey>) -> Result<VisitEnd> {
+        // Locked for a backup: what is due goes with a later pass.
+        let Some(_writing) = self.store.fsync_lock.try_enter() else {
+            return Ok(VisitEnd::Drained);
+        };
         let cutoff = cutoff_ms(self.store.clock.now_ms(), self.expire_after_secs);
         let field = &self.index.spec.fields()[0];
         let direction = if field.descending { Direction::Backward } else { Direction::Forward };
@@ -73,7 +78,7 @@ impl Visit<'_> {
             started_micros: self.store.clock.monotonic_micros(),
         };
         let result = self.drain(guard.op(), range, direction, cutoff, &mut progress);
-        self.finish(&progress);
+        self.finish(guard.op(), &progress);
         match result {
             // killOp ends the visit only; the next pass goes on.
             Err(error) if guard.op().is_killed() && error.code() == ErrorCode::Interrupted => {
@@ -269,11 +274,21 @@ impl Visit<'_> {
         extra.finish()
     }
 
-    fn finish(&self, progress: &Progress) {
+    fn finish(&self, op: &OpCtx, progress: &Progress) {
         let stats = self.store.ttl_stats();
         stats.examined_documents.fetch_add(progress.docs_examined, Ordering::Relaxed);
         stats.examined_keys.fetch_add(progress.keys_examined, Ordering::Relaxed);
         let micros = self.store.clock.monotonic_micros() - progress.started_micros;
+        if progress.keys_examined > 0 {
+            self.store.visit_hook.tell(&VisitReport {
+                op,
+                batched: self.batched,
+                keys_examined: progress.keys_examined,
+                docs_examined: progress.docs_examined,
+                deleted: progress.deleted,
+                micros,
+            });
+        }
         if micros >= SLOW_MICROS && progress.deleted > 0 {
             tracing::info!(
                 id = 5479200,

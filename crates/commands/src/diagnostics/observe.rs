@@ -1,0 +1,170 @@
+//! What is noted of every command when it is over: its time for `top` and `opLatencies`; a line in the log and a document
+//! in `system.profile` when it was slow or its database is profiled.
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_service::top::Use;
+use mayfly_service::{Connection, Service};
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::scale::small;
+use crate::fields::whole_number;
+use crate::{OpKind, Request};
+
+/// Longest command that the log shows, and the profile keeps, in bytes.
+const MAX_COMMAND_BYTES: usize = 10 * 1024;
+/// How the reference numbers the line.
+const SLOW_QUERY_ID: i64 = 51803;
+
+/// A command that is over, before its reply is closed.
+pub(crate) struct Observed<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) connection: &'a Connection,
+    pub(crate) op: &'a OpCtx,
+    pub(crate) request: &'a Request<'a>,
+    /// The reply as far as it is written.
+    pub(crate) reply: &'a DocBuilder,
+    pub(crate) result: &'a Result<()>,
+    /// How long the reply was when the command began.
+    pub(crate) began_at: usize,
+}
+
+impl Observed<'_> {
+    /// Notes it.
+    pub(crate) fn note(&self) {
+        let micros = self.op.elapsed_micros();
+        let namespace = self.request.target().as_str().filter(|name| !name.is_empty());
+        let namespace = namespace.map(|collection| (self.request.db, collection));
+        self.service.top.record(namespace, self.usage(), micros);
+        if self.service.profiler.may_want(micros) {
+            self.record(micros);
+        }
+    }
+
+    fn usage(&self) -> Use {
+        match self.request.row.kind {
+            OpKind::Insert => Use::Insert,
+            OpKind::Query => Use::Queries,
+            OpKind::Update => Use::Update,
+            OpKind::Delete => Use::Remove,
+            OpKind::GetMore => Use::GetMore,
+            OpKind::Command => Use::Commands,
+        }
+    }
+
+    fn record(&self, micros: i64) {
+        let mut described = None;
+        let mut describe = || described.get_or_insert_with(|| self.document(micros)).clone();
+        let profiler = &self.service.profiler;
+        let wanted = profiler.wanted(self.request.db, micros, &mut describe);
+        if wanted.log {
+            self.log(describe().as_doc(), micros);
+        }
+        // A backup lets nobody write, and the profiler least of all.
+        let writing = self.service.store.fsync_lock.try_enter();
+        if !wanted.profile || writing.is_none() {
+            return;
+        }
+        let op = OpCtx::detached(self.service.clock.clone());
+        let kept = profiler.keep(&self.service.store, &op, self.request.db, describe().as_doc());
+        if let Err(error) = kept {
+            tracing::debug!(%error, "an operation could not be recorded");
+        }
+    }
+
+    fn log(&self, about: RawDoc<'_>, micros: i64) {
+        let number = |name: &str| about.get(name).and_then(whole_number).unwrap_or(0);
+        let command = about.get("command").and_then(RawValue::as_document);
+        tracing::info!(
+            id = SLOW_QUERY_ID,
+            component = "COMMAND",
+            ctx = &**self.connection.desc(),
+            r#type = "command",
+            ns = about.get("ns").and_then(RawValue::as_str).unwrap_or_default(),
+            appName = self.connection.app_name(),
+            command = %Shell(command.unwrap_or(RawDoc::EMPTY)),
+            planSummary = about.get("planSummary").and_then(RawValue::as_str).unwrap_or_default(),
+            keysExamined = number("keysExamined"),
+            docsExamined = number("docsExamined"),
+            nreturned = number("nreturned"),
+            reslen = number("responseLength"),
+            protocol = "op_msg",
+            durationMillis = micros / 1000,
+            "Slow query"
+        );
+    }
+
+    /// Its document in `system.profile`.
+    fn document(&self, micros: i64) -> DocBuf {
+        use std::sync::atomic::Ordering::Relaxed;
+        let info = self.op.info();
+        let mut doc = DocBuilder::new();
+        doc.append("op", info.op).append("ns", info.ns.as_str());
+        let body = self.request.body;
+        match body.as_bytes().len() <= MAX_COMMAND_BYTES {
+            true => doc.append("command", body),
+            false => doc.append("command", RawDoc::EMPTY),
+        };
+        let count = |counter: &std::sync::atomic::AtomicU64| {
+            small(i64::try_from(counter.load(Relaxed)).unwrap_or(i64::MAX))
+        };
+        doc.append("keysExamined", count(&self.op.keys_examined));
+        doc.append("docsExamined", count(&self.op.docs_examined));
+        if self.result.is_ok() {
+            self.append_results(&mut doc);
+        }
+        doc.append("numYield", count(&self.op.yields)).append("locks", RawDoc::EMPTY);
+        let length = self.reply.len().saturating_sub(self.began_at);
+        doc.append("responseLength", small(length as i64)).append("protocol", "op_msg");
+        doc.append("millis", small(micros / 1000));
+        if !info.plan_summary.is_empty() {
+            doc.append("planSummary", info.plan_summary.as_ref());
+        }
+        if let Err(error) = self.result {
+            doc.append("ok", 0.0).append("errMsg", error.message());
+            doc.append("errName", error.code().name().as_ref()).append("errCode", error.code().0);
+        }
+        doc.append("ts", RawValue::Date(self.service.clock.now_ms()));
+        doc.append("client", self.connection.client.rsplit_once(':').map_or("", |(ip, _)| ip));
+        let app_name = self.connection.app_name();
+        if !app_name.is_empty() {
+            doc.append("appName", app_name.as_str());
+        }
+        doc.start_array("allUsers").end().append("user", "");
+        doc.finish()
+    }
+
+    /// Results as the reply tells them.
+    fn append_results(&self, doc: &mut DocBuilder) {
+        let reply = self.reply.closed_copy();
+        let reply = reply.as_doc();
+        let n = reply.get("n").and_then(whole_number).map(small);
+        match (self.request.row.kind, n) {
+            (OpKind::Insert, Some(n)) => {
+                doc.append("ninserted", n);
+            }
+            (OpKind::Delete, Some(n)) => {
+                doc.append("ndeleted", n);
+            }
+            (OpKind::Update, Some(n)) => {
+                let modified = reply.get("nModified").and_then(whole_number).unwrap_or(0);
+                let upserted = reply.get("upserted").and_then(RawValue::as_array);
+                let upserted = upserted.map_or(0, |list| list.iter().count() as i64);
+                doc.append("nMatched", n).append("nModified", small(modified));
+                doc.append("nUpserted", small(upserted));
+            }
+            _ => {}
+        }
+        let Some(cursor) = reply.get("cursor").and_then(RawValue::as_document) else { return };
+        let batch = cursor.get("firstBatch").or_else(|| cursor.get("nextBatch"));
+        if let Some(RawValue::Int64(id)) = cursor.get("id") {
+            match id {
+                0 => doc.append("cursorExhausted", true),
+                id => doc.append("cursorid", id),
+            };
+        }
+        if let Some(RawValue::Array(batch)) = batch {
+            doc.append("nreturned", small(batch.iter().count() as i64));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `profile`: which operations of a database are recorded, and what counts as slow.
+
+use mayfly_base::{Error, Result};
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_service::profiler::Profiled;
+use mayfly_value::{DocBuilder, Number, RawValue};
+
+use super::scale::small;
+use crate::{CommandContext, Fields, Request, Row};
+
+pub(crate) const ROW: Row = Row::new("profile", "Says which operations are recorded", run);
+
+const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
+                    log lines.";
+
+/// What becomes of the filter.
+enum FilterChange {
+    Set(mayfly_value::DocBuf, Matcher),
+    Unset,
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["slowms", "sampleRate", "filter"])?;
+    let level = fields.long("profile")?.ok_or_else(|| fields.missing("profile"))?;
+    let slow_ms = fields.long("slowms")?;
+    let rate = sample_rate(&fields)?;
+    let filter = filter(&fields)?;
+    let profiler = &ctx.service.profiler;
+    let before = profiler.database(request.db);
+    doc.append("was", before.level).append("slowms", small(profiler.slow_ms()));
+    doc.append("sampleRate", profiler.sample_rate());
+    if let Some((sent, _)) = &before.filter {
+        doc.append("filter", &mayfly_query::normalized_filter(sent.as_doc()));
+    }
+    if before.filter.is_some() || fields.get("filter").is_some() {
+        doc.append("note", NOTE);
+    }
+    let mut after = before.clone();
+    // Other levels ask how things stand.
+    if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
+        after.level = level;
+    }
+    if after.level > 0 && before.level == 0 {
+        profiler.create(&ctx.service.store, request.db)?;
+    }
+    match filter {
+        Some(FilterChange::Set(sent, matcher)) => after.filter = Some((sent, matcher)),
+        Some(FilterChange::Unset) => after.filter = None,
+        None => {}
+    }
+    change(ctx, request.db, &before, after);
+    if let Some(slow_ms) = slow_ms {
+        profiler.set_slow_ms(slow_ms);
+    }
+    if let Some(rate) = rate {
+        profiler.set_sample_rate(rate);
+    }
+    Ok(())
+}
+
+fn change(ctx: &CommandContext<'_>, db: &str, before: &Profiled, after: Profiled) {
+    if before.level != after.level {
+        tracing::info!(db, from = before.level, to = after.level, "profiler settings changed");
+    }
+    ctx.service.profiler.set_database(db, after);
+}
+
+fn sample_rate(fields: &Fields<'_>) -> Result<Option<f64>> {
+    let Some(value) = fields.get("sampleRate") else { return Ok(None) };
+    let Some(number) = Number::from_value(value) else {
+        return Err(fields.wrong("sampleRate", value, "[long, int, decimal, double]"));
+    };
+    let rate = number.to_f64();
+    if !(0.0..=1.0).contains(&rate) {
+        return Err(Error::bad_value("'sampleRate' must be between 0.0 and 1.0 inclusive"));
+    }
+    Ok(Some(rate))
+}
+
+fn filter(fields: &Fields<'_>) -> Result<Option<FilterChange>> {
+    match fields.get("filter") {
+        None => Ok(None),
+        Some(RawValue::String("unset")) => Ok(Some(FilterChange::Unset)),
+        Some(RawValue::Document(filter)) => {
+            let matcher = Matcher::parse(filter, &ParseContext::default())?;
+            Ok(Some(FilterChange::Set(filter.to_owned(), matcher)))
+        }
+        Some(_) => Err(Error::bad_value("Expected an object, or the string 'unset'.")),
+    }
+}
