@@ -204,6 +204,9 @@ fn access(
 pub(super) fn asks_for_id(plan: &Plan, query: &CanonicalQuery) -> bool {
     let hinted = match &query.hint {
         Some(Hint::Name(_) | Hint::Key(_)) => true,
+        Some(Hint::Between { index, .. }) => {
+            matches!(**index, Hint::Name(_) | Hint::Key(_))
+        }
         Some(Hint::Natural { .. }) | None => false,
     };
     hinted || (query.sort.is_some() && !plan.blocking_sort)
