@@ -176,7 +176,13 @@ impl Visit<'_> {
                     documents = unit.read_many(&keys)?.into_iter();
                 }
                 dealt += 1;
-                let Some(document) = documents.next().flatten() else { continue };
+                let document = documents.next().flatten();
+                // An array of dates has several entries; a document that was read with them is dealt with once.
+                let begin = at - at % read_together;
+                if chosen[begin..at].iter().any(|(_, earlier)| earlier == record_key) {
+                    continue;
+                }
+                let Some(document) = document else { continue };
                 examined += 1;
                 if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
                     continue;
