@@ -24,6 +24,8 @@ pub struct CommandContext<'a> {
     pub close_connection: bool,
     /// The session of a write that the client may send again.
     pub retry: Option<Retry>,
+    /// `bypassDocumentValidation` of a write: documents need not follow the collection's rules.
+    pub bypass_validation: bool,
 }
 
 /// How the handshake waits and streams.

@@ -188,6 +188,7 @@ fn run_row(
         },
         close_connection: false,
         retry: check_out(service, guard.op(), &request)?,
+        bypass_validation: false,
     };
     let began_at = doc.len();
     let _writing = may_write(service, guard.op(), row)?;

@@ -176,6 +176,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// How errors call a field.
+    pub fn path_of(&self, name: &str) -> String {
+        format!("{}.{name}", self.path)
+    }
+
     /// The error for a value of the wrong type. `expected` is one type, or several as `[long, int]`.
     pub fn wrong(&self, name: &str, value: RawValue<'_>, expected: &str) -> Error {
         wrong_type(&format!("{}.{name}", self.path), value, expected)

@@ -16,6 +16,7 @@ mod plan;
 mod shape;
 mod sorter;
 mod stage;
+mod validator;
 
 pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use cursor::{BatchLimit, Cursor, CursorSource};

@@ -1,12 +1,14 @@
-//! Filters of partial indexes for storage, which does not know the language.
+//! Filters of partial indexes and validators for storage, which does not know the language.
 
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_mql::{Matcher, ParseContext};
-use mayfly_storage::{FilterCompiler, RecordFilter};
+use mayfly_storage::{DocumentCheck, FilterCompiler, RecordFilter};
 use mayfly_value::RawDoc;
+
+use crate::validator::Validator;
 
 /// Compiles with the query language's matcher.
 pub struct PartialFilters;
@@ -20,6 +22,10 @@ impl RecordFilter for Compiled {
 }
 
 impl FilterCompiler for PartialFilters {
+    fn compile_validator(&self, filter: RawDoc<'_>) -> Result<Arc<dyn DocumentCheck>> {
+        Ok(Arc::new(Validator::compile(filter)?))
+    }
+
     fn compile(&self, filter: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>> {
         let matcher = Matcher::parse(filter, &ParseContext::default()).map_err(|error| {
             Error::new(

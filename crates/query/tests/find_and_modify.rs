@@ -58,6 +58,7 @@ fn take() -> FindAndModifySpec {
         upsert: false,
         supplied: None,
         new_id: [0; 12],
+        bypass_validation: false,
         repeatable: None,
     })
 }

@@ -99,6 +99,7 @@ fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
         upsert: false,
         supplied: None,
         new_id: [0; 12],
+        bypass_validation: false,
         repeatable: None,
     }
 }

@@ -208,7 +208,7 @@ fn decode_collection(
     for item in list.iter().filter_map(|item| item.value().as_document()) {
         indexes.push(Arc::new(decode_index(item, filters)?));
     }
-    let state = CollectionState { options: options.to_owned(), indexes };
+    let state = CollectionState::new(options.to_owned(), indexes, filters)?;
     Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state))
 }
 

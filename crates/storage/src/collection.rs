@@ -12,6 +12,7 @@ use mayfly_value::{DocBuf, RawDoc};
 use parking_lot::RwLock;
 
 use crate::index_spec::IndexSpec;
+use crate::validation::{DocumentCheck, Validation};
 
 /// A collection.
 pub struct Collection {
@@ -28,6 +29,8 @@ pub struct Collection {
 pub(crate) struct CollectionState {
     /// Options as `listCollections` shows them.
     pub options: DocBuf,
+    /// The rules among them, compiled.
+    pub validation: Option<Arc<Validation>>,
     /// All indexes, those still being built included; `_id_` is not among them (records are clustered by `_id`).
     pub indexes: Vec<Arc<Index>>,
 }
@@ -75,13 +78,37 @@ pub trait RecordFilter: Send + Sync {
     fn matches(&self, document: RawDoc<'_>) -> bool;
 }
 
-/// Compiles filters for partial indexes; owned by storage, implemented above it.
+/// Compiles filters for partial indexes, and validators; owned by storage, implemented above it.
 pub trait FilterCompiler: Send + Sync {
     /// Compiles a `partialFilterExpression`.
     ///
     /// # Errors
     /// 67 CannotCreateIndex for operators that a partial index does not allow; the parser's own errors.
     fn compile(&self, filter: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>>;
+
+    /// Compiles a `validator`.
+    ///
+    /// # Errors
+    /// 224 QueryFeatureNotAllowed for operators that a validator does not allow; the parser's own errors.
+    fn compile_validator(&self, filter: RawDoc<'_>) -> Result<Arc<dyn DocumentCheck>> {
+        let _ = filter;
+        Err(Error::not_implemented("the option 'validator'"))
+    }
+}
+
+impl CollectionState {
+    /// A state with these options.
+    ///
+    /// # Errors
+    /// Those of the validator among the options.
+    pub(crate) fn new(
+        options: DocBuf,
+        indexes: Vec<Arc<Index>>,
+        filters: &dyn FilterCompiler,
+    ) -> Result<CollectionState> {
+        let validation = Validation::from_options(options.as_doc(), filters)?;
+        Ok(CollectionState { options, validation, indexes })
+    }
 }
 
 impl Collection {

@@ -24,6 +24,8 @@ mod tests;
 pub mod ttl;
 mod unit;
 mod validate;
+mod validation;
+mod views;
 
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
 pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
@@ -38,6 +40,8 @@ pub use store::{Store, StoreOptions};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
+pub use validation::DocumentCheck;
+pub use views::{MAX_VIEW_DEPTH, ResolvedView, SYSTEM_VIEWS, View, reads_of as view_reads};
 
 // What callers of the scans need.
 pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

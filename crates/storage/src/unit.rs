@@ -20,6 +20,7 @@ use crate::layout::{
     record_key,
 };
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
+use crate::validation::Validation;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +40,7 @@ pub struct WriteUnit<'s> {
     pub(crate) bytes: i64,
     pub(crate) keys_deleted: i64,
     multikey: Vec<(Arc<Index>, u32)>,
+    unvalidated: bool,
     scratch: Scratch,
 }
 
@@ -70,6 +72,7 @@ impl<'s> WriteUnit<'s> {
             bytes: 0,
             keys_deleted: 0,
             multikey: Vec::new(),
+            unvalidated: false,
             scratch: Scratch::default(),
         }
     }
@@ -82,6 +85,16 @@ impl<'s> WriteUnit<'s> {
     /// The index of this id as it is now.
     pub(crate) fn index(&self, id: u64) -> Option<&Arc<Index>> {
         self.state.indexes.iter().find(|index| index.id == id)
+    }
+
+    /// From here on documents need not follow the collection's rules.
+    pub fn bypass_validation(&mut self) {
+        self.unvalidated = true;
+    }
+
+    /// The collection's rules, unless they are bypassed.
+    fn validation(&self) -> Option<&'s Validation> {
+        if self.unvalidated { None } else { self.state.validation.as_deref() }
     }
 
     /// About so many documents of so many bytes together will be written.
@@ -101,10 +114,13 @@ impl<'s> WriteUnit<'s> {
     ///
     /// # Errors
     /// 11000 DuplicateKey with `keyPattern` and `keyValue`; 112 WriteConflict; 10334 for a document over 16 MiB;
-    /// 53 for an `_id` that may not be one; errors of key generation.
+    /// 53 for an `_id` that may not be one; 121 when it breaks the collection's rules; errors of key generation.
     pub fn insert(&mut self, document: RawDoc<'_>) -> Result<()> {
         let id = checked_id(document)?;
         check_storable(document)?;
+        if let Some(validation) = self.validation() {
+            validation.check_insert(self.ns, document)?;
+        }
         let record_key = record_key(id);
         let key = prefixed(self.collection.id(), &record_key);
         if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
@@ -152,6 +168,9 @@ impl<'s> WriteUnit<'s> {
         style: UpdateStyle,
     ) -> Result<()> {
         check_storable(new)?;
+        if let Some(validation) = self.validation() {
+            validation.check_update(self.ns, old, new)?;
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.update_with(&mut scratch, record_key, old, new);
         self.scratch = scratch;

@@ -27,8 +27,8 @@ all does not exist in the reference either.
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions, retryable writes, change streams, collation, capped collections, views, time series,
-clustered collections, validators, index kinds other than ascending and descending keys, tailable cursors,
+Authentication and TLS, transactions of several statements, change streams, collation, capped collections, time series,
+clustered collections, index kinds other than ascending and descending keys, tailable cursors,
 spilling to disk, expiry by last modification (`_ts` policies) and per-document `ttl`.
 
 ";

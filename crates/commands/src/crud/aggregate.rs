@@ -6,6 +6,7 @@ use mayfly_service::Service;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{FirstBatch, first_batch, hint, refuse};
+use super::view::{Source, Stages, source};
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
 pub(crate) const ROW: Row =
@@ -42,8 +43,16 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             if parsed.is_source() {
                 return Err(only_without_collection(pipeline));
             }
-            let collection = ctx.service.store.collection(&ns);
-            (ns, parsed.start(collection, hint)?)
+            let run = match source(ctx, &ns)? {
+                Source::Collection(collection) => parsed.start(Some(collection), hint)?,
+                Source::Nothing => parsed.start(None, hint)?,
+                Source::View(view) => {
+                    let mut stages = Stages::new(&view);
+                    stages.push_all(pipeline);
+                    stages.start(ctx, &view)?
+                }
+            };
+            (ns, run)
         }
         number if number.is_number() => {
             let ns = Namespace::new(request.db, "$cmd.aggregate")?;

@@ -12,7 +12,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
 use super::read::{FirstBatch, first_batch, refuse};
-use super::write::{check_count, check_writable, ordered, wrote};
+use super::write::{bypass_validation, check_count, check_writable, ordered, wrote};
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 use operation::{Action, Operation};
 use results::{Kind, Outcome, Results};
@@ -36,7 +36,7 @@ const KNOWN: &[&str] = &[
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ordered = ordered(&fields)?;
-    fields.bool("bypassDocumentValidation")?;
+    ctx.bypass_validation = bypass_validation(&fields)?;
     let variables = fields.document("let")?;
     let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };

@@ -2,9 +2,11 @@
 
 use mayfly_base::Result;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_storage::ResolvedView;
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::read::{hint, refuse};
+use super::view::{Source, Stages, only, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
@@ -25,9 +27,17 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         ..FindOptions::default()
     };
     let query = CanonicalQuery::parse(filter, options)?;
-    let Some(collection) = ctx.service.store.collection(&ns) else {
-        reply.append("n", 0);
-        return Ok(());
+    let collection = match source(ctx, &ns)? {
+        Source::Collection(collection) => collection,
+        Source::View(view) => {
+            let counted = on_view(ctx, &view, filter, skip, limit)?;
+            reply.append("n", number(counted));
+            return Ok(());
+        }
+        Source::Nothing => {
+            reply.append("n", 0);
+            return Ok(());
+        }
     };
     let store = &ctx.service.store;
     let count = if filter.is_empty() && query.hint.is_none() {
@@ -43,6 +53,28 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     reply.append("n", number(count));
     Ok(())
+}
+
+/// Counts what a view and the query let through.
+fn on_view(
+    ctx: &CommandContext<'_>,
+    view: &ResolvedView,
+    filter: RawDoc<'_>,
+    skip: i64,
+    limit: u64,
+) -> Result<i64> {
+    let mut stages = Stages::new(view);
+    stages.push_document("$match", Some(filter));
+    if skip > 0 {
+        stages.push("$skip", skip);
+    }
+    if limit > 0 {
+        stages.push("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
+    }
+    stages.push("$count", "count");
+    let counted = only(ctx, stages.start(ctx, view)?)?;
+    let counted = counted.as_ref().and_then(|counted| counted.as_doc().get("count"));
+    Ok(counted.and_then(Number::from_value).and_then(Number::to_i64_exact).unwrap_or(0))
 }
 
 fn number(count: i64) -> RawValue<'static> {

@@ -99,7 +99,9 @@ impl DeleteStatement<'_> {
         let now_ms = Some(ctx.op.now_ms());
         let options = FindOptions { hint, variables, now_ms, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter, options)?;
-        let Some(collection) = ctx.service.store.collection(ns) else { return Ok(0) };
+        let Some(collection) = ctx.service.store.collection(ns) else {
+            return ctx.service.store.check_no_view(ns).map(|()| 0);
+        };
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = DeleteSpec { query, multi, repeatable };

@@ -14,6 +14,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{hint, refuse};
+use super::view::{Source, Stages, for_each, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
@@ -36,11 +37,20 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let query = CanonicalQuery::parse(filter, options)?;
     reply.start_array("values");
-    if let Some(collection) = ctx.service.store.collection(&ns) {
-        let mut values = Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), out: reply };
-        let whole = filter.is_empty() && query.hint.is_none();
-        if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
-            from_documents(ctx, Executor::new(collection, query)?, key, &mut values)?;
+    let mut values = Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), out: reply };
+    match source(ctx, &ns)? {
+        Source::Nothing => {}
+        Source::Collection(collection) => {
+            let whole = filter.is_empty() && query.hint.is_none();
+            if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
+                from_documents(ctx, Executor::new(collection, query)?, key, &mut values)?;
+            }
+        }
+        Source::View(view) => {
+            let mut stages = Stages::new(&view);
+            stages.push_document("$match", Some(filter));
+            let run = stages.start(ctx, &view)?;
+            for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }
     reply.end();

@@ -2,13 +2,15 @@
 
 use mayfly_base::Result;
 use mayfly_query::{
-    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape,
+    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, PipelineRun, ResultShape,
 };
+use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{FirstBatch, empty_cursor, first_batch, hint, refuse};
+use super::view::{Source, Stages, check_find, source};
 use crate::dispatch::may_block;
-use crate::{CommandContext, OpKind, Request, Row};
+use crate::{CommandContext, Fields, OpKind, Request, Row};
 
 pub(crate) const ROW: Row =
     Row::new("find", "Finds documents", run).since("3.2").kind(OpKind::Query);
@@ -63,9 +65,17 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let query = CanonicalQuery::parse(filter, options)?;
-    let Some(collection) = ctx.service.store.collection(&ns) else {
-        empty_cursor(ns.as_str(), reply);
-        return Ok(());
+    let collection = match source(ctx, &ns)? {
+        Source::Collection(collection) => collection,
+        Source::View(view) => {
+            let run = on_view(ctx, &fields, &view)?;
+            let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+            return may_block(|| first_batch(ctx, cursor, batch, reply));
+        }
+        Source::Nothing => {
+            empty_cursor(ns.as_str(), reply);
+            return Ok(());
+        }
     };
     let mut executor = Executor::new(collection, query)?;
     executor.show_as(shape)?;
@@ -79,4 +89,38 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         true => may_block(|| first_batch(ctx, cursor, batch, reply)),
         false => first_batch(ctx, cursor, batch, reply),
     }
+}
+
+/// The find as stages behind those of a view.
+fn on_view(
+    ctx: &CommandContext<'_>,
+    fields: &Fields<'_>,
+    view: &ResolvedView,
+) -> Result<PipelineRun> {
+    let sort = fields.document("sort")?;
+    check_find(&[
+        ("$natural", sort.is_some_and(|sort| sort.get("$natural").is_some())),
+        ("returnKey", fields.bool("returnKey")?.unwrap_or(false)),
+        ("showRecordId", fields.bool("showRecordId")?.unwrap_or(false)),
+        ("min", fields.document("min")?.is_some()),
+        ("max", fields.document("max")?.is_some()),
+    ])?;
+    refuse(fields, &["let"])?;
+    let mut stages = Stages::new(view);
+    stages.push_document("$match", fields.document("filter")?);
+    stages.push_document("$sort", sort);
+    match fields.long("skip")? {
+        Some(skip) if skip > 0 => {
+            stages.push("$skip", skip);
+        }
+        _ => {}
+    }
+    match fields.long("limit")? {
+        Some(limit) if limit > 0 => {
+            stages.push("$limit", limit);
+        }
+        _ => {}
+    }
+    stages.push_document("$project", fields.document("projection")?);
+    stages.start(ctx, view)
 }

@@ -13,7 +13,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::read::{hint, refuse};
 use super::update::{UpdateStatement, update_value};
 use super::write::{
-    array_filters, check_writable, ends_command, on_collection, was_dropped, wrote,
+    array_filters, bypass_validation, check_writable, ends_command, on_collection, was_dropped,
+    wrote,
 };
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
@@ -44,7 +45,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     refuse(&fields, &["collation"])?;
-    fields.bool("bypassDocumentValidation")?;
+    ctx.bypass_validation = bypass_validation(&fields)?;
     let wanted = Wanted::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
     let statement = match &attempt {
@@ -174,8 +175,9 @@ fn execute(
     if matches!(spec, FindAndModifySpec::Update(spec) if spec.upsert) {
         return on_collection(ctx, ns, |collection| modify(ctx, collection, spec));
     }
-    let Some(collection) = ctx.service.store.collection(ns) else {
-        return Ok(FoundAndModified::default());
+    let store = &ctx.service.store;
+    let Some(collection) = store.collection(ns) else {
+        return store.check_no_view(ns).map(|()| FoundAndModified::default());
     };
     match modify(ctx, &collection, spec) {
         // Dropped meanwhile: nothing is left to find.

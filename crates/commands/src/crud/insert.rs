@@ -6,7 +6,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::object_id::new_object_id;
 use super::write::{
-    WriteResults, check_count, check_writable, ends_command, on_collection, ordered, wrote,
+    WriteResults, bypass_validation, check_count, check_writable, ends_command, on_collection,
+    ordered, wrote,
 };
 use crate::dispatch::may_block;
 use crate::retry::Attempt;
@@ -31,7 +32,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
-    fields.bool("bypassDocumentValidation")?;
+    ctx.bypass_validation = bypass_validation(&fields)?;
     let Some(documents) = request.documents("documents")? else {
         return Err(fields.missing("documents"));
     };
@@ -223,6 +224,9 @@ fn insert_all(
     let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
     let write = |unit: &mut WriteUnit<'_>| {
         unit.reserve(documents.len(), bytes);
+        if ctx.bypass_validation {
+            unit.bypass_validation();
+        }
         documents.iter().try_for_each(|document| unit.insert(document.doc()))?;
         match &ctx.retry {
             Some(retry) => retry.record_inserts(unit, first, documents.len()),

@@ -12,6 +12,7 @@ mod insert;
 mod object_id;
 mod read;
 mod update;
+mod view;
 mod write;
 
 use crate::Row;

@@ -11,8 +11,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::object_id::new_object_id;
 use super::read::{hint, refuse};
 use super::write::{
-    WriteResults, array_filters, check_count, check_writable, ends_command, on_collection, ordered,
-    wrote,
+    WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
+    on_collection, ordered, wrote,
 };
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
@@ -33,7 +33,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
-    fields.bool("bypassDocumentValidation")?;
+    ctx.bypass_validation = bypass_validation(&fields)?;
     let variables = fields.document("let")?;
     let Some(updates) = request.documents("updates")? else {
         return Err(fields.missing("updates"));
@@ -183,6 +183,7 @@ impl<'a> UpdateStatement<'a> {
             multi: self.multi,
             upsert: self.upsert,
             new_id: new_object_id(now_ms),
+            bypass_validation: ctx.bypass_validation,
             repeatable,
         })
     }
@@ -233,7 +234,7 @@ impl<'a> UpdateStatement<'a> {
         let image = Image::Neither;
         let spec = self.spec(ctx, statement.map(|statement| Repeatable { statement, image }))?;
         if !self.upsert && ctx.service.store.collection(ns).is_none() {
-            return Ok(ModifyOutcome::default());
+            return ctx.service.store.check_no_view(ns).map(|()| ModifyOutcome::default());
         }
         let outcome = on_collection(ctx, ns, |collection| {
             mayfly_query::update(&ctx.service.store, ctx.op, collection, &spec)

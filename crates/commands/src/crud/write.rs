@@ -46,7 +46,14 @@ impl WriteResults {
             return;
         }
         reply.start_array("writeErrors");
+        let before = reply.len();
         for (index, error) in &self.errors {
+            // Explanations of very many errors would make a reply that no client takes.
+            if reply.len() - before > MAX_EXPLAINED_BYTES {
+                reply.push_document().append("index", *index as i32);
+                reply.append("code", error.code().0).append("errmsg", "").end();
+                continue;
+            }
             reply.push_document().append("index", *index as i32).append("code", error.code().0);
             if let Some(extra) = error.extra().and_then(RawDoc::new) {
                 reply.append_all(extra);
@@ -56,6 +63,9 @@ impl WriteResults {
         reply.end();
     }
 }
+
+/// So much is said about errors; of further ones only the code.
+const MAX_EXPLAINED_BYTES: usize = 8 << 20;
 
 /// A count as replies have it.
 pub(super) fn clamped(count: i64) -> i32 {
@@ -96,6 +106,14 @@ pub(super) fn check_count(count: usize) -> Result<()> {
 /// 14 TypeMismatch.
 pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("ordered")?.unwrap_or(true))
+}
+
+/// The `bypassDocumentValidation` argument.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(super) fn bypass_validation(fields: &Fields<'_>) -> Result<bool> {
+    Ok(fields.bool("bypassDocumentValidation")?.unwrap_or(false))
 }
 
 /// The documents of `arrayFilters`.

@@ -1,34 +1,31 @@
-//! `collMod`: the index form. Expiry contract, section 3.
+//! `collMod`: options of a collection, of a view, of an index (expiry contract, section 3).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::ttl::value::expire_after_for_collmod;
 use mayfly_storage::{CollModChange, IndexSelector, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use super::wrote;
+use super::options::{Images, images, invalid, merged, validation};
+use super::{view, wrote};
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection or index", run)
     .flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are missing here.
-const MISSING: &[&str] = &[
-    "validator",
-    "validationLevel",
-    "validationAction",
-    "viewOn",
-    "pipeline",
-    "changeStreamPreAndPostImages",
-    "timeseries",
-    "cappedSize",
-    "cappedMax",
-    "recordPreImages",
-    "dryRun",
-];
+const MISSING: &[&str] = &["timeseries", "cappedSize", "cappedMax", "recordPreImages", "dryRun"];
+
+/// Options of a collection that this changes.
+const OF_COLLECTIONS: &[&str] =
+    &["validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"];
+/// Options of a view.
+const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let mut known = MISSING.to_vec();
     known.extend(["index", "expireAfterSeconds"]);
+    known.extend(OF_COLLECTIONS);
+    known.extend(OF_VIEWS);
     let fields = request.fields(&known)?;
     let ns = request.namespace()?;
     let index = fields.document("index")?;
@@ -41,7 +38,19 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     }
     if ctx.service.store.collection(&ns).is_none() {
-        return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
+        let Some(view) = ctx.service.store.view(&ns)? else {
+            return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
+        };
+        let others = OF_COLLECTIONS.iter().chain(&["index", "expireAfterSeconds"]);
+        if let Some(name) = others.copied().find(|name| fields.get(name).is_some()) {
+            return Err(invalid(format!("option not supported on a view: {name}")));
+        }
+        view::change(ctx, &ns, view.as_doc(), &fields)?;
+        wrote(ctx, request);
+        return Ok(());
+    }
+    if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
+        return Err(invalid(format!("option only supported on a view: {name}")));
     }
     if fields.get("expireAfterSeconds").is_some() {
         return Err(Error::new(
@@ -49,11 +58,27 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             "'expireAfterSeconds' option is only supported on collections clustered by _id",
         ));
     }
+    if OF_COLLECTIONS.iter().any(|name| fields.get(name).is_some()) {
+        change_options(ctx, &ns, &fields)?;
+    }
     if let Some(index) = index {
         apply(ctx, &ns, &index, reply)?;
     }
     wrote(ctx, request);
     Ok(())
+}
+
+/// Changes what `create` could have set; the rest stays.
+fn change_options(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
+    let mut new = DocBuilder::new();
+    images(fields, Images::AsGiven, &mut new)?;
+    validation(fields, ns, &mut new)?;
+    let new = new.finish();
+    let mut command = DocBuilder::new();
+    command.append("collMod", ns.collection()).append_all(new.as_doc());
+    let command = command.finish();
+    let change = |old: RawDoc<'_>| Ok(merged(old, new.as_doc()));
+    ctx.service.store.modify_options(ns, command.as_doc(), change)
 }
 
 /// Section 3.4: what the top-level option may be, wherever it is used.

@@ -1,67 +1,97 @@
-//! `create`.
+//! `create`: a collection or a view.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
-use super::wrote;
+use super::options::{check_view_options, collection_options, invalid};
+use super::{view, wrote};
 use crate::crud::check_writable;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
-    Row::new("create", "Creates a collection", run).flags(RowFlags::WRITE_CONCERN);
+    Row::new("create", "Creates a collection or view", run).flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are refused here when they ask for something.
-const MISSING: &[&str] = &[
-    "capped",
+const MISSING: &[&str] =
+    &["capped", "timeseries", "clusteredIndex", "collation", "encryptedFields", "temp"];
+
+/// The options that there are beside them.
+const KNOWN: &[&str] = &[
     "size",
     "max",
-    "timeseries",
-    "clusteredIndex",
     "viewOn",
     "pipeline",
     "validator",
     "validationLevel",
     "validationAction",
-    "collation",
     "changeStreamPreAndPostImages",
-    "encryptedFields",
     "storageEngine",
     "indexOptionDefaults",
     "autoIndexId",
-    "temp",
+    "expireAfterSeconds",
+    "idIndex",
+    "flags",
 ];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let mut known = MISSING.to_vec();
-    known.extend(["expireAfterSeconds", "idIndex", "flags"]);
+    known.extend(KNOWN);
     let fields = request.fields(&known)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
+    check_together(&fields)?;
     check_ttl(&fields)?;
     for name in MISSING {
         refuse(&fields, name)?;
     }
-    if let Some(existing) = ctx.service.store.collection(&ns) {
-        // The same definition again changes nothing; this server knows plain collections only.
-        if existing.options().as_doc().is_empty() {
-            // Whoever made it need not have waited for the log.
-            wrote(ctx, request);
-            return Ok(());
+    match fields.string("viewOn")? {
+        Some(on) => {
+            check_view_options(&fields)?;
+            view::create(ctx, &ns, on, &fields)?;
         }
-        return Err(Error::new(
-            ErrorCode::NamespaceExists,
-            format!("Collection {ns} already exists."),
+        None => create_collection(ctx, &ns, &fields)?,
+    }
+    // Whoever made what was there already need not have waited for the log.
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
+    let options = collection_options(fields, ns)?;
+    let store = &ctx.service.store;
+    match store.create_collection(ns, options.clone()) {
+        Err(error) if error.code() == ErrorCode::NamespaceExists => {
+            let Some(existing) = store.collection(ns) else { return Err(error) };
+            // The same definition again changes nothing.
+            if existing.options() == options {
+                return Ok(());
+            }
+            let text = format!(
+                "namespace {ns} already exists, but with different options: {}",
+                Shell(existing.options().as_doc())
+            );
+            Err(Error::new(ErrorCode::NamespaceExists, text))
+        }
+        other => other.map(|_| ()),
+    }
+}
+
+/// Options that need each other.
+fn check_together(fields: &Fields<'_>) -> Result<()> {
+    let capped = fields.bool("capped")?.unwrap_or(false);
+    let sized = fields.long("size")?.is_some();
+    if !capped && (sized || fields.long("max")?.is_some()) {
+        return Err(invalid(
+            "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
         ));
     }
-    let options = mayfly_value::DocBuf::empty();
-    match ctx.service.store.create_collection(&ns, options) {
-        // Somebody created the same meanwhile.
-        Err(error) if error.code() == ErrorCode::NamespaceExists => {}
-        other => {
-            other?;
-        }
+    if capped && !sized {
+        return Err(invalid("the 'size' field is required when 'capped' is true"));
     }
-    wrote(ctx, request);
+    if fields.array("pipeline")?.is_some() && fields.get("viewOn").is_none() {
+        return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
+    }
     Ok(())
 }
 
@@ -74,8 +104,7 @@ fn check_ttl(fields: &Fields<'_>) -> Result<()> {
     if fields.get("timeseries").is_some() || fields.get("clusteredIndex").is_some() {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorCode::InvalidOptions,
+    Err(invalid(
         "'expireAfterSeconds' can be used only for clustered collections or timeseries collections",
     ))
 }
@@ -86,7 +115,6 @@ fn refuse(fields: &Fields<'_>, name: &str) -> Result<()> {
         Some(RawValue::Document(value)) => {
             value.is_empty() || value.get("locale") == Some(RawValue::String("simple"))
         }
-        Some(RawValue::Bool(true)) => name == "autoIndexId",
         Some(_) => false,
     };
     if harmless {

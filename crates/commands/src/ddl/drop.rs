@@ -17,6 +17,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     // A missing collection is no error since 7.0.
     if let Some(indexes) = ctx.service.store.drop_collection(&ns)? {
         reply.append("nIndexesWas", indexes).append("ns", ns.as_str());
+    } else if ctx.service.store.drop_view(ctx.op, &ns)? {
+        reply.append("ns", ns.as_str());
     }
     // What is not there was perhaps dropped a moment ago, by somebody who did not wait for the log.
     wrote(ctx, request);

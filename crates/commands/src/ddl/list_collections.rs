@@ -3,7 +3,7 @@
 use mayfly_base::{Namespace, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::Collection;
+use mayfly_storage::{Collection, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::{FirstBatch, first_batch};
@@ -29,6 +29,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let size = cursor_batch_size(&fields, "listCollections.cursor")?;
     let ns = Namespace::new(request.db, "$cmd.listCollections")?;
     let store = &ctx.service.store;
+    let views = store.views(request.db)?;
     let collections = match fields.document("filter")?.and_then(only_name) {
         // What drivers ask before they create one, answered without a walk over all of them.
         Some(name) => match Namespace::new(request.db, name) {
@@ -37,9 +38,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         },
         None => store.collections(Some(request.db)),
     };
+    let collections = collections.iter().map(|collection| entry(collection, name_only));
     let documents = collections
-        .iter()
-        .map(|collection| entry(collection, name_only))
+        .chain(views.iter().map(|view| view_entry(view, name_only)))
         .filter(|entry| filter.as_ref().is_none_or(|filter| filter.matches(entry.as_doc())))
         .collect();
     let cursor = Cursor::new(ns, CursorSource::Ready(documents));
@@ -64,6 +65,16 @@ pub(super) fn cursor_batch_size(fields: &Fields<'_>, path: &'static str) -> Resu
             Ok(size.or(Some(i64::MAX)))
         }
     }
+}
+
+fn view_entry(view: &View, name_only: bool) -> DocBuf {
+    let mut out = DocBuilder::new();
+    out.append("name", view.name.as_str()).append("type", "view");
+    if !name_only {
+        out.append("options", &view.options);
+        out.start_document("info").append("readOnly", true).end();
+    }
+    out.finish()
 }
 
 fn entry(collection: &Collection, name_only: bool) -> DocBuf {

@@ -16,6 +16,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
     let Some(collection) = ctx.service.store.collection(&ns) else {
+        ctx.service.store.check_no_view(&ns)?;
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {ns}")));
     };
     let cursor = Cursor::new(ns, CursorSource::Ready(collection.list_indexes().into()));

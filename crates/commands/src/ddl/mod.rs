@@ -8,7 +8,9 @@ mod drop_indexes;
 mod list_collections;
 mod list_databases;
 mod list_indexes;
+mod options;
 mod rename;
+mod view;
 
 use crate::{CommandContext, Durability, Request, Row};
 

@@ -9,6 +9,7 @@
 mod ast;
 mod bits;
 mod evaluate;
+mod explain;
 pub mod op;
 mod parse;
 mod position;
@@ -22,6 +23,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
+pub use explain::explain_failure;
 pub use regex::Regex;
 pub use schema::Schema;
 pub use whole::DocumentTest;

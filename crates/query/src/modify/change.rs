@@ -43,6 +43,9 @@ pub(super) fn change_one(
         true => UpdateStyle::Replacement,
         false => UpdateStyle::Operators,
     };
+    if spec.bypass_validation {
+        unit.bypass_validation();
+    }
     unit.update(key, before.as_doc(), after.as_doc(), style)?;
     if let Some(repeatable) = &spec.repeatable {
         let outcome = ModifyOutcome { matched: 1, modified: 1, upserted: None };

@@ -41,6 +41,8 @@ pub struct UpdateSpec {
     pub new_id: [u8; 12],
     /// How it is recorded, when the client may send it again; only for single documents.
     pub repeatable: Option<Repeatable>,
+    /// Documents need not follow the collection's rules.
+    pub bypass_validation: bool,
 }
 
 /// One delete statement.

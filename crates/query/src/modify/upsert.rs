@@ -40,6 +40,9 @@ pub(super) fn upsert_one(
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
     let outcome = ModifyOutcome { upserted: Some(id.clone()), ..ModifyOutcome::default() };
     let inserted = store.write(op, collection, |unit| {
+        if spec.bypass_validation {
+            unit.bypass_validation();
+        }
         unit.insert(document.as_doc())?;
         match &spec.repeatable {
             Some(repeatable) => {

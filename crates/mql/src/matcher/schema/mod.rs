@@ -2,6 +2,7 @@
 //! nothing about values of other types.
 
 mod evaluate;
+pub(super) mod explain;
 mod parse;
 
 use std::collections::HashSet;

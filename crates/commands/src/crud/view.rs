@@ -1,0 +1,128 @@
+//! Reading a view: the stages of its definition, and behind them what the command asks for, as one pipeline.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::{Flow, Pipeline, PipelineRun};
+use mayfly_storage::{Collection, ResolvedView};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::CommandContext;
+
+/// What a name stands for.
+pub(super) enum Source {
+    /// A collection.
+    Collection(Arc<Collection>),
+    /// A view.
+    View(Box<ResolvedView>),
+    /// Nothing.
+    Nothing,
+}
+
+/// What a name stands for now.
+///
+/// # Errors
+/// Those of [`mayfly_storage::Store::resolve_view`].
+pub(super) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
+    let store = &ctx.service.store;
+    if let Some(collection) = store.collection(ns) {
+        return Ok(Source::Collection(collection));
+    }
+    Ok(match store.resolve_view(ns)? {
+        Some(view) => Source::View(Box::new(view)),
+        None => Source::Nothing,
+    })
+}
+
+/// Stages behind those of a view.
+pub(super) struct Stages(DocBuilder);
+
+impl Stages {
+    pub(super) fn new(view: &ResolvedView) -> Stages {
+        let mut out = DocBuilder::new_array();
+        for stage in view.pipeline.as_doc() {
+            out.push(stage.value());
+        }
+        Stages(out)
+    }
+
+    /// Adds a stage with this operand.
+    pub(super) fn push<'v>(&mut self, name: &str, operand: impl Into<RawValue<'v>>) -> &mut Stages {
+        self.0.push_document().append(name, operand).end();
+        self
+    }
+
+    /// Adds a stage unless its operand asks for nothing.
+    pub(super) fn push_document(&mut self, name: &str, operand: Option<RawDoc<'_>>) -> &mut Stages {
+        match operand {
+            Some(operand) if !operand.is_empty() => self.push(name, operand),
+            _ => self,
+        }
+    }
+
+    /// Adds all stages of a pipeline.
+    pub(super) fn push_all(&mut self, pipeline: RawDoc<'_>) -> &mut Stages {
+        for stage in pipeline {
+            self.0.push(stage.value());
+        }
+        self
+    }
+
+    /// Starts them over what the view reads.
+    ///
+    /// # Errors
+    /// Those of the stages and of planning.
+    pub(super) fn start(
+        self,
+        ctx: &CommandContext<'_>,
+        view: &ResolvedView,
+    ) -> Result<PipelineRun> {
+        let pipeline = self.0.finish();
+        let parsed = Pipeline::parse(pipeline.as_doc())?;
+        let run = parsed.start(ctx.service.store.collection(&view.on), None)?;
+        ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
+        Ok(run)
+    }
+}
+
+/// Shows all documents of a pipeline.
+///
+/// # Errors
+/// Those of the pipeline and of `see`.
+pub(super) fn for_each(
+    ctx: &CommandContext<'_>,
+    mut run: PipelineRun,
+    see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
+) -> Result<()> {
+    while !run.is_done() {
+        run.run(&ctx.service.store, ctx.op, &mut |document| see(document).map(|()| Flow::More))?;
+    }
+    Ok(())
+}
+
+/// The one document of a pipeline that gives at most one.
+///
+/// # Errors
+/// Those of the pipeline.
+pub(super) fn only(ctx: &CommandContext<'_>, run: PipelineRun) -> Result<Option<DocBuf>> {
+    let mut found = None;
+    for_each(ctx, run, &mut |document| {
+        found = Some(document.to_owned());
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Refuses what a find can ask of a collection and not of a view.
+///
+/// # Errors
+/// 168 InvalidPipelineOperator.
+pub(super) fn check_find(options: &[(&str, bool)]) -> Result<()> {
+    match options.iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(Error::new(
+            ErrorCode::InvalidPipelineOperator,
+            format!("Option {name} not supported in aggregation."),
+        )),
+        None => Ok(()),
+    }
+}

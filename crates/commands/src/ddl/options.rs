@@ -1,0 +1,216 @@
+//! Options of a collection: checked, and put into the order in which `listCollections` shows them.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::Fields;
+
+/// Options that hold for a collection and not for a view.
+const COLLECTION_ONLY: &[&str] = &[
+    "capped",
+    "size",
+    "max",
+    "autoIndexId",
+    "idIndex",
+    "timeseries",
+    "clusteredIndex",
+    "expireAfterSeconds",
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "storageEngine",
+    "indexOptionDefaults",
+    "changeStreamPreAndPostImages",
+    "encryptedFields",
+    "temp",
+];
+
+/// What `validationLevel` may be.
+const LEVELS: &[&str] = &["off", "strict", "moderate"];
+/// What `validationAction` may be.
+const ACTIONS: &[&str] = &["error", "warn"];
+
+pub(super) fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidOptions, text)
+}
+
+/// The options of `create` for a collection.
+///
+/// # Errors
+/// Those of each option.
+pub(super) fn collection_options(fields: &Fields<'_>, ns: &Namespace) -> Result<DocBuf> {
+    let mut options = DocBuilder::new();
+    auto_index_id(fields, ns)?;
+    images(fields, Images::WhenOn, &mut options)?;
+    engine_documents(fields, &mut options)?;
+    validation(fields, ns, &mut options)?;
+    Ok(options.finish())
+}
+
+/// Refuses what a view cannot have.
+///
+/// # Errors
+/// 72 InvalidOptions.
+pub(super) fn check_view_options(fields: &Fields<'_>) -> Result<()> {
+    match COLLECTION_ONLY.iter().find(|name| fields.get(name).is_some()) {
+        Some(name) => Err(invalid(format!("Cannot create a view with the option '{name}'"))),
+        None => Ok(()),
+    }
+}
+
+/// Manual: "create", "autoIndexId": it cannot be false outside of `local`.
+fn auto_index_id(fields: &Fields<'_>, ns: &Namespace) -> Result<()> {
+    match fields.bool("autoIndexId")? {
+        Some(false) if ns.db() == "local" => {
+            Err(Error::not_implemented("a collection without an index on '_id'"))
+        }
+        Some(false) => Err(invalid(format!(
+            "The 'autoIndexId' option cannot be set to false for {ns}; the 'local' database alone allows it"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether `changeStreamPreAndPostImages` is written when it is off.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Images {
+    /// Only when it is on.
+    WhenOn,
+    /// As it was given.
+    AsGiven,
+}
+
+/// `changeStreamPreAndPostImages: { enabled }`.
+///
+/// # Errors
+/// 40414, 40415, 14.
+pub(super) fn images(fields: &Fields<'_>, shown: Images, options: &mut DocBuilder) -> Result<()> {
+    let Some(images) = fields.document("changeStreamPreAndPostImages")? else { return Ok(()) };
+    let path = fields.path_of("changeStreamPreAndPostImages");
+    let inner = Fields::strict(images, path, &["enabled"])?;
+    let enabled = match inner.required("enabled")? {
+        RawValue::Bool(enabled) => enabled,
+        other => return Err(inner.wrong("enabled", other, "bool")),
+    };
+    if enabled || shown == Images::AsGiven {
+        options.start_document("changeStreamPreAndPostImages").append("enabled", enabled).end();
+    }
+    Ok(())
+}
+
+/// Documents about the reference's own engine: checked, kept, and without effect.
+fn engine_documents(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+    if let Some(engine) = fields.document("storageEngine")? {
+        check_engine(engine, "storageEngine")?;
+        options.append("storageEngine", engine);
+    }
+    if let Some(defaults) = fields.document("indexOptionDefaults")? {
+        let inner = Fields::strict(defaults, "create.indexOptionDefaults", &["storageEngine"])?;
+        if let Some(engine) = inner.document("storageEngine")? {
+            check_engine(engine, "indexOptionDefaults.storageEngine")?;
+        }
+        options.append("indexOptionDefaults", defaults);
+    }
+    Ok(())
+}
+
+fn check_engine(engine: RawDoc<'_>, name: &str) -> Result<()> {
+    for element in engine {
+        match element.value() {
+            RawValue::Document(_) if element.name() == "wiredTiger" => {}
+            RawValue::Document(_) => {
+                let text = format!(
+                    "{} is not a registered storage engine for this server",
+                    element.name()
+                );
+                return Err(invalid(text));
+            }
+            _ => {
+                let text = format!("'{name}.{}' has to be an embedded document.", element.name());
+                return Err(Error::bad_value(text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `validator`, `validationLevel`, `validationAction`: what was given, in this order.
+///
+/// # Errors
+/// 2 BadValue for other levels and actions, 72 in the internal databases, 14.
+pub(super) fn validation(
+    fields: &Fields<'_>,
+    ns: &Namespace,
+    options: &mut DocBuilder,
+) -> Result<()> {
+    if let Some(validator) = fields.document("validator")? {
+        check_validated(ns)?;
+        options.append("validator", validator);
+    }
+    for (name, allowed) in [("validationLevel", LEVELS), ("validationAction", ACTIONS)] {
+        match fields.string(name)? {
+            None => {}
+            Some(value) if allowed.contains(&value) => {
+                options.append(name, value);
+            }
+            Some(other) => {
+                let text = format!(
+                    "Enumeration value '{other}' for field '{}' is not a valid value.",
+                    fields.path_of(name)
+                );
+                return Err(Error::bad_value(text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Manual: "Specify JSON Schema Validation", "Restrictions": not in `admin`, `local`, `config`, and not for `system.*`.
+fn check_validated(ns: &Namespace) -> Result<()> {
+    if ns.collection().starts_with("system.") {
+        return Err(invalid(format!("Document validators not allowed on system collection {ns}")));
+    }
+    if matches!(ns.db(), "admin" | "local" | "config") {
+        return Err(invalid(format!(
+            "Document validators are not allowed on collection {ns} in the {} internal database",
+            ns.db()
+        )));
+    }
+    Ok(())
+}
+
+/// The options with these in place of what they had: new values where there are some, in the place of the old ones.
+pub(super) fn merged(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
+    const ORDER: &[&str] = &[
+        "capped",
+        "size",
+        "max",
+        "changeStreamPreAndPostImages",
+        "storageEngine",
+        "indexOptionDefaults",
+        "validator",
+        "validationLevel",
+        "validationAction",
+    ];
+    let mut out = DocBuilder::new();
+    for name in ORDER {
+        match new.get_element(name).or_else(|| old.get_element(name)) {
+            // An empty validator takes the rules away.
+            Some(element)
+                if *name == "validator"
+                    && element.value().as_document().is_some_and(RawDoc::is_empty) => {}
+            Some(element)
+                if *name == "changeStreamPreAndPostImages"
+                    && element.value().as_document().and_then(|inner| inner.get("enabled"))
+                        == Some(RawValue::Bool(false)) => {}
+            Some(element) => {
+                out.append_element(element);
+            }
+            None => {}
+        }
+    }
+    for element in old.iter().filter(|element| !ORDER.contains(&element.name())) {
+        out.append_element(element);
+    }
+    out.finish()
+}

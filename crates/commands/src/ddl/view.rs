@@ -1,0 +1,71 @@
+//! The parts of `create` and `collMod` that are about views.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::Pipeline;
+use mayfly_storage::view_reads;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::{CommandContext, Fields};
+
+/// Creates a view.
+///
+/// # Errors
+/// Those of the definition and of [`mayfly_storage::Store::create_view`].
+pub(super) fn create(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    on: &str,
+    fields: &Fields<'_>,
+) -> Result<()> {
+    let pipeline = fields.array("pipeline")?.unwrap_or(RawDoc::EMPTY);
+    let options = definition(ns, on, pipeline)?;
+    let reads = view_reads(ns.db(), options.as_doc());
+    ctx.service.store.create_view(ctx.op, ns, options.as_doc(), &reads)
+}
+
+/// Changes a view; what is there now is `existing`.
+///
+/// # Errors
+/// Those of the definition and of [`mayfly_storage::Store::replace_view`].
+pub(super) fn change(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    existing: RawDoc<'_>,
+    fields: &Fields<'_>,
+) -> Result<()> {
+    let (on, pipeline) = (fields.string("viewOn")?, fields.array("pipeline")?);
+    if on.is_none() && pipeline.is_none() {
+        return Ok(());
+    }
+    let old = existing.get("pipeline").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+    let on = on.or(existing.get("viewOn").and_then(RawValue::as_str)).unwrap_or_default();
+    let pipeline = pipeline.unwrap_or(old);
+    let options = definition(ns, on, pipeline)?;
+    let reads = view_reads(ns.db(), options.as_doc());
+    ctx.service.store.replace_view(ctx.op, ns, options.as_doc(), &reads)
+}
+
+/// `viewOn` and `pipeline`, checked.
+fn definition(ns: &Namespace, on: &str, pipeline: RawDoc<'_>) -> Result<DocBuf> {
+    if on.is_empty() {
+        return Err(Error::bad_value("'viewOn' cannot be empty"));
+    }
+    if ns.collection() == mayfly_storage::SYSTEM_VIEWS {
+        let text = "View name cannot be 'system.views', the collection that holds views";
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    }
+    Namespace::new(ns.db(), on)?;
+    for (at, stage) in pipeline.iter().enumerate() {
+        let name = stage.value().as_document().and_then(|stage| stage.iter().next());
+        if let Some(name @ ("$out" | "$merge")) = name.map(|field| field.name()) {
+            let text = format!(
+                "The aggregation stage {name} in position {at} of the pipeline cannot be used in the view definition of {ns}"
+            );
+            return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+        }
+    }
+    Pipeline::parse(pipeline)?;
+    let mut options = DocBuilder::new();
+    options.append("viewOn", on).append("pipeline", RawValue::Array(pipeline));
+    Ok(options.finish())
+}

@@ -1,0 +1,266 @@
+//! Why a document does not satisfy a filter, as `errInfo` of a failed validation tells it.
+//!
+//! Works on the filter as it was written: each clause is tried alone, which is slow and only done for a document that has
+//! already failed. Manual: "Specify Validation With Query Operators".
+
+use std::ops::ControlFlow;
+
+use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+
+use super::schema::explain as explain_schema;
+use super::{Matcher, ParseContext, is_operator_document};
+
+/// Most values that an explanation shows.
+const MAX_CONSIDERED: usize = 10;
+
+/// What a document does not satisfy in this filter, which was parsed before.
+pub fn explain_failure(filter: RawDoc<'_>, document: RawDoc<'_>) -> DocBuf {
+    let mut out = DocBuilder::new();
+    filter_fields(filter, document, Wanted::Match, &mut out);
+    out.finish()
+}
+
+/// What a clause should have done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Match,
+    NoMatch,
+}
+
+impl Wanted {
+    fn negated(self) -> Wanted {
+        match self {
+            Wanted::Match => Wanted::NoMatch,
+            Wanted::NoMatch => Wanted::Match,
+        }
+    }
+
+    /// The field that lists clauses.
+    fn list(self) -> &'static str {
+        match self {
+            Wanted::Match => "clausesNotSatisfied",
+            Wanted::NoMatch => "clausesSatisfied",
+        }
+    }
+
+    fn is_broken_by(self, clause: RawDoc<'_>, document: RawDoc<'_>) -> bool {
+        let parsed = Matcher::parse(clause, &ParseContext::default());
+        parsed.is_ok_and(|parsed| parsed.matches(document) != (self == Wanted::Match))
+    }
+}
+
+/// The filter taken apart into filters of one condition each.
+fn clauses(filter: RawDoc<'_>) -> Vec<DocBuf> {
+    let mut clauses = Vec::new();
+    let mut add = |element: RawElement<'_>| {
+        let mut clause = DocBuilder::new();
+        clause.append_element(element);
+        clauses.push(clause.finish());
+    };
+    for element in filter {
+        match element.value() {
+            _ if element.name() == "$comment" => {}
+            RawValue::Document(operators)
+                if !element.name().starts_with('$') && is_operator_document(operators) =>
+            {
+                for operator in operators.iter().filter(|operator| operator.name() != "$options") {
+                    let mut clause = DocBuilder::new();
+                    clause.start_document(element.name()).append_element(operator);
+                    if let ("$regex", Some(options)) =
+                        (operator.name(), operators.get_element("$options"))
+                    {
+                        clause.append_element(options);
+                    }
+                    clause.end();
+                    clause.finish().as_doc().iter().for_each(&mut add);
+                }
+            }
+            _ => add(element),
+        }
+    }
+    clauses
+}
+
+fn filter_fields(filter: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: &mut DocBuilder) {
+    let clauses = clauses(filter);
+    match clauses.as_slice() {
+        [only] => clause_fields(only.as_doc(), document, wanted, out),
+        several => {
+            out.append("operatorName", "$and");
+            list(several.iter().map(DocBuf::as_doc), document, wanted, out);
+        }
+    }
+}
+
+/// The clauses that did what they should not.
+fn list<'c>(
+    clauses: impl Iterator<Item = RawDoc<'c>>,
+    document: RawDoc<'_>,
+    wanted: Wanted,
+    out: &mut DocBuilder,
+) {
+    out.start_array(wanted.list());
+    for (at, clause) in clauses.enumerate() {
+        if wanted.is_broken_by(clause, document) {
+            out.push_document().append("index", at as i32).start_document("details");
+            filter_fields(clause, document, wanted, out);
+            out.end().end();
+        }
+    }
+    out.end();
+}
+
+fn clause_fields(clause: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: &mut DocBuilder) {
+    let Some(element) = clause.iter().next() else { return };
+    match (element.name(), element.value()) {
+        (name @ ("$and" | "$or" | "$nor"), RawValue::Array(items)) => {
+            let wanted = if name == "$nor" { wanted.negated() } else { wanted };
+            out.append("operatorName", name);
+            let items = items.iter().filter_map(|item| item.value().as_document());
+            list(items, document, wanted, out);
+        }
+        ("$jsonSchema", RawValue::Document(schema)) if wanted == Wanted::Match => {
+            explain_schema::explain(schema, document, out);
+        }
+        (name, _) if name.starts_with('$') => whole(element, document, wanted, out),
+        (path, RawValue::Document(operators)) if is_operator_document(operators) => {
+            let Some(operator) = operators.iter().next() else { return };
+            if operator.name() == "$not" {
+                out.append("operatorName", "$not").start_document("details");
+                let mut inner = DocBuilder::new();
+                inner.append_renamed(path.as_bytes(), operator);
+                filter_fields(inner.finish().as_doc(), document, wanted.negated(), out);
+                out.end();
+                return;
+            }
+            field(path, operator.name(), clause, document, wanted, out);
+        }
+        (path, RawValue::Regex { .. }) => field(path, "$regex", clause, document, wanted, out),
+        (path, _) => field(path, "$eq", clause, document, wanted, out),
+    }
+}
+
+/// `$expr` and others that look at the whole document.
+fn whole(element: RawElement<'_>, document: RawDoc<'_>, wanted: Wanted, out: &mut DocBuilder) {
+    out.append("operatorName", element.name());
+    out.start_document("specifiedAs").append_element(element).end();
+    let matched = wanted == Wanted::NoMatch;
+    let reason = match (element.name(), matched) {
+        ("$expr", false) => "expression did not match",
+        ("$expr", true) => "expression did match",
+        ("$jsonSchema", _) => "schema matched",
+        (_, false) => "expression always evaluates to false",
+        (_, true) => "expression always evaluates to true",
+    };
+    out.append("reason", reason);
+    if element.name() == "$expr"
+        && let Ok(expression) = Expression::parse_in(element.value(), &Scope::default())
+        && let Ok(result) = expression.evaluate(Frame::new(document))
+    {
+        out.append("expressionResult", result.or_undefined());
+    }
+}
+
+fn field(
+    path: &str,
+    operator: &str,
+    clause: RawDoc<'_>,
+    document: RawDoc<'_>,
+    wanted: Wanted,
+    out: &mut DocBuilder,
+) {
+    out.append("operatorName", operator).append("specifiedAs", clause);
+    let arrays = match operator {
+        "$exists" | "$size" | "$elemMatch" | "$all" => LeafArrays::Keep,
+        _ => LeafArrays::Expand,
+    };
+    let parts: Vec<&str> = path.split('.').collect();
+    let mut values: Vec<RawValue<'_>> = Vec::new();
+    let _ = visit_path_with(document, &parts, arrays, &mut |hit| {
+        if let Hit::Value(value, _) = hit {
+            values.push(value);
+        }
+        if values.len() > MAX_CONSIDERED {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    if values.is_empty() && operator != "$exists" && wanted == Wanted::Match {
+        out.append("reason", "field was missing");
+        return;
+    }
+    out.append("reason", reason(operator, clause, path, wanted));
+    if operator != "$exists" || wanted == Wanted::NoMatch {
+        considered(operator, &values, out);
+    }
+}
+
+fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: Wanted) -> &'static str {
+    let negative = matches!(operator, "$ne" | "$nin")
+        || operator == "$exists" && {
+            let operators = clause.get(path).and_then(RawValue::as_document);
+            let operand = operators.and_then(|operators| operators.get("$exists"));
+            matches!(operand, Some(RawValue::Bool(false) | RawValue::Int32(0) | RawValue::Int64(0)))
+                || operand == Some(RawValue::Double(0.0))
+        };
+    let matched = (wanted == Wanted::NoMatch) != negative;
+    let (failed, succeeded) = match operator {
+        "$in" | "$nin" => ("no matching value found in array", "matching value found in array"),
+        "$exists" => ("path does not exist", "path does exist"),
+        "$type" => ("type did not match", "type did match"),
+        "$mod" => (
+            "$mod did not evaluate to expected remainder",
+            "$mod did evaluate to expected remainder",
+        ),
+        "$regex" => ("regular expression did not match", "regular expression did match"),
+        "$size" => {
+            ("array length was not equal to given size", "array length was equal to given size")
+        }
+        "$elemMatch" => {
+            ("array did not satisfy the child predicate", "array did satisfy the child predicate")
+        }
+        "$all" => {
+            ("array did not contain all specified values", "array did contain all specified values")
+        }
+        "$bitsAllSet" | "$bitsAllClear" | "$bitsAnySet" | "$bitsAnyClear" => {
+            ("bitwise operator failed to match", "bitwise operator matched successfully")
+        }
+        _ => ("comparison failed", "comparison succeeded"),
+    };
+    if matched { succeeded } else { failed }
+}
+
+fn considered(operator: &str, values: &[RawValue<'_>], out: &mut DocBuilder) {
+    match values {
+        [] => {}
+        [value] => {
+            out.append("consideredValue", *value);
+            if operator == "$type" {
+                out.append("consideredType", value.type_name());
+            }
+        }
+        several => {
+            out.start_array("consideredValues");
+            several.iter().take(MAX_CONSIDERED).for_each(|value| {
+                out.push(*value);
+            });
+            out.end();
+            if several.len() > MAX_CONSIDERED {
+                out.append("consideredValuesTruncated", true);
+            }
+            if operator == "$type" {
+                let mut names: Vec<&str> = several.iter().map(|value| value.type_name()).collect();
+                names.sort_unstable();
+                names.dedup();
+                out.start_array("consideredTypes");
+                names.into_iter().for_each(|name| {
+                    out.push(name);
+                });
+                out.end();
+            }
+        }
+    }
+}

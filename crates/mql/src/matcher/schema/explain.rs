@@ -1,0 +1,353 @@
+//! Why a document does not fit a schema, as `errInfo` of a failed validation tells it.
+//!
+//! Works on the schema as it was written: each keyword is tried alone, which is slow and only done for a document that has
+//! already failed. Manual: "Specify JSON Schema Validation", "Confirm That the Validation Prevents Invalid Documents".
+
+use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
+
+use super::evaluate::unordered_key;
+use super::{Regex, Schema};
+
+/// The keywords that ask for something, in the order in which broken ones are told.
+const RULES: &[&str] = &[
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "enum",
+    "maximum",
+    "minimum",
+    "maxLength",
+    "minLength",
+    "pattern",
+    "multipleOf",
+    "maxItems",
+    "minItems",
+    "uniqueItems",
+    "items",
+    "additionalItems",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "dependencies",
+    "bsonType",
+    "type",
+];
+
+/// Writes the fields that tell which rules of the schema a document breaks.
+pub(in crate::matcher) fn explain(schema: RawDoc<'_>, doc: RawDoc<'_>, out: &mut DocBuilder) {
+    out.append("operatorName", "$jsonSchema");
+    annotate(schema, out);
+    out.start_array("schemaRulesNotSatisfied");
+    push_broken(schema, RawValue::Document(doc), out);
+    out.end();
+}
+
+/// The author's own words.
+fn annotate(schema: RawDoc<'_>, out: &mut DocBuilder) {
+    for name in ["title", "description"] {
+        if let Some(element) = schema.get_element(name) {
+            out.append_element(element);
+        }
+    }
+}
+
+fn fits(schema: RawDoc<'_>, value: RawValue<'_>) -> bool {
+    // It was parsed when the validator was.
+    Schema::parse(schema).map_or(true, |schema| schema.fits(value))
+}
+
+/// Adds a document for each rule that the value breaks.
+fn push_broken(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    for name in RULES {
+        let Some(rule) = schema.get_element(name) else { continue };
+        if !fits(alone(schema, rule).finish().as_doc(), value) {
+            out.push_document();
+            describe(schema, rule, value, out);
+            out.end();
+        }
+    }
+}
+
+/// The rule without the others, but with what gives it its meaning.
+fn alone(schema: RawDoc<'_>, rule: RawElement<'_>) -> DocBuilder {
+    let mut out = DocBuilder::new();
+    match rule.name() {
+        "maximum" | "minimum" => {
+            specify(schema, rule, &mut out);
+            return out;
+        }
+        "additionalItems" => {
+            out.start_array("items");
+            for _ in 0..items_in_turn(schema).unwrap_or(0) {
+                out.push_document().end();
+            }
+            out.end();
+        }
+        "additionalProperties" => {
+            for name in ["properties", "patternProperties"] {
+                out.start_document(name);
+                for property in inner(schema, name) {
+                    out.start_document(property.name()).end();
+                }
+                out.end();
+            }
+        }
+        _ => {}
+    }
+    out.append_element(rule);
+    out
+}
+
+/// The rule as it was written.
+fn specify(schema: RawDoc<'_>, rule: RawElement<'_>, out: &mut DocBuilder) {
+    out.append_element(rule);
+    let flag = match rule.name() {
+        "maximum" => "exclusiveMaximum",
+        "minimum" => "exclusiveMinimum",
+        _ => return,
+    };
+    if let Some(flag) = schema.get_element(flag) {
+        out.append_element(flag);
+    }
+}
+
+fn inner<'a>(schema: RawDoc<'a>, name: &str) -> RawDoc<'a> {
+    schema.get(name).and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY)
+}
+
+/// How many items have a schema of their own, when they have.
+fn items_in_turn(schema: RawDoc<'_>) -> Option<usize> {
+    schema.get("items").and_then(RawValue::as_array).map(|list| list.iter().count())
+}
+
+fn describe(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    let name = rule.name();
+    out.append("operatorName", name);
+    match (name, value) {
+        ("properties", RawValue::Document(document)) => properties(rule, document, out),
+        ("patternProperties", RawValue::Document(document)) => pattern(rule, document, out),
+        ("dependencies", RawValue::Document(document)) => dependencies(rule, document, out),
+        ("allOf" | "anyOf" | "oneOf", _) => several(rule, value, out),
+        ("not", _) => {
+            out.append("reason", "child expression matched");
+        }
+        ("items" | "additionalItems", RawValue::Array(items)) => {
+            out.start_document("specifiedAs");
+            specify(schema, rule, out);
+            out.end();
+            item(schema, rule, items, out);
+        }
+        _ => {
+            out.start_document("specifiedAs");
+            specify(schema, rule, out);
+            out.end();
+            plain(schema, rule, value, out);
+        }
+    }
+}
+
+/// Rules that are told by their text and the value that broke them.
+fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    let reason = match rule.name() {
+        "required" => {
+            out.start_array("missingProperties");
+            missing(rule, value.as_document().unwrap_or(RawDoc::EMPTY), out);
+            out.end();
+            return;
+        }
+        "additionalProperties" => return additional(schema, rule, value, out),
+        "minProperties" | "maxProperties" => {
+            let count = value.as_document().map_or(0, |document| document.iter().count());
+            out.append("reason", "specified number of properties was not satisfied");
+            out.append("numberOfProperties", count as i32);
+            return;
+        }
+        "bsonType" | "type" => "type did not match",
+        "enum" => "value was not found in enum",
+        "minLength" | "maxLength" => "specified string length was not satisfied",
+        "pattern" => "regular expression did not match",
+        "multipleOf" => "considered value is not a multiple of the specified value",
+        "minItems" | "maxItems" => "array did not match specified length",
+        "uniqueItems" => "found a duplicate item",
+        _ => "comparison failed",
+    };
+    out.append("reason", reason).append("consideredValue", value);
+    match (rule.name(), value) {
+        ("bsonType" | "type", _) => {
+            out.append("consideredType", value.type_name());
+        }
+        ("uniqueItems", RawValue::Array(items)) => {
+            let mut seen = std::collections::HashSet::new();
+            let twice = items.iter().find(|item| !seen.insert(unordered_key(item.value())));
+            if let Some(twice) = twice {
+                out.append("duplicatedValue", twice.value());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Pushes the names in a list that are no fields of the document.
+fn missing(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
+    let names = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
+    for name in names.iter().filter_map(|name| name.value().as_str()) {
+        if document.get_element(name).is_none() {
+            out.push(name);
+        }
+    }
+}
+
+fn details(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    out.start_array("details");
+    push_broken(schema, value, out);
+    out.end();
+}
+
+fn properties(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
+    out.start_array("propertiesNotSatisfied");
+    for property in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
+        let schema = property.value().as_document().unwrap_or(RawDoc::EMPTY);
+        match document.get(property.name()) {
+            Some(value) if !fits(schema, value) => {
+                out.push_document().append("propertyName", property.name());
+                annotate(schema, out);
+                details(schema, value, out);
+                out.end();
+            }
+            _ => {}
+        }
+    }
+    out.end();
+}
+
+fn pattern(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
+    out.start_array("details");
+    for property in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
+        let schema = property.value().as_document().unwrap_or(RawDoc::EMPTY);
+        let Ok(regex) = Regex::new(property.name(), "") else { continue };
+        for field in document.iter().filter(|field| regex.matches_text(field.name())) {
+            if !fits(schema, field.value()) {
+                out.push_document().append("propertyName", field.name());
+                annotate(schema, out);
+                out.append("regexMatched", property.name());
+                details(schema, field.value(), out);
+                out.end();
+            }
+        }
+    }
+    out.end();
+}
+
+fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    let (known, patterns) = (inner(schema, "properties"), inner(schema, "patternProperties"));
+    let patterns: Vec<Regex> =
+        patterns.iter().filter_map(|pattern| Regex::new(pattern.name(), "").ok()).collect();
+    let document = value.as_document().unwrap_or(RawDoc::EMPTY);
+    let mut others = document.iter().filter(|field| {
+        known.get_element(field.name()).is_none()
+            && !patterns.iter().any(|pattern| pattern.matches_text(field.name()))
+    });
+    let RawValue::Document(schema) = rule.value() else {
+        out.start_array("additionalProperties");
+        others.for_each(|field| {
+            out.push(field.name());
+        });
+        out.end();
+        return;
+    };
+    if let Some(field) = others.find(|field| !fits(schema, field.value())) {
+        out.append("reason", "at least one additional property did not match the subschema");
+        out.append("failingProperty", field.name());
+        details(schema, field.value(), out);
+    }
+}
+
+/// The first item that does not fit, or all that must not be there.
+fn item(schema: RawDoc<'_>, rule: RawElement<'_>, items: RawDoc<'_>, out: &mut DocBuilder) {
+    let in_turn = items_in_turn(schema);
+    let schema_of = |at: usize| match rule.value() {
+        RawValue::Document(schema) => Some(schema),
+        RawValue::Array(list) => list.iter().nth(at).and_then(|one| one.value().as_document()),
+        _ => None,
+    };
+    let additional = rule.name() == "additionalItems";
+    let first = if additional { in_turn.unwrap_or(0) } else { 0 };
+    if additional && matches!(rule.value(), RawValue::Bool(_)) {
+        out.append("reason", "found additional items").start_array("additionalItems");
+        items.iter().skip(first).for_each(|item| {
+            out.push(item.value());
+        });
+        out.end();
+        return;
+    }
+    for (at, item) in items.iter().enumerate().skip(first) {
+        let Some(schema) = schema_of(at).filter(|schema| !fits(*schema, item.value())) else {
+            continue;
+        };
+        let reason = match additional {
+            true => "At least one additional item did not match the sub-schema",
+            false => "At least one item did not match the sub-schema",
+        };
+        out.append("reason", reason).append("itemIndex", at as i32);
+        details(schema, item.value(), out);
+        return;
+    }
+}
+
+fn dependencies(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
+    out.start_array("failingDependencies");
+    for dependency in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
+        if document.get_element(dependency.name()).is_none() {
+            continue;
+        }
+        match dependency.value() {
+            RawValue::Document(schema) if !fits(schema, RawValue::Document(document)) => {
+                out.push_document().append("conditionalProperty", dependency.name());
+                details(schema, RawValue::Document(document), out);
+                out.end();
+            }
+            RawValue::Array(names) => {
+                let has = |name: RawElement<'_>| {
+                    name.value().as_str().is_none_or(|name| document.get_element(name).is_some())
+                };
+                if !names.iter().all(has) {
+                    out.push_document().append("conditionalProperty", dependency.name());
+                    out.start_array("missingProperties");
+                    missing(dependency, document, out);
+                    out.end().end();
+                }
+            }
+            _ => {}
+        }
+    }
+    out.end();
+}
+
+/// `allOf`, `anyOf`, `oneOf`.
+fn several(rule: RawElement<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    let list = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
+    let schemas = || list.iter().filter_map(|item| item.value().as_document()).enumerate();
+    let matching: Vec<usize> =
+        schemas().filter(|(_, schema)| fits(*schema, value)).map(|(at, _)| at).collect();
+    if rule.name() == "oneOf" && !matching.is_empty() {
+        out.append("reason", "more than one subschema matched")
+            .start_array("matchingSchemaIndexes");
+        matching.iter().for_each(|at| {
+            out.push(*at as i32);
+        });
+        out.end();
+        return;
+    }
+    out.start_array("schemasNotSatisfied");
+    for (at, schema) in schemas().filter(|(at, _)| !matching.contains(at)) {
+        out.push_document().append("index", at as i32);
+        annotate(schema, out);
+        details(schema, value, out);
+        out.end();
+    }
+    out.end();
+}

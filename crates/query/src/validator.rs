@@ -1,0 +1,72 @@
+//! Validators for storage, which does not know the language.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::matcher::explain_failure;
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_storage::DocumentCheck;
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+/// Operators that need more than one document, and how the reference calls them when it refuses them. Manual: "Specify
+/// Validation With Query Operators", "Restrictions".
+const REFUSED: &[(&str, &str)] = &[
+    ("$near", "$geoNear, $near, and $nearSphere are"),
+    ("$nearSphere", "$geoNear, $near, and $nearSphere are"),
+    ("$geoNear", "$geoNear, $near, and $nearSphere are"),
+    ("$text", "$text is"),
+    ("$where", "$where is"),
+];
+
+/// A validator: parsed, and as it was written, for explanations.
+pub(crate) struct Validator {
+    matcher: Matcher,
+    filter: DocBuf,
+}
+
+impl Validator {
+    /// Compiles it.
+    ///
+    /// # Errors
+    /// 224 QueryFeatureNotAllowed, those of the filter language.
+    pub(crate) fn compile(filter: RawDoc<'_>) -> Result<Validator> {
+        if let Some(shown) = refused(filter, 0) {
+            let text = format!("{shown} not allowed in this context");
+            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+        }
+        let matcher = Matcher::parse(filter, &ParseContext::default())?;
+        Ok(Validator { matcher, filter: filter.to_owned() })
+    }
+}
+
+impl DocumentCheck for Validator {
+    fn fits(&self, document: RawDoc<'_>) -> bool {
+        self.matcher.matches(document)
+    }
+
+    fn explain(&self, document: RawDoc<'_>) -> DocBuf {
+        explain_failure(self.filter.as_doc(), document)
+    }
+}
+
+/// The first refused operator where operators stand: under logical ones and under fields, not inside values.
+fn refused(filter: RawDoc<'_>, depth: usize) -> Option<&'static str> {
+    if depth > mayfly_base::limits::MAX_FILTER_DEPTH {
+        // The parser refuses it.
+        return None;
+    }
+    filter.iter().find_map(|element| {
+        let name = element.name();
+        if let Some((_, shown)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+            return Some(*shown);
+        }
+        match element.value() {
+            RawValue::Array(items) if matches!(name, "$and" | "$or" | "$nor") => items
+                .iter()
+                .filter_map(|item| item.value().as_document())
+                .find_map(|item| refused(item, depth + 1)),
+            RawValue::Document(inner) if !name.starts_with('$') || name == "$not" => {
+                refused(inner, depth + 1)
+            }
+            _ => None,
+        }
+    })
+}

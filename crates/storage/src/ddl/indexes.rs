@@ -1,0 +1,354 @@
+//! Changes of the catalog about indexes: create, drop, change.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::select::{droppable, is_id_selector, new_specs, select};
+use super::{command_ns, put_collection, put_dropped};
+use crate::Store;
+use crate::catalog::new_index;
+use crate::collection::{Collection, Index};
+use crate::index_spec::{IndexSpec, Requested, SpecRules, in_spec_context};
+
+/// What `createIndexes` reports.
+#[derive(Debug, Default)]
+pub struct CreateIndexesResult {
+    /// Indexes before, `_id_` included.
+    pub before: i32,
+    /// Indexes after, `_id_` included.
+    pub after: i32,
+    /// Whether the collection came into being.
+    pub created_collection: bool,
+    /// Notes for the reply.
+    pub notes: Vec<&'static str>,
+}
+
+/// Which index is meant.
+#[derive(Clone, Copy)]
+pub enum IndexSelector<'a> {
+    /// By name.
+    Name(&'a str),
+    /// By key pattern.
+    Key(RawDoc<'a>),
+}
+
+/// What `collMod` changes on an index.
+#[derive(Clone, Copy, Default)]
+pub struct CollModChange {
+    /// A new time to live, in seconds.
+    pub expire_after: Option<i32>,
+    /// Hidden or not.
+    pub hidden: Option<bool>,
+}
+
+/// What `collMod` reports.
+#[derive(Debug, Default)]
+pub struct CollModResult {
+    /// Old time to live, when it had one.
+    pub expire_after_old: Option<i32>,
+    /// New time to live.
+    pub expire_after_new: Option<i32>,
+    /// Hidden before and after, when it changed.
+    pub hidden: Option<(bool, bool)>,
+}
+
+impl Store {
+    /// Creates indexes, and the collection when there is none. New indexes are built from the present documents while
+    /// writers go on; they become usable all at once, or none of them stays.
+    ///
+    /// # Errors
+    /// 67, 85, 86, 197 and further codes for bad definitions; 11000 when a unique index finds duplicates.
+    pub fn create_indexes(
+        &self,
+        op: &OpCtx,
+        ns: &Namespace,
+        requests: &[RawDoc<'_>],
+        ignore_unknown: bool,
+    ) -> Result<CreateIndexesResult> {
+        let rules = SpecRules { ttl: self.ttl_params().rules(), ignore_unknown };
+        let mut wanted = Vec::with_capacity(requests.len());
+        let mut result = CreateIndexesResult::default();
+        for request in requests {
+            match IndexSpec::request(*request, rules).map_err(|e| in_spec_context(e, *request))? {
+                Requested::Id => {}
+                Requested::Index(spec, note) => {
+                    // A filter that does not compile must not leave a new collection behind.
+                    if let Some(filter) = spec.partial_filter() {
+                        self.filters.compile(filter)?;
+                    }
+                    result.notes.extend(note);
+                    wanted.push(*spec);
+                }
+            }
+        }
+        let (collection, created) = self.get_or_create(ns)?;
+        result.created_collection = created;
+        let own_notes = result.notes.len();
+        loop {
+            let changing = self.catalog.changing.lock();
+            let existing = collection.indexes();
+            result.before = existing.len() as i32 + 1;
+            result.notes.truncate(own_notes);
+            let fresh = new_specs(&existing, wanted.clone())?;
+            if fresh.len() < requests.len() {
+                let all_there = fresh.is_empty();
+                let note =
+                    if all_there { "all indexes already exist" } else { "index already exists" };
+                result.notes.push(note);
+            }
+            if existing.len() + 1 + fresh.len() > limits::MAX_INDEXES_PER_COLLECTION {
+                return Err(Error::new(
+                    ErrorCode::CannotCreateIndex,
+                    format!("add index fails, too many indexes for {ns}"),
+                ));
+            }
+            result.after = result.before + fresh.len() as i32;
+            if !fresh.is_empty() {
+                let building = self.register_building(&collection, fresh)?;
+                drop(changing);
+                self.build_indexes(op, &collection, &building)?;
+                return Ok(result);
+            }
+            drop(changing);
+            wait_for_builds(op, &collection)?;
+            // Unless somebody else's build has failed and taken its index away again.
+            if new_specs(&collection.indexes(), wanted.clone())?.is_empty() {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Puts indexes that are not ready into the catalog: from here on every write maintains them.
+    pub(crate) fn register_building(
+        &self,
+        collection: &Collection,
+        specs: Vec<IndexSpec>,
+    ) -> Result<Vec<Arc<Index>>> {
+        let ns = collection.namespace();
+        let mut state = collection.state.write();
+        if collection.is_dropped() {
+            return Err(Error::new(ErrorCode::NamespaceNotFound, format!("{ns} was dropped")));
+        }
+        let mut changed = state.clone();
+        let mut building = Vec::new();
+        self.change(|txn, _| {
+            changed = state.clone();
+            building.clear();
+            for spec in &specs {
+                let id = self.catalog.new_id(txn)?;
+                let index = Arc::new(new_index(id, spec.clone(), &*self.filters)?);
+                building.push(index.clone());
+                changed.indexes.push(index);
+            }
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
+        })?;
+        *state = changed;
+        Ok(building)
+    }
+
+    /// Makes built indexes usable.
+    pub(crate) fn finish_building(
+        &self,
+        collection: &Collection,
+        built: &[Arc<Index>],
+    ) -> Result<()> {
+        let _changing = self.catalog.changing.lock();
+        let state = collection.state.write();
+        collection.check_alive()?;
+        let ns = collection.namespace();
+        for index in built {
+            index.check_alive()?;
+            index.runtime.ready.store(true, Ordering::Release);
+        }
+        self.change(|txn, oplog| {
+            for index in built {
+                let mut command = DocBuilder::new();
+                command.append("createIndexes", ns.collection()).append_all(index.spec.document());
+                oplog.command(&command_ns(&ns), &collection.uuid(), command.finish().as_doc());
+            }
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), &state)
+        })
+    }
+
+    /// Drops indexes by position in the state. The caller holds the catalog's lock.
+    fn drop_indexes_locked(&self, collection: &Collection, gone: &[Arc<Index>]) -> Result<()> {
+        let ns = collection.namespace();
+        let mut state = collection.state.write();
+        let mut changed = state.clone();
+        changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
+        self.change(|txn, oplog| {
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
+            for index in gone {
+                put_dropped(txn, index.id)?;
+                let mut command = DocBuilder::new();
+                command.append("dropIndexes", ns.collection()).append("index", index.spec.name());
+                oplog.command(&command_ns(&ns), &collection.uuid(), command.finish().as_doc());
+            }
+            Ok(())
+        })?;
+        *state = changed;
+        // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
+        for index in gone {
+            index.runtime.dropped.store(true, Ordering::Release);
+        }
+        drop(state);
+        self.leave_to_sweeper(gone.iter().map(|index| index.id));
+        Ok(())
+    }
+
+    /// Takes back indexes whose build failed.
+    pub(crate) fn abandon_building(
+        &self,
+        collection: &Collection,
+        gone: &[Arc<Index>],
+    ) -> Result<()> {
+        let _changing = self.catalog.changing.lock();
+        if collection.is_dropped() {
+            return Ok(());
+        }
+        self.drop_indexes_locked(collection, gone)
+    }
+
+    /// Drops the selected indexes; all but `_id_` when `selectors` is nothing. Gives the count before, `_id_` included.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound, 27 IndexNotFound, 72 InvalidOptions for `_id_`.
+    pub fn drop_indexes(
+        &self,
+        ns: &Namespace,
+        selectors: Option<&[IndexSelector<'_>]>,
+    ) -> Result<i32> {
+        let _changing = self.catalog.changing.lock();
+        let Some(collection) = self.catalog.get(ns) else {
+            self.check_no_view(ns)?;
+            return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns not found {ns}")));
+        };
+        let existing = collection.indexes();
+        let before = existing.len() as i32 + 1;
+        let gone = match selectors {
+            None => existing,
+            Some(selectors) => {
+                let mut gone = Vec::new();
+                for selector in selectors {
+                    gone.push(droppable(&existing, *selector, ns)?);
+                }
+                gone
+            }
+        };
+        if !gone.is_empty() {
+            self.drop_indexes_locked(&collection, &gone)?;
+        }
+        Ok(before)
+    }
+
+    /// Changes the options of one index.
+    ///
+    /// # Errors
+    /// 26, 27, 72, 181 and 2 as the expiry contract's section 3.4 lists them.
+    pub fn modify_index(
+        &self,
+        ns: &Namespace,
+        selector: IndexSelector<'_>,
+        change: CollModChange,
+    ) -> Result<CollModResult> {
+        let _changing = self.catalog.changing.lock();
+        let Some(collection) = self.catalog.get(ns) else {
+            return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
+        };
+        if is_id_selector(selector) {
+            return Err(match change.hidden {
+                Some(_) => Error::bad_value("can't hide _id index"),
+                None => Error::new(
+                    ErrorCode::InvalidOptions,
+                    "the _id field does not support TTL indexes",
+                ),
+            });
+        }
+        let found = select(&collection.indexes(), selector, ns)?;
+        let mut spec = found.spec.clone();
+        let mut result = CollModResult::default();
+        if let Some(seconds) = change.expire_after {
+            if spec.fields().len() > 1 {
+                return Err(Error::new(
+                    ErrorCode::InvalidOptions,
+                    "TTL indexes are single-field indexes, compound indexes do not support TTL",
+                ));
+            }
+            result.expire_after_old = spec.expire_after().map(|old| match old {
+                crate::ExpireAfter::Seconds(seconds) => seconds,
+                crate::ExpireAfter::Invalid => i32::MAX,
+            });
+            result.expire_after_new = Some(seconds);
+            spec = spec.with_expire_after(seconds);
+        }
+        if let Some(hidden) = change.hidden
+            && hidden != spec.hidden()
+        {
+            result.hidden = Some((spec.hidden(), hidden));
+            spec = spec.with_hidden(hidden);
+        }
+        self.replace_index(&collection, &found, spec)?;
+        Ok(result)
+    }
+
+    fn replace_index(&self, collection: &Collection, old: &Index, spec: IndexSpec) -> Result<()> {
+        let ns = collection.namespace();
+        let mut command = DocBuilder::new();
+        command.append("collMod", ns.collection()).start_document("index");
+        command.append("name", spec.name());
+        if let Some(element) = spec.document().get_element("expireAfterSeconds") {
+            command.append_element(element);
+        }
+        command.append("hidden", spec.hidden());
+        let command = command.finish();
+        let replacement = Arc::new(Index {
+            id: old.id,
+            spec,
+            filter: old.filter.clone(),
+            runtime: old.runtime.clone(),
+        });
+        let mut state = collection.state.write();
+        let mut changed = state.clone();
+        for index in &mut changed.indexes {
+            if index.id == old.id {
+                *index = replacement.clone();
+            }
+        }
+        self.change(|txn, oplog| {
+            oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
+        })?;
+        *state = changed;
+        Ok(())
+    }
+}
+
+/// Somebody else may still be building what was asked for: it exists when that is over.
+fn wait_for_builds(op: &OpCtx, collection: &Collection) -> Result<()> {
+    while collection.indexes().iter().any(|index| !index.is_ready()) {
+        op.check()?;
+        collection.check_alive()?;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// The entry of the `_id` index in listings.
+pub(crate) fn id_index_document() -> DocBuf {
+    let mut doc = DocBuilder::new();
+    doc.append("v", 2).start_document("key").append("_id", RawValue::Int32(1)).end();
+    doc.append("name", "_id_");
+    doc.finish()
+}
+
+impl Collection {
+    /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the reference.
+    pub fn list_indexes(&self) -> Vec<DocBuf> {
+        let mut list = vec![id_index_document()];
+        list.extend(self.indexes().iter().map(|index| index.spec.listed()));
+        list
+    }
+}

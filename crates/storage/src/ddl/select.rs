@@ -1,0 +1,153 @@
+//! Which indexes a request means: those that do not exist yet, the one to change, those to drop.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::RawDoc;
+use mayfly_value::shell::Shell;
+
+use super::IndexSelector;
+use crate::collection::Index;
+use crate::index_spec::IndexSpec;
+
+/// Those of the wanted indexes that do not exist yet. Expiry contract, section 1.3.
+pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
+    let mut fresh: Vec<IndexSpec> = Vec::new();
+    for spec in wanted {
+        let known = existing.iter().map(|index| &index.spec).chain(fresh.iter());
+        let mut known: Vec<&IndexSpec> = known.collect();
+        // An equivalent index is reported before one that only has the name.
+        known.sort_by_key(|other| !spec.same_identity(other));
+        let mut there = false;
+        for other in known {
+            if spec.same_definition(other) {
+                there = true;
+                break;
+            }
+            check_conflict(&spec, other)?;
+        }
+        if !there {
+            fresh.push(spec);
+        }
+    }
+    Ok(fresh)
+}
+
+fn check_conflict(spec: &IndexSpec, other: &IndexSpec) -> Result<()> {
+    let both = || {
+        format!(
+            "Requested index: {}, existing index: {}",
+            Shell(spec.document()),
+            Shell(other.document())
+        )
+    };
+    let same_name = spec.name() == other.name();
+    if spec.same_identity(other) {
+        let options_differ =
+            spec.expire_after() != other.expire_after() || spec.hidden() != other.hidden();
+        let text = match (same_name, options_differ) {
+            (false, false) => {
+                format!("Index already exists with a different name: {}", other.name())
+            }
+            (true, _) => format!(
+                "An equivalent index already exists with the same name but different options. {}",
+                both()
+            ),
+            (false, true) => format!(
+                "An equivalent index already exists with a different name and options. {}",
+                both()
+            ),
+        };
+        return Err(Error::new(ErrorCode::IndexOptionsConflict, text));
+    }
+    if same_name {
+        return Err(Error::new(
+            ErrorCode::IndexKeySpecsConflict,
+            format!(
+                "An existing index has the same name as the requested index. When index names are not specified, they \
+                 are auto generated and can cause conflicts. Please refer to our documentation. {}",
+                both()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn is_id_selector(selector: IndexSelector<'_>) -> bool {
+    match selector {
+        IndexSelector::Name(name) => name == "_id_",
+        IndexSelector::Key(key) => {
+            let mut elements = key.iter();
+            elements.next().is_some_and(|element| element.name() == "_id")
+                && elements.next().is_none()
+        }
+    }
+}
+
+fn same_pattern(spec: &IndexSpec, key: RawDoc<'_>) -> bool {
+    let mut fields = spec.fields().iter();
+    let same = key.iter().all(|element| {
+        fields.next().is_some_and(|field| {
+            let descending =
+                crate::index_spec::as_f64(element.value()).is_some_and(|number| number < 0.0);
+            field.path == element.name() && field.descending == descending
+        })
+    });
+    same && fields.next().is_none()
+}
+
+pub(super) fn select(
+    existing: &[Arc<Index>],
+    selector: IndexSelector<'_>,
+    ns: &Namespace,
+) -> Result<Arc<Index>> {
+    let (shown, matching): (String, Vec<_>) = match selector {
+        IndexSelector::Name(name) => {
+            (name.to_owned(), existing.iter().filter(|index| index.spec.name() == name).collect())
+        }
+        IndexSelector::Key(key) => (
+            Shell(key).to_string(),
+            existing.iter().filter(|index| same_pattern(&index.spec, key)).collect(),
+        ),
+    };
+    match matching.as_slice() {
+        [one] => Ok(Arc::clone(one)),
+        [] => Err(Error::new(
+            ErrorCode::IndexNotFound,
+            format!("cannot find index {shown} for ns {ns}"),
+        )),
+        several => {
+            let names: Vec<String> =
+                several.iter().map(|index| Shell(index.spec.document()).to_string()).collect();
+            Err(Error::new(
+                ErrorCode::AmbiguousIndexKeyPattern,
+                format!(
+                    "index keyPattern {shown} matches {} indexes, must use index name. Conflicting indexes:{}",
+                    several.len(),
+                    names.join(",")
+                ),
+            ))
+        }
+    }
+}
+
+pub(super) fn droppable(
+    existing: &[Arc<Index>],
+    selector: IndexSelector<'_>,
+    ns: &Namespace,
+) -> Result<Arc<Index>> {
+    if is_id_selector(selector) {
+        return Err(Error::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
+    }
+    // A pattern may fit several indexes with other options: then only a name says which.
+    select(existing, selector, ns).map_err(|error| match (error.code(), selector) {
+        (ErrorCode::IndexNotFound, IndexSelector::Name(name)) => {
+            Error::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"))
+        }
+        (ErrorCode::IndexNotFound, IndexSelector::Key(key)) => Error::new(
+            ErrorCode::IndexNotFound,
+            format!("can't find index with key: {}", Shell(key)),
+        ),
+        _ => error,
+    })
+}

@@ -1,0 +1,289 @@
+//! Views: documents in their database's `system.views`, found by name when there is no collection of that name.
+//!
+//! ```text
+//! { _id: "db.view", viewOn: "collection or view", pipeline: [ ... ], collation?: { ... } }
+//! ```
+//!
+//! What stands in the collection is what holds: there is no second copy. Storage follows `viewOn` and joins pipelines; what
+//! is in them is the query layer's business.
+
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+
+use crate::layout::record_key;
+use crate::read::Scanned;
+use crate::{Direction, ScanLimit, Store, UpdateStyle, whole_range};
+
+/// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
+pub const MAX_VIEW_DEPTH: usize = 20;
+
+/// The collection of a database that holds its views.
+pub const SYSTEM_VIEWS: &str = "system.views";
+
+/// Where a view's documents come from in the end.
+#[derive(Clone, Debug)]
+pub struct ResolvedView {
+    /// What it reads; it need not exist.
+    pub on: Namespace,
+    /// The stages of all views on the way, the innermost first: an array's bytes.
+    pub pipeline: DocBuf,
+}
+
+/// A view's name and what it is, for listings.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Its name without the database.
+    pub name: String,
+    /// `viewOn`, `pipeline`, `collation`.
+    pub options: DocBuf,
+}
+
+fn id_key(ns: &Namespace) -> Vec<u8> {
+    record_key(RawValue::String(ns.as_str()))
+}
+
+impl Store {
+    /// What the view of this name was defined as; nothing when there is no view of this name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn view(&self, ns: &Namespace) -> Result<Option<DocBuf>> {
+        let Ok(system) = Namespace::new(ns.db(), SYSTEM_VIEWS) else { return Ok(None) };
+        match self.collection(&system) {
+            Some(views) => self.read_one(&views, &id_key(ns), |view| view.to_owned()),
+            None => Ok(None),
+        }
+    }
+
+    /// The views of a database, by name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn views(&self, db: &str) -> Result<Vec<View>> {
+        let Some(system) = self.collection(&Namespace::new(db, SYSTEM_VIEWS)?) else {
+            return Ok(Vec::new());
+        };
+        let (mut views, mut range) = (Vec::new(), whole_range());
+        let snapshot = self.snapshot()?;
+        loop {
+            let direction = Direction::Forward;
+            let limit = ScanLimit::NONE;
+            let scanned =
+                snapshot.scan_records(&system, &range, direction, limit, &mut |_, document| {
+                    views.extend(view_of(db, document));
+                    Ok(std::ops::ControlFlow::Continue(()))
+                })?;
+            match scanned {
+                Scanned::Exhausted => return Ok(views),
+                Scanned::Paused(last) => range = range.after(&last, direction),
+            }
+        }
+    }
+
+    /// Where the documents of a name come from, when it is a view.
+    ///
+    /// # Errors
+    /// 165 ViewDepthLimitExceeded, 182 InvalidViewDefinition.
+    pub fn resolve_view(&self, ns: &Namespace) -> Result<Option<ResolvedView>> {
+        let Some(mut definition) = self.view(ns)? else { return Ok(None) };
+        // The outermost first.
+        let mut pipelines = Vec::new();
+        for _ in 0..MAX_VIEW_DEPTH {
+            let view = definition.as_doc();
+            let Some(RawValue::String(on)) = view.get("viewOn") else {
+                let text = format!("the definition of the view {ns} cannot be read");
+                return Err(Error::new(ErrorCode::InvalidViewDefinition, text));
+            };
+            let on = Namespace::new(ns.db(), on)?;
+            pipelines.push(definition.clone());
+            let inner = match self.collection(&on) {
+                Some(_) => None,
+                None => self.view(&on)?,
+            };
+            match inner {
+                Some(inner) => definition = inner,
+                None => return Ok(Some(ResolvedView { on, pipeline: joined(&pipelines) })),
+            }
+        }
+        Err(too_deep(ns))
+    }
+
+    /// Creates a view. The caller has checked the pipeline, and hands over the names that it reads.
+    ///
+    /// # Errors
+    /// 48 NamespaceExists, 5 GraphContainsCycle, 165 ViewDepthLimitExceeded.
+    pub fn create_view(
+        &self,
+        op: &OpCtx,
+        ns: &Namespace,
+        options: RawDoc<'_>,
+        reads: &[Namespace],
+    ) -> Result<()> {
+        let _changing = self.catalog.changing.lock();
+        if self.catalog.get(ns).is_some() {
+            let text = format!("Collection {ns} already exists.");
+            return Err(Error::new(ErrorCode::NamespaceExists, text));
+        }
+        let mut definition = DocBuilder::new();
+        definition.append("_id", ns.as_str()).append_all(options);
+        let definition = definition.finish();
+        match self.view(ns)? {
+            Some(existing) if existing == definition => return Ok(()),
+            Some(_) => {
+                let text = format!("A view already exists. NS: {ns}");
+                return Err(Error::new(ErrorCode::NamespaceExists, text));
+            }
+            None => {}
+        }
+        self.check_graph(ns, reads)?;
+        let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
+        self.write(op, &views, |unit| unit.insert(definition.as_doc()))
+    }
+
+    /// Gives a view another source and pipeline.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound, 5 GraphContainsCycle, 165 ViewDepthLimitExceeded.
+    pub fn replace_view(
+        &self,
+        op: &OpCtx,
+        ns: &Namespace,
+        options: RawDoc<'_>,
+        reads: &[Namespace],
+    ) -> Result<()> {
+        let _changing = self.catalog.changing.lock();
+        self.check_graph(ns, reads)?;
+        self.write_view(op, ns, Some(options)).and_then(|found| match found {
+            true => Ok(()),
+            false => Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist")),
+        })
+    }
+
+    /// Drops a view; false when there is none.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
+        let _changing = self.catalog.changing.lock();
+        self.write_view(op, ns, None)
+    }
+
+    fn write_view(&self, op: &OpCtx, ns: &Namespace, options: Option<RawDoc<'_>>) -> Result<bool> {
+        let Some(views) = self.catalog.get(&Namespace::new(ns.db(), SYSTEM_VIEWS)?) else {
+            return Ok(false);
+        };
+        let key = id_key(ns);
+        self.write(op, &views, |unit| {
+            let Some(old) = unit.read(&key)? else { return Ok(false) };
+            match options {
+                None => unit.delete(&key, old.as_doc())?,
+                Some(options) => {
+                    let mut new = DocBuilder::new();
+                    new.append("_id", ns.as_str()).append_all(options);
+                    let new = new.finish();
+                    unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Replacement)?;
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Follows what a view will read: it must not come back to it, and not go too deep.
+    fn check_graph(&self, ns: &Namespace, reads: &[Namespace]) -> Result<()> {
+        let mut level: Vec<(Namespace, Vec<Namespace>)> =
+            reads.iter().map(|read| (read.clone(), vec![ns.clone()])).collect();
+        for _ in 0..MAX_VIEW_DEPTH {
+            let mut next = Vec::new();
+            for (read, way) in level {
+                if read == *ns {
+                    let way: Vec<&str> = way.iter().map(Namespace::as_str).collect();
+                    return Err(Error::new(
+                        ErrorCode::GraphContainsCycle,
+                        format!("View cycle detected: {} => {ns}", way.join(" => ")),
+                    ));
+                }
+                let Some(view) = self.view(&read)? else { continue };
+                for inner in reads_of(ns.db(), view.as_doc()) {
+                    let mut way = way.clone();
+                    way.push(read.clone());
+                    next.push((inner, way));
+                }
+            }
+            next.sort_by(|a, b| a.0.cmp(&b.0));
+            next.dedup_by(|a, b| a.0 == b.0);
+            level = next;
+            if level.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(too_deep(ns))
+    }
+}
+
+/// The names that a view reads: its own source, and those in its pipeline.
+pub fn reads_of(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
+    let mut names = Vec::new();
+    if let Some(RawValue::String(on)) = view.get("viewOn") {
+        names.push(on);
+    }
+    if let Some(RawValue::Array(pipeline)) = view.get("pipeline") {
+        pipeline_reads(pipeline, 0, &mut names);
+    }
+    names.into_iter().filter_map(|name| Namespace::new(db, name).ok()).collect()
+}
+
+/// Other collections that stages name: `from` of look-ups, `coll` of unions, and those in pipelines inside.
+fn pipeline_reads<'p>(pipeline: RawDoc<'p>, depth: usize, names: &mut Vec<&'p str>) {
+    if depth > MAX_VIEW_DEPTH {
+        return;
+    }
+    let stages = pipeline.iter().filter_map(|stage| stage.value().as_document());
+    for stage in stages.filter_map(|stage| stage.iter().next()) {
+        match (stage.name(), stage.value()) {
+            ("$unionWith", RawValue::String(name)) => names.push(name),
+            ("$lookup" | "$graphLookup" | "$unionWith", RawValue::Document(spec)) => {
+                let named = ["from", "coll"].into_iter().filter_map(|field| spec.get(field));
+                names.extend(named.filter_map(RawValue::as_str));
+                if let Some(RawValue::Array(inner)) = spec.get("pipeline") {
+                    pipeline_reads(inner, depth + 1, names);
+                }
+            }
+            ("$facet", RawValue::Document(facets)) => {
+                for inner in facets.iter().filter_map(|facet| facet.value().as_array()) {
+                    pipeline_reads(inner, depth + 1, names);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn view_of(db: &str, document: RawDoc<'_>) -> Option<View> {
+    let name = document.get("_id")?.as_str()?.strip_prefix(db)?.strip_prefix('.')?.to_owned();
+    let mut options = DocBuilder::new();
+    for element in document.iter().filter(|element| element.name() != "_id") {
+        options.append_element(element);
+    }
+    Some(View { name, options: options.finish() })
+}
+
+/// One array of all stages; the last definition's come first.
+fn joined(definitions: &[DocBuf]) -> DocBuf {
+    let mut out = DocBuilder::new_array();
+    for definition in definitions.iter().rev() {
+        let stages = definition.as_doc().get("pipeline").and_then(RawValue::as_array);
+        stages.unwrap_or(RawDoc::EMPTY).iter().map(RawElement::value).for_each(|stage| {
+            out.push(stage);
+        });
+    }
+    out.finish()
+}
+
+fn too_deep(ns: &Namespace) -> Error {
+    Error::new(
+        ErrorCode::ViewDepthLimitExceeded,
+        format!(
+            "View depth too deep or view cycle detected; maximum depth is {MAX_VIEW_DEPTH}. View: {ns}"
+        ),
+    )
+}
