@@ -10,4 +10,10 @@ pub trait Host {
     /// # Errors
     /// Those of the options.
     fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
+
+    /// The documents of `$listLocalSessions` with these options.
+    ///
+    /// # Errors
+    /// Those of the options.
+    fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 }

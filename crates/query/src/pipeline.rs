@@ -57,6 +57,11 @@ impl Pipeline {
         self.stages.first().is_some_and(Stage::is_source)
     }
 
+    /// Whether its first stage runs on the database `admin` only.
+    pub fn is_admin_only(&self) -> bool {
+        matches!(self.stages.first(), Some(Stage::CurrentOp(_)))
+    }
+
     /// Starts it over a collection; nothing to read when there is none.
     ///
     /// # Errors
@@ -82,6 +87,7 @@ impl Pipeline {
         let mut stages = VecDeque::from(self.stages);
         let documents = match stages.pop_front() {
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
+            Some(Stage::LocalSessions(options)) => host.local_sessions(options.as_doc())?,
             _ => Vec::new(),
         };
         Ok(PipelineRun::new(Input::Documents(documents.into()), stages.into()))

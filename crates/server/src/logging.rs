@@ -3,7 +3,10 @@
 //! A JSON line has the reference's shape: `{"t": {"$date"}, "s", "c", "id", "ctx", "msg", "attr"}`. Events may
 //! name `id` (the reference's number), `component` and `ctx`; their other fields become `attr`.
 
+mod rotate;
+
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -28,7 +31,7 @@ pub enum LogFormat {
 
 /// Where the log goes.
 pub struct LogLayer {
-    out: Mutex<Box<dyn Write + Send>>,
+    out: rotate::Out,
     format: LogFormat,
     ring: Arc<LogRing>,
     clock: Arc<dyn Clock>,
@@ -45,13 +48,22 @@ impl LogLayer {
         verbosity: i64,
     ) -> LogLayer {
         let verbosity = Arc::new(AtomicI64::new(verbosity));
-        LogLayer { out: Mutex::new(out), format, ring, clock, verbosity }
+        LogLayer { out: Arc::new(Mutex::new(out)), format, ring, clock, verbosity }
     }
 
     /// Changes how much the log tells; for `logLevel`.
     pub fn level_setter(&self) -> impl Fn(i64) + Send + Sync + 'static + use<> {
         let verbosity = self.verbosity.clone();
         move |level| verbosity.store(level, Ordering::Relaxed)
+    }
+
+    /// Begins a new log file at this path; for `logRotate`.
+    pub fn rotator(
+        &self,
+        path: PathBuf,
+    ) -> impl Fn() -> Result<(), String> + Send + Sync + 'static + use<> {
+        let (out, clock) = (self.out.clone(), self.clock.clone());
+        move || rotate::rotate(&out, &path, &*clock)
     }
 
     fn wanted(&self, metadata: &Metadata<'_>) -> bool {

@@ -93,6 +93,9 @@ fn begin_log(
     };
     let layer = LogLayer::new(out, format, ring.clone(), clock.clone(), config.verbosity);
     let set_level = layer.level_setter();
+    if let Some(path) = &config.log_path {
+        ring.on_rotate(layer.rotator(path.clone()));
+    }
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::set_global_default(subscriber)
         .map_err(|error| format!("cannot install the log: {error}"))?;
@@ -119,15 +122,22 @@ fn say_ready(running: &Running, config: &Config, began: Instant) {
     );
 }
 
-/// Waits for SIGTERM, SIGINT or the shutdown command.
+/// Waits for SIGTERM, SIGINT or the shutdown command; SIGUSR1 begins a new log file meanwhile.
 async fn wait_for_end(running: &Running) -> Result<(), String> {
     let hear = |kind| signal(kind).map_err(|error| format!("cannot listen to signals: {error}"));
     let (mut terminate, mut interrupt) =
         (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = running.stop_requested() => {}
+    let mut rotate = hear(SignalKind::user_defined1())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            () = running.stop_requested() => return Ok(()),
+            _ = rotate.recv() => {
+                if let Err(why) = running.service.log.rotate() {
+                    tracing::error!("log rotation failed: {why}");
+                }
+            }
+        }
     }
-    Ok(())
 }

@@ -1,14 +1,19 @@
 //! The last lines of the log, for `getLog`.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use mayfly_base::limits::LOG_RING_LINES;
 use parking_lot::Mutex;
+
+/// Begins a new log file.
+type Rotate = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// A ring of lines, each a JSON object.
 #[derive(Default)]
 pub struct LogRing {
     inner: Mutex<Inner>,
+    rotate: OnceLock<Rotate>,
 }
 
 #[derive(Default)]
@@ -35,6 +40,20 @@ impl LogRing {
         if inner.startup_warnings.len() < LOG_RING_LINES {
             inner.startup_warnings.push(line);
         }
+    }
+
+    /// Names the one who begins a new log file; the first one stays.
+    pub fn on_rotate(&self, rotate: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        // A second one would belong to a second log, which a process cannot have.
+        let _ = self.rotate.set(Box::new(rotate));
+    }
+
+    /// Begins a new log file; nothing happens where the log is no file.
+    ///
+    /// # Errors
+    /// One line that says why there is none.
+    pub fn rotate(&self) -> Result<(), String> {
+        self.rotate.get().map_or(Ok(()), |rotate| rotate())
     }
 
     /// The lines that are left, and how many there ever were.

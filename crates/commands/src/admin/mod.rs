@@ -1,6 +1,8 @@
 //! Commands that change how the server runs: parameters, sessions, replication posture, shutdown.
 
+mod fsync;
 mod get_parameter;
+mod log_rotate;
 mod replication;
 mod sessions;
 mod set_parameter;
@@ -10,7 +12,10 @@ use crate::Row;
 
 /// The group's rows.
 pub(crate) const ROWS: &[Row] = &[
+    fsync::ROW,
+    fsync::UNLOCK,
     get_parameter::ROW,
+    log_rotate::ROW,
     replication::GET_CONFIG,
     replication::GET_STATUS,
     replication::INITIATE,

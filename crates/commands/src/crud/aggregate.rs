@@ -59,7 +59,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             if !parsed.is_source() {
                 return Err(needs_collection(pipeline));
             }
-            if request.db != "admin" {
+            if request.db != "admin" && parsed.is_admin_only() {
                 return Err(only_without_collection(pipeline));
             }
             (ns, parsed.start_source(&ServerHost(ctx.service))?)
@@ -128,5 +128,9 @@ impl Host for ServerHost<'_> {
             truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
         };
         Ok(current_ops(self.0, options))
+    }
+
+    fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        crate::diagnostics::local_sessions::local_sessions(self.0, options)
     }
 }

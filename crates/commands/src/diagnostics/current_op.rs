@@ -166,6 +166,10 @@ fn run_current_op(
         }
     }
     doc.end();
+    if ctx.service.store.fsync_lock.count() > 0 {
+        doc.append("fsyncLock", true);
+        doc.append("info", "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
+    }
     Ok(())
 }
 

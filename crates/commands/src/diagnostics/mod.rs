@@ -11,12 +11,15 @@ mod get_log;
 mod hello;
 mod host_info;
 mod list_commands;
+pub(crate) mod local_sessions;
 pub(crate) mod observe;
 mod ping;
+mod pools;
 mod process;
 mod profile;
 mod scale;
 mod server_status;
+mod top;
 mod validate;
 
 use crate::Row;
@@ -40,7 +43,10 @@ pub(crate) const ROWS: &[Row] = &[
     host_info::ROW,
     list_commands::ROW,
     ping::ROW,
+    pools::CONN_POOL_STATS,
+    pools::LOCK_INFO,
     profile::ROW,
     server_status::ROW,
+    top::ROW,
     validate::ROW,
 ];

@@ -28,6 +28,7 @@ const SECTIONS: &[Section] = &[
     ("locks", |_, _| {}),
     ("logicalSessionRecordCache", sessions),
     ("network", network),
+    ("opLatencies", op_latencies),
     ("opcounters", |service, doc| opcounters(&service.metrics.opcounters, doc)),
     ("opcountersRepl", |_, doc| opcounters(&OpCounters::default(), doc)),
     ("storageEngine", storage_engine),
@@ -127,6 +128,17 @@ fn network(service: &Service, doc: &mut DocBuilder) {
     doc.append("bytesIn", network.bytes_in.get());
     doc.append("bytesOut", network.bytes_out.get());
     doc.append("numRequests", network.requests.get());
+}
+
+fn op_latencies(service: &Service, doc: &mut DocBuilder) {
+    let top = &service.top;
+    for (name, latency) in
+        [("reads", &top.reads), ("writes", &top.writes), ("commands", &top.commands)]
+    {
+        let used = latency.get();
+        doc.start_document(name).append("latency", used.micros).append("ops", used.count).end();
+    }
+    doc.start_document("transactions").append("latency", 0i64).append("ops", 0i64).end();
 }
 
 fn opcounters(counters: &OpCounters, doc: &mut DocBuilder) {

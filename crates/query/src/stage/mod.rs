@@ -28,6 +28,7 @@ pub(crate) enum Stage {
     Project(Projection),
     Group(group::Group),
     CurrentOp(DocBuf),
+    LocalSessions(DocBuf),
 }
 
 /// A running stage.
@@ -70,6 +71,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$count", source: false, parse: count::parse },
     StageRow { name: "$group", source: false, parse: group::parse },
     StageRow { name: "$currentOp", source: true, parse: parse_current_op },
+    StageRow { name: "$listLocalSessions", source: true, parse: parse_local_sessions },
 ];
 
 /// Stages of the reference that do not exist here yet.
@@ -91,7 +93,6 @@ pub const MISSING: &[&str] = &[
     "$indexStats",
     "$listCatalog",
     "$listClusterCatalog",
-    "$listLocalSessions",
     "$listMqlEntities",
     "$listSampledQueries",
     "$listSearchIndexes",
@@ -153,7 +154,7 @@ impl Stage {
 
     /// Whether it needs no collection.
     pub(crate) fn is_source(&self) -> bool {
-        matches!(self, Stage::CurrentOp(_))
+        matches!(self, Stage::CurrentOp(_) | Stage::LocalSessions(_))
     }
 
     /// Its running form.
@@ -166,7 +167,7 @@ impl Stage {
             Stage::Project(projection) => Box::new(project::RunningProject(projection)),
             Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
-            Stage::CurrentOp(_) => Box::new(window::RunningSkip(0)),
+            Stage::CurrentOp(_) | Stage::LocalSessions(_) => Box::new(window::RunningSkip(0)),
         }
     }
 }
@@ -187,6 +188,16 @@ fn parse_current_op(value: RawValue<'_>) -> Result<Vec<Stage>> {
         RawValue::Document(options) => Ok(vec![Stage::CurrentOp(options.to_owned())]),
         other => Err(Error::failed_to_parse(format!(
             "$currentOp options must be specified in an object, but found: {}",
+            other.type_name()
+        ))),
+    }
+}
+
+fn parse_local_sessions(value: RawValue<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(options) => Ok(vec![Stage::LocalSessions(options.to_owned())]),
+        other => Err(Error::type_mismatch(format!(
+            "$listLocalSessions options must be specified in an object, but found: {}",
             other.type_name()
         ))),
     }

@@ -1,0 +1,59 @@
+//! `fsync` and `fsyncUnlock`: everything on disk; and no writing while somebody makes a backup.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::DocBuilder;
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row = Row::new("fsync", "Syncs to disk, and may lock out writers", run)
+    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
+pub(crate) const UNLOCK: Row = Row::new("fsyncUnlock", "Takes back the lock of fsync", run_unlock)
+    .since("3.2")
+    .flags(RowFlags::ADMIN_ONLY);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let known = &["lock", "async", "fsyncLockAcquisitionTimeoutMillis", "forBackup"];
+    let fields = request.fields(known)?;
+    let lock = fields.bool("lock")?.unwrap_or(false);
+    if lock && fields.bool("async")?.unwrap_or(false) {
+        let text = "fsync::lock cannot be used with the async option";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    if let Some(timeout) = fields.long("fsyncLockAcquisitionTimeoutMillis")?.filter(|ms| *ms > 0)
+        && request.generic.max_time_ms == 0
+    {
+        ctx.op.set_max_time_ms(timeout);
+    }
+    let store = &ctx.service.store;
+    let count = if lock { store.fsync_lock.lock(ctx.op)? } else { 0 };
+    if let Err(error) = store.engine().sync() {
+        if lock {
+            store.fsync_lock.unlock();
+        }
+        return Err(Error::new(ErrorCode::OperationFailed, format!("cannot sync: {error}")));
+    }
+    if !lock {
+        doc.append("numFiles", 1);
+        return Ok(());
+    }
+    tracing::warn!(lockCount = count, "locked against writes; fsyncUnlock takes it back");
+    doc.append("info", "now locked against writes, use db.fsyncUnlock() to unlock");
+    doc.append("lockCount", count);
+    doc.append("seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
+    Ok(())
+}
+
+fn run_unlock(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    let Some(left) = ctx.service.store.fsync_lock.unlock() else {
+        let text = "fsyncUnlock called when not locked";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    };
+    tracing::info!(lockCount = left, "fsyncUnlock completed");
+    doc.append("info", "fsyncUnlock completed").append("lockCount", left);
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! What a server without other servers has little to say about: `connPoolStats`, `lockInfo`.
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuilder, RawDoc};
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const CONN_POOL_STATS: Row =
+    Row::new("connPoolStats", "Shows connections to other servers", run_pools);
+pub(crate) const LOCK_INFO: Row = Row::new("lockInfo", "Lists locks that are held", run_locks)
+    .since("3.4")
+    .flags(RowFlags::ADMIN_ONLY);
+
+fn run_pools(
+    _: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    doc.append("numClientConnections", 0).append("numAScopedConnections", 0);
+    for name in ["totalInUse", "totalAvailable", "totalLeased", "totalCreated", "totalRefreshing"] {
+        doc.append(name, 0);
+    }
+    doc.append("totalRefreshed", 0);
+    for name in ["pools", "hosts", "replicaSets"] {
+        doc.append(name, RawDoc::EMPTY);
+    }
+    Ok(())
+}
+
+fn run_locks(
+    _: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&["includeStorageEngineDump"])?;
+    // Locks here are held for moments, inside the store.
+    doc.start_array("lockInfo").end();
+    Ok(())
+}

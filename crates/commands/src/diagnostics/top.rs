@@ -1,0 +1,37 @@
+//! `top`: how often and how long each collection was used since the start.
+
+use mayfly_base::Result;
+use mayfly_service::top::{NamespaceUse, Usage, Use};
+use mayfly_value::DocBuilder;
+
+use super::scale::small;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(crate) const ROW: Row =
+    Row::new("top", "Shows how much collections are used", run).flags(RowFlags::ADMIN_ONLY);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    doc.start_document("totals").append("note", "all times in microseconds");
+    for (namespace, used) in ctx.service.top.list() {
+        doc.start_document(&namespace);
+        append(&used, doc);
+        doc.end();
+    }
+    doc.end();
+    Ok(())
+}
+
+fn append(used: &NamespaceUse, doc: &mut DocBuilder) {
+    for (name, usage) in ["total", "readLock", "writeLock"].into_iter().zip(used.sums()) {
+        append_usage(name, usage, doc);
+    }
+    for kind in Use::ALL {
+        append_usage(kind.name(), used.of(kind), doc);
+    }
+}
+
+fn append_usage(name: &str, usage: Usage, doc: &mut DocBuilder) {
+    doc.start_document(name);
+    doc.append("time", small(usage.micros)).append("count", small(usage.count)).end();
+}
