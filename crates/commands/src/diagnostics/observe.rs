@@ -9,7 +9,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
 use crate::fields::whole_number;
-use crate::{OpKind, Request};
+use crate::{OpKind, Request, RowFlags};
 
 /// Longest command that the log shows, and the profile keeps, in bytes.
 const MAX_COMMAND_BYTES: usize = 10 * 1024;
@@ -33,12 +33,23 @@ impl Observed<'_> {
     /// Notes it.
     pub(crate) fn note(&self) {
         let micros = self.op.elapsed_micros();
-        let namespace = self.request.target().as_str().filter(|name| !name.is_empty());
-        let namespace = namespace.map(|collection| (self.request.db, collection));
+        let namespace = self.collection().map(|collection| (self.request.db, collection));
         self.service.top.record(namespace, self.usage(), micros);
         if self.service.profiler.may_want(micros) {
             self.record(micros);
         }
+    }
+
+    /// The collection that it is about.
+    fn collection(&self) -> Option<&str> {
+        let row = self.request.row;
+        let named = match row.kind {
+            OpKind::GetMore => self.request.body.get("collection")?.as_str(),
+            // Such a command's value is a word, not a collection.
+            OpKind::Command if row.flags.has(RowFlags::ADMIN_ONLY) => None,
+            _ => self.request.target().as_str(),
+        };
+        named.filter(|name| !name.is_empty())
     }
 
     fn usage(&self) -> Use {
