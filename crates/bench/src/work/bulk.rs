@@ -27,6 +27,31 @@ pub(super) fn indexed(target: &Target, plan: &Plan) -> Result<Measured> {
     measure(target, plan, "bulk_indexed", &["g", "y", "at"])
 }
 
+/// Into a collection whose validator asks for the types of six fields and the bounds of two.
+pub(super) fn validated(target: &Target, plan: &Plan) -> Result<Measured> {
+    let mut client = target.client()?;
+    drop_collection(&mut client, "bulk_validated")?;
+    client.run(|doc| {
+        doc.append("create", "bulk_validated").start_document("validator");
+        doc.start_document("$jsonSchema").append("bsonType", "object");
+        doc.start_array("required").push("k").push("at").push("name").end();
+        doc.start_document("properties");
+        let types =
+            [("k", "int"), ("y", "long"), ("at", "date"), ("name", "string"), ("text", "string")];
+        for (field, kind) in types {
+            doc.start_document(field).append("bsonType", kind).end();
+        }
+        doc.start_document("x").append("bsonType", "int");
+        doc.append("minimum", 0).append("maximum", 1_000_000).end();
+        doc.end().end().end().append("$db", DATABASE);
+    })?;
+    let load =
+        Load::new(plan, 1, |n| Inserter::new("bulk_validated", n as u16).batch(BATCH).caller());
+    let measured = load::run(target, plan, &load)?;
+    drop_collection(&mut client, "bulk_validated")?;
+    Ok(measured)
+}
+
 fn measure(
     target: &Target,
     plan: &Plan,

@@ -110,6 +110,7 @@ pub(crate) const ALL: &[Work] = &[
         &[Budget::rate(350_000.0), Budget::server(1.5)], bulk::plain),
     budgeted("bulk-indexed", "insertMany, 3 further indexes",
         &[Budget::rate(150_000.0), Budget::server(7.0)], bulk::indexed),
+    work("bulk-validated", "insertMany under a $jsonSchema", bulk::validated),
     work("bulk-update", "unordered bulk of 10,000 updates, each", update::bulk),
     work("update-wide", "update of 1 of 16 fields, 4 connections", update::wide),
     budgeted("indexed", "find by index, 10 documents, 1 connection",
