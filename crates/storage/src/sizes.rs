@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
-use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
 
@@ -16,6 +16,8 @@ use crate::read::{Entry, Scanned};
 
 /// Records looked at between two looks at the deadline.
 const CHECK_EVERY: i64 = 256;
+/// Entries from which the size of others is guessed.
+const SAMPLE_ENTRIES: usize = 100;
 
 /// The sizes of one collection.
 pub struct CollectionSizes {
@@ -78,9 +80,7 @@ impl Store {
     /// Those of the engine and of the operation's deadline.
     pub fn sizes(&self, op: &OpCtx, collection: &Collection) -> Result<CollectionSizes> {
         let documents = self.count_documents(op, collection)?;
-        let bytes_of = |keyspace, id| {
-            self.engine().approximate_bytes(keyspace, &object_range(id)).map_err(from_kv)
-        };
+        let bytes_of = |keyspace, id| self.bytes_of(keyspace, id, documents);
         let mut indexes = Vec::new();
         for index in collection.indexes() {
             let bytes = bytes_of(Keyspace::Index, index.id())?;
@@ -91,6 +91,29 @@ impl Store {
             data_bytes: self.data_bytes(collection),
             storage_bytes: bytes_of(Keyspace::Record, collection.id())?,
             indexes,
+        })
+    }
+
+    /// Bytes of an object in the engine. What only lies in the log and in memory an engine may not count: that is guessed
+    /// from a sample.
+    fn bytes_of(&self, keyspace: Keyspace, id: u64, documents: i64) -> Result<u64> {
+        let range = object_range(id);
+        let counted = self.engine().approximate_bytes(keyspace, &range).map_err(from_kv)?;
+        if counted > 0 {
+            return Ok(counted);
+        }
+        let (mut rows, mut bytes) = (0u64, 0u64);
+        let (forward, limit) = (Direction::Forward, ScanLimit::rows(SAMPLE_ENTRIES));
+        let snapshot = self.snapshot()?;
+        let end = snapshot.txn.scan(keyspace, &range, forward, limit, &mut |key, value| {
+            rows += 1;
+            bytes += (key.len() + value.len()) as u64;
+            ControlFlow::Continue(())
+        });
+        let all = u64::try_from(documents).unwrap_or(0);
+        Ok(match end.map_err(from_kv)? {
+            ScanEnd::More { .. } if rows > 0 => (bytes / rows).saturating_mul(all.max(rows)),
+            ScanEnd::More { .. } | ScanEnd::Exhausted => bytes,
         })
     }
 

@@ -652,3 +652,22 @@ fn a_unit_that_was_too_slow_once_is_tried_again() {
     insert(&mut 5000).unwrap();
     assert_eq!(f.count("d.c"), 1);
 }
+
+#[test]
+fn sizes_tell_documents_and_indexes() {
+    let fixture = fixture();
+    for id in 0..300 {
+        fixture.insert("db.c", &doc! {"_id": id, "a": id}).unwrap();
+    }
+    fixture.index("db.c", &doc! {"key": {"a": 1}, "name": "a_1"}).unwrap();
+    let collection = fixture.store.collection(&ns("db.c")).unwrap();
+    let sizes = fixture.store.sizes(&fixture.op, &collection).unwrap();
+    assert_eq!((sizes.documents, sizes.data_bytes), (300, 300 * 21));
+    assert!(sizes.storage_bytes > 300 * 21);
+    assert_eq!(sizes.indexes.len(), 1);
+    assert!(sizes.indexes[0].1 > 300);
+    let all = whole_range();
+    let limit = CountLimit { bytes: None, documents: Some(10) };
+    let counted = fixture.store.count_range(&fixture.op, &collection, None, &all, limit).unwrap();
+    assert_eq!(counted, Counted { documents: 11, bytes: 11 * 21, cut_off: true });
+}

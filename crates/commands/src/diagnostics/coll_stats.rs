@@ -4,9 +4,10 @@
 
 use mayfly_base::Result;
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
+use crate::fields::whole_number;
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("collStats", "Shows the sizes of a collection", run)
@@ -43,7 +44,7 @@ fn append(
     doc.append("numOrphanDocs", 0);
     let storage = bytes(sizes.storage_bytes);
     doc.append("storageSize", small(storage / scale)).append("freeStorageSize", 0);
-    doc.append("capped", false);
+    append_capped(collection, scale, doc);
     doc.append("nindexes", small(sizes.indexes.len() as i64 + 1));
     doc.start_array("indexBuilds");
     for (index, _) in sizes.indexes.iter().filter(|(index, _)| !index.is_ready()) {
@@ -60,6 +61,19 @@ fn append(
     doc.end();
     doc.append("scaleFactor", small(scale));
     Ok(())
+}
+
+/// Whether it is capped, and at what.
+fn append_capped(collection: &Collection, scale: i64, doc: &mut DocBuilder) {
+    let options = collection.options();
+    let options = options.as_doc();
+    let capped = options.get("capped") == Some(RawValue::Bool(true));
+    doc.append("capped", capped);
+    if capped {
+        let number = |name: &str| options.get(name).and_then(whole_number);
+        doc.append("max", small(number("max").unwrap_or(0)));
+        doc.append("maxSize", small(number("size").unwrap_or(0) / scale));
+    }
 }
 
 /// A collection that does not exist is empty.
