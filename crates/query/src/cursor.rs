@@ -1,9 +1,10 @@
 //! A cursor: what a client pages through. It holds a plan and key positions, no engine object.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use mayfly_base::{Namespace, OpCtx, Result, limits};
-use mayfly_storage::Store;
+use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::pipeline::PipelineRun;
@@ -36,12 +37,22 @@ pub struct Cursor {
     pub namespace: Namespace,
     /// Where its documents come from.
     source: CursorSource,
+    /// Whether a batch without documents waits for some.
+    pub await_data: bool,
 }
 
 impl Cursor {
     /// A cursor at its beginning.
     pub fn new(namespace: Namespace, source: CursorSource) -> Cursor {
-        Cursor { namespace, source }
+        Cursor { namespace, source, await_data: false }
+    }
+
+    /// The collection that it waits for, when it does.
+    pub fn awaited(&self) -> Option<Arc<Collection>> {
+        match &self.source {
+            CursorSource::Find(executor) if self.await_data => Some(executor.collection().clone()),
+            _ => None,
+        }
     }
 
     /// Whether everything was given.

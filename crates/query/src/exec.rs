@@ -17,6 +17,7 @@ use mayfly_value::{DocBuf, RawDoc};
 
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::Sorter;
+use crate::tail::Tail;
 use crate::{CanonicalQuery, ResultShape};
 
 /// Entries looked at between two checks of the deadline.
@@ -57,6 +58,8 @@ pub struct Executor {
     skip_left: u64,
     limit_left: Option<u64>,
     done: bool,
+    /// The position of a scan that does not end with the collection.
+    tail: Option<Tail>,
     /// How results are shown.
     shape: ResultShape,
     /// The command that failures name.
@@ -90,6 +93,7 @@ impl Executor {
             keys_only: false,
             pending: None,
             sorted: None,
+            tail: None,
             shape: ResultShape::default(),
             command: None,
         })
@@ -138,6 +142,18 @@ impl Executor {
         if matches!(self.plan.access, Access::Index { .. }) {
             self.seen.get_or_insert_default();
         }
+    }
+
+    /// From now on it waits at the end of its collection, which must be capped.
+    ///
+    /// # Errors
+    /// Those of a query that cannot be followed.
+    pub fn follow(&mut self) -> Result<()> {
+        self.tail = Some(Tail::new(&self.collection, &self.query, &mut self.plan)?);
+        self.ranges = VecDeque::from([whole_range()]);
+        self.seen = None;
+        self.done = false;
+        Ok(())
     }
 
     /// From now on results are shown in this shape.
@@ -255,8 +271,10 @@ impl Executor {
                 Ok(if stop || over { Flow::Pause } else { Flow::More })
             });
             (self.skip_left, self.limit_left) = (skip_left, limit_left);
-            self.done = exhausted? || limit_left == Some(0);
-            if self.done || stop {
+            let exhausted = exhausted?;
+            let waiting = exhausted && self.tail.as_ref().is_some_and(Tail::is_alive);
+            self.done = exhausted && !waiting || limit_left == Some(0);
+            if self.done || stop || waiting {
                 self.pending = pending;
                 return Ok(());
             }
@@ -312,7 +330,12 @@ impl Executor {
     ) -> Result<bool> {
         let snapshot = store.snapshot()?;
         let failures = self.failures();
-        let matcher = &self.query.matcher;
+        if let Some(tail) = &self.tail
+            && let Some(rest) = tail.rest(&snapshot, &self.collection)?
+        {
+            self.ranges = VecDeque::from([rest]);
+        }
+        let (matcher, tail) = (&self.query.matcher, &mut self.tail);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
             let mut looked = 0u64;
@@ -324,6 +347,9 @@ impl Executor {
                 ScanLimit::NONE,
                 &mut |key, document| {
                     looked += 1;
+                    if let Some(tail) = tail.as_mut() {
+                        tail.looked_at(key);
+                    }
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                         op.check()?;
                     }

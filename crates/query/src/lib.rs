@@ -16,6 +16,7 @@ mod plan;
 mod shape;
 mod sorter;
 mod stage;
+mod tail;
 mod validator;
 
 pub use canonical::{CanonicalQuery, FindOptions, Hint};

@@ -2,7 +2,7 @@
 //! one document per collection.
 //!
 //! ```text
-//! { ns, uuid, options, indexes: [ { id, ready, spec } ... ] }
+//! { ns, uuid, options, idIndex?: { id, ready, spec }, indexes: [ { id, ready, spec } ... ] }
 //! ```
 
 use std::sync::Arc;
@@ -181,13 +181,25 @@ pub(crate) fn encode_collection(
 ) -> DocBuf {
     let mut doc = DocBuilder::new();
     doc.append("ns", ns.as_str()).append("uuid", RawValue::Binary { subtype: 4, bytes: uuid });
-    doc.append("options", &state.options).start_array("indexes");
+    doc.append("options", &state.options);
+    if let Some(index) = &state.id_index {
+        doc.start_document("idIndex");
+        append_index(&mut doc, index);
+        doc.end();
+    }
+    doc.start_array("indexes");
     for index in &state.indexes {
-        doc.push_document().append("id", index.id as i64);
-        doc.append("ready", index.runtime.ready.load(Ordering::Acquire));
-        doc.append("spec", index.spec.document()).end();
+        doc.push_document();
+        append_index(&mut doc, index);
+        doc.end();
     }
     doc.finish()
+}
+
+fn append_index(doc: &mut DocBuilder, index: &Index) {
+    doc.append("id", index.id as i64);
+    doc.append("ready", index.runtime.ready.load(Ordering::Acquire));
+    doc.append("spec", index.spec.document());
 }
 
 fn decode_collection(
@@ -208,7 +220,9 @@ fn decode_collection(
     for item in list.iter().filter_map(|item| item.value().as_document()) {
         indexes.push(Arc::new(decode_index(item, filters)?));
     }
-    let state = CollectionState::new(options.to_owned(), indexes, filters)?;
+    let id_index = stored.get("idIndex").and_then(RawValue::as_document);
+    let id_index = id_index.map(|item| decode_index(item, filters).map(Arc::new)).transpose()?;
+    let state = CollectionState::new(options.to_owned(), id_index, indexes, filters)?;
     Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state))
 }
 

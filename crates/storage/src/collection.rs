@@ -11,6 +11,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, RawDoc};
 use parking_lot::RwLock;
 
+use crate::capped::{Capped, CappedRuntime, maintained};
 use crate::index_spec::IndexSpec;
 use crate::validation::{DocumentCheck, Validation};
 
@@ -22,6 +23,7 @@ pub struct Collection {
     dropped: AtomicBool,
     pub(crate) state: RwLock<CollectionState>,
     pub(crate) counts: Counts,
+    pub(crate) capped: CappedRuntime,
 }
 
 /// What a catalog change can change.
@@ -31,7 +33,11 @@ pub(crate) struct CollectionState {
     pub options: DocBuf,
     /// The rules among them, compiled.
     pub validation: Option<Arc<Validation>>,
-    /// All indexes, those still being built included; `_id_` is not among them (records are clustered by `_id`).
+    /// The limits among them.
+    pub capped: Option<Capped>,
+    /// The index on `_id` of a capped collection; elsewhere the records themselves are in its order.
+    pub id_index: Option<Arc<Index>>,
+    /// All indexes, those still being built included; `_id_` is not among them.
     pub indexes: Vec<Arc<Index>>,
 }
 
@@ -103,11 +109,18 @@ impl CollectionState {
     /// Those of the validator among the options.
     pub(crate) fn new(
         options: DocBuf,
+        id_index: Option<Arc<Index>>,
         indexes: Vec<Arc<Index>>,
         filters: &dyn FilterCompiler,
     ) -> Result<CollectionState> {
         let validation = Validation::from_options(options.as_doc(), filters)?;
-        Ok(CollectionState { options, validation, indexes })
+        let capped = Capped::from_options(options.as_doc());
+        Ok(CollectionState { options, validation, capped, id_index, indexes })
+    }
+
+    /// All indexes that writes maintain.
+    pub(crate) fn maintained(&self) -> impl Iterator<Item = &Arc<Index>> {
+        maintained(self.id_index.as_ref(), &self.indexes)
     }
 }
 
@@ -125,6 +138,7 @@ impl Collection {
             dropped: AtomicBool::new(false),
             state: RwLock::new(state),
             counts: Counts::default(),
+            capped: CappedRuntime::default(),
         }
     }
 
@@ -165,15 +179,9 @@ impl Collection {
         self.state.read_recursive().indexes.clone()
     }
 
-    /// Indexes that a plan may use.
+    /// Indexes that a plan may use; that on `_id` is among them when the collection is capped.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
-        self.state
-            .read_recursive()
-            .indexes
-            .iter()
-            .filter(|index| index.is_ready())
-            .cloned()
-            .collect()
+        self.state.read_recursive().maintained().filter(|index| index.is_ready()).cloned().collect()
     }
 
     /// Whether it was dropped.
@@ -185,7 +193,7 @@ impl Collection {
     /// the mark.
     pub(crate) fn mark_dropped(&self, state: &CollectionState) {
         self.dropped.store(true, Ordering::Release);
-        for index in &state.indexes {
+        for index in state.maintained() {
             index.runtime.dropped.store(true, Ordering::Release);
         }
     }

@@ -3,6 +3,7 @@
 //! Each holds the catalog's one lock, writes one engine transaction, and then publishes the new state. Dropping only makes a
 //! range unreachable; the sweeper clears it later.
 
+mod convert;
 mod indexes;
 mod select;
 
@@ -14,7 +15,8 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
-use crate::catalog::encode_collection;
+use crate::capped::id_index_spec;
+use crate::catalog::{encode_collection, new_index};
 use crate::collection::{Collection, CollectionState};
 use crate::error::from_kv;
 use crate::layout::catalog_key;
@@ -97,7 +99,8 @@ impl Store {
         };
         let mut state = collection.state.write();
         let options = change(state.options.as_doc())?;
-        let changed = CollectionState::new(options, state.indexes.clone(), &*self.filters)?;
+        let (id_index, indexes) = (state.id_index.clone(), state.indexes.clone());
+        let changed = CollectionState::new(options, id_index, indexes, &*self.filters)?;
         self.change(|txn, oplog| {
             oplog.command(&command_ns(ns), &collection.uuid(), command);
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
@@ -107,13 +110,18 @@ impl Store {
     }
 
     fn create_locked(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
-        let state = CollectionState::new(options, Vec::new(), &*self.filters)?;
+        let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
         let uuid = new_uuid();
         let mut command = DocBuilder::new();
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
         let id = self.change(|txn, oplog| {
             let id = self.catalog.new_id(txn)?;
+            if state.capped.is_some() {
+                let index = new_index(self.catalog.new_id(txn)?, id_index_spec()?, &*self.filters)?;
+                index.runtime.ready.store(true, Ordering::Release);
+                state.id_index = Some(Arc::new(index));
+            }
             put_collection(txn, id, ns, &uuid, &state)?;
             oplog.command(&command_ns(ns), &uuid, command.as_doc());
             Ok(id)
@@ -296,7 +304,7 @@ pub(crate) fn put_collection(
 
 /// The ids of a collection and of its indexes.
 fn object_ids(collection: &Collection, state: &CollectionState) -> Vec<u64> {
-    let indexes = state.indexes.iter().map(|index| index.id);
+    let indexes = state.maintained().map(|index| index.id);
     std::iter::once(collection.id()).chain(indexes).collect()
 }
 

@@ -4,6 +4,7 @@
 //! ([`mayfly_kv::Engine`]) and hands out [`Collection`]s, [`Snapshot`]s and [`WriteUnit`]s.
 
 mod build;
+mod capped;
 mod catalog;
 mod collection;
 mod ddl;
@@ -27,6 +28,7 @@ mod validate;
 mod validation;
 mod views;
 
+pub use capped::Capped;
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
 pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
 pub use fsync_lock::{FsyncLock, Writing};

@@ -9,6 +9,7 @@ use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result}
 use mayfly_kv::{Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
 use mayfly_value::RawDoc;
 
+use crate::capped::CappedUnit;
 use crate::catalog::{Catalog, rows};
 use crate::collection::{Collection, FilterCompiler, RecordFilter};
 use crate::durability::SyncGate;
@@ -182,6 +183,10 @@ impl Store {
         collection: &Collection,
         mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
+        if collection.capped().is_some() {
+            // What has to go depends on how much there is.
+            self.count_documents(op, collection)?;
+        }
         let mut tries = 0;
         loop {
             match self.try_write(collection, &mut body) {
@@ -214,10 +219,21 @@ impl Store {
             return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
         }
         let now_ms = self.clock.now_ms();
+        // Units on a capped collection run one after the other.
+        let mut next = state.capped.map(|_| collection.capped.next.lock());
         let txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut unit = WriteUnit::new(txn, collection, &state, namespace.as_str(), now_ms);
+        if let (Some(limits), Some(next)) = (state.capped, &next) {
+            unit.capped = Some(CappedUnit::new(limits, **next));
+        }
         let result = body(&mut unit)?;
+        unit.make_room()?;
+        let number = unit.capped.as_ref().and_then(|capped| capped.next);
         self.commit(unit, now_ms)?;
+        if let Some(next) = &mut next {
+            **next = number;
+            collection.note_capped_commit();
+        }
         Ok(result)
     }
 

@@ -12,6 +12,7 @@ use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::capped::CappedUnit;
 use crate::collection::{Collection, CollectionState, Index};
 use crate::error::from_kv;
 use crate::keygen::{KeySet, index_keys};
@@ -41,6 +42,7 @@ pub struct WriteUnit<'s> {
     pub(crate) keys_deleted: i64,
     multikey: Vec<(Arc<Index>, u32)>,
     unvalidated: bool,
+    pub(crate) capped: Option<CappedUnit>,
     scratch: Scratch,
 }
 
@@ -73,6 +75,7 @@ impl<'s> WriteUnit<'s> {
             keys_deleted: 0,
             multikey: Vec::new(),
             unvalidated: false,
+            capped: None,
             scratch: Scratch::default(),
         }
     }
@@ -84,7 +87,7 @@ impl<'s> WriteUnit<'s> {
 
     /// The index of this id as it is now.
     pub(crate) fn index(&self, id: u64) -> Option<&Arc<Index>> {
-        self.state.indexes.iter().find(|index| index.id == id)
+        self.state.maintained().find(|index| index.id == id)
     }
 
     /// From here on documents need not follow the collection's rules.
@@ -121,9 +124,14 @@ impl<'s> WriteUnit<'s> {
         if let Some(validation) = self.validation() {
             validation.check_insert(self.ns, document)?;
         }
-        let record_key = record_key(id);
+        self.check_capped_size(document)?;
+        let number = self.next_number()?;
+        let in_id_order = number.is_none();
+        let record_key = number.unwrap_or_else(|| record_key(id));
         let key = prefixed(self.collection.id(), &record_key);
-        if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
+        if in_id_order
+            && self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?
+        {
             return Err(self.duplicate("_id_", &id_pattern(), &id_value(id)));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -147,7 +155,7 @@ impl<'s> WriteUnit<'s> {
         // The look-up holds the lock.
         self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Derived).map_err(from_kv)?;
         let state = self.state;
-        for index in &state.indexes {
+        for index in state.maintained() {
             if index.covers(document) {
                 index_keys(&index.spec, document, &mut scratch.new_keys)?;
                 self.add_keys(index, scratch, document, record_key, |_| true)?;
@@ -168,6 +176,7 @@ impl<'s> WriteUnit<'s> {
         style: UpdateStyle,
     ) -> Result<()> {
         check_storable(new)?;
+        self.check_capped_size(new)?;
         if let Some(validation) = self.validation() {
             validation.check_update(self.ns, old, new)?;
         }
@@ -191,7 +200,7 @@ impl<'s> WriteUnit<'s> {
         encode_record(&mut scratch.value, self.now_ms, new);
         self.txn.put(Keyspace::Record, &key, &scratch.value, Guard::Checked).map_err(from_kv)?;
         let state = self.state;
-        for index in &state.indexes {
+        for index in state.maintained() {
             scratch.old_keys.clear();
             scratch.new_keys.clear();
             if index.covers(old) {
@@ -246,7 +255,7 @@ impl<'s> WriteUnit<'s> {
         self.txn.delete(Keyspace::Record, &key, Guard::Checked).map_err(from_kv)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let state = self.state;
-        for index in &state.indexes {
+        for index in state.maintained() {
             if index.covers(document) {
                 let mut keys = std::mem::take(&mut scratch.old_keys);
                 index_keys(&index.spec, document, &mut keys)?;

@@ -27,9 +27,9 @@ all does not exist in the reference either.
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions of several statements, change streams, collation, capped collections, time series,
-clustered collections, index kinds other than ascending and descending keys, tailable cursors,
-spilling to disk, expiry by last modification (`_ts` policies) and per-document `ttl`.
+Authentication and TLS, transactions of several statements, change streams, collation, time series, expiry of
+clustered collections, index kinds other than ascending and descending keys, spilling to disk,
+expiry by last modification (`_ts` policies) and per-document `ttl`.
 
 ";
 

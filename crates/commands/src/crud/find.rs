@@ -1,6 +1,6 @@
 //! `find`.
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, PipelineRun, ResultShape,
 };
@@ -42,7 +42,8 @@ const KNOWN: &[&str] = &[
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
-    refuse(&fields, &["tailable", "awaitData", "collation"])?;
+    refuse(&fields, &["collation"])?;
+    let tailing = Tailing::parse(&fields)?;
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
     let batch = FirstBatch {
@@ -78,16 +79,42 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     };
     let mut executor = Executor::new(collection, query)?;
+    if tailing.tailable {
+        executor.follow()?;
+    }
     executor.show_as(shape)?;
     executor.name_failures("find");
     ctx.op.update_info(|info| {
         info.plan_summary = executor.plan().summary();
     });
     let may_take_long = executor.may_take_long();
-    let cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
+    let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
+    cursor.await_data = tailing.await_data;
     match may_take_long {
         true => may_block(|| first_batch(ctx, cursor, batch, reply)),
         false => first_batch(ctx, cursor, batch, reply),
+    }
+}
+
+/// `tailable` and `awaitData`.
+struct Tailing {
+    tailable: bool,
+    await_data: bool,
+}
+
+impl Tailing {
+    fn parse(fields: &Fields<'_>) -> Result<Tailing> {
+        let flag = |name: &str| fields.bool(name).map(|flag| flag.unwrap_or(false));
+        let (tailable, await_data) = (flag("tailable")?, flag("awaitData")?);
+        if await_data && !tailable {
+            let text = "Cannot set 'awaitData' without also setting 'tailable'";
+            return Err(Error::failed_to_parse(text));
+        }
+        if tailable && flag("singleBatch")? {
+            let text = "cannot use tailable option with the 'singleBatch' option";
+            return Err(Error::failed_to_parse(text));
+        }
+        Ok(Tailing { tailable, await_data })
     }
 }
 
@@ -100,6 +127,7 @@ fn on_view(
     let sort = fields.document("sort")?;
     check_find(&[
         ("$natural", sort.is_some_and(|sort| sort.get("$natural").is_some())),
+        ("tailable", fields.bool("tailable")?.unwrap_or(false)),
         ("returnKey", fields.bool("returnKey")?.unwrap_or(false)),
         ("showRecordId", fields.bool("showRecordId")?.unwrap_or(false)),
         ("min", fields.document("min")?.is_some()),

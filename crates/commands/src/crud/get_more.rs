@@ -1,7 +1,9 @@
 //! `getMore` and `killCursors`.
 
+use std::time::Duration;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::BatchLimit;
+use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
@@ -9,7 +11,7 @@ use crate::{CommandContext, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
     .since("3.2")
-    .flags(RowFlags::MAY_BLOCK)
+    .flags(RowFlags::MAY_BLOCK.and(RowFlags::OWN_MAX_TIME))
     .kind(OpKind::GetMore);
 pub(crate) const KILL_CURSORS: Row = Row::new("killCursors", "Closes cursors", kill).since("3.2");
 
@@ -38,12 +40,59 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     reply.start_document("cursor").start_array("nextBatch");
     let limit = BatchLimit { documents: size };
-    cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
+    fill(ctx, request, &mut cursor, limit, reply)?;
     reply.end();
     taken.id = None;
     let open = cursors.put_back(id, cursor, ctx.op.now_ms());
     reply.append("id", if open { id } else { 0 }).append("ns", ns.as_str()).end();
     Ok(())
+}
+
+/// So long a cursor that awaits data waits when nobody says how long.
+const AWAIT_DATA: Duration = Duration::from_secs(1);
+/// So long it waits before it looks whether it was killed.
+const AWAIT_STEP: Duration = Duration::from_millis(100);
+
+/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline.
+fn fill(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    cursor: &mut Cursor,
+    limit: BatchLimit,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let store = &ctx.service.store;
+    let max_time_ms = request.generic.max_time_ms;
+    let Some(collection) = cursor.awaited() else {
+        if max_time_ms > 0 {
+            ctx.op.set_max_time_ms(max_time_ms);
+        }
+        return cursor.fill(store, ctx.op, limit, reply).map(|_| ());
+    };
+    let mut left = match max_time_ms {
+        0 => AWAIT_DATA,
+        given => Duration::from_millis(given.unsigned_abs()),
+    };
+    loop {
+        let seen = collection.commits_seen();
+        let count = cursor.fill(store, ctx.op, limit, reply)?;
+        let over = count > 0 || cursor.is_done() || left.is_zero();
+        if over || ctx.service.shutdown.is_requested() {
+            return Ok(());
+        }
+        let step = left.min(AWAIT_STEP);
+        let before = ctx.service.clock.monotonic_micros();
+        let waited = match collection.wait_for_commit(seen, step) {
+            false => step,
+            // Others may go on writing what this cursor does not want.
+            true => {
+                let now = ctx.service.clock.monotonic_micros();
+                Duration::from_micros(now.saturating_sub(before).max(1000).unsigned_abs())
+            }
+        };
+        left = left.saturating_sub(waited);
+        ctx.op.check()?;
+    }
 }
 
 /// A cursor in use; one whose batch fails, however it fails, is closed.

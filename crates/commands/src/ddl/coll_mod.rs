@@ -5,7 +5,9 @@ use mayfly_storage::ttl::value::expire_after_for_collmod;
 use mayfly_storage::{CollModChange, IndexSelector, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use super::options::{Images, images, invalid, merged, validation};
+use super::options::{
+    Images, capped_max, capped_size, compact, images, invalid, merged, validation,
+};
 use super::{view, wrote};
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
@@ -13,11 +15,17 @@ pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection
     .flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are missing here.
-const MISSING: &[&str] = &["timeseries", "cappedSize", "cappedMax", "recordPreImages", "dryRun"];
+const MISSING: &[&str] = &["timeseries", "recordPreImages", "dryRun"];
 
 /// Options of a collection that this changes.
-const OF_COLLECTIONS: &[&str] =
-    &["validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"];
+const OF_COLLECTIONS: &[&str] = &[
+    "validator",
+    "validationLevel",
+    "validationAction",
+    "changeStreamPreAndPostImages",
+    "cappedSize",
+    "cappedMax",
+];
 /// Options of a view.
 const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
@@ -71,6 +79,19 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 /// Changes what `create` could have set; the rest stays.
 fn change_options(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
     let mut new = DocBuilder::new();
+    let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
+    let collection = ctx.service.store.collection(ns);
+    if (size.is_some() || max.is_some())
+        && collection.is_some_and(|collection| collection.capped().is_none())
+    {
+        return Err(invalid("Collection must be capped."));
+    }
+    if let Some(size) = size {
+        new.append("size", compact(capped_size(size, "cappedSize")?));
+    }
+    if let Some(max) = max {
+        new.append("max", compact(capped_max(max)?));
+    }
     images(fields, Images::AsGiven, &mut new)?;
     validation(fields, ns, &mut new)?;
     let new = new.finish();

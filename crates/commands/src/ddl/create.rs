@@ -13,11 +13,12 @@ pub(crate) const ROW: Row =
     Row::new("create", "Creates a collection or view", run).flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are refused here when they ask for something.
-const MISSING: &[&str] =
-    &["capped", "timeseries", "clusteredIndex", "collation", "encryptedFields", "temp"];
+const MISSING: &[&str] = &["timeseries", "collation", "encryptedFields", "temp"];
 
 /// The options that there are beside them.
 const KNOWN: &[&str] = &[
+    "clusteredIndex",
+    "capped",
     "size",
     "max",
     "viewOn",
@@ -101,8 +102,12 @@ fn check_ttl(fields: &Fields<'_>) -> Result<()> {
     if !value.is_number() {
         return Err(fields.wrong("expireAfterSeconds", value, "[long, int, decimal, double]"));
     }
-    if fields.get("timeseries").is_some() || fields.get("clusteredIndex").is_some() {
+    if fields.get("timeseries").is_some() {
         return Ok(());
+    }
+    if fields.get("clusteredIndex").is_some() {
+        let what = "the option 'expireAfterSeconds' of a clustered collection";
+        return Err(Error::not_implemented(what));
     }
     Err(invalid(
         "'expireAfterSeconds' can be used only for clustered collections or timeseries collections",

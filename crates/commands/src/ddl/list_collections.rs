@@ -84,7 +84,8 @@ fn entry(collection: &Collection, name_only: bool) -> DocBuf {
         out.append("options", &collection.options());
         out.start_document("info").append("readOnly", false);
         out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() }).end();
-        if let Some(id_index) = collection.list_indexes().first() {
+        let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
+        if let (false, Some(id_index)) = (clustered, collection.list_indexes().first()) {
             out.append("idIndex", id_index);
         }
     }

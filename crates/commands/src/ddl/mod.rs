@@ -10,6 +10,7 @@ mod list_databases;
 mod list_indexes;
 mod options;
 mod rename;
+mod to_capped;
 mod view;
 
 use crate::{CommandContext, Durability, Request, Row};
@@ -26,6 +27,8 @@ pub(crate) const ROWS: &[Row] = &[
     drop_indexes::ROW,
     coll_mod::ROW,
     rename::ROW,
+    to_capped::CONVERT,
+    to_capped::CLONE,
 ];
 
 /// A definition's durability: as that of other writes.

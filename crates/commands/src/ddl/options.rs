@@ -1,7 +1,7 @@
 //! Options of a collection: checked, and put into the order in which `listCollections` shows them.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use crate::Fields;
 
@@ -41,9 +41,11 @@ pub(super) fn invalid(text: impl Into<String>) -> Error {
 pub(super) fn collection_options(fields: &Fields<'_>, ns: &Namespace) -> Result<DocBuf> {
     let mut options = DocBuilder::new();
     auto_index_id(fields, ns)?;
+    capped(fields, &mut options)?;
     images(fields, Images::WhenOn, &mut options)?;
     engine_documents(fields, &mut options)?;
     validation(fields, ns, &mut options)?;
+    clustered(fields, &mut options)?;
     Ok(options.finish())
 }
 
@@ -69,6 +71,94 @@ fn auto_index_id(fields: &Fields<'_>, ns: &Namespace) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// `clusteredIndex`: every collection is in the order of `_id` here, so it changes what listings show. Manual: "Clustered
+/// Collections".
+fn clustered(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+    let Some(index) = fields.get("clusteredIndex") else { return Ok(()) };
+    let RawValue::Document(index) = index else {
+        return Err(fields.wrong("clusteredIndex", index, "object"));
+    };
+    if fields.bool("capped")? == Some(true) {
+        return Err(invalid("A capped collection cannot be clustered"));
+    }
+    let path = fields.path_of("clusteredIndex");
+    let inner = Fields::strict(index, path, &["v", "key", "name", "unique"])?;
+    let key = inner.document("key")?.ok_or_else(|| inner.missing("key"))?;
+    let by_id = key.iter().count() == 1 && key.get("_id").and_then(number) == Some(1.0);
+    if !by_id {
+        let text = "The clusteredIndex option is only supported for collections clustered by _id: the key must be {_id: 1}";
+        return Err(invalid(text));
+    }
+    if !inner.bool("unique")?.ok_or_else(|| inner.missing("unique"))? {
+        return Err(Error::bad_value(
+            "The clusteredIndex option requires unique: true to be specified",
+        ));
+    }
+    let version = inner.long("v")?.unwrap_or(2);
+    if version != 2 {
+        let text = format!("The clusteredIndex option supports v: 2 alone, not v: {version}");
+        return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+    }
+    options.start_document("clusteredIndex").append("v", 2).append("key", key);
+    options.append("name", inner.string("name")?.unwrap_or("_id_")).append("unique", true).end();
+    Ok(())
+}
+
+fn number(value: RawValue<'_>) -> Option<f64> {
+    Number::from_value(value).map(Number::to_f64)
+}
+
+/// Most bytes that a capped collection may be asked to hold: one petabyte.
+const MAX_CAPPED_BYTES: i64 = 1 << 50;
+
+/// `capped`, `size`, `max`. Manual: "create", "size": whole multiples of 256.
+fn capped(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+    if fields.bool("capped")? != Some(true) {
+        return Ok(());
+    }
+    let size = fields.long("size")?.unwrap_or(0);
+    options.append("capped", true);
+    options.append("size", compact(capped_size(size, "size")?));
+    match fields.long("max")? {
+        Some(max) if max > 0 => {
+            options.append("max", compact(capped_max(max)?));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A size as it is kept.
+///
+/// # Errors
+/// 51024 for none, 2 BadValue for more than a petabyte.
+pub(super) fn capped_size(size: i64, name: &str) -> Result<i64> {
+    if size < 1 {
+        let text = format!("BSON field '{name}' value must be >= 1, actual value '{size}'");
+        return Err(Error::new(ErrorCode(51024), text));
+    }
+    if size > MAX_CAPPED_BYTES {
+        return Err(Error::bad_value("Cannot set size to more than a PB"));
+    }
+    Ok((size + 255) / 256 * 256)
+}
+
+/// A number of documents as it is kept; 0 and less are no limit.
+///
+/// # Errors
+/// 2 BadValue for 2^31 and more.
+pub(super) fn capped_max(max: i64) -> Result<i64> {
+    if max >= 1 << 31 {
+        return Err(Error::bad_value("max in a capped collection has to be < 2^31 or not set"));
+    }
+    Ok(max.max(0))
+}
+
+/// An int where it fits.
+pub(super) fn compact(number: i64) -> RawValue<'static> {
+    i32::try_from(number).map_or(RawValue::Int64(number), RawValue::Int32)
 }
 
 /// Whether `changeStreamPreAndPostImages` is written when it is off.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{ErrorCode, OpCtx, Result};
-use mayfly_storage::{Collection, RecordKey, Store, record_key};
+use mayfly_storage::{Collection, RecordKey, Store};
 
 use super::MAX_LOST_RACES;
 use crate::plan::Access;
@@ -80,6 +80,7 @@ fn search_and_act(
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<Searched> {
     let limit = query.limit;
+    let located = collection.clone();
     let mut executor = Executor::new(collection.clone(), query)?;
     op.update_info(|info| info.plan_summary = executor.plan().summary());
     if let (false, Access::Id(key)) = (multi, &executor.plan().access) {
@@ -96,11 +97,10 @@ fn search_and_act(
         let mut found: Vec<RecordKey> = Vec::new();
         executor.run(store, op, &mut |key, document| {
             // A sorted result comes without its record's key.
-            let key = match (key.is_empty(), document.get("_id")) {
-                (true, Some(id)) => record_key(id),
-                _ => key.to_vec(),
-            };
-            found.push(key);
+            match (key.is_empty(), document.get("_id")) {
+                (true, Some(id)) => found.extend(store.locate(&located, id)?),
+                _ => found.push(key.to_vec()),
+            }
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;
         for key in &found {

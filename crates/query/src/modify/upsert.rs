@@ -6,7 +6,7 @@ use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::UpdateContext;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::{Collection, Store, record_key};
+use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 
 use super::record::Images;
@@ -55,10 +55,11 @@ pub(super) fn upsert_one(
     match inserted {
         Ok(()) => Ok(Upserted::Inserted { id, document }),
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
-            let key = record_key(id.as_raw());
             let matches = |found: RawDoc<'_>| matcher.matches(found);
-            let was_there = store.read_one(collection, &key, matches)? == Some(true)
-                || names_duplicate(matcher.root(), &error);
+            let key = store.locate(collection, id.as_raw())?;
+            let by_id = key.map(|key| store.read_one(collection, &key, matches)).transpose()?;
+            let by_id = by_id.flatten();
+            let was_there = by_id == Some(true) || names_duplicate(matcher.root(), &error);
             if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }
         }
         Err(error) => Err(error),

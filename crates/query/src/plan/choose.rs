@@ -48,7 +48,8 @@ pub(super) fn best(
             best = Some((score, plan));
         }
     }
-    let by_id = by_id(query, bounds, false);
+    let in_id_order = collection.capped().is_none();
+    let by_id = in_id_order.then(|| by_id(query, bounds, false)).flatten();
     match (best, by_id) {
         (Some((score, plan)), by_id) => match by_id {
             // A range of _id beats an index that only gives the order.
@@ -60,14 +61,14 @@ pub(super) fn best(
             _ => plan,
         },
         (None, Some(by_id)) => by_id,
-        (None, None) => collection_scan(query),
+        (None, None) => collection_scan(query, in_id_order),
     }
 }
 
-pub(super) fn collection_scan(query: &CanonicalQuery) -> Plan {
+pub(super) fn collection_scan(query: &CanonicalQuery, in_id_order: bool) -> Plan {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };
-    let sorted_by_id = id_order(query.sort.as_ref());
+    let sorted_by_id = id_order(query.sort.as_ref()).filter(|_| in_id_order);
     let direction = sorted_by_id.unwrap_or(direction);
     let blocking = query.sort.is_some() && sorted_by_id.is_none();
     Plan::new(Access::Records { ranges: vec![whole_range()], direction }, blocking)

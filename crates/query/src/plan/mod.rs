@@ -23,7 +23,7 @@ pub enum Access {
     Nothing,
     /// One record by its `_id`.
     Id(RecordKey),
-    /// Records in `_id` order.
+    /// Records in their order: by `_id`, or by insertion in a capped collection.
     Records {
         /// In the order of the scan.
         ranges: Vec<KeyRange>,
@@ -86,12 +86,13 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
         return Ok(Plan::new(Access::Nothing, false));
     }
     // The most frequent query of all needs no bounds.
-    if let (None, Some(plan)) = (&query.hint, choose::point_by_id(query)) {
+    let in_id_order = collection.capped().is_none();
+    if in_id_order && let (None, Some(plan)) = (&query.hint, choose::point_by_id(query)) {
         return Ok(plan);
     }
     // An order by $natural asks for a collection scan.
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
-        return Ok(choose::collection_scan(query));
+        return Ok(choose::collection_scan(query, in_id_order));
     }
     let bounds = field_bounds(&predicates);
     match &query.hint {
@@ -128,10 +129,10 @@ fn hinted(
         }
         Hint::Between { .. } => false,
     };
-    if wants_id {
-        return Ok(
-            choose::by_id(query, bounds, true).unwrap_or_else(|| choose::collection_scan(query))
-        );
+    // In a capped collection it is an index like others.
+    if wants_id && collection.capped().is_none() {
+        return Ok(choose::by_id(query, bounds, true)
+            .unwrap_or_else(|| choose::collection_scan(query, true)));
     }
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);

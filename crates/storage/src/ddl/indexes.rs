@@ -347,7 +347,13 @@ pub(crate) fn id_index_document() -> DocBuf {
 impl Collection {
     /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the reference.
     pub fn list_indexes(&self) -> Vec<DocBuf> {
-        let mut list = vec![id_index_document()];
+        let options = self.options();
+        let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);
+        let mut list = vec![clustered.map_or_else(id_index_document, |index| {
+            let mut shown = DocBuilder::new();
+            shown.append_all(index).append("clustered", true);
+            shown.finish()
+        })];
         list.extend(self.indexes().iter().map(|index| index.spec.listed()));
         list
     }

@@ -1,0 +1,70 @@
+//! A tailable scan: at the end of a capped collection it waits for what comes, behind the last record that it looked at.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::{Collection, Direction, KeyRange, RecordKey, Snapshot, whole_range};
+
+use crate::CanonicalQuery;
+use crate::plan::{Access, Plan};
+
+/// The position of a tailable scan.
+#[derive(Default)]
+pub(crate) struct Tail {
+    last: Option<RecordKey>,
+}
+
+impl Tail {
+    /// Checks that a query can be followed.
+    ///
+    /// # Errors
+    /// 2 BadValue for a collection that is not capped, and for an order that is not its own.
+    pub(crate) fn new(
+        collection: &Collection,
+        query: &CanonicalQuery,
+        plan: &mut Plan,
+    ) -> Result<Tail> {
+        if query.sort.is_some() || query.natural_backward == Some(true) {
+            let text = "cannot use tailable option with a sort other than {$natural: 1}";
+            return Err(Error::bad_value(text));
+        }
+        if collection.capped().is_none() {
+            return Err(Error::bad_value(format!(
+                "error processing query: ns={} planner returned error :: caused by :: tailable cursor requested on \
+                 non capped collection",
+                collection.namespace()
+            )));
+        }
+        plan.access =
+            Access::Records { ranges: vec![whole_range()], direction: Direction::Forward };
+        (plan.exact, plan.narrow) = (false, false);
+        Ok(Tail::default())
+    }
+
+    /// The scan looked at this record.
+    pub(crate) fn looked_at(&mut self, key: &[u8]) {
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+
+    /// Whether it has a position to go on from. A scan that found the collection empty has none, and ends.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// What is left to scan; nothing before the first record.
+    ///
+    /// # Errors
+    /// 136 CappedPositionLost when the record of the position has gone.
+    pub(crate) fn rest(
+        &self,
+        snapshot: &Snapshot,
+        collection: &Collection,
+    ) -> Result<Option<KeyRange>> {
+        let Some(last) = &self.last else { return Ok(None) };
+        if !snapshot.record(collection, last, &mut |_| Ok(()))? {
+            let text = "CollectionScan died due to position in capped collection being deleted.";
+            return Err(Error::new(ErrorCode::CappedPositionLost, text));
+        }
+        Ok(Some(whole_range().after(last, Direction::Forward)))
+    }
+}
