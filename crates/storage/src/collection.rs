@@ -5,7 +5,7 @@
 //! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuf, RawDoc};
@@ -24,6 +24,8 @@ pub struct Collection {
     pub(crate) state: RwLock<CollectionState>,
     pub(crate) counts: Counts,
     pub(crate) capped: CappedRuntime,
+    /// Units committed since the start of the server.
+    pub(crate) commits: AtomicU64,
 }
 
 /// What a catalog change can change.
@@ -139,6 +141,7 @@ impl Collection {
             state: RwLock::new(state),
             counts: Counts::default(),
             capped: CappedRuntime::default(),
+            commits: AtomicU64::new(0),
         }
     }
 

@@ -252,6 +252,7 @@ impl Store {
         let (collection, documents, bytes) = (unit.collection, unit.documents, unit.bytes);
         unit.txn.commit().map_err(from_kv)?;
         WriteUnit::committed_multikey(marks);
+        collection.commits.fetch_add(1, Ordering::AcqRel);
         collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
         collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.sync.note_commit();

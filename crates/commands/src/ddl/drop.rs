@@ -1,6 +1,6 @@
 //! `drop` and `dropDatabase`.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
 use super::wrote;
@@ -33,6 +33,10 @@ fn run_database(
     let fields = request.fields(&[])?;
     if fields.long("dropDatabase")? != Some(1) {
         return Err(Error::bad_value("have to pass 1 as db parameter"));
+    }
+    if request.db == "admin" {
+        let text = "Dropping the 'admin' database is prohibited.";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
     if ctx.service.store.drop_database(request.db)? {
         reply.append("dropped", request.db);

@@ -1,6 +1,6 @@
 //! `renameCollection`.
 
-use mayfly_base::{Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::DocBuilder;
 
 use super::wrote;
@@ -18,6 +18,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     };
     let to = Namespace::parse(fields.string("to")?.ok_or_else(|| fields.missing("to"))?)?;
     check_writable(&to)?;
+    let views = mayfly_storage::SYSTEM_VIEWS;
+    if from.collection() == views || to.collection() == views {
+        let text = "renaming system.views collection or renaming to system.views is not allowed";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
     let drop_target = fields.bool("dropTarget")?.unwrap_or(false);
     ctx.service.store.rename_collection(&from, &to, drop_target)?;
     wrote(ctx, request);

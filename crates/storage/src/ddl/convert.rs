@@ -1,6 +1,8 @@
 //! Making capped collections of others: a copy in their order, and for a conversion the copy in the place of the original.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Direction, ScanLimit};
@@ -14,6 +16,8 @@ use crate::read::{Scanned, whole_range};
 /// Documents, and about how many bytes, that are copied in one unit.
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
+/// How often a conversion copies while others write, before it keeps them out.
+const COPIES_BESIDE_WRITERS: usize = 2;
 
 impl Store {
     /// Copies a collection into a new one with these options.
@@ -41,8 +45,8 @@ impl Store {
         })
     }
 
-    /// Puts a copy with these options in the place of a collection; indexes other than that on `_id` go. Readers and
-    /// writers of the collection wait meanwhile.
+    /// Puts a copy with these options in the place of a collection; indexes other than that on `_id` go. Who uses the
+    /// collection waits only when writers were faster several times.
     ///
     /// # Errors
     /// 26 NamespaceNotFound, those of the engine.
@@ -53,17 +57,45 @@ impl Store {
             let text = format!("source collection {ns} does not exist");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
-        let number: u32 = rand::random();
-        let temporary = Namespace::new(ns.db(), &format!("tmp{number}.convertToCapped"))?;
-        let made = self.create_locked(&temporary, options)?;
+        for attempt in 0..=COPIES_BESIDE_WRITERS {
+            let number: u32 = rand::random();
+            let temporary = Namespace::new(ns.db(), &format!("tmp{number}.convertToCapped"))?;
+            let made = self.create_locked(&temporary, options.clone())?;
+            let alone = attempt == COPIES_BESIDE_WRITERS;
+            let converted = self.try_convert(op, &source, &made, &temporary, alone);
+            match converted {
+                Ok(true) => return Ok(()),
+                Ok(false) => self.drop_locked(&made)?,
+                Err(error) => {
+                    // The client sees why the copy failed, whether or not it can be taken away.
+                    let _ = self.drop_locked(&made);
+                    return Err(error);
+                }
+            }
+        }
+        Err(Error::internal("a copy that nobody else could change was out of date"))
+    }
+
+    /// Copies and replaces; false when somebody wrote meanwhile. `alone` keeps them out from the beginning.
+    fn try_convert(
+        &self,
+        op: &OpCtx,
+        source: &Collection,
+        made: &Arc<Collection>,
+        temporary: &Namespace,
+        alone: bool,
+    ) -> Result<bool> {
+        let before = source.commits.load(Ordering::Acquire);
+        if !alone {
+            self.copy(op, source, made)?;
+        }
         let state = source.state.write();
-        let converted = self
-            .copy(op, &source, &made)
-            .and_then(|()| self.replace_by(&source, &state, &made, &temporary));
-        drop(state);
-        converted.inspect_err(|_| {
-            let _ = self.drop_locked(&made);
-        })
+        if alone {
+            self.copy(op, source, made)?;
+        } else if source.commits.load(Ordering::Acquire) != before {
+            return Ok(false);
+        }
+        self.replace_by(source, &state, made, temporary).map(|()| true)
     }
 
     fn copy(&self, op: &OpCtx, source: &Collection, made: &Collection) -> Result<()> {
@@ -94,7 +126,7 @@ impl Store {
         &self,
         source: &Collection,
         state: &CollectionState,
-        made: &std::sync::Arc<Collection>,
+        made: &Arc<Collection>,
         temporary: &Namespace,
     ) -> Result<()> {
         let ns = source.namespace();
