@@ -2,8 +2,8 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use mayfly_expr::Expression;
 use mayfly_expr::accum::{AccumState, Accumulator};
+use mayfly_expr::{Expression, Frame};
 
 use crate::{items, parse};
 
@@ -26,9 +26,16 @@ fn document(bencher: Bencher<'_, '_>) {
 }
 
 #[divan::bench]
-fn path_borrowed(bencher: Bencher<'_, '_>) {
-    let (expression, item) = (expression("{e: '$name'}"), &items(1)[0]);
-    bencher.bench(|| black_box(&expression).evaluate_borrowed(black_box(item.as_doc())).is_some());
+fn arithmetic(bencher: Bencher<'_, '_>) {
+    evaluate(bencher, "{e: {$add: [{$multiply: ['$x', 2]}, '$g', 1]}}");
+}
+
+#[divan::bench]
+fn condition(bencher: Bencher<'_, '_>) {
+    evaluate(
+        bencher,
+        "{e: {$cond: [{$and: [{$gt: ['$x', 10]}, {$ne: ['$name', 'a']}]}, '$g', null]}}",
+    );
 }
 
 #[divan::bench]
@@ -43,7 +50,10 @@ fn count(bencher: Bencher<'_, '_>) {
 
 fn evaluate(bencher: Bencher<'_, '_>, spec: &str) {
     let (expression, item) = (expression(spec), &items(1)[0]);
-    bencher.bench(|| black_box(&expression).evaluate(black_box(item.as_doc())));
+    bencher.bench(|| {
+        let value = black_box(&expression).evaluate(Frame::new(black_box(item.as_doc())));
+        value.expect("no error").as_raw().is_some()
+    });
 }
 
 fn expression(spec: &str) -> Expression {
@@ -58,7 +68,7 @@ fn accumulate(bencher: Bencher<'_, '_>, spec: &str) {
     bencher.counter(ItemsCount::new(items.len())).bench(|| {
         let mut state = AccumState::default();
         for item in black_box(&items) {
-            accumulator.add(&mut state, item.as_doc());
+            accumulator.add(&mut state, item.as_doc()).expect("no error");
         }
         accumulator.finish(&state)
     });

@@ -14,8 +14,8 @@ use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{
-    Collection, Direction, KeyRange, RecordKey, ScanLimit, Store, StoreOptions, record_key,
-    whole_range,
+    Collection, Direction, KeyRange, RecordKey, ScanLimit, Store, StoreOptions, UpdateStyle,
+    record_key, whole_range,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use tempfile::TempDir;
@@ -141,7 +141,7 @@ fn change(bencher: Bencher<'_, '_>, over: Over, field: &str) {
         bed.write(|unit| {
             let old = unit.read(&key)?.expect("an item");
             let new = with_value(old.as_doc(), field, value);
-            unit.update(&key, old.as_doc(), new.as_doc())
+            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
         });
     });
 }
