@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 
+use crate::collation::Collation;
 use crate::decimal::{Decimal, compare_with_f64, widened};
 use crate::raw::{RawDoc, RawValue, ty};
 
@@ -38,12 +39,22 @@ pub fn canonical_type(type_byte: u8) -> i8 {
 /// Compares two values of any types.
 #[inline]
 pub fn compare_values(left: RawValue<'_>, right: RawValue<'_>) -> Ordering {
-    compare_at(left, right, 0)
+    compare_at(left, right, None, 0)
+}
+
+/// The same where strings, also those inside of documents and arrays, compare by a collation.
+#[inline]
+pub fn compare_values_in(
+    left: RawValue<'_>,
+    right: RawValue<'_>,
+    collation: Option<&Collation>,
+) -> Ordering {
+    compare_at(left, right, collation, 0)
 }
 
 /// Compares two documents element by element: type, name, value; where one ends first, it is less.
 pub fn compare_docs(left: RawDoc<'_>, right: RawDoc<'_>) -> Ordering {
-    compare_elements(left, right, Names::Matter, 0)
+    compare_elements(left, right, Names::Matter, None, 0)
 }
 
 /// Whether two values compare as equal.
@@ -51,15 +62,21 @@ pub fn equal_values(left: RawValue<'_>, right: RawValue<'_>) -> bool {
     compare_values(left, right).is_eq()
 }
 
-fn compare_at(left: RawValue<'_>, right: RawValue<'_>, depth: usize) -> Ordering {
+fn compare_at(
+    left: RawValue<'_>,
+    right: RawValue<'_>,
+    collation: Option<&Collation>,
+    depth: usize,
+) -> Ordering {
     use RawValue as V;
     match (left, right) {
         (V::Int32(a), V::Int32(b)) => a.cmp(&b),
-        (V::String(a) | V::Symbol(a), V::String(b) | V::Symbol(b)) => {
-            a.as_bytes().cmp(b.as_bytes())
-        }
-        (V::Document(a), V::Document(b)) => compare_elements(a, b, Names::Matter, depth),
-        (V::Array(a), V::Array(b)) => compare_elements(a, b, Names::Ignored, depth),
+        (V::String(a) | V::Symbol(a), V::String(b) | V::Symbol(b)) => match collation {
+            None => a.as_bytes().cmp(b.as_bytes()),
+            Some(collation) => collation.compare(a, b),
+        },
+        (V::Document(a), V::Document(b)) => compare_elements(a, b, Names::Matter, collation, depth),
+        (V::Array(a), V::Array(b)) => compare_elements(a, b, Names::Ignored, collation, depth),
         (V::Binary { subtype: s, bytes: a }, V::Binary { subtype: t, bytes: b }) => {
             a.len().cmp(&b.len()).then(s.cmp(&t)).then_with(|| a.cmp(b))
         }
@@ -77,7 +94,7 @@ fn compare_at(left: RawValue<'_>, right: RawValue<'_>, depth: usize) -> Ordering
         (V::Code(a), V::Code(b)) => a.as_bytes().cmp(b.as_bytes()),
         (V::CodeWithScope { code: a, scope: s }, V::CodeWithScope { code: b, scope: t }) => {
             let codes = a.as_bytes().cmp(b.as_bytes());
-            codes.then_with(|| compare_elements(s, t, Names::Matter, depth))
+            codes.then_with(|| compare_elements(s, t, Names::Matter, None, depth))
         }
         _ if left.is_number() && right.is_number() => compare_numbers(left, right),
         _ => canonical_type(left.type_byte()).cmp(&canonical_type(right.type_byte())),
@@ -90,7 +107,13 @@ enum Names {
     Ignored,
 }
 
-fn compare_elements(left: RawDoc<'_>, right: RawDoc<'_>, names: Names, depth: usize) -> Ordering {
+fn compare_elements(
+    left: RawDoc<'_>,
+    right: RawDoc<'_>,
+    names: Names,
+    collation: Option<&Collation>,
+    depth: usize,
+) -> Ordering {
     if depth > MAX_BSON_DEPTH || left.as_bytes() == right.as_bytes() {
         return Ordering::Equal;
     }
@@ -106,7 +129,7 @@ fn compare_elements(left: RawDoc<'_>, right: RawDoc<'_>, names: Names, depth: us
         if names == Names::Matter {
             order = order.then_with(|| a.name_bytes().cmp(b.name_bytes()));
         }
-        let order = order.then_with(|| compare_at(a.value(), b.value(), depth + 1));
+        let order = order.then_with(|| compare_at(a.value(), b.value(), collation, depth + 1));
         if order.is_ne() {
             return order;
         }

@@ -6,6 +6,7 @@
 #[cfg(any(test, feature = "arbitrary"))]
 pub mod arbitrary;
 mod build;
+pub mod collation;
 pub mod compare;
 pub mod decimal;
 pub mod extjson;
@@ -18,7 +19,8 @@ mod validate;
 
 pub use bson;
 pub use build::DocBuilder;
-pub use compare::{canonical_type, compare_docs, compare_values, equal_values};
+pub use collation::{Collation, same_collation};
+pub use compare::{canonical_type, compare_docs, compare_values, compare_values_in, equal_values};
 pub use number::Number;
 pub use raw::{DocBuf, RawDoc, RawElement, RawIter, RawValue, ValueBuf, ty, type_name};
 pub use validate::validate;

@@ -4,6 +4,7 @@ use mayfly_base::limits::MAX_BSON_DEPTH;
 
 use super::type_bits::Code;
 use super::{TypeBits, class, classes_of, invert};
+use crate::collation::Collation;
 use crate::compare::canonical_type;
 use crate::decimal::{Decimal, truncated_f64, widened};
 use crate::raw::{RawDoc, RawValue};
@@ -14,14 +15,31 @@ const EXACT_IN_F64: u64 = 1 << 53;
 /// Appends one value. Keys compare with `memcmp` as the values compare; `descending` turns the
 /// order round.
 pub fn append_value(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, descending: bool) {
+    append_value_in(out, bits, value, descending, None);
+}
+
+/// The same where strings, also those inside of documents and arrays, stand as keys of a collation: they cannot be decoded.
+pub fn append_value_in(
+    out: &mut Vec<u8>,
+    bits: &mut TypeBits,
+    value: RawValue<'_>,
+    descending: bool,
+    collation: Option<&Collation>,
+) {
     let start = out.len();
-    append_at(out, bits, value, 0);
+    append_at(out, bits, value, collation, 0);
     if descending {
         invert(&mut out[start..]);
     }
 }
 
-fn append_at(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, depth: usize) {
+fn append_at(
+    out: &mut Vec<u8>,
+    bits: &mut TypeBits,
+    value: RawValue<'_>,
+    collation: Option<&Collation>,
+    depth: usize,
+) {
     match value {
         RawValue::MinKey => out.push(class::MIN_KEY),
         RawValue::Undefined => out.push(class::UNDEFINED),
@@ -39,18 +57,18 @@ fn append_at(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, depth:
         RawValue::String(v) => {
             bits.push_default();
             out.push(class::STRING);
-            append_text(out, v);
+            append_string(out, v, collation);
         }
         RawValue::Symbol(v) => {
             bits.push(Code::Symbol, &[]);
             out.push(class::STRING);
-            append_text(out, v);
+            append_string(out, v, collation);
         }
         RawValue::Document(v) => {
             out.push(class::DOCUMENT);
-            append_elements(out, bits, v, depth);
+            append_elements(out, bits, v, collation, depth);
         }
-        RawValue::Array(v) => append_array(out, bits, v, depth),
+        RawValue::Array(v) => append_array(out, bits, v, collation, depth),
         RawValue::Binary { subtype, bytes } => {
             out.push(class::BINARY);
             out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
@@ -88,37 +106,63 @@ fn append_at(out: &mut Vec<u8>, bits: &mut TypeBits, value: RawValue<'_>, depth:
         RawValue::CodeWithScope { code, scope } => {
             out.push(class::CODE_W_SCOPE);
             append_text(out, code);
-            append_elements(out, bits, scope, depth);
+            append_elements(out, bits, scope, None, depth);
         }
         RawValue::MaxKey => out.push(class::MAX_KEY),
     }
 }
 
-fn append_elements(out: &mut Vec<u8>, bits: &mut TypeBits, doc: RawDoc<'_>, depth: usize) {
+fn append_elements(
+    out: &mut Vec<u8>,
+    bits: &mut TypeBits,
+    doc: RawDoc<'_>,
+    collation: Option<&Collation>,
+    depth: usize,
+) {
     // Deeper documents do not pass validation; here they are cut instead of trusted.
     if depth < MAX_BSON_DEPTH {
         for element in doc.iter() {
             out.push(classes_of(canonical_type(element.type_byte())).0);
             out.extend_from_slice(element.name_bytes());
             out.push(0);
-            append_at(out, bits, element.value(), depth + 1);
+            append_at(out, bits, element.value(), collation, depth + 1);
         }
     }
     out.push(0);
 }
 
-fn append_array(out: &mut Vec<u8>, bits: &mut TypeBits, array: RawDoc<'_>, depth: usize) {
+fn append_array(
+    out: &mut Vec<u8>,
+    bits: &mut TypeBits,
+    array: RawDoc<'_>,
+    collation: Option<&Collation>,
+    depth: usize,
+) {
     out.push(class::ARRAY);
     if depth < MAX_BSON_DEPTH {
         for element in array.iter() {
-            append_at(out, bits, element.value(), depth + 1);
+            append_at(out, bits, element.value(), collation, depth + 1);
         }
     }
     out.push(0);
 }
 
+fn append_string(out: &mut Vec<u8>, text: &str, collation: Option<&Collation>) {
+    match collation {
+        None => append_text(out, text),
+        Some(collation) => {
+            let mut key = Vec::with_capacity(2 * text.len());
+            collation.append_key(text, &mut key);
+            append_bytes(out, &key);
+        }
+    }
+}
+
 fn append_text(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
+    append_bytes(out, text.as_bytes());
+}
+
+fn append_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     if bytes.iter().any(|&byte| byte <= 1) {
         for &byte in bytes {
             if byte <= 1 {

@@ -18,6 +18,7 @@
 //!                                                       | 01 | power | digits     the value goes on behind it
 //!               power: of ten of the first digit, u16, biased by 8192; digits: 34 of them as a 15-byte integer
 //!  text       = bytes with 00 as 01 01 and 01 as 01 02 | 00
+//!               of a string under a collation: the collation's key instead of the bytes
 //!  elements   = ( type's first byte | name | 00 | value )* | 00
 //!  items      = value* | 00
 //! ```
@@ -33,7 +34,7 @@ mod encode;
 mod type_bits;
 
 pub use decode::{decode_value, skip_value};
-pub use encode::append_value;
+pub use encode::{append_value, append_value_in};
 pub use type_bits::{TypeBits, TypeBitsReader};
 
 /// First byte of each type's encoding, see the drawing above.
