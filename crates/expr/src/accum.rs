@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue, ValueBuf};
 
-use crate::{Expression, Frame};
+use crate::{Expression, Frame, Scope};
 
 /// A row of the table of accumulators.
 pub struct AccumRow {
@@ -73,7 +73,7 @@ impl Accumulator {
     ///
     /// # Errors
     /// 40234, 40237, 40238, 15952 as the reference has them; 238 for accumulators that are missing here.
-    pub fn parse(field: RawElement<'_>) -> Result<Accumulator> {
+    pub fn parse(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator> {
         let name = field.name();
         let RawValue::Document(spec) = field.value() else {
             return Err(Error::new(
@@ -101,7 +101,7 @@ impl Accumulator {
         if matches!(row.kind, Kind::Count) && !no_arguments {
             return Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}"));
         }
-        Ok(Accumulator { kind: row.kind, argument: Expression::parse(operator.value())? })
+        Ok(Accumulator { kind: row.kind, argument: Expression::parse_in(operator.value(), scope)? })
     }
 
     /// Takes one document into the state. Values that are no numbers count as nothing.

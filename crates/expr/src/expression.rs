@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use crate::op::{OpRow, Run};
 use crate::parse::Parser;
@@ -50,6 +50,8 @@ pub enum Expression {
         /// Where they can be named.
         body: Box<Expression>,
     },
+    /// An expression whose strings compare by a collation.
+    Collated(Arc<Collation>, Box<Expression>),
 }
 
 /// What an expression is evaluated over.
@@ -57,6 +59,7 @@ pub enum Expression {
 pub struct Frame<'a> {
     root: RawDoc<'a>,
     locals: Option<&'a Locals<'a>>,
+    collation: Option<&'a Collation>,
 }
 
 /// Variables of one operator.
@@ -70,7 +73,18 @@ struct Locals<'a> {
 impl<'a> Frame<'a> {
     /// A document without variables.
     pub fn new(root: RawDoc<'a>) -> Frame<'a> {
-        Frame { root, locals: None }
+        Frame { root, locals: None, collation: None }
+    }
+
+    /// The same where strings compare by a collation.
+    #[must_use]
+    pub fn collated(self, collation: Option<&'a Collation>) -> Frame<'a> {
+        Frame { collation, ..self }
+    }
+
+    /// How strings compare.
+    pub fn collation(self) -> Option<&'a Collation> {
+        self.collation
     }
 
     fn variable(self, place: usize) -> Option<RawValue<'a>> {
@@ -105,7 +119,12 @@ impl Expression {
     /// 168 InvalidPipelineOperator for an unknown operator, 238 NotImplemented for one that is missing here, 16410, 16872,
     /// 17276 for bad paths and variables, those of the operators, and those of evaluating what is constant.
     pub fn parse_in(value: RawValue<'_>, scope: &Scope) -> Result<Expression> {
-        Parser::new(scope).parse(value)
+        let parsed = Parser::new(scope).parse(value)?;
+        Ok(match (scope.collation(), parsed) {
+            (Some(_), plain @ (Expression::Constant(_) | Expression::Path(_))) => plain,
+            (Some(collation), parsed) => Expression::Collated(collation.clone(), Box::new(parsed)),
+            (None, parsed) => parsed,
+        })
     }
 
     /// The value for this document.
@@ -143,8 +162,11 @@ impl Expression {
                 let values = variables.iter().map(|value| value.evaluate(frame));
                 let values = values.collect::<Result<_>>()?;
                 let locals = Locals { first: *first, values, outer: frame.locals };
-                let inner = Frame { root: frame.root, locals: Some(&locals) };
+                let inner = Frame { locals: Some(&locals), ..frame };
                 body.evaluate(inner).map(Value::detached)
+            }
+            Expression::Collated(collation, inner) => {
+                inner.evaluate(frame.collated(Some(collation)))
             }
         }
     }

@@ -106,6 +106,10 @@ impl<'s> Parser<'s> {
                     single => vec![self.parse(single)?],
                 };
                 check_arity(row, arguments.len(), least, most)?;
+                if self.scope.collation().is_some() {
+                    // Constants cannot be compared before the collation is in the frame.
+                    return Ok(Expression::Call { row, run, arguments });
+                }
                 call(row, run, arguments)
             }
         }

@@ -1,7 +1,9 @@
 //! What an expression may name beside fields: variables of the command and of the system.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::parse::Parser;
 use crate::{Expression, Frame};
@@ -10,13 +12,25 @@ use crate::{Expression, Frame};
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     now_ms: Option<i64>,
+    collation: Option<Arc<Collation>>,
     variables: Vec<(String, Expression)>,
 }
 
 impl Scope {
     /// A scope in which `$$NOW` is this time, in milliseconds.
     pub fn at(now_ms: i64) -> Scope {
-        Scope { now_ms: Some(now_ms), variables: Vec::new() }
+        Scope { now_ms: Some(now_ms), ..Scope::default() }
+    }
+
+    /// The same scope where strings compare by this collation.
+    #[must_use]
+    pub fn collated(self, collation: Option<Arc<Collation>>) -> Scope {
+        Scope { collation, ..self }
+    }
+
+    /// How strings compare.
+    pub fn collation(&self) -> Option<&Arc<Collation>> {
+        self.collation.as_ref()
     }
 
     /// Adds the `let` argument of a command. Each expression is evaluated once; it may use the variables before it, but no
@@ -35,7 +49,9 @@ impl Scope {
                             let Expressions run before the query examines any documents.";
                 return Err(Error::new(ErrorCode(4_890_500), text));
             }
-            let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?.into_owned();
+            let value = expression
+                .evaluate(Frame::new(RawDoc::EMPTY).collated(self.collation.as_deref()))?
+                .into_owned();
             let value =
                 value.map_or(Expression::Missing, |value| Expression::Constant(value.into()));
             self.variables.push((name.to_owned(), value));

@@ -5,12 +5,13 @@
 //! descending; an empty array sorts as undefined, a missing field as null.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::keys::{TypeBits, append_value};
+use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Number, RawDoc, RawElement, RawValue, compare_values};
+use mayfly_value::{Collation, Number, RawDoc, RawElement, RawValue, compare_values_in};
 
 use crate::FieldPath;
 
@@ -30,6 +31,7 @@ pub struct SortField {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortPattern {
     fields: Vec<SortField>,
+    collation: Option<Arc<Collation>>,
 }
 
 impl SortPattern {
@@ -49,7 +51,13 @@ impl SortPattern {
             }
             fields.push(field);
         }
-        Ok(SortPattern { fields })
+        Ok(SortPattern { fields, collation: None })
+    }
+
+    /// The same pattern where strings sort by a collation.
+    #[must_use]
+    pub fn collated(self, collation: Option<Arc<Collation>>) -> SortPattern {
+        SortPattern { collation, ..self }
     }
 
     /// Its fields, the most significant first.
@@ -73,8 +81,10 @@ impl SortPattern {
     pub fn append_sort_key(&self, doc: RawDoc<'_>, key: &mut Vec<u8>) {
         // Equal numbers of different types sort alike, so what the key loses is not needed.
         let mut bits = TypeBits::new();
+        let collation = self.collation.as_deref();
         for field in &self.fields {
-            append_value(key, &mut bits, sort_value(doc, field), field.descending);
+            let value = sort_value(doc, field, collation);
+            append_value_in(key, &mut bits, value, field.descending, collation);
         }
     }
 }
@@ -126,7 +136,11 @@ fn check_path(name: &str) -> Result<()> {
 }
 
 /// The value that counts for one field.
-fn sort_value<'a>(doc: RawDoc<'a>, field: &SortField) -> RawValue<'a> {
+fn sort_value<'a>(
+    doc: RawDoc<'a>,
+    field: &SortField,
+    collation: Option<&Collation>,
+) -> RawValue<'a> {
     if let Some(name) = field.path.as_single() {
         match doc.get(name) {
             Some(RawValue::Array(_)) => {}
@@ -135,18 +149,23 @@ fn sort_value<'a>(doc: RawDoc<'a>, field: &SortField) -> RawValue<'a> {
     }
     let mut best = None;
     visit_index_values(doc, field.path.parts(), &mut |value| {
-        best = Some(better(best, value, field))
+        best = Some(better(best, value, field, collation))
     });
     best.unwrap_or(RawValue::Null)
 }
 
 /// Of the best value so far and another one, the one that sorts first under the field's direction.
-fn better<'a>(best: Option<RawValue<'a>>, value: RawValue<'a>, field: &SortField) -> RawValue<'a> {
+fn better<'a>(
+    best: Option<RawValue<'a>>,
+    value: RawValue<'a>,
+    field: &SortField,
+    collation: Option<&Collation>,
+) -> RawValue<'a> {
     let Some(best) = best else {
         return value;
     };
     let wanted = if field.descending { Ordering::Greater } else { Ordering::Less };
-    if compare_values(value, best) == wanted { value } else { best }
+    if compare_values_in(value, best, collation) == wanted { value } else { best }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 /// Which index the client wants.
 #[derive(Clone, Debug)]
@@ -107,6 +107,8 @@ pub struct FindOptions<'a> {
     pub variables: Option<RawDoc<'a>>,
     /// The time that `$$NOW` stands for, in milliseconds.
     pub now_ms: Option<i64>,
+    /// How strings compare: the operation's collation, else the collection's.
+    pub collation: Option<Arc<Collation>>,
 }
 
 /// A checked query.
@@ -126,6 +128,8 @@ pub struct CanonicalQuery {
     pub limit: Option<u64>,
     /// Which index the client wants.
     pub hint: Option<Hint>,
+    /// How strings compare.
+    pub collation: Option<Arc<Collation>>,
 }
 
 impl CanonicalQuery {
@@ -135,6 +139,7 @@ impl CanonicalQuery {
     /// Those of the filter, sort and projection languages.
     pub fn parse(filter: RawDoc<'_>, options: FindOptions<'_>) -> Result<CanonicalQuery> {
         let mut scope = options.now_ms.map_or_else(Scope::default, Scope::at);
+        scope = scope.collated(options.collation.clone());
         if let Some(variables) = options.variables {
             scope.declare(variables)?;
         }
@@ -147,7 +152,9 @@ impl CanonicalQuery {
                 }
                 None
             }
-            Some(sort) if !sort.is_empty() => Some(SortPattern::parse(sort)?),
+            Some(sort) if !sort.is_empty() => {
+                Some(SortPattern::parse(sort)?.collated(options.collation.clone()))
+            }
             _ => None,
         };
         let projection = match options.projection {
@@ -164,6 +171,7 @@ impl CanonicalQuery {
             skip: options.skip,
             limit: (options.limit > 0).then_some(options.limit),
             hint: options.hint,
+            collation: options.collation,
         })
     }
 }

@@ -6,7 +6,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{DocumentCheck, FilterCompiler, RecordFilter};
-use mayfly_value::RawDoc;
+use mayfly_value::{Collation, RawDoc};
 
 use crate::validator::Validator;
 
@@ -22,12 +22,21 @@ impl RecordFilter for Compiled {
 }
 
 impl FilterCompiler for PartialFilters {
-    fn compile_validator(&self, filter: RawDoc<'_>) -> Result<Arc<dyn DocumentCheck>> {
-        Ok(Arc::new(Validator::compile(filter)?))
+    fn compile_validator(
+        &self,
+        filter: RawDoc<'_>,
+        collation: Option<&Arc<Collation>>,
+    ) -> Result<Arc<dyn DocumentCheck>> {
+        Ok(Arc::new(Validator::compile(filter, collation)?))
     }
 
-    fn compile(&self, filter: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>> {
-        let matcher = Matcher::parse(filter, &ParseContext::default()).map_err(|error| {
+    fn compile(
+        &self,
+        filter: RawDoc<'_>,
+        collation: Option<&Arc<Collation>>,
+    ) -> Result<Arc<dyn RecordFilter>> {
+        let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
+        let matcher = Matcher::parse(filter, &context).map_err(|error| {
             Error::new(
                 ErrorCode::CannotCreateIndex,
                 format!("unsupported expression in partial index: {}", error.message()),

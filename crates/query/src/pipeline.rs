@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
+use mayfly_expr::Scope;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::stage::{Running, Stage};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
@@ -15,14 +16,16 @@ use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
 /// A checked pipeline.
 pub struct Pipeline {
     stages: Vec<Stage>,
+    collation: Option<Arc<Collation>>,
 }
 
 impl Pipeline {
-    /// Parses and checks all stages.
+    /// Parses and checks all stages; strings compare by the collation.
     ///
     /// # Errors
     /// 14 for what is no document, 7749501 for too many stages, 40602 for a source that is not first, those of the stages.
-    pub fn parse(pipeline: RawDoc<'_>) -> Result<Pipeline> {
+    pub fn parse(pipeline: RawDoc<'_>, collation: Option<Arc<Collation>>) -> Result<Pipeline> {
+        let scope = Scope::default().collated(collation.clone());
         let mut stages = Vec::new();
         for (at, element) in pipeline.iter().enumerate() {
             let Some(spec) = element.value().as_document() else {
@@ -39,7 +42,7 @@ impl Pipeline {
                     ),
                 ));
             }
-            let parsed = Stage::parse(spec)?;
+            let parsed = Stage::parse(spec, &scope)?;
             if at > 0 && parsed.iter().any(Stage::is_source) {
                 let name = spec.iter().next().map_or("", |field| field.name());
                 return Err(Error::new(
@@ -49,7 +52,7 @@ impl Pipeline {
             }
             stages.extend(parsed);
         }
-        Ok(Pipeline { stages })
+        Ok(Pipeline { stages, collation })
     }
 
     /// Whether its first stage needs no collection.
@@ -71,7 +74,8 @@ impl Pipeline {
         collection: Option<Arc<Collection>>,
         hint: Option<Hint>,
     ) -> Result<PipelineRun> {
-        let (query, rest) = split(self.stages, hint)?;
+        let (mut query, rest) = split(self.stages, hint)?;
+        query.collation = self.collation;
         let input = match collection {
             Some(collection) => Input::Plan(Box::new(Executor::new(collection, query)?)),
             None => Input::Documents(VecDeque::new()),
@@ -105,6 +109,7 @@ fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<
         skip: 0,
         limit: None,
         hint,
+        collation: None,
     };
     let mut rest = stages.into_iter().peekable();
     if let Some(Stage::Match(_)) = rest.peek()

@@ -1,8 +1,10 @@
 //! What `find` shows instead of, or beside, its documents: the keys of the index (`returnKey`), the records' keys
 //! (`showRecordId`).
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, Result};
-use mayfly_storage::record_key;
+use mayfly_storage::Collection;
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -30,6 +32,9 @@ impl ResultShape {
     /// 238 NotImplemented for keys of an index that has several for a document.
     pub(crate) fn check(self, plan: &Plan) -> Result<()> {
         match &plan.access {
+            Access::Index { index, .. } if self.key_only && index.spec.collation().is_some() => {
+                Err(Error::not_implemented("returnKey over an index with a collation"))
+            }
             Access::Index { index, .. } if self.key_only && index.is_multikey() => {
                 Err(Error::not_implemented("returnKey over an index with arrays"))
             }
@@ -52,7 +57,7 @@ impl ResultShape {
         }
         if self.record_id {
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            let bytes = record_key(id);
+            let bytes = key.collection.record_key(id);
             out.append("$recordId", RawValue::Binary { subtype: 0, bytes: &bytes });
         }
         out.finish()
@@ -60,24 +65,28 @@ impl ResultShape {
 }
 
 /// The fields of the index that a plan uses.
-pub(crate) struct KeyPaths(Vec<String>);
+pub(crate) struct KeyPaths {
+    paths: Vec<String>,
+    collection: Arc<Collection>,
+}
 
 impl KeyPaths {
     /// Those of the executor's plan.
     pub(crate) fn of(executor: &Executor) -> KeyPaths {
         let id = || vec!["_id".to_owned()];
-        KeyPaths(match &executor.plan().access {
+        let paths = match &executor.plan().access {
             Access::Index { index, .. } => {
                 index.spec.fields().iter().map(|field| field.path.clone()).collect()
             }
             Access::Id(_) => id(),
             Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
             Access::Records { .. } | Access::Nothing => Vec::new(),
-        })
+        };
+        KeyPaths { paths, collection: executor.collection().clone() }
     }
 
     fn append(&self, document: RawDoc<'_>, out: &mut DocBuilder) {
-        for path in &self.0 {
+        for path in &self.paths {
             let parts: Vec<&str> = path.split('.').collect();
             let mut first = None;
             visit_index_values(document, &parts, &mut |value| {

@@ -1,10 +1,12 @@
 //! Validators for storage, which does not know the language.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::matcher::explain_failure;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::DocumentCheck;
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 /// Operators that need more than one document, and how the reference calls them when it refuses them. Manual: "Specify
 /// Validation With Query Operators", "Restrictions".
@@ -27,12 +29,16 @@ impl Validator {
     ///
     /// # Errors
     /// 224 QueryFeatureNotAllowed, those of the filter language.
-    pub(crate) fn compile(filter: RawDoc<'_>) -> Result<Validator> {
+    pub(crate) fn compile(
+        filter: RawDoc<'_>,
+        collation: Option<&Arc<Collation>>,
+    ) -> Result<Validator> {
         if let Some(shown) = refused(filter, 0) {
             let text = format!("{shown} not allowed in this context");
             return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
         }
-        let matcher = Matcher::parse(filter, &ParseContext::default())?;
+        let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
+        let matcher = Matcher::parse(filter, &context)?;
         Ok(Validator { matcher, filter: filter.to_owned() })
     }
 }

@@ -50,7 +50,7 @@ fn query(filter: &Document, sort: &Document) -> CanonicalQuery {
 
 fn take() -> FindAndModifySpec {
     let update = DocBuf::from_bson(&doc! { "$set": { "state": "taken" } });
-    let context = ParseContext { now_ms: 0 };
+    let context = ParseContext::default();
     FindAndModifySpec::Update(UpdateSpec {
         query: query(&doc! { "state": "new" }, &doc! { "n": 1 }),
         update: Update::parse_value(RawValue::Document(update.as_doc()), &context).unwrap(),

@@ -90,7 +90,7 @@ fn a_plan_older_than_the_first_array_shows_its_document_once() {
 
 fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
     let update = DocBuf::from_bson(update);
-    let context = ParseContext { now_ms: 0 };
+    let context = ParseContext::default();
     let update = Update::parse_value(RawValue::Document(update.as_doc()), &context).unwrap();
     UpdateSpec {
         query: query(filter),

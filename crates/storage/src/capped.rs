@@ -9,18 +9,19 @@
 //! made it too much.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::{Error, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 use parking_lot::{Condvar, Mutex};
 
 use crate::collection::{Collection, Index};
 use crate::error::from_kv;
 use crate::index_spec::IndexSpec;
 use crate::layout::{decode_record, decode_unique_value, object_range, prefixed};
-use crate::{RecordKey, Store, WriteUnit, record_key};
+use crate::{RecordKey, Store, WriteUnit};
 
 /// How much a capped collection holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +73,13 @@ impl CappedUnit {
 }
 
 /// The definition of the index on `_id` that records out of its order need.
-pub(crate) fn id_index_spec() -> Result<IndexSpec> {
+pub(crate) fn id_index_spec(collation: Option<&Arc<Collation>>) -> Result<IndexSpec> {
     let mut spec = DocBuilder::new();
     spec.append("v", 2).start_document("key").append("_id", 1).end();
     spec.append("name", "_id_").append("unique", true);
+    if let Some(collation) = collation {
+        spec.append("collation", collation.document());
+    }
     IndexSpec::from_catalog(spec.finish())
 }
 
@@ -109,8 +113,8 @@ impl Store {
     /// Those of the engine.
     pub fn locate(&self, collection: &Collection, id: RawValue<'_>) -> Result<Option<RecordKey>> {
         let index = collection.state.read_recursive().id_index.clone();
-        let Some(index) = index else { return Ok(Some(record_key(id))) };
-        let key = prefixed(index.id(), &record_key(id));
+        let Some(index) = index else { return Ok(Some(collection.record_key(id))) };
+        let key = prefixed(index.id(), &collection.record_key(id));
         let mut found = None;
         self.engine()
             .get_once(Keyspace::Index, &key, &mut |value| {

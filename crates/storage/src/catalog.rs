@@ -13,7 +13,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
 };
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::Mutex;
 
 use crate::collection::{Collection, CollectionState, FilterCompiler, Index, IndexRuntime};
@@ -222,8 +222,9 @@ fn decode_collection(
     }
     let id_index = stored.get("idIndex").and_then(RawValue::as_document);
     let id_index = id_index.map(|item| decode_index(item, filters).map(Arc::new)).transpose()?;
+    let collation = Collation::of_options(options)?;
     let state = CollectionState::new(options.to_owned(), id_index, indexes, filters)?;
-    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state))
+    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state, collation))
 }
 
 fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index> {
@@ -241,7 +242,8 @@ fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index>
 
 /// An index that is not ready yet.
 pub(crate) fn new_index(id: u64, spec: IndexSpec, filters: &dyn FilterCompiler) -> Result<Index> {
-    let filter = spec.partial_filter().map(|filter| filters.compile(filter)).transpose()?;
+    let compile = |filter| filters.compile(filter, spec.collation());
+    let filter = spec.partial_filter().map(compile).transpose()?;
     Ok(Index { id, spec, filter, runtime: Arc::new(IndexRuntime::default()) })
 }
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
 use crate::capped::{Capped, CappedRuntime, maintained};
 use crate::index_spec::IndexSpec;
+use crate::layout::{RecordKey, record_key_in};
 use crate::validation::{DocumentCheck, Validation};
 
 /// A collection.
@@ -20,6 +21,8 @@ pub struct Collection {
     id: u64,
     uuid: [u8; 16],
     namespace: RwLock<Namespace>,
+    /// The default of its operations and indexes, and the order of its records.
+    collation: Option<Arc<Collation>>,
     dropped: AtomicBool,
     pub(crate) state: RwLock<CollectionState>,
     pub(crate) counts: Counts,
@@ -88,18 +91,26 @@ pub trait RecordFilter: Send + Sync {
 
 /// Compiles filters for partial indexes, and validators; owned by storage, implemented above it.
 pub trait FilterCompiler: Send + Sync {
-    /// Compiles a `partialFilterExpression`.
+    /// Compiles a `partialFilterExpression` under the collation of its index.
     ///
     /// # Errors
     /// 67 CannotCreateIndex for operators that a partial index does not allow; the parser's own errors.
-    fn compile(&self, filter: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>>;
+    fn compile(
+        &self,
+        filter: RawDoc<'_>,
+        collation: Option<&Arc<Collation>>,
+    ) -> Result<Arc<dyn RecordFilter>>;
 
     /// Compiles a `validator`.
     ///
     /// # Errors
     /// 224 QueryFeatureNotAllowed for operators that a validator does not allow; the parser's own errors.
-    fn compile_validator(&self, filter: RawDoc<'_>) -> Result<Arc<dyn DocumentCheck>> {
-        let _ = filter;
+    fn compile_validator(
+        &self,
+        filter: RawDoc<'_>,
+        collation: Option<&Arc<Collation>>,
+    ) -> Result<Arc<dyn DocumentCheck>> {
+        let _ = (filter, collation);
         Err(Error::not_implemented("the option 'validator'"))
     }
 }
@@ -132,11 +143,13 @@ impl Collection {
         uuid: [u8; 16],
         namespace: Namespace,
         state: CollectionState,
+        collation: Option<Arc<Collation>>,
     ) -> Collection {
         Collection {
             id,
             uuid,
             namespace: RwLock::new(namespace),
+            collation,
             dropped: AtomicBool::new(false),
             state: RwLock::new(state),
             counts: Counts::default(),
@@ -153,6 +166,16 @@ impl Collection {
     /// `info.uuid` of `listCollections`.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
+    }
+
+    /// The collation of its records, and of operations and indexes that name none.
+    pub fn collation(&self) -> Option<&Arc<Collation>> {
+        self.collation.as_ref()
+    }
+
+    /// The key of the record with this `_id`.
+    pub fn record_key(&self, id: RawValue<'_>) -> RecordKey {
+        record_key_in(id, self.collation.as_deref())
     }
 
     /// Its name now.

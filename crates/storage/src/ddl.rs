@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
 use crate::capped::id_index_spec;
@@ -110,6 +110,7 @@ impl Store {
     }
 
     fn create_locked(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
+        let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
         let uuid = new_uuid();
         let mut command = DocBuilder::new();
@@ -118,7 +119,11 @@ impl Store {
         let id = self.change(|txn, oplog| {
             let id = self.catalog.new_id(txn)?;
             if state.capped.is_some() {
-                let index = new_index(self.catalog.new_id(txn)?, id_index_spec()?, &*self.filters)?;
+                let index = new_index(
+                    self.catalog.new_id(txn)?,
+                    id_index_spec(collation.as_ref())?,
+                    &*self.filters,
+                )?;
                 index.runtime.ready.store(true, Ordering::Release);
                 state.id_index = Some(Arc::new(index));
             }
@@ -126,7 +131,7 @@ impl Store {
             oplog.command(&command_ns(ns), &uuid, command.as_doc());
             Ok(id)
         })?;
-        let collection = Arc::new(Collection::new(id, uuid, ns.clone(), state));
+        let collection = Arc::new(Collection::new(id, uuid, ns.clone(), state, collation));
         collection.counts.exact.store(true, Ordering::Release);
         self.catalog.publish(|map| {
             map.insert(ns.clone(), collection.clone());

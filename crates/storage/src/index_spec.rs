@@ -3,9 +3,13 @@
 //! Sources: the manual's pages "createIndexes" and "TTL Indexes"; texts and codes of TTL options from the expiry contract,
 //! section 1.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
+use mayfly_value::{
+    Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, same_collation,
+};
 
 use crate::ttl::TtlIndexRules;
 use crate::ttl::value::{expire_after_for_create, listed_expire_after};
@@ -36,6 +40,9 @@ pub struct IndexSpec {
     sparse: bool,
     hidden: bool,
     expire_after: Option<ExpireAfter>,
+    collation: Option<Arc<Collation>>,
+    /// A request that names no collation takes the collection's.
+    inherits: bool,
 }
 
 /// `expireAfterSeconds` as it stands in the catalog.
@@ -49,8 +56,8 @@ pub enum ExpireAfter {
 
 /// What a request for an index turned into.
 pub(crate) enum Requested {
-    /// The index on `_id`, which always exists.
-    Id,
+    /// The index on `_id`, which always exists, and the collation that it is asked to have.
+    Id(Option<Option<Arc<Collation>>>),
     /// A further index, and a note for the reply.
     Index(Box<IndexSpec>, Option<&'static str>),
 }
@@ -128,6 +135,7 @@ impl IndexSpec {
         }
         let mut note = None;
         let mut expire_after = None;
+        let mut inherits = true;
         let mut out = DocBuilder::new();
         out.append("v", version(raw)?).append("key", key).append("name", name);
         for element in raw {
@@ -147,7 +155,12 @@ impl IndexSpec {
                         ));
                     }
                 }
-                "collation" => check_collation(element)?,
+                "collation" => {
+                    inherits = false;
+                    if let Some(collation) = collation_option(element)? {
+                        out.append("collation", collation.document());
+                    }
+                }
                 "unique" | "sparse" | "hidden" | "background" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
@@ -175,6 +188,7 @@ impl IndexSpec {
         let document = out.finish();
         let mut spec = IndexSpec::from_catalog(document)?;
         spec.expire_after = expire_after;
+        spec.inherits = inherits;
         if spec.sparse && spec.partial_filter().is_some() {
             return Err(Error::new(
                 ErrorCode::CannotCreateIndex,
@@ -204,7 +218,31 @@ impl IndexSpec {
         let (unique, sparse, hidden) = (flag("unique"), flag("sparse"), flag("hidden"));
         let name = raw.get("name").and_then(RawValue::as_str).unwrap_or_default().to_owned();
         let expire_after = raw.get("expireAfterSeconds").map(listed_expire_after);
-        Ok(IndexSpec { name, fields, unique, sparse, hidden, expire_after, document })
+        let collation = Collation::of_options(raw)?;
+        let inherits = false;
+        Ok(IndexSpec {
+            document,
+            name,
+            fields,
+            unique,
+            sparse,
+            hidden,
+            expire_after,
+            collation,
+            inherits,
+        })
+    }
+
+    /// The definition in a collection with this default collation.
+    pub(crate) fn inheriting(self, default: Option<&Arc<Collation>>) -> IndexSpec {
+        match default {
+            Some(collation) if self.inherits => {
+                let shown = RawValue::Document(collation.document());
+                let document = self.with_option("collation", Some(shown));
+                IndexSpec { document, collation: Some(collation.clone()), inherits: false, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// As `listIndexes` shows it, an invalid `expireAfterSeconds` replaced by 2147483647.
@@ -289,6 +327,11 @@ impl IndexSpec {
         self.expire_after
     }
 
+    /// How strings stand in its keys.
+    pub fn collation(&self) -> Option<&Arc<Collation>> {
+        self.collation.as_ref()
+    }
+
     /// `partialFilterExpression`.
     pub fn partial_filter(&self) -> Option<RawDoc<'_>> {
         self.document.as_doc().get("partialFilterExpression").and_then(RawValue::as_document)
@@ -301,9 +344,11 @@ impl IndexSpec {
             && self.sparse == other.sparse
     }
 
-    /// Key pattern (numbers by sign) and filter are the same.
+    /// Key pattern (numbers by sign), collation and filter are the same.
     pub fn same_key_and_filter(&self, other: &IndexSpec) -> bool {
-        self.fields == other.fields && self.partial_filter() == other.partial_filter()
+        self.fields == other.fields
+            && self.partial_filter() == other.partial_filter()
+            && same_collation(self.collation(), other.collation())
     }
 
     /// Whether an identical request changes nothing: same identity, name and options.
@@ -393,7 +438,8 @@ fn id_index(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
             Shell(key)
         )));
     }
-    Ok(Requested::Id)
+    let collation = raw.get_element("collation").map(collation_option).transpose()?;
+    Ok(Requested::Id(collation))
 }
 
 fn check_key(key: RawDoc<'_>) -> Result<()> {
@@ -489,12 +535,14 @@ fn document_option(element: RawElement<'_>) -> Result<()> {
     }
 }
 
-fn check_collation(element: RawElement<'_>) -> Result<()> {
+fn collation_option(element: RawElement<'_>) -> Result<Option<Arc<Collation>>> {
     document_option(element)?;
-    let locale = element.value().as_document().and_then(|collation| collation.get("locale"));
-    match locale {
-        Some(RawValue::String("simple")) => Ok(()),
-        _ => Err(Error::not_implemented("index option 'collation'")),
+    match element.value() {
+        RawValue::Document(collation) if collation.is_empty() => {
+            Err(Error::bad_value("The field 'collation' cannot be an empty object."))
+        }
+        RawValue::Document(collation) => Collation::parse(collation, "collation"),
+        _ => Ok(None),
     }
 }
 

@@ -8,7 +8,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::index_spec::{IndexField, IndexSpec};
 
@@ -94,9 +94,10 @@ pub(crate) fn index_keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySe
     for field in spec.fields() {
         check_positions(RawValue::Document(document), &field.parts)?;
     }
+    let collation = spec.collation().map(|collation| &**collation);
     match spec.fields() {
-        [field] => single_field(field, document, out)?,
-        fields => compound(fields, document, out)?,
+        [field] => single_field(field, collation, document, out)?,
+        fields => compound(fields, collation, document, out)?,
     }
     out.deduplicate();
     if out.len() > limits::MAX_KEYS_PER_DOCUMENT {
@@ -111,13 +112,18 @@ pub(crate) fn index_keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySe
     Ok(())
 }
 
-fn single_field(field: &IndexField, document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
+fn single_field(
+    field: &IndexField,
+    collation: Option<&Collation>,
+    document: RawDoc<'_>,
+    out: &mut KeySet,
+) -> Result<()> {
     let mut arrays = false;
     let mut found = 0usize;
     expand(RawValue::Document(document), &field.parts, &mut arrays, &mut |value| {
         found += 1;
         let mut bits = TypeBits::default();
-        keys::append_value(&mut out.bytes, &mut bits, value, field.descending);
+        keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
         out.close_key(&bits);
     });
     out.multikey = u32::from(arrays);
@@ -125,7 +131,12 @@ fn single_field(field: &IndexField, document: RawDoc<'_>, out: &mut KeySet) -> R
     Ok(())
 }
 
-fn compound(fields: &[IndexField], document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
+fn compound(
+    fields: &[IndexField],
+    collation: Option<&Collation>,
+    document: RawDoc<'_>,
+    out: &mut KeySet,
+) -> Result<()> {
     // The values of each field; only one may have several.
     let mut columns: Vec<Vec<RawValue<'_>>> = Vec::with_capacity(fields.len());
     let mut array_field: Option<(usize, &IndexField)> = None;
@@ -147,14 +158,14 @@ fn compound(fields: &[IndexField], document: RawDoc<'_>, out: &mut KeySet) -> Re
         columns.push(values);
     }
     if out.multikey.count_ones() > 1 {
-        return shared_array(fields, document, out);
+        return shared_array(fields, collation, document, out);
     }
     let rows = columns.iter().map(Vec::len).max().unwrap_or(1);
     for row in 0..rows {
         let mut bits = TypeBits::default();
         for (field, values) in fields.iter().zip(&columns) {
             let value = values.get(row).or(values.first()).copied().unwrap_or(RawValue::Null);
-            keys::append_value(&mut out.bytes, &mut bits, value, field.descending);
+            keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
         }
         out.close_key(&bits);
     }
@@ -231,14 +242,20 @@ impl<'a> Place<'a, '_> {
 
 /// `{ "a.b": 1, "a.c": 1 }` over `{ a: [ {b, c}, ... ] }`: keys for each item of the shared array, and in it again for each
 /// item of an array below.
-fn shared_array(fields: &[IndexField], document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
+fn shared_array(
+    fields: &[IndexField],
+    collation: Option<&Collation>,
+    document: RawDoc<'_>,
+    out: &mut KeySet,
+) -> Result<()> {
     let at = |field| Place::At(RawValue::Document(document), field);
     let places = fields.iter().map(|field| at(field.parts.as_slice())).collect();
-    key_rows(fields, places, out)
+    key_rows(fields, collation, places, out)
 }
 
 fn key_rows<'a, 'f>(
     fields: &[IndexField],
+    collation: Option<&Collation>,
     mut places: Vec<Place<'a, 'f>>,
     out: &mut KeySet,
 ) -> Result<()> {
@@ -259,7 +276,7 @@ fn key_rows<'a, 'f>(
         let mut bits = TypeBits::default();
         for (field, place) in fields.iter().zip(&places) {
             let (Place::At(value, _) | Place::Reached(value)) = *place;
-            keys::append_value(&mut out.bytes, &mut bits, value, field.descending);
+            keys::append_value_in(&mut out.bytes, &mut bits, value, field.descending, collation);
         }
         out.close_key(&bits);
         return Ok(());
@@ -270,7 +287,7 @@ fn key_rows<'a, 'f>(
             0 => *place,
             _ => place.into_item(item),
         };
-        key_rows(fields, places.iter().enumerate().map(step).collect(), out)?;
+        key_rows(fields, collation, places.iter().enumerate().map(step).collect(), out)?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{KeyRange, Keyspace, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{Collation, RawDoc, RawValue};
 
 /// Bytes of a record's value before its BSON.
 pub(crate) const RECORD_HEADER: usize = 10;
@@ -35,10 +35,15 @@ const RECORD_FORMAT: u8 = 1;
 /// The ordered key of an `_id`, without the collection's prefix: how a record is named inside its collection.
 pub type RecordKey = Vec<u8>;
 
-/// The record key of this `_id`.
+/// The record key of this `_id` in a collection with the simple collation.
 pub fn record_key(id: RawValue<'_>) -> RecordKey {
+    record_key_in(id, None)
+}
+
+/// The record key of this `_id`; strings that the collection's collation does not tell apart share one.
+pub(crate) fn record_key_in(id: RawValue<'_>, collation: Option<&Collation>) -> RecordKey {
     let mut key = Vec::with_capacity(32);
-    keys::append_value(&mut key, &mut TypeBits::default(), id, false);
+    keys::append_value_in(&mut key, &mut TypeBits::default(), id, false, collation);
     key
 }
 

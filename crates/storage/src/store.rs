@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
 use mayfly_kv::{Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
-use mayfly_value::RawDoc;
+use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
 use crate::catalog::{Catalog, rows};
@@ -52,7 +52,7 @@ impl Default for StoreOptions {
 struct NoFilters;
 
 impl FilterCompiler for NoFilters {
-    fn compile(&self, _: RawDoc<'_>) -> Result<Arc<dyn RecordFilter>> {
+    fn compile(&self, _: RawDoc<'_>, _: Option<&Arc<Collation>>) -> Result<Arc<dyn RecordFilter>> {
         Err(Error::not_implemented("index option 'partialFilterExpression'"))
     }
 }

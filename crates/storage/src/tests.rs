@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{Caps, ChaosEngine, ChaosOptions, Engine, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{self, Bson, Document, doc};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use crate::ttl::PassState;
 use crate::*;
@@ -596,7 +596,11 @@ fn a_long_array_changes_its_keys() {
 struct PanicOnce(Arc<std::sync::atomic::AtomicUsize>);
 
 impl FilterCompiler for PanicOnce {
-    fn compile(&self, _: RawDoc<'_>) -> mayfly_base::Result<Arc<dyn RecordFilter>> {
+    fn compile(
+        &self,
+        _: RawDoc<'_>,
+        _: Option<&Arc<Collation>>,
+    ) -> mayfly_base::Result<Arc<dyn RecordFilter>> {
         Ok(Arc::new(PanicOnce(self.0.clone())))
     }
 }

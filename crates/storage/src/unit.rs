@@ -9,8 +9,8 @@
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_kv::{Guard, Keyspace, Txn};
-use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::shell::{Shell, ShellValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::capped::CappedUnit;
 use crate::collection::{Collection, CollectionState, Index};
@@ -18,7 +18,6 @@ use crate::error::from_kv;
 use crate::keygen::{KeySet, index_keys};
 use crate::layout::{
     catalog_key, decode_record, decode_unique_value, encode_record, encode_unique_value, prefixed,
-    record_key,
 };
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
 use crate::validation::Validation;
@@ -127,12 +126,13 @@ impl<'s> WriteUnit<'s> {
         self.check_capped_size(document)?;
         let number = self.next_number()?;
         let in_id_order = number.is_none();
-        let record_key = number.unwrap_or_else(|| record_key(id));
+        let record_key = number.unwrap_or_else(|| self.collection.record_key(id));
         let key = prefixed(self.collection.id(), &record_key);
         if in_id_order
             && self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?
         {
-            return Err(self.duplicate("_id_", &id_pattern(), &id_value(id)));
+            let collation = self.collection.collation();
+            return Err(self.duplicate("_id_", &id_pattern(), id_value(id), collation));
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.insert_with(&mut scratch, document, &key, &record_key);
@@ -391,7 +391,8 @@ impl<'s> WriteUnit<'s> {
             value.append(&field.path, found);
         }
         let pattern = index.spec.key().to_owned();
-        Err(self.duplicate(index.spec.name(), &pattern, &value.finish()))
+        let collation = index.spec.collation();
+        Err(self.duplicate(index.spec.name(), &pattern, value.finish(), collation))
     }
 
     /// Adds the keys of a record that the build of an index came across. The unit must own the record.
@@ -442,7 +443,20 @@ impl<'s> WriteUnit<'s> {
         std::mem::take(&mut self.multikey)
     }
 
-    fn duplicate(&self, index: &str, pattern: &DocBuf, value: &DocBuf) -> Error {
+    fn duplicate(
+        &self,
+        index: &str,
+        pattern: &DocBuf,
+        value: DocBuf,
+        collation: Option<&Arc<Collation>>,
+    ) -> Error {
+        let (value, under) = match collation {
+            None => (value, String::new()),
+            Some(collation) => {
+                let under = format!(" collation: {}", Shell(collation.document()));
+                (collated_value(&value, collation), under)
+            }
+        };
         let shown = value
             .as_doc()
             .iter()
@@ -450,11 +464,14 @@ impl<'s> WriteUnit<'s> {
             .collect::<Vec<_>>()
             .join(", ");
         let mut extra = DocBuilder::new();
-        extra.append("keyPattern", pattern).append("keyValue", value);
+        extra.append("keyPattern", pattern).append("keyValue", &value);
+        if let Some(collation) = collation {
+            extra.append("collation", collation.document());
+        }
         Error::new(
             ErrorCode::DuplicateKey,
             format!(
-                "E11000 duplicate key error collection: {} index: {index} dup key: {{ {shown} }}",
+                "E11000 duplicate key error collection: {} index: {index}{under} dup key: {{ {shown} }}",
                 self.ns
             ),
         )
@@ -477,6 +494,22 @@ fn id_value(id: RawValue<'_>) -> DocBuf {
     let mut value = DocBuilder::new();
     value.append("_id", id);
     value.finish()
+}
+
+/// The values as an index under a collation has them: of a string its key, in hexadecimal digits.
+fn collated_value(value: &DocBuf, collation: &Collation) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for element in value.as_doc() {
+        match element.value() {
+            RawValue::String(text) => {
+                out.append(element.name(), collation.shown_key(text).as_str());
+            }
+            _ => {
+                out.append_element(element);
+            }
+        }
+    }
+    out.finish()
 }
 
 fn plain_value<'a>(document: RawDoc<'a>, parts: &[String]) -> RawValue<'a> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::collection::FilterCompiler;
 
@@ -44,7 +44,8 @@ impl Validation {
         let text = |name: &str| options.get(name).and_then(RawValue::as_str);
         let Some(RawValue::Document(validator)) = options.get("validator") else { return Ok(None) };
         // Compiled even when it is switched off: what does not compile is refused.
-        let check = filters.compile_validator(validator)?;
+        let collation = Collation::of_options(options)?;
+        let check = filters.compile_validator(validator, collation.as_ref())?;
         if validator.is_empty() || text("validationLevel") == Some("off") {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use mayfly_query::{Cursor, CursorSource, Host, Pipeline};
 use mayfly_service::Service;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::read::{FirstBatch, first_batch, hint, refuse};
+use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::view::{Source, Stages, source};
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
@@ -32,11 +32,16 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if fields.bool("explain")? == Some(true) {
         return crate::diagnostics::explain::explain_aggregate(ctx, request, reply);
     }
-    refuse(&fields, &["collation", "let", "needsMerge", "exchange"])?;
+    refuse(&fields, &["let", "needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let hint = hint(&fields)?;
-    let parsed = Pipeline::parse(pipeline)?;
+    let collation = Collating::parse(&fields)?;
+    let collection = match request.target() {
+        RawValue::String(_) => ctx.service.store.collection(&request.namespace()?),
+        _ => None,
+    };
+    let parsed = Pipeline::parse(pipeline, collation.over(collection.as_deref()))?;
     let (ns, run) = match request.target() {
         RawValue::String(_) => {
             let ns = request.namespace()?;
@@ -49,7 +54,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 Source::View(view) => {
                     let mut stages = Stages::new(&view);
                     stages.push_all(pipeline);
-                    stages.start(ctx, &view)?
+                    stages.start(ctx, &view, &collation)?
                 }
             };
             (ns, run)

@@ -5,7 +5,7 @@ use mayfly_query::{CanonicalQuery, Executor, FindOptions};
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
-use super::read::{hint, refuse};
+use super::read::{Collating, hint};
 use super::view::{Source, Stages, only, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
@@ -13,24 +13,26 @@ pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(Row
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["query", "limit", "skip", "hint", "collation", "fields"])?;
-    refuse(&fields, &["collation"])?;
+    let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let skip = fields.non_negative("skip")?.unwrap_or(0);
     // A negative limit counts as a positive one.
     let limit = fields.long("limit")?.unwrap_or(0).unsigned_abs();
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+    let collection = ctx.service.store.collection(&ns);
     let options = FindOptions {
         skip: skip as u64,
         limit,
         hint: hint(&fields)?,
         now_ms: Some(ctx.op.now_ms()),
+        collation: collating.over(collection.as_deref()),
         ..FindOptions::default()
     };
     let query = CanonicalQuery::parse(filter, options)?;
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
-            let counted = on_view(ctx, &view, filter, skip, limit)?;
+            let counted = on_view(ctx, &view, filter, skip, limit, &collating)?;
             reply.append("n", number(counted));
             return Ok(());
         }
@@ -62,6 +64,7 @@ fn on_view(
     filter: RawDoc<'_>,
     skip: i64,
     limit: u64,
+    collating: &Collating,
 ) -> Result<i64> {
     let mut stages = Stages::new(view);
     stages.push_document("$match", Some(filter));
@@ -72,7 +75,7 @@ fn on_view(
         stages.push("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
     }
     stages.push("$count", "count");
-    let counted = only(ctx, stages.start(ctx, view)?)?;
+    let counted = only(ctx, stages.start(ctx, view, collating)?)?;
     let counted = counted.as_ref().and_then(|counted| counted.as_doc().get("count"));
     Ok(counted.and_then(Number::from_value).and_then(Number::to_i64_exact).unwrap_or(0))
 }

@@ -6,7 +6,7 @@ use mayfly_query::{
 };
 use mayfly_value::{DocBuilder, RawDoc};
 
-use super::read::{hint, refuse};
+use super::read::{Collating, hint};
 use super::write::{
     WriteResults, check_count, check_writable, ends_command, ordered, was_dropped, wrote,
 };
@@ -60,7 +60,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<DeleteStatement<'a>> {
     let known = &["q", "limit", "hint", "collation"];
     let fields = Fields::strict(statement, "delete.deletes", known)?;
-    refuse(&fields, &["collation"])?;
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
     let multi = match fields.long("limit")? {
         None => return Err(fields.missing("limit")),
@@ -72,7 +71,8 @@ fn parse<'a>(statement: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Del
             )));
         }
     };
-    Ok(DeleteStatement { filter, multi, variables, hint: hint(&fields)? })
+    let (hint, collation) = (hint(&fields)?, Collating::parse(&fields)?);
+    Ok(DeleteStatement { filter, multi, variables, hint, collation })
 }
 
 /// A delete statement of any command; the filter is not looked into yet.
@@ -82,6 +82,7 @@ pub(super) struct DeleteStatement<'a> {
     /// `let` of the command.
     pub(super) variables: Option<RawDoc<'a>>,
     pub(super) hint: Option<Hint>,
+    pub(super) collation: Collating,
 }
 
 impl DeleteStatement<'_> {
@@ -95,11 +96,13 @@ impl DeleteStatement<'_> {
             Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0.matched),
             Attempt::First(statement) => statement,
         };
-        let DeleteStatement { filter, multi, variables, hint } = self;
+        let DeleteStatement { filter, multi, variables, hint, collation } = self;
+        let collection = ctx.service.store.collection(ns);
+        let collation = collation.over(collection.as_deref());
         let now_ms = Some(ctx.op.now_ms());
-        let options = FindOptions { hint, variables, now_ms, ..FindOptions::default() };
+        let options = FindOptions { hint, variables, now_ms, collation, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter, options)?;
-        let Some(collection) = ctx.service.store.collection(ns) else {
+        let Some(collection) = collection else {
             return ctx.service.store.check_no_view(ns).map(|()| 0);
         };
         let image = Image::Neither;

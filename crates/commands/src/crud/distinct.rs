@@ -11,9 +11,9 @@ use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
-use super::read::{hint, refuse};
+use super::read::{Collating, hint};
 use super::view::{Source, Stages, for_each, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
@@ -22,7 +22,7 @@ pub(crate) const ROW: Row =
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["key", "query", "hint", "collation"])?;
-    refuse(&fields, &["collation"])?;
+    let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let key = fields.string("key")?.ok_or_else(|| fields.missing("key"))?;
     if key.contains('\0') {
@@ -30,18 +30,28 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(Error::new(ErrorCode(31032), text));
     }
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+    let collection = ctx.service.store.collection(&ns);
+    let collation = collating.over(collection.as_deref());
     let options = FindOptions {
         hint: hint(&fields)?,
         now_ms: Some(ctx.op.now_ms()),
+        collation: collation.clone(),
         ..FindOptions::default()
     };
     let query = CanonicalQuery::parse(filter, options)?;
     reply.start_array("values");
-    let mut values = Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), out: reply };
+    let mut values = Values {
+        seen: HashSet::new(),
+        bytes: 0,
+        key: Vec::new(),
+        collation: collation.clone(),
+        out: reply,
+    };
     match source(ctx, &ns)? {
         Source::Nothing => {}
         Source::Collection(collection) => {
-            let whole = filter.is_empty() && query.hint.is_none();
+            // Which of several strings that are one value is shown depends on where they stand.
+            let whole = filter.is_empty() && query.hint.is_none() && collation.is_none();
             if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
                 from_documents(ctx, Executor::new(collection, query)?, key, &mut values)?;
             }
@@ -49,7 +59,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::View(view) => {
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
-            let run = stages.start(ctx, &view)?;
+            let run = stages.start(ctx, &view, &collating)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }
@@ -101,6 +111,7 @@ struct Values<'o> {
     seen: HashSet<Vec<u8>>,
     bytes: usize,
     key: Vec<u8>,
+    collation: Option<Arc<Collation>>,
     out: &'o mut DocBuilder,
 }
 
@@ -129,7 +140,8 @@ impl Values<'_> {
 
     fn add(&mut self, value: RawValue<'_>) -> Result<()> {
         self.key.clear();
-        keys::append_value(&mut self.key, &mut TypeBits::default(), value, false);
+        let collation = self.collation.as_deref();
+        keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
         if self.seen.contains(&self.key) {
             return Ok(());
         }

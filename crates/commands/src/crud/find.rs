@@ -7,7 +7,7 @@ use mayfly_query::{
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
 
-use super::read::{FirstBatch, empty_cursor, first_batch, hint, refuse};
+use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint, refuse};
 use super::view::{Source, Stages, check_find, source};
 use crate::dispatch::may_block;
 use crate::{CommandContext, Fields, OpKind, Request, Row};
@@ -42,7 +42,6 @@ const KNOWN: &[&str] = &[
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
-    refuse(&fields, &["collation"])?;
     let tailing = Tailing::parse(&fields)?;
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
@@ -55,6 +54,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         key_only: fields.bool("returnKey")?.unwrap_or(false),
         record_id: fields.bool("showRecordId")?.unwrap_or(false),
     };
+    let collating = Collating::parse(&fields)?;
+    let collection = ctx.service.store.collection(&ns);
     let options = FindOptions {
         sort: fields.document("sort")?,
         projection: fields.document("projection")?,
@@ -63,13 +64,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         hint: Hint::between(hint(&fields)?, fields.document("min")?, fields.document("max")?)?,
         variables: fields.document("let")?,
         now_ms: Some(ctx.op.now_ms()),
+        collation: collating.over(collection.as_deref()),
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let query = CanonicalQuery::parse(filter, options)?;
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
-            let run = on_view(ctx, &fields, &view)?;
+            let run = on_view(ctx, &fields, &view, &collating)?;
             let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             return may_block(|| first_batch(ctx, cursor, batch, reply));
         }
@@ -123,6 +125,7 @@ fn on_view(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
     view: &ResolvedView,
+    collating: &Collating,
 ) -> Result<PipelineRun> {
     let sort = fields.document("sort")?;
     check_find(&[
@@ -150,5 +153,5 @@ fn on_view(
         _ => {}
     }
     stages.push_document("$project", fields.document("projection")?);
-    stages.start(ctx, view)
+    stages.start(ctx, view, collating)
 }

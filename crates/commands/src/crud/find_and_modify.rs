@@ -10,7 +10,7 @@ use mayfly_query::{
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::read::{hint, refuse};
+use super::read::{Collating, hint};
 use super::update::{UpdateStatement, update_value};
 use super::write::{
     array_filters, bypass_validation, check_writable, ends_command, on_collection, was_dropped,
@@ -44,7 +44,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    refuse(&fields, &["collation"])?;
     ctx.bypass_validation = bypass_validation(&fields)?;
     let wanted = Wanted::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
@@ -54,7 +53,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let image = if wanted.new { Image::After } else { Image::Before };
     let repeatable = statement.map(|statement| Repeatable { statement, image });
-    let spec = wanted.spec(ctx, &fields, repeatable)?;
+    let spec = wanted.spec(ctx, &ns, &fields, repeatable)?;
     let (outcome, shown) = match attempt {
         Attempt::Again(record) => ModifyOutcome::recall(record.as_doc()),
         Attempt::First(_) => {
@@ -133,20 +132,29 @@ impl<'a> Wanted<'a> {
     fn spec(
         &self,
         ctx: &CommandContext<'_>,
+        ns: &Namespace,
         fields: &Fields<'a>,
         repeatable: Option<Repeatable>,
     ) -> Result<FindAndModifySpec> {
         let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
         let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
         let (hint, variables) = (hint(fields)?, fields.document("let")?);
+        let collation = Collating::parse(fields)?;
         if self.new && projection.is_some_and(is_positional) {
             let text = "cannot use a positional projection and return the new document";
             return Err(Error::bad_value(text));
         }
         let Some(update) = self.update else {
-            let now_ms = Some(ctx.op.now_ms());
-            let options =
-                FindOptions { sort, projection, hint, variables, now_ms, ..FindOptions::default() };
+            let collection = ctx.service.store.collection(ns);
+            let options = FindOptions {
+                sort,
+                projection,
+                hint,
+                variables,
+                now_ms: Some(ctx.op.now_ms()),
+                collation: collation.over(collection.as_deref()),
+                ..FindOptions::default()
+            };
             let query = CanonicalQuery::parse(filter, options)?;
             return Ok(FindAndModifySpec::Remove(DeleteSpec { query, multi: false, repeatable }));
         };
@@ -160,10 +168,11 @@ impl<'a> Wanted<'a> {
             constants: None,
             supplied: false,
             hint,
+            collation,
             multi: false,
             upsert: self.upsert,
         };
-        statement.spec(ctx, repeatable).map(FindAndModifySpec::Update)
+        statement.spec(ctx, ns, repeatable).map(FindAndModifySpec::Update)
     }
 }
 

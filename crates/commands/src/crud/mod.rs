@@ -17,7 +17,7 @@ mod write;
 
 use crate::Row;
 
-pub(crate) use read::{FirstBatch, first_batch};
+pub(crate) use read::{Collating, FirstBatch, first_batch};
 pub(crate) use write::check_writable;
 
 /// The group's rows.

@@ -1,13 +1,15 @@
 //! What the reading commands share: arguments that are refused, hints, and the shape of a cursor in a reply.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, Namespace, Result, limits};
 use mayfly_query::{BatchLimit, Cursor, Hint};
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_storage::Collection;
+use mayfly_value::{Collation, DocBuilder, RawValue};
 
 use crate::{CommandContext, Fields};
 
-/// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document, the
-/// simple collation.
+/// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document.
 ///
 /// # Errors
 /// 238 NotImplemented.
@@ -15,11 +17,7 @@ pub(super) fn refuse(fields: &Fields<'_>, names: &[&str]) -> Result<()> {
     for name in names {
         let harmless = match fields.get(name) {
             None | Some(RawValue::Bool(false)) => true,
-            Some(RawValue::Document(value)) => {
-                value.is_empty()
-                    || (*name == "collation"
-                        && value.get("locale") == Some(RawValue::String("simple")))
-            }
+            Some(RawValue::Document(value)) => value.is_empty(),
             Some(RawValue::Array(value)) => value.is_empty(),
             Some(_) => false,
         };
@@ -38,6 +36,38 @@ pub(super) fn hint(fields: &Fields<'_>) -> Result<Option<Hint>> {
     match fields.get("hint") {
         None => Ok(None),
         Some(value) => Hint::parse(value),
+    }
+}
+
+/// The `collation` argument.
+#[derive(Clone)]
+pub(crate) enum Collating {
+    /// None: that of the collection.
+    AsCollection,
+    /// This one; nothing is the simple one.
+    By(Option<Arc<Collation>>),
+}
+
+impl Collating {
+    /// Reads the argument; an empty document is none.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch, those of [`Collation::parse`].
+    pub(crate) fn parse(fields: &Fields<'_>) -> Result<Collating> {
+        match fields.document("collation")? {
+            Some(collation) if !collation.is_empty() => {
+                Ok(Collating::By(Collation::parse(collation, "collation")?))
+            }
+            _ => Ok(Collating::AsCollection),
+        }
+    }
+
+    /// How strings compare in an operation on this collection.
+    pub(crate) fn over(&self, collection: Option<&Collection>) -> Option<Arc<Collation>> {
+        match self {
+            Collating::AsCollection => collection?.collation().cloned(),
+            Collating::By(collation) => collation.clone(),
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! `update`.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec,
 };
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::object_id::new_object_id;
-use super::read::{hint, refuse};
+use super::read::{Collating, hint};
 use super::write::{
     WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
     on_collection, ordered, wrote,
@@ -109,6 +111,7 @@ pub(super) struct UpdateStatement<'a> {
     /// Whether an upsert inserts the constant `new`.
     pub(super) supplied: bool,
     pub(super) hint: Option<Hint>,
+    pub(super) collation: Collating,
     pub(super) multi: bool,
     pub(super) upsert: bool,
 }
@@ -123,7 +126,6 @@ impl<'a> UpdateStatement<'a> {
         names: &Names,
         variables: Option<RawDoc<'a>>,
     ) -> Result<UpdateStatement<'a>> {
-        refuse(fields, &["collation"])?;
         let filter = fields.document(names.filter)?.ok_or_else(|| fields.missing(names.filter))?;
         let update = update_value(fields.required(names.update)?)?;
         let constants = fields.document(names.constants)?;
@@ -146,6 +148,7 @@ impl<'a> UpdateStatement<'a> {
             constants,
             supplied: fields.bool("upsertSupplied")?.unwrap_or(false),
             hint: hint(fields)?,
+            collation: Collating::parse(fields)?,
             multi,
             upsert: fields.bool("upsert")?.unwrap_or(false),
         })
@@ -158,11 +161,14 @@ impl<'a> UpdateStatement<'a> {
     pub(super) fn spec(
         &self,
         ctx: &CommandContext<'_>,
+        ns: &Namespace,
         repeatable: Option<Repeatable>,
     ) -> Result<UpdateSpec> {
         let now_ms = ctx.op.now_ms();
-        let context = ParseContext { now_ms };
-        let scope = self.scope(now_ms)?;
+        let collection = ctx.service.store.collection(ns);
+        let collation = self.collation.over(collection.as_deref());
+        let context = ParseContext { now_ms, collation: collation.clone() };
+        let scope = self.scope(now_ms, collation.clone())?;
         let update = Update::parse_in(self.update, &self.array_filters, &scope, &context)?;
         if self.multi && update.is_replacement() {
             let text = "multi update is not supported for replacement-style update";
@@ -174,6 +180,7 @@ impl<'a> UpdateStatement<'a> {
             hint: self.hint.clone(),
             variables: self.variables,
             now_ms: Some(now_ms),
+            collation,
             ..FindOptions::default()
         };
         Ok(UpdateSpec {
@@ -189,8 +196,8 @@ impl<'a> UpdateStatement<'a> {
     }
 
     /// What the update's expressions may name. Constants are values, whatever they look like.
-    fn scope(&self, now_ms: i64) -> Result<Scope> {
-        let mut scope = Scope::at(now_ms);
+    fn scope(&self, now_ms: i64, collation: Option<Arc<Collation>>) -> Result<Scope> {
+        let mut scope = Scope::at(now_ms).collated(collation);
         if let Some(variables) = self.variables {
             scope.declare(variables)?;
         }
@@ -232,7 +239,8 @@ impl<'a> UpdateStatement<'a> {
             Attempt::First(statement) => statement,
         };
         let image = Image::Neither;
-        let spec = self.spec(ctx, statement.map(|statement| Repeatable { statement, image }))?;
+        let repeatable = statement.map(|statement| Repeatable { statement, image });
+        let spec = self.spec(ctx, ns, repeatable)?;
         if !self.upsert && ctx.service.store.collection(ns).is_none() {
             return ctx.service.store.check_no_view(ns).map(|()| ModifyOutcome::default());
         }

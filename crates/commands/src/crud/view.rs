@@ -7,6 +7,7 @@ use mayfly_query::{Flow, Pipeline, PipelineRun};
 use mayfly_storage::{Collection, ResolvedView};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::read::Collating;
 use crate::CommandContext;
 
 /// What a name stands for.
@@ -71,14 +72,20 @@ impl Stages {
     /// Starts them over what the view reads.
     ///
     /// # Errors
-    /// Those of the stages and of planning.
+    /// 167 OptionNotSupportedOnView, those of the stages and of planning.
     pub(super) fn start(
         self,
         ctx: &CommandContext<'_>,
         view: &ResolvedView,
+        collating: &Collating,
     ) -> Result<PipelineRun> {
+        // Views compare the simple way, and nobody may ask for another one.
+        if let Collating::By(Some(_)) = collating {
+            let text = "Cannot override a view's default collation";
+            return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+        }
         let pipeline = self.0.finish();
-        let parsed = Pipeline::parse(pipeline.as_doc())?;
+        let parsed = Pipeline::parse(pipeline.as_doc(), None)?;
         let run = parsed.start(ctx.service.store.collection(&view.on), None)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)

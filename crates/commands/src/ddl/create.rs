@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{Collation, DocBuilder, RawValue};
 
 use super::options::{check_view_options, collection_options, invalid};
 use super::{view, wrote};
@@ -13,7 +13,7 @@ pub(crate) const ROW: Row =
     Row::new("create", "Creates a collection or view", run).flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are refused here when they ask for something.
-const MISSING: &[&str] = &["timeseries", "collation", "encryptedFields", "temp"];
+const MISSING: &[&str] = &["timeseries", "encryptedFields", "temp"];
 
 /// The options that there are beside them.
 const KNOWN: &[&str] = &[
@@ -33,6 +33,7 @@ const KNOWN: &[&str] = &[
     "expireAfterSeconds",
     "idIndex",
     "flags",
+    "collation",
 ];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
@@ -49,6 +50,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     match fields.string("viewOn")? {
         Some(on) => {
             check_view_options(&fields)?;
+            if view_collation(&fields)? {
+                return Err(Error::not_implemented("the collation of a view"));
+            }
             view::create(ctx, &ns, on, &fields)?;
         }
         None => create_collection(ctx, &ns, &fields)?,
@@ -96,6 +100,12 @@ fn check_together(fields: &Fields<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Whether strings of the view are to compare by a collation other than the simple one.
+fn view_collation(fields: &Fields<'_>) -> Result<bool> {
+    let Some(collation) = fields.document("collation")? else { return Ok(false) };
+    Ok(Collation::parse(collation, "create.collation")?.is_some())
+}
+
 /// Expiry contract, section 1.4.
 fn check_ttl(fields: &Fields<'_>) -> Result<()> {
     let Some(value) = fields.get("expireAfterSeconds") else { return Ok(()) };
@@ -117,9 +127,7 @@ fn check_ttl(fields: &Fields<'_>) -> Result<()> {
 fn refuse(fields: &Fields<'_>, name: &str) -> Result<()> {
     let harmless = match fields.get(name) {
         None | Some(RawValue::Bool(false)) => true,
-        Some(RawValue::Document(value)) => {
-            value.is_empty() || value.get("locale") == Some(RawValue::String("simple"))
-        }
+        Some(RawValue::Document(value)) => value.is_empty(),
         Some(_) => false,
     };
     if harmless {

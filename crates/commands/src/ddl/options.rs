@@ -1,7 +1,7 @@
 //! Options of a collection: checked, and put into the order in which `listCollections` shows them.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use crate::Fields;
 
@@ -46,7 +46,24 @@ pub(super) fn collection_options(fields: &Fields<'_>, ns: &Namespace) -> Result<
     engine_documents(fields, &mut options)?;
     validation(fields, ns, &mut options)?;
     clustered(fields, &mut options)?;
+    collation(fields, &mut options)?;
     Ok(options.finish())
+}
+
+/// How strings of the collection compare; the simple way is not stored.
+fn collation(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+    match fields.document("collation")? {
+        None => {}
+        Some(collation) if collation.is_empty() => {
+            return Err(Error::bad_value("'collation' cannot be an empty document."));
+        }
+        Some(collation) => {
+            if let Some(collation) = Collation::parse(collation, "create.collation")? {
+                options.append("collation", collation.document());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what a view cannot have.

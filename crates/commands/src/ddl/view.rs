@@ -64,7 +64,7 @@ fn definition(ns: &Namespace, on: &str, pipeline: RawDoc<'_>) -> Result<DocBuf> 
             return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
         }
     }
-    Pipeline::parse(pipeline)?;
+    Pipeline::parse(pipeline, None)?;
     let mut options = DocBuilder::new();
     options.append("viewOn", on).append("pipeline", RawValue::Array(pipeline));
     Ok(options.finish())

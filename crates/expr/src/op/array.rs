@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, equal_values};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values_in};
 
 use super::{OpRow, list};
 use crate::{Expression, Frame, Value};
@@ -47,7 +47,9 @@ fn is_in<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
         return Err(fault(40081, text));
     };
     let wanted = wanted.or_undefined();
-    Ok(items.iter().any(|item| equal_values(item.value(), wanted)).into())
+    let collation = frame.collation();
+    let equal = |item: RawValue<'_>| compare_values_in(item, wanted, collation).is_eq();
+    Ok(items.iter().any(|item| equal(item.value())).into())
 }
 
 /// A number that a 32-bit integer can hold.

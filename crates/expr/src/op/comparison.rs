@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use mayfly_base::Result;
-use mayfly_value::{RawValue, compare_values};
+use mayfly_value::{RawValue, compare_values_in};
 
 use super::{OpRow, list};
 use crate::{Expression, Frame, Value};
@@ -35,5 +35,5 @@ pub(super) const ROWS: &[OpRow] = &[
 fn order<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Ordering> {
     let left = arguments[0].evaluate(frame)?;
     let right = arguments[1].evaluate(frame)?;
-    Ok(compare_values(left.or_undefined(), right.or_undefined()))
+    Ok(compare_values_in(left.or_undefined(), right.or_undefined(), frame.collation()))
 }

@@ -1,6 +1,8 @@
 //! The tree of a filter.
 
-use mayfly_value::{RawValue, ValueBuf, canonical_type, compare_values, ty};
+use std::sync::Arc;
+
+use mayfly_value::{Collation, RawValue, ValueBuf, canonical_type, compare_values_in, ty};
 
 use super::{BitTest, DocumentTest, Regex};
 use crate::FieldPath;
@@ -61,6 +63,8 @@ pub enum Predicate {
         op: CmpOp,
         /// With what.
         value: ValueBuf,
+        /// How strings compare; nothing where the value has none.
+        collation: Option<Arc<Collation>>,
     },
     /// Some value is in the list.
     In(InList),
@@ -92,6 +96,12 @@ pub enum Predicate {
 }
 
 impl Predicate {
+    /// A comparison under the collation of its filter.
+    pub fn cmp(op: CmpOp, value: RawValue<'_>, collation: Option<&Arc<Collation>>) -> Predicate {
+        let collation = collation.filter(|_| Collation::concerns(value)).cloned();
+        Predicate::Cmp { op, value: value.to_owned(), collation }
+    }
+
     /// The negation.
     pub fn negated(self) -> Predicate {
         Predicate::Not(Box::new(self))
@@ -104,20 +114,34 @@ pub struct InList {
     values: Vec<ValueBuf>,
     regexes: Vec<Regex>,
     has_null: bool,
+    /// How strings compare; nothing where the list has none.
+    collation: Option<Arc<Collation>>,
 }
 
 impl InList {
     /// Sorts the values and drops those that compare as equal to another.
-    pub fn new(mut values: Vec<ValueBuf>, regexes: Vec<Regex>) -> InList {
-        values.sort_by(|a, b| compare_values(a.as_raw(), b.as_raw()));
-        values.dedup_by(|a, b| compare_values(a.as_raw(), b.as_raw()).is_eq());
+    pub fn new(
+        mut values: Vec<ValueBuf>,
+        regexes: Vec<Regex>,
+        collation: Option<&Arc<Collation>>,
+    ) -> InList {
+        let concerned = values.iter().any(|value| Collation::concerns(value.as_raw()));
+        let collation = collation.filter(|_| concerned).cloned();
+        let strings = collation.as_deref();
+        values.sort_by(|a, b| compare_values_in(a.as_raw(), b.as_raw(), strings));
+        values.dedup_by(|a, b| compare_values_in(a.as_raw(), b.as_raw(), strings).is_eq());
         let has_null = values.iter().any(|value| value.type_byte() == ty::NULL);
-        InList { values, regexes, has_null }
+        InList { values, regexes, has_null, collation }
     }
 
     /// In comparison order, without duplicates.
     pub fn values(&self) -> &[ValueBuf] {
         &self.values
+    }
+
+    /// How strings compare; nothing where the list has none.
+    pub fn collation(&self) -> Option<&Arc<Collation>> {
+        self.collation.as_ref()
     }
 
     /// Patterns among the operands.
@@ -132,7 +156,9 @@ impl InList {
 
     /// Whether a value is in the list or matches one of its patterns.
     pub fn contains(&self, value: RawValue<'_>) -> bool {
-        let found = self.values.binary_search_by(|have| compare_values(have.as_raw(), value));
+        let strings = self.collation.as_deref();
+        let order = |have: &ValueBuf| compare_values_in(have.as_raw(), value, strings);
+        let found = self.values.binary_search_by(order);
         found.is_ok() || self.regexes.iter().any(|regex| regex.matches_value(value))
     }
 }

@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
-use mayfly_value::{Number, RawDoc, RawElement, RawValue, canonical_type, compare_values, ty};
+use mayfly_value::{
+    Collation, Number, RawDoc, RawElement, RawValue, canonical_type, compare_values_in, ty,
+};
 
 use super::{CmpOp, Expr, Predicate};
 use crate::FieldPath;
@@ -127,7 +129,7 @@ fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> bool {
 /// Whether the predicate holds where the path reaches nothing.
 pub(super) fn missing_matches(predicate: &Predicate) -> bool {
     match predicate {
-        Predicate::Cmp { op, value } => match value.as_raw() {
+        Predicate::Cmp { op, value, .. } => match value.as_raw() {
             RawValue::Null => matches!(op, CmpOp::Eq | CmpOp::Lte | CmpOp::Gte),
             // Every document is above MinKey and below MaxKey.
             RawValue::MinKey => matches!(op, CmpOp::Gt | CmpOp::Gte),
@@ -152,7 +154,9 @@ pub(super) fn missing_matches(predicate: &Predicate) -> bool {
 /// arrays.
 pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool {
     match predicate {
-        Predicate::Cmp { op, value: operand } => compares(*op, value, operand.as_raw()),
+        Predicate::Cmp { op, value: operand, collation } => {
+            compares(*op, value, operand.as_raw(), collation.as_deref())
+        }
         Predicate::In(list) => list.contains(value),
         Predicate::Exists => true,
         Predicate::Type(types) => types.contains(value.type_byte()),
@@ -179,7 +183,12 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool 
     }
 }
 
-fn compares(op: CmpOp, value: RawValue<'_>, operand: RawValue<'_>) -> bool {
+fn compares(
+    op: CmpOp,
+    value: RawValue<'_>,
+    operand: RawValue<'_>,
+    collation: Option<&Collation>,
+) -> bool {
     let bracket = canonical_type(operand.type_byte());
     if canonical_type(value.type_byte()) != bracket && bracket != -1 && bracket != 127 {
         return false;
@@ -188,7 +197,7 @@ fn compares(op: CmpOp, value: RawValue<'_>, operand: RawValue<'_>) -> bool {
     if bracket == 10 && is_nan(value) != is_nan(operand) {
         return false;
     }
-    let order = compare_values(value, operand);
+    let order = compare_values_in(value, operand, collation);
     match op {
         CmpOp::Eq => order.is_eq(),
         CmpOp::Lt => order.is_lt(),

@@ -17,9 +17,11 @@ mod regex;
 mod schema;
 mod whole;
 
+use std::sync::Arc;
+
 use mayfly_base::Result;
 use mayfly_expr::Scope;
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{Collation, RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
@@ -35,6 +37,8 @@ use parse::Around;
 pub struct ParseContext {
     /// Wall time of the operation, in milliseconds.
     pub now_ms: i64,
+    /// How strings compare.
+    pub collation: Option<Arc<Collation>>,
 }
 
 /// A parsed filter.
@@ -52,7 +56,7 @@ impl Matcher {
             0 => Scope::default(),
             now_ms => Scope::at(now_ms),
         };
-        Matcher::parse_in(filter, &scope)
+        Matcher::parse_in(filter, &scope.collated(context.collation.clone()))
     }
 
     /// The same where `$expr` may name the variables of a command.
@@ -103,15 +107,20 @@ pub struct ItemMatcher(Vec<Predicate>);
 
 impl ItemMatcher {
     /// Parses operators such as `{$gte: 5, $lt: 9}`.
-    pub fn parse_operators(operators: RawDoc<'_>, path: &str) -> Result<ItemMatcher> {
-        let scope = Scope::default();
+    pub fn parse_operators(
+        operators: RawDoc<'_>,
+        path: &str,
+        context: &ParseContext,
+    ) -> Result<ItemMatcher> {
+        let scope = Scope::default().collated(context.collation.clone());
         let around = Around::nothing(&scope).inside_array();
         parse::parse_operators(operators, path, around).map(ItemMatcher)
     }
 
     /// Equality with a value, or the pattern where the value is a regular expression.
-    pub fn parse_equality(value: RawValue<'_>) -> Result<ItemMatcher> {
-        parse::parse_implicit(value).map(|predicate| ItemMatcher(vec![predicate]))
+    pub fn parse_equality(value: RawValue<'_>, context: &ParseContext) -> Result<ItemMatcher> {
+        parse::parse_implicit(value, context.collation.as_ref())
+            .map(|predicate| ItemMatcher(vec![predicate]))
     }
 
     /// Whether the item satisfies every condition.

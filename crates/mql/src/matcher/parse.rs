@@ -1,9 +1,11 @@
 //! Documents to trees: top-level operators, fields with operators, fields with plain values.
 
+use std::sync::Arc;
+
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scope;
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::{Collation, RawDoc, RawElement, RawValue};
 
 use super::op::{self, Operand, Parse};
 use super::{CmpOp, Expr, Predicate, Regex, is_operator_document};
@@ -74,7 +76,10 @@ fn parse_field(element: RawElement<'_>, around: Around<'_>, parts: &mut Vec<Expr
                 spread(&path, predicate, parts);
             }
         }
-        value => parts.push(Expr::Path { path, predicate: parse_implicit(value)? }),
+        value => {
+            let predicate = parse_implicit(value, around.scope.collation())?;
+            parts.push(Expr::Path { path, predicate });
+        }
     }
     Ok(())
 }
@@ -90,11 +95,14 @@ fn spread(path: &FieldPath, predicate: Predicate, parts: &mut Vec<Expr>) {
 }
 
 /// `{field: value}`: equality, or the pattern where the value is one.
-pub(super) fn parse_implicit(value: RawValue<'_>) -> Result<Predicate> {
+pub(super) fn parse_implicit(
+    value: RawValue<'_>,
+    collation: Option<&Arc<Collation>>,
+) -> Result<Predicate> {
     match value {
         RawValue::Regex { pattern, options } => Ok(Predicate::Regex(Regex::new(pattern, options)?)),
         RawValue::Undefined => Err(Error::bad_value("cannot compare to undefined")),
-        value => Ok(Predicate::Cmp { op: CmpOp::Eq, value: value.to_owned() }),
+        value => Ok(Predicate::cmp(CmpOp::Eq, value, collation)),
     }
 }
 

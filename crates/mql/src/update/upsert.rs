@@ -36,7 +36,7 @@ pub(super) fn upsert_document(
 fn collect<'m>(expr: &'m Expr, equalities: &mut Vec<(&'m FieldPath, &'m ValueBuf)>) {
     match expr {
         Expr::And(parts) => parts.iter().for_each(|part| collect(part, equalities)),
-        Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } } => {
+        Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
             equalities.push((path, value));
         }
         // A list of one value is equality with it.

@@ -11,6 +11,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_value
 
 use super::record::Images;
 use super::{ModifyOutcome, UpdateSpec};
+use crate::CanonicalQuery;
 
 pub(super) enum Upserted {
     /// This document, with this `_id`.
@@ -59,7 +60,7 @@ pub(super) fn upsert_one(
             let key = store.locate(collection, id.as_raw())?;
             let by_id = key.map(|key| store.read_one(collection, &key, matches)).transpose()?;
             let by_id = by_id.flatten();
-            let was_there = by_id == Some(true) || names_duplicate(matcher.root(), &error);
+            let was_there = by_id == Some(true) || names_duplicate(&spec.query, &error);
             if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }
         }
         Err(error) => Err(error),
@@ -68,25 +69,35 @@ pub(super) fn upsert_one(
 
 /// Whether the filter is nothing but equality with the key that was there already. Manual: "db.collection.update()",
 /// "Upsert with Unique Index".
-fn names_duplicate(filter: &Expr, error: &Error) -> bool {
+fn names_duplicate(query: &CanonicalQuery, error: &Error) -> bool {
     fn collect<'f>(expr: &'f Expr, out: &mut Vec<(&'f str, RawValue<'f>)>) -> bool {
         match expr {
             Expr::And(parts) => parts.iter().all(|part| collect(part, out)),
-            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } } => {
+            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
                 out.push((path.as_str(), value.as_raw()));
                 true
             }
             _ => false,
         }
     }
-    let extra = error.extra().and_then(RawDoc::new).and_then(|extra| extra.get("keyValue"));
-    let Some(RawValue::Document(key)) = extra else { return false };
+    let Some(extra) = error.extra().and_then(RawDoc::new) else { return false };
+    let Some(RawValue::Document(key)) = extra.get("keyValue") else { return false };
+    let collation = query.collation.as_ref();
+    if extra.get("collation") != collation.map(|known| RawValue::Document(known.document())) {
+        return false;
+    }
+    let same = |shown: RawValue<'_>, wanted: RawValue<'_>| match (collation, wanted) {
+        (Some(collation), RawValue::String(text)) => {
+            shown == RawValue::String(&collation.shown_key(text))
+        }
+        _ => compare_values(shown, wanted).is_eq(),
+    };
     let mut conditions = Vec::new();
-    collect(filter, &mut conditions)
+    collect(query.matcher.root(), &mut conditions)
         && conditions.len() == key.iter().count()
         && conditions
             .iter()
-            .all(|(path, wanted)| key.get(path).is_some_and(|v| compare_values(v, *wanted).is_eq()))
+            .all(|(path, wanted)| key.get(path).is_some_and(|shown| same(shown, *wanted)))
 }
 
 /// `_id` first, made up when there is none.

@@ -2,9 +2,9 @@
 //! index's own order. They take the place of the bounds that the filter gives.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::{Direction, KeyRange};
-use mayfly_value::DocBuf;
+use mayfly_storage::{Collection, Direction, KeyRange};
 use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{Collation, DocBuf};
 
 use super::{Access, Plan};
 use crate::CanonicalQuery;
@@ -14,6 +14,7 @@ use crate::CanonicalQuery;
 /// # Errors
 /// 51174 when they do not name the fields of the index, 51175 when `min` does not come before `max`.
 pub(super) fn narrowed(
+    collection: &Collection,
     plan: Plan,
     query: &CanonicalQuery,
     min: Option<&DocBuf>,
@@ -28,8 +29,13 @@ pub(super) fn narrowed(
             .collect(),
         Access::Nothing | Access::Id(_) | Access::Records { .. } => vec![("_id", false)],
     };
-    let start = min.map(|min| key_of(min, &fields)).transpose()?.unwrap_or_default();
-    let end = max.map(|max| key_of(max, &fields)).transpose()?.unwrap_or_default();
+    let collation = match &plan.access {
+        Access::Index { index, .. } => index.spec.collation(),
+        Access::Nothing | Access::Id(_) | Access::Records { .. } => collection.collation(),
+    };
+    let collation = collation.map(|collation| &**collation);
+    let start = min.map(|min| key_of(min, &fields, collation)).transpose()?.unwrap_or_default();
+    let end = max.map(|max| key_of(max, &fields, collation)).transpose()?.unwrap_or_default();
     if !end.is_empty() && start >= end {
         return Err(Error::new(
             ErrorCode(51175),
@@ -50,7 +56,11 @@ pub(super) fn narrowed(
 }
 
 /// The ordered key of a value for each field of the index.
-fn key_of(bound: &DocBuf, fields: &[(&str, bool)]) -> Result<Vec<u8>> {
+fn key_of(
+    bound: &DocBuf,
+    fields: &[(&str, bool)],
+    collation: Option<&Collation>,
+) -> Result<Vec<u8>> {
     let names = bound.as_doc().iter().map(|field| field.name());
     if !names.eq(fields.iter().map(|(name, _)| *name)) {
         let text = "The index chosen is not compatible with min/max";
@@ -58,7 +68,8 @@ fn key_of(bound: &DocBuf, fields: &[(&str, bool)]) -> Result<Vec<u8>> {
     }
     let mut key = Vec::new();
     for (field, (_, descending)) in bound.as_doc().iter().zip(fields) {
-        keys::append_value(&mut key, &mut TypeBits::default(), field.value(), *descending);
+        let mut bits = TypeBits::default();
+        keys::append_value_in(&mut key, &mut bits, field.value(), *descending, collation);
     }
     Ok(key)
 }

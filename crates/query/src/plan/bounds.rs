@@ -6,7 +6,7 @@
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::{IndexField, KeyRange};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{RawValue, canonical_type, ty};
+use mayfly_value::{Collation, RawValue, canonical_type, ty};
 
 /// One path and a condition on it.
 pub(super) type Condition<'q> = (&'q str, &'q Predicate);
@@ -28,6 +28,8 @@ pub(super) struct Intervals {
     pub(super) points: bool,
     /// Whether a document without the field can match.
     pub(super) includes_missing: bool,
+    /// Whether strings are among the values: the bounds are for keys of the query's collation only.
+    pub(super) strings: bool,
 }
 
 /// Collects the conditions of the outermost conjunction; false when it can hold for no document.
@@ -70,13 +72,15 @@ pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
     let bounded_below = |wanted: &str| {
         leaves.iter().any(|(path, predicate)| {
             *path == wanted
-                && matches!(predicate, Predicate::Cmp { op: CmpOp::Eq | CmpOp::Gt | CmpOp::Gte, value }
+                && matches!(predicate, Predicate::Cmp { op: CmpOp::Eq | CmpOp::Gt | CmpOp::Gte, value, .. }
                     if value.as_raw().is_number())
         })
     };
     leaves.iter().all(|(path, predicate)| {
         let value_is_exact = match predicate {
-            Predicate::Cmp { op: CmpOp::Lt | CmpOp::Lte, value } if value.as_raw().is_number() => {
+            Predicate::Cmp { op: CmpOp::Lt | CmpOp::Lte, value, .. }
+                if value.as_raw().is_number() =>
+            {
                 has_own_key(value.as_raw()) && bounded_below(path)
             }
             Predicate::Cmp { value, .. } => has_own_key(value.as_raw()),
@@ -131,10 +135,12 @@ fn has_own_key(value: RawValue<'_>) -> bool {
 
 fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
     match predicate {
-        Predicate::Cmp { op, value } => out.extend(comparison(*op, value.as_raw())),
+        Predicate::Cmp { op, value, collation } => {
+            out.extend(comparison(*op, value.as_raw(), collation.as_deref()));
+        }
         Predicate::In(list) if list.regexes().is_empty() => {
             let values: Vec<RawValue<'_>> = list.values().iter().map(|v| v.as_raw()).collect();
-            out.extend(points(&values));
+            out.extend(points(&values, list.collation().map(|collation| &**collation)));
         }
         Predicate::All(parts) => parts.iter().for_each(|part| intervals(part, out)),
         Predicate::In(_)
@@ -150,9 +156,9 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
     }
 }
 
-fn encoded(value: RawValue<'_>, descending: bool) -> Vec<u8> {
+fn encoded(value: RawValue<'_>, descending: bool, collation: Option<&Collation>) -> Vec<u8> {
     let mut key = Vec::with_capacity(16);
-    keys::append_value(&mut key, &mut TypeBits::default(), value, descending);
+    keys::append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
     key
 }
 
@@ -161,7 +167,7 @@ fn indexable(value: RawValue<'_>) -> bool {
     !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
 }
 
-fn points(values: &[RawValue<'_>]) -> Option<Intervals> {
+fn points(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Intervals> {
     if !values.iter().copied().all(indexable) {
         return None;
     }
@@ -172,8 +178,9 @@ fn points(values: &[RawValue<'_>]) -> Option<Intervals> {
         all.push(RawValue::Undefined);
     }
     let ranges = |descending| {
-        let mut ranges: Vec<KeyRange> =
-            all.iter().map(|value| KeyRange::prefix(&encoded(*value, descending))).collect();
+        let point =
+            |value: &RawValue<'_>| KeyRange::prefix(&encoded(*value, descending, collation));
+        let mut ranges: Vec<KeyRange> = all.iter().map(point).collect();
         ranges.sort_by(|a, b| a.start.cmp(&b.start));
         ranges.dedup();
         ranges
@@ -183,12 +190,13 @@ fn points(values: &[RawValue<'_>]) -> Option<Intervals> {
         descending: ranges(true),
         points: true,
         includes_missing,
+        strings: values.iter().copied().any(Collation::concerns),
     })
 }
 
-fn comparison(op: CmpOp, value: RawValue<'_>) -> Option<Intervals> {
+fn comparison(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> Option<Intervals> {
     if op == CmpOp::Eq {
-        return points(&[value]);
+        return points(&[value], collation);
     }
     let ranged = match value {
         RawValue::MinKey | RawValue::MaxKey | RawValue::Null => false,
@@ -200,10 +208,11 @@ fn comparison(op: CmpOp, value: RawValue<'_>) -> Option<Intervals> {
         return None;
     }
     Some(Intervals {
-        ascending: vec![ascending(op, value)],
-        descending: vec![descending(op, value)],
+        ascending: vec![ascending(op, value, collation)],
+        descending: vec![descending(op, value, collation)],
         points: false,
         includes_missing: false,
+        strings: Collation::concerns(value),
     })
 }
 
@@ -215,9 +224,9 @@ fn bracket(value: RawValue<'_>) -> (Vec<u8>, Vec<u8>) {
     (start, end)
 }
 
-fn ascending(op: CmpOp, value: RawValue<'_>) -> KeyRange {
+fn ascending(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> KeyRange {
     let (low, high) = bracket(value);
-    let at = KeyRange::prefix(&encoded(value, false));
+    let at = KeyRange::prefix(&encoded(value, false, collation));
     match op {
         CmpOp::Lt => KeyRange { start: low, end: at.start },
         CmpOp::Lte => KeyRange { start: low, end: at.end },
@@ -227,14 +236,14 @@ fn ascending(op: CmpOp, value: RawValue<'_>) -> KeyRange {
     }
 }
 
-fn descending(op: CmpOp, value: RawValue<'_>) -> KeyRange {
+fn descending(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> KeyRange {
     let (mut high, mut low) = bracket(value);
     // The bracket [s, e) of first bytes becomes [!(e - 1), !s + 1).
     keys::invert(&mut low);
     low.iter_mut().for_each(|byte| *byte = byte.saturating_add(1));
     keys::invert(&mut high);
     high.iter_mut().for_each(|byte| *byte = byte.saturating_add(1));
-    let at = KeyRange::prefix(&encoded(value, true));
+    let at = KeyRange::prefix(&encoded(value, true, collation));
     match op {
         CmpOp::Lt => KeyRange { start: at.end, end: high },
         CmpOp::Lte => KeyRange { start: at.start, end: high },

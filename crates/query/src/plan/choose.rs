@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use mayfly_mql::SortPattern;
 use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_range};
-use mayfly_value::RawValue;
+use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
-use super::{Access, Plan, id_key};
+use super::{Access, Plan};
 use crate::CanonicalQuery;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
@@ -49,7 +48,7 @@ pub(super) fn best(
         }
     }
     let in_id_order = collection.capped().is_none();
-    let by_id = in_id_order.then(|| by_id(query, bounds, false)).flatten();
+    let by_id = in_id_order.then(|| by_id(collection, query, bounds, false)).flatten();
     match (best, by_id) {
         (Some((score, plan)), by_id) => match by_id {
             // A range of _id beats an index that only gives the order.
@@ -61,33 +60,37 @@ pub(super) fn best(
             _ => plan,
         },
         (None, Some(by_id)) => by_id,
-        (None, None) => collection_scan(query, in_id_order),
+        (None, None) => collection_scan(collection, query),
     }
 }
 
-pub(super) fn collection_scan(query: &CanonicalQuery, in_id_order: bool) -> Plan {
+pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Plan {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };
-    let sorted_by_id = id_order(query.sort.as_ref()).filter(|_| in_id_order);
+    let in_id_order = collection.capped().is_none();
+    let sorted_by_id = id_order(collection, query).filter(|_| in_id_order);
     let direction = sorted_by_id.unwrap_or(direction);
     let blocking = query.sort.is_some() && sorted_by_id.is_none();
     Plan::new(Access::Records { ranges: vec![whole_range()], direction }, blocking)
 }
 
 /// The direction in which the clustered order is the wanted order.
-fn id_order(sort: Option<&SortPattern>) -> Option<Direction> {
-    let first = sort?.fields().first()?;
+fn id_order(collection: &Collection, query: &CanonicalQuery) -> Option<Direction> {
+    let first = query.sort.as_ref()?.fields().first()?;
+    if !same_collation(collection.collation(), query.collation.as_ref()) {
+        return None;
+    }
     let direction = if first.descending { Direction::Backward } else { Direction::Forward };
     // Nothing behind _id can matter: it is unique.
     (first.path.as_str() == "_id").then_some(direction)
 }
 
 /// A filter that names one `_id` in its outermost conjunction.
-pub(super) fn point_by_id(query: &CanonicalQuery) -> Option<Plan> {
+pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Option<Plan> {
     fn find(expr: &Expr) -> Option<RawValue<'_>> {
         match expr {
             Expr::And(parts) => parts.iter().find_map(find),
-            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value } }
+            Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } }
                 if path.as_str() == "_id" =>
             {
                 Some(value.as_raw())
@@ -98,12 +101,18 @@ pub(super) fn point_by_id(query: &CanonicalQuery) -> Option<Plan> {
     match find(query.matcher.root())? {
         // An _id is never an array, a regex or undefined; null is an ordinary value of it.
         RawValue::Array(_) | RawValue::Regex { .. } | RawValue::Undefined => None,
-        value => Some(Plan::new(Access::Id(id_key(value)), false)),
+        value => {
+            let readable = !Collation::concerns(value)
+                || same_collation(collection.collation(), query.collation.as_ref());
+            let access = || Access::Id(collection.record_key(value));
+            readable.then(|| Plan::new(access(), false))
+        }
     }
 }
 
 /// Bounds on `_id` over the clustered records.
 pub(super) fn by_id(
+    collection: &Collection,
     query: &CanonicalQuery,
     bounds: &[FieldBounds<'_>],
     forced: bool,
@@ -111,15 +120,22 @@ pub(super) fn by_id(
     let field = bounds.iter().find(|field| field.path == "_id");
     let mut ranges = match field {
         Some(field) => {
-            let lists = field.conditions.iter().map(|condition| condition.ascending.as_slice());
-            lists.fold(None, |all: Option<Vec<KeyRange>>, list| {
+            let matching = same_collation(collection.collation(), query.collation.as_ref());
+            let readable = field.conditions.iter().filter(|known| matching || !known.strings);
+            let lists = readable.map(|condition| condition.ascending.as_slice());
+            let bounded = lists.fold(None, |all: Option<Vec<KeyRange>>, list| {
                 Some(all.map_or_else(|| list.to_vec(), |all| intersect(&all, list)))
-            })?
+            });
+            match bounded {
+                Some(ranges) => ranges,
+                None if forced => vec![whole_range()],
+                None => return None,
+            }
         }
         None if forced => vec![whole_range()],
         None => return None,
     };
-    let order = id_order(query.sort.as_ref());
+    let order = id_order(collection, query);
     let direction = order.unwrap_or(Direction::Forward);
     if direction == Direction::Backward {
         ranges.reverse();
@@ -148,8 +164,9 @@ pub(super) fn with_index(
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
     let fields = index.spec.fields();
+    let matching = same_collation(index.spec.collation(), query.collation.as_ref());
     for (at, field) in fields.iter().enumerate() {
-        let Some(intervals) = usable(index, fields, at, bounds) else { break };
+        let Some(intervals) = usable(index, at, bounds, matching) else { break };
         let list = if field.descending { &intervals.descending } else { &intervals.ascending };
         if ranges.len().saturating_mul(list.len()) > MAX_RANGES {
             break;
@@ -161,7 +178,10 @@ pub(super) fn with_index(
         }
         score.points += 1;
     }
-    let order = index_order(query, index, ranges.len(), score.points);
+    let order = match matching {
+        true => index_order(query, index, ranges.len(), score.points),
+        false => None,
+    };
     score.ordered = order.is_some() || query.sort.is_none();
     let direction = order.unwrap_or(Direction::Forward);
     if direction == Direction::Backward {
@@ -169,7 +189,9 @@ pub(super) fn with_index(
     }
     let blocking = query.sort.is_some() && order.is_none();
     let bounded = &fields[..score.points + usize::from(score.ranged)];
-    let exact = conjunction_is_exact(query.matcher.root(), bounded);
+    // Conditions on strings bound nothing in an index of another collation.
+    let strings = || bounds.iter().any(|field| field.conditions.iter().any(|known| known.strings));
+    let exact = (matching || !strings()) && conjunction_is_exact(query.matcher.root(), bounded);
     let access = Access::Index { index: index.clone(), ranges, direction };
     let narrow = score.points > 0 && !score.ranged;
     (score, Plan { exact, narrow, ..Plan::new(access, blocking) })
@@ -178,12 +200,15 @@ pub(super) fn with_index(
 /// What bounds the field at this place of the key; nothing when no condition may be used there.
 fn usable(
     index: &Index,
-    fields: &[IndexField],
     at: usize,
     bounds: &[FieldBounds<'_>],
+    same_collation: bool,
 ) -> Option<Intervals> {
+    let fields: &[IndexField] = index.spec.fields();
     let field = &fields[at];
     let known = bounds.iter().find(|known| known.path == field.path)?;
+    let mut conditions =
+        known.conditions.iter().filter(|condition| same_collation || !condition.strings);
     let multikey = index.multikey_mask() & (1 << at) != 0;
     if multikey {
         // Two fields below one array: a key combines values of one element, a filter may mean two.
@@ -192,16 +217,17 @@ fn usable(
             return None;
         }
         // Conditions may hold for different elements: only one of them bounds the keys.
-        let point = known.conditions.iter().find(|condition| condition.points);
-        return point.or(known.conditions.first()).cloned();
+        let mut rest = conditions.clone();
+        let point = conditions.find(|condition| condition.points);
+        return point.or_else(|| rest.next()).cloned();
     }
-    let mut conditions = known.conditions.iter();
     let first = conditions.next()?.clone();
     Some(conditions.fold(first, |all, condition| Intervals {
         ascending: intersect(&all.ascending, &condition.ascending),
         descending: intersect(&all.descending, &condition.descending),
         points: all.points || condition.points,
         includes_missing: all.includes_missing && condition.includes_missing,
+        strings: all.strings || condition.strings,
     }))
 }
 

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, Direction, Index, KeyRange, RecordKey, record_key, whole_range};
+use mayfly_storage::{Collection, Direction, Index, KeyRange, RecordKey, whole_range};
 use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
@@ -87,12 +87,13 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     }
     // The most frequent query of all needs no bounds.
     let in_id_order = collection.capped().is_none();
-    if in_id_order && let (None, Some(plan)) = (&query.hint, choose::point_by_id(query)) {
+    if in_id_order && let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query))
+    {
         return Ok(plan);
     }
     // An order by $natural asks for a collection scan.
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
-        return Ok(choose::collection_scan(query, in_id_order));
+        return Ok(choose::collection_scan(collection, query));
     }
     let bounds = field_bounds(&predicates);
     match &query.hint {
@@ -109,7 +110,7 @@ fn hinted(
 ) -> Result<Plan> {
     if let Hint::Between { index, min, max } = hint {
         let plan = hinted(collection, query, index, bounds)?;
-        return between::narrowed(plan, query, min.as_ref(), max.as_ref());
+        return between::narrowed(collection, plan, query, min.as_ref(), max.as_ref());
     }
     let same = |index: &Index| match hint {
         Hint::Name(name) => index.spec.name() == name,
@@ -131,8 +132,8 @@ fn hinted(
     };
     // In a capped collection it is an index like others.
     if wants_id && collection.capped().is_none() {
-        return Ok(choose::by_id(query, bounds, true)
-            .unwrap_or_else(|| choose::collection_scan(query, true)));
+        return Ok(choose::by_id(collection, query, bounds, true)
+            .unwrap_or_else(|| choose::collection_scan(collection, query)));
     }
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
@@ -143,9 +144,4 @@ fn hinted(
              existing index",
         )),
     }
-}
-
-/// The record of this `_id` value, when it can be one.
-pub(crate) fn id_key(value: mayfly_value::RawValue<'_>) -> RecordKey {
-    record_key(value)
 }

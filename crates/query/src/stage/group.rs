@@ -1,12 +1,13 @@
 //! `$group`: one result per distinct `_id`, in the order in which the groups came up.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, Frame};
+use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::{Next, Running, Stage};
 use crate::Flow;
@@ -18,9 +19,11 @@ const GROUP_BYTES: usize = 160;
 pub(crate) struct Group {
     id: Expression,
     fields: Vec<(String, Accumulator)>,
+    /// Which strings are one group.
+    collation: Option<Arc<Collation>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::new(
             ErrorCode(15947),
@@ -32,7 +35,7 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
     for element in spec {
         let name = element.name();
         if name == "_id" {
-            if id.replace(Expression::parse(element.value())?).is_some() {
+            if id.replace(Expression::parse_in(element.value(), scope)?).is_some() {
                 return Err(Error::new(
                     ErrorCode(15948),
                     "a group's _id may only be specified once",
@@ -45,11 +48,14 @@ pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
             let text = format!("The field name '{name}' cannot contain '.'");
             return Err(Error::new(ErrorCode(40235), text));
         } else {
-            fields.push((name.to_owned(), Accumulator::parse(element)?));
+            fields.push((name.to_owned(), Accumulator::parse(element, scope)?));
         }
     }
     match id {
-        Some(id) => Ok(vec![Stage::Group(Group { id, fields })]),
+        Some(id) => {
+            let collation = scope.collation().cloned();
+            Ok(vec![Stage::Group(Group { id, fields, collation })])
+        }
         None => Err(Error::new(ErrorCode(15955), "a group specification must include an _id")),
     }
 }
@@ -78,7 +84,8 @@ impl RunningGroup {
         self.key.clear();
         // Numbers of different types that are equal share a group; missing and null do, too.
         let value = id.as_raw().unwrap_or(RawValue::Null);
-        keys::append_value(&mut self.key, &mut TypeBits::default(), value, false);
+        let collation = self.group.collation.as_deref();
+        keys::append_value_in(&mut self.key, &mut TypeBits::default(), value, false, collation);
         if let Some(place) = self.places.get(&self.key) {
             return Ok(*place);
         }

@@ -10,7 +10,8 @@ mod sort;
 mod window;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::{Matcher, ParseContext, Projection, SortPattern};
+use mayfly_expr::Scope;
+use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
 use crate::Flow;
@@ -58,7 +59,7 @@ pub struct StageRow {
     pub name: &'static str,
     /// Whether it must be the first one and needs no collection.
     pub source: bool,
-    parse: fn(RawValue<'_>) -> Result<Vec<Stage>>,
+    parse: fn(RawValue<'_>, &Scope) -> Result<Vec<Stage>>,
 }
 
 /// Stages that work.
@@ -130,7 +131,7 @@ impl Stage {
     ///
     /// # Errors
     /// 40323, 40324 for what is no stage, 238 for a stage that is missing here, those of the stage.
-    pub(crate) fn parse(spec: RawDoc<'_>) -> Result<Vec<Stage>> {
+    pub(crate) fn parse(spec: RawDoc<'_>, scope: &Scope) -> Result<Vec<Stage>> {
         let mut fields = spec.iter();
         let (Some(field), None) = (fields.next(), fields.next()) else {
             return Err(Error::new(
@@ -138,7 +139,7 @@ impl Stage {
                 "A pipeline stage specification object must contain exactly one field.",
             ));
         };
-        (Stage::row(field)?.parse)(field.value())
+        (Stage::row(field)?.parse)(field.value(), scope)
     }
 
     fn row(field: RawElement<'_>) -> Result<&'static StageRow> {
@@ -172,18 +173,16 @@ impl Stage {
     }
 }
 
-fn parse_match(value: RawValue<'_>) -> Result<Vec<Stage>> {
+fn parse_match(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     match value {
-        RawValue::Document(filter) => {
-            Ok(vec![Stage::Match(Matcher::parse(filter, &ParseContext::default())?)])
-        }
+        RawValue::Document(filter) => Ok(vec![Stage::Match(Matcher::parse_in(filter, scope)?)]),
         _ => {
             Err(Error::new(ErrorCode(15959), "the match filter must be an expression in an object"))
         }
     }
 }
 
-fn parse_current_op(value: RawValue<'_>) -> Result<Vec<Stage>> {
+fn parse_current_op(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     match value {
         RawValue::Document(options) => Ok(vec![Stage::CurrentOp(options.to_owned())]),
         other => Err(Error::failed_to_parse(format!(
@@ -193,7 +192,7 @@ fn parse_current_op(value: RawValue<'_>) -> Result<Vec<Stage>> {
     }
 }
 
-fn parse_local_sessions(value: RawValue<'_>) -> Result<Vec<Stage>> {
+fn parse_local_sessions(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     match value {
         RawValue::Document(options) => Ok(vec![Stage::LocalSessions(options.to_owned())]),
         other => Err(Error::type_mismatch(format!(

@@ -1,6 +1,7 @@
 //! `$project`: inclusion and exclusion of fields.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
 use mayfly_mql::Projection;
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_value::{RawDoc, RawValue};
@@ -8,10 +9,10 @@ use mayfly_value::{RawDoc, RawValue};
 use super::{Next, Running, Stage};
 use crate::Flow;
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     match value {
         RawValue::Document(spec) => {
-            let projection = Projection::parse(spec, ProjectionKind::Stage)
+            let projection = Projection::parse_in(spec, ProjectionKind::Stage, scope)
                 .map_err(|error| error.in_context("Invalid $project"))?;
             Ok(vec![Stage::Project(projection)])
         }

@@ -1,6 +1,7 @@
 //! `$sort`.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
 use mayfly_mql::SortPattern;
 use mayfly_value::{RawDoc, RawValue};
 
@@ -8,12 +9,15 @@ use super::{Next, Running, Stage};
 use crate::Flow;
 use crate::sorter::Sorter;
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     match value {
         RawValue::Document(pattern) if pattern.is_empty() => {
             Err(Error::new(ErrorCode(15976), "$sort stage must have at least one sort key"))
         }
-        RawValue::Document(pattern) => Ok(vec![Stage::Sort(SortPattern::parse(pattern)?)]),
+        RawValue::Document(pattern) => {
+            let pattern = SortPattern::parse(pattern)?;
+            Ok(vec![Stage::Sort(pattern.collated(scope.collation().cloned()))])
+        }
         _ => Err(Error::new(ErrorCode(15973), "the $sort key specification must be an object")),
     }
 }

@@ -1,6 +1,7 @@
 //! `$skip` and `$limit`.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
 use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::{Next, Running, Stage};
@@ -15,7 +16,7 @@ fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     })
 }
 
-pub(super) fn parse_skip(value: RawValue<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse_skip(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     match whole_number(value, "$skip", 5107200)? {
         negative if negative < 0 => Err(Error::new(
             ErrorCode(5107200),
@@ -27,7 +28,7 @@ pub(super) fn parse_skip(value: RawValue<'_>) -> Result<Vec<Stage>> {
     }
 }
 
-pub(super) fn parse_limit(value: RawValue<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse_limit(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     match whole_number(value, "$limit", 5107201)? {
         0 => Err(Error::new(ErrorCode(15958), "the limit must be positive")),
         negative if negative < 0 => Err(Error::new(

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::shell::Shell;
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, put_collection, put_dropped};
@@ -70,14 +71,15 @@ impl Store {
     ) -> Result<CreateIndexesResult> {
         let rules = SpecRules { ttl: self.ttl_params().rules(), ignore_unknown };
         let mut wanted = Vec::with_capacity(requests.len());
+        let mut id_collations = Vec::new();
         let mut result = CreateIndexesResult::default();
         for request in requests {
             match IndexSpec::request(*request, rules).map_err(|e| in_spec_context(e, *request))? {
-                Requested::Id => {}
+                Requested::Id(collation) => id_collations.extend(collation),
                 Requested::Index(spec, note) => {
                     // A filter that does not compile must not leave a new collection behind.
                     if let Some(filter) = spec.partial_filter() {
-                        self.filters.compile(filter)?;
+                        self.filters.compile(filter, spec.collation())?;
                     }
                     result.notes.extend(note);
                     wanted.push(*spec);
@@ -86,6 +88,9 @@ impl Store {
         }
         let (collection, created) = self.get_or_create(ns)?;
         result.created_collection = created;
+        check_id_collations(&collection, &id_collations)?;
+        let wanted: Vec<IndexSpec> =
+            wanted.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
         let own_notes = result.notes.len();
         loop {
             let changing = self.catalog.changing.lock();
@@ -336,11 +341,31 @@ fn wait_for_builds(op: &OpCtx, collection: &Collection) -> Result<()> {
     Ok(())
 }
 
+/// The `_id` index cannot have another collation than its collection.
+fn check_id_collations(collection: &Collection, wanted: &[Option<Arc<Collation>>]) -> Result<()> {
+    let shown = |collation: Option<&Arc<Collation>>| match collation {
+        Some(collation) => Shell(collation.document()).to_string(),
+        None => "{ locale: \"simple\" }".to_owned(),
+    };
+    let own = collection.collation();
+    match wanted.iter().find(|wanted| !same_collation(wanted.as_ref(), own)) {
+        None => Ok(()),
+        Some(other) => Err(Error::bad_value(format!(
+            "The _id index must have the same collation as the collection. Index collation: {}, collection collation: {}",
+            shown(other.as_ref()),
+            shown(own)
+        ))),
+    }
+}
+
 /// The entry of the `_id` index in listings.
-pub(crate) fn id_index_document() -> DocBuf {
+pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
     let mut doc = DocBuilder::new();
     doc.append("v", 2).start_document("key").append("_id", RawValue::Int32(1)).end();
     doc.append("name", "_id_");
+    if let Some(collation) = collation {
+        doc.append("collation", collation.document());
+    }
     doc.finish()
 }
 
@@ -349,11 +374,14 @@ impl Collection {
     pub fn list_indexes(&self) -> Vec<DocBuf> {
         let options = self.options();
         let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);
-        let mut list = vec![clustered.map_or_else(id_index_document, |index| {
-            let mut shown = DocBuilder::new();
-            shown.append_all(index).append("clustered", true);
-            shown.finish()
-        })];
+        let mut list = vec![match clustered {
+            None => id_index_document(self.collation()),
+            Some(index) => {
+                let mut shown = DocBuilder::new();
+                shown.append_all(index).append("clustered", true);
+                shown.finish()
+            }
+        }];
         list.extend(self.indexes().iter().map(|index| index.spec.listed()));
         list
     }

@@ -3,6 +3,7 @@
 //! One binary, so that the engines are linked once.
 
 mod bad_input;
+mod collations;
 mod fsync_lock;
 mod model;
 mod properties;

@@ -6,7 +6,7 @@ use mayfly_value::shell::Shell;
 
 use crate::Fields;
 use crate::crud::delete::DeleteStatement;
-use crate::crud::read::{hint, refuse};
+use crate::crud::read::{Collating, hint};
 use crate::crud::update::{Names, UpdateStatement};
 
 /// One element.
@@ -98,8 +98,8 @@ fn update<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a
 fn delete<'a>(op: RawDoc<'a>, variables: Option<RawDoc<'a>>) -> Result<Action<'a>> {
     let known = &["delete", "filter", "multi", "hint", "collation"];
     let fields = Fields::strict(op, "bulkWrite.ops", known)?;
-    refuse(&fields, &["collation"])?;
     let filter = fields.document("filter")?.ok_or_else(|| fields.missing("filter"))?;
     let multi = fields.bool("multi")?.unwrap_or(false);
-    Ok(Action::Delete(DeleteStatement { filter, multi, variables, hint: hint(&fields)? }))
+    let (hint, collation) = (hint(&fields)?, Collating::parse(&fields)?);
+    Ok(Action::Delete(DeleteStatement { filter, multi, variables, hint, collation }))
 }

@@ -6,6 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use super::query::{Parts, write};
+use crate::crud::Collating;
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Request};
 
@@ -33,7 +34,9 @@ pub(super) fn aggregate(
 ) -> Result<()> {
     let fields = &inner.fields;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
-    let parsed = Pipeline::parse(pipeline)?;
+    let collection = ctx.service.store.collection(&inner.ns);
+    let collation = Collating::parse(fields)?.over(collection.as_deref());
+    let parsed = Pipeline::parse(pipeline, collation)?;
     if parsed.is_source() {
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));

@@ -1,10 +1,13 @@
 //! Explaining the commands that find documents by a filter.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{CanonicalQuery, Explained, FindOptions, Hint, Purpose, explain};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
+use crate::crud::Collating;
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields};
 
@@ -25,12 +28,13 @@ impl<'a> Parts<'a> {
         Parts { filter, sort: None, projection: None, skip: 0, limit: 0, hint: None }
     }
 
-    fn parse(&self) -> Result<CanonicalQuery> {
+    fn parse(&self, collation: Option<Arc<Collation>>) -> Result<CanonicalQuery> {
         let mut options = FindOptions {
             sort: self.sort,
             projection: self.projection,
             skip: self.skip.unsigned_abs(),
             limit: self.limit.unsigned_abs(),
+            collation,
             ..FindOptions::default()
         };
         options.hint = self.hint.map(Hint::parse).transpose()?.flatten();
@@ -57,7 +61,9 @@ pub(super) fn write(
     };
     let store = &ctx.service.store;
     let collection = store.collection(&inner.ns);
-    explain(store, ctx.op, collection, &|| parts.parse(), &explained, doc)
+    let collation = Collating::parse(&inner.fields)?.over(collection.as_deref());
+    let parse = || parts.parse(collation.clone());
+    explain(store, ctx.op, collection, &parse, &explained, doc)
 }
 
 pub(super) fn find(

@@ -32,7 +32,7 @@ pub(super) fn all(operand: &Operand<'_>) -> Result<Option<Predicate>> {
             RawValue::Document(inner) if is_operator_document(inner) => {
                 return Err(Error::bad_value("no $ expressions in $all"));
             }
-            value => parse_implicit(value)?,
+            value => parse_implicit(value, operand.around.scope.collation())?,
         });
     }
     Ok(Some(Predicate::All(parts)))

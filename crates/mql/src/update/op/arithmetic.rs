@@ -1,10 +1,11 @@
 //! `$inc`, `$mul`, `$min`, `$max`, `$bit`.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
 use mayfly_value::decimal::Decimal;
-use mayfly_value::{Number, RawValue, ValueBuf, compare_values};
+use mayfly_value::{Collation, Number, RawValue, ValueBuf, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target};
 
@@ -95,22 +96,29 @@ pub(super) fn mul(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
 struct Extreme {
     value: ValueBuf,
     wins: Ordering,
+    collation: Option<Arc<Collation>>,
 }
 
 impl Modifier for Extreme {
     fn apply(&self, current: Option<RawValue<'_>>, _target: &Target<'_>) -> Result<Change> {
-        let wins =
-            current.is_none_or(|current| compare_values(self.value.as_raw(), current) == self.wins);
+        let collation = self.collation.as_deref();
+        let order = |current| compare_values_in(self.value.as_raw(), current, collation);
+        let wins = current.is_none_or(|current| order(current) == self.wins);
         Ok(if wins { Change::Set(self.value.clone()) } else { Change::Keep })
     }
 }
 
+fn extreme(operand: &Operand<'_>, wins: Ordering) -> Box<dyn Modifier> {
+    let collation = operand.context.collation.clone();
+    Box::new(Extreme { value: operand.value.to_owned(), wins, collation })
+}
+
 pub(super) fn min(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
-    Ok(Box::new(Extreme { value: operand.value.to_owned(), wins: Ordering::Less }))
+    Ok(extreme(operand, Ordering::Less))
 }
 
 pub(super) fn max(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
-    Ok(Box::new(Extreme { value: operand.value.to_owned(), wins: Ordering::Greater }))
+    Ok(extreme(operand, Ordering::Greater))
 }
 
 /// What one name of `$bit` does with two integers.

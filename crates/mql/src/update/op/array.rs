@@ -1,13 +1,15 @@
 //! `$addToSet` and `$pop`.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Number, RawDoc, RawValue, ValueBuf, equal_values};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target, array_of};
 
 #[derive(Debug)]
-struct AddToSet(Vec<ValueBuf>);
+struct AddToSet(Vec<ValueBuf>, Option<Arc<Collation>>);
 
 impl Modifier for AddToSet {
     fn apply(&self, current: Option<RawValue<'_>>, target: &Target<'_>) -> Result<Change> {
@@ -24,8 +26,10 @@ impl Modifier for AddToSet {
         };
         let mut items: Vec<RawValue<'_>> = existing.iter().map(|item| item.value()).collect();
         let before = items.len();
+        let collation = self.1.as_deref();
         for value in &self.0 {
-            if !items.iter().any(|item| equal_values(*item, value.as_raw())) {
+            let same = |item| compare_values_in(item, value.as_raw(), collation).is_eq();
+            if !items.iter().any(|item| same(*item)) {
                 items.push(value.as_raw());
             }
         }
@@ -42,7 +46,7 @@ pub(super) fn add_to_set(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
         Some(clause) if clause.name() == "$each" => each(operand, clause.value())?,
         _ => vec![operand.value.to_owned()],
     };
-    Ok(Box::new(AddToSet(values)))
+    Ok(Box::new(AddToSet(values, operand.context.collation.clone())))
 }
 
 /// The values of `$each`, which stands alone.

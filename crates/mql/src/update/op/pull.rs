@@ -1,7 +1,9 @@
 //! `$pull` and `$pullAll`.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, Result};
-use mayfly_value::{RawValue, ValueBuf, equal_values};
+use mayfly_value::{Collation, RawValue, ValueBuf, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target, array_of};
 use crate::matcher::{ItemMatcher, Matcher, is_operator_document};
@@ -14,7 +16,7 @@ enum Pull {
     /// Items that satisfy operators, equal a value or match a pattern.
     Items(ItemMatcher),
     /// Items that equal one of the values.
-    Listed(Vec<ValueBuf>),
+    Listed(Vec<ValueBuf>, Option<Arc<Collation>>),
 }
 
 impl Pull {
@@ -22,7 +24,9 @@ impl Pull {
         match self {
             Pull::Documents(filter) => item.as_document().is_some_and(|doc| filter.matches(doc)),
             Pull::Items(condition) => condition.matches(item),
-            Pull::Listed(values) => values.iter().any(|value| equal_values(value.as_raw(), item)),
+            Pull::Listed(values, collation) => values
+                .iter()
+                .any(|value| compare_values_in(value.as_raw(), item, collation.as_deref()).is_eq()),
         }
     }
 }
@@ -45,10 +49,10 @@ impl Modifier for Pull {
 pub(super) fn pull(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     Ok(Box::new(match operand.value {
         RawValue::Document(inner) if is_operator_document(inner) => {
-            Pull::Items(ItemMatcher::parse_operators(inner, operand.name)?)
+            Pull::Items(ItemMatcher::parse_operators(inner, operand.name, operand.context)?)
         }
         RawValue::Document(filter) => Pull::Documents(Matcher::parse(filter, operand.context)?),
-        value => Pull::Items(ItemMatcher::parse_equality(value)?),
+        value => Pull::Items(ItemMatcher::parse_equality(value, operand.context)?),
     }))
 }
 
@@ -60,5 +64,5 @@ pub(super) fn pull_all(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
         )));
     };
     let values = items.iter().map(|item| item.value().to_owned()).collect();
-    Ok(Box::new(Pull::Listed(values)))
+    Ok(Box::new(Pull::Listed(values, operand.context.collation.clone())))
 }

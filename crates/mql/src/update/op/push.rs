@@ -1,7 +1,9 @@
 //! `$push` with `$each`, `$position`, `$slice` and `$sort`.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, Result};
-use mayfly_value::{Number, RawDoc, RawValue, ValueBuf, compare_values};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target, array_of};
 use crate::SortPattern;
@@ -14,6 +16,7 @@ struct Push {
     /// The last ones when negative.
     slice: Option<i64>,
     sort: Option<ItemSort>,
+    collation: Option<Arc<Collation>>,
 }
 
 #[derive(Debug)]
@@ -39,12 +42,13 @@ impl Modifier for Push {
         let mut items: Vec<RawValue<'_>> = existing.iter().map(|item| item.value()).collect();
         let at = position_in(self.position, items.len());
         items.splice(at..at, self.values.iter().map(ValueBuf::as_raw));
+        let collation = self.collation.as_deref();
         match &self.sort {
             Some(ItemSort::Whole { descending: false }) => {
-                items.sort_by(|a, b| compare_values(*a, *b));
+                items.sort_by(|a, b| compare_values_in(*a, *b, collation));
             }
             Some(ItemSort::Whole { descending: true }) => {
-                items.sort_by(|a, b| compare_values(*b, *a));
+                items.sort_by(|a, b| compare_values_in(*b, *a, collation));
             }
             Some(ItemSort::Fields(pattern)) => items.sort_by_cached_key(|item| {
                 pattern.sort_key(item.as_document().unwrap_or(RawDoc::EMPTY))
@@ -73,7 +77,8 @@ fn position_in(position: Option<i64>, len: usize) -> usize {
 }
 
 pub(super) fn push(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
-    let mut push = Push { values: Vec::new(), position: None, slice: None, sort: None };
+    let collation = operand.context.collation.clone();
+    let mut push = Push { values: Vec::new(), position: None, slice: None, sort: None, collation };
     let clauses = operand.value.as_document().filter(|doc| doc.get_element("$each").is_some());
     let Some(clauses) = clauses else {
         push.values.push(operand.value.to_owned());
@@ -95,7 +100,7 @@ pub(super) fn push(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
             },
             "$position" => push.position = Some(integer(value, "$position", ", not of")?),
             "$slice" => push.slice = Some(integer(value, "$slice", " but was given")?),
-            "$sort" => push.sort = Some(item_sort(value)?),
+            "$sort" => push.sort = Some(item_sort(value, operand)?),
             other => {
                 return Err(Error::bad_value(format!("Unrecognized clause in $push: {other}")));
             }
@@ -113,10 +118,11 @@ fn integer(value: RawValue<'_>, clause: &str, verb: &str) -> Result<i64> {
     })
 }
 
-fn item_sort(value: RawValue<'_>) -> Result<ItemSort> {
+fn item_sort(value: RawValue<'_>, operand: &Operand<'_>) -> Result<ItemSort> {
     if let RawValue::Document(pattern) = value {
         check_pattern(pattern)?;
-        return SortPattern::parse(pattern).map(ItemSort::Fields);
+        let pattern = SortPattern::parse(pattern)?;
+        return Ok(ItemSort::Fields(pattern.collated(operand.context.collation.clone())));
     }
     match Number::from_value(value).and_then(Number::to_i64_exact) {
         Some(1) => Ok(ItemSort::Whole { descending: false }),
