@@ -3,7 +3,7 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, Frame};
+use mayfly_expr::{Expression, Frame, Scope};
 
 use crate::{items, parse};
 
@@ -64,7 +64,7 @@ fn expression(spec: &str) -> Expression {
 fn accumulate(bencher: Bencher<'_, '_>, spec: &str) {
     let (spec, items) = (parse(spec), items(ITEMS));
     let element = spec.as_doc().get_element("e").expect("the field e");
-    let accumulator = Accumulator::parse(element).expect("an accumulator");
+    let accumulator = Accumulator::parse(element, &Scope::default()).expect("an accumulator");
     bencher.counter(ItemsCount::new(items.len())).bench(|| {
         let mut state = AccumState::default();
         for item in black_box(&items) {

@@ -139,4 +139,25 @@ proptest! {
         prop_assert_eq!(key(left, false).cmp(&key(right, false)), order);
         prop_assert_eq!(key(left, true).cmp(&key(right, true)), order.reverse());
     }
+
+    #[test]
+    fn any_text_has_a_key(collation in some_collation(), a in any::<String>(), b in any::<String>()) {
+        let key = |text: &str| {
+            let mut key = Vec::new();
+            collation.append_key(text, &mut key);
+            key
+        };
+        prop_assert_eq!(key(&a).cmp(&key(&b)), collation.compare(&a, &b));
+        let (longer, other) = (format!("{a}{b}"), format!("{a}{b}\u{301}"));
+        prop_assert_eq!(key(&longer).cmp(&key(&other)), collation.compare(&longer, &other));
+    }
+}
+
+/// Keys are stored: when these change, indexes of older versions cannot be read any more.
+#[test]
+fn keys_stay_as_they_are() {
+    let shown = |document: &str, text: &str| collation(document).shown_key(text);
+    assert_eq!(shown("{locale: 'en', strength: 1}", "Résumé 10"), "0x4D334F534333041412");
+    assert_eq!(shown("{locale: 'fr_CA'}", "Côte"), "0x2F47513301448E0601DC08");
+    assert_eq!(shown("{locale: 'sv', numericOrdering: true}", "å 10"), "0x5E7F0204100C01070107");
 }
