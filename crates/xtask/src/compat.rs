@@ -22,7 +22,10 @@ all does not exist in the reference either.
   (`setParameter: ttlIndexRules: \"mongod8\"` gives the error of 8.x servers instead).
 * A visit of the TTL monitor is a full operation: `currentOp` shows it as a `remove` with its plan and a `ttl` document,
   `killOp` ends the visit, and its oplog entries name the index.
-* `hello` answers as a standalone server: retryable writes and transactions do not exist yet, and drivers do not use them.
+* `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, and do
+  not look for other addresses. Transactions of several statements do not exist yet and answer 238.
+* A statement that is sent again and had no effect the first time is run again.
+* Updates by operators are logged as deltas, replacements as whole documents.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those
   of a newer Unicode than the reference's. `backwards` for locales with rules of their own, variants for searching, and
   locales without data (`bo`, `dz`, `fa_AF`, `haw`, `kl`, `lkt`, `ln`, `se`, `smn`, `wae`, `yi`) answer 238.

@@ -329,3 +329,35 @@ describe('errors', () => {
     await fails(coll.findOne({ a: { $noSuchOperator: 1 } }), 2, 'BadValue', 'unknown operator: $noSuchOperator');
   });
 });
+
+describe('collections with rules', () => {
+  test('a validator', async () => {
+    const schema = { required: ['n'], properties: { n: { bsonType: 'int', minimum: 0 } } };
+    await db.createCollection(coll.collectionName, { validator: { $jsonSchema: schema } });
+    await coll.insertOne({ _id: 1, n: 1 });
+    const error = await fails(coll.insertOne({ _id: 2, n: -1 }), 121, null, 'Document failed validation');
+    assert.equal(error.errInfo.details.operatorName, '$jsonSchema');
+    await fails(coll.updateOne({ _id: 1 }, { $unset: { n: 1 } }), 121);
+    await coll.insertOne({ _id: 3 }, { bypassDocumentValidation: true });
+    assert.deepEqual(await ids(coll.find().sort({ _id: 1 })), [1, 3]);
+  });
+
+  test('a collation', async () => {
+    await coll.insertMany(['a10', 'A2', 'b1', 'B1'].map((s, _id) => ({ _id, s })));
+    const folded = { locale: 'en', strength: 2 };
+    assert.deepEqual(await ids(coll.find({ s: 'B1' }, { collation: folded }).sort({ _id: 1 })), [2, 3]);
+    const numeric = { ...folded, numericOrdering: true };
+    assert.deepEqual(await ids(coll.find({ _id: { $lt: 2 } }).sort({ s: 1 }).collation(numeric)), [1, 0]);
+    await fails(coll.createIndex({ s: 1 }, { unique: true, collation: folded }), 11000, 'DuplicateKey');
+  });
+
+  test('a tailable cursor', async () => {
+    await db.createCollection(coll.collectionName, { capped: true, size: 4096, max: 3 });
+    await coll.insertMany(numbers(5));
+    const cursor = coll.find({}, { tailable: true, awaitData: true, maxAwaitTimeMS: 5000 });
+    assert.deepEqual([await cursor.next(), await cursor.next(), await cursor.next()].map(doc => doc._id), [2, 3, 4]);
+    const [found] = await Promise.all([cursor.next(), coll.insertOne({ _id: 5 })]);
+    assert.equal(found._id, 5);
+    await cursor.close();
+  });
+});

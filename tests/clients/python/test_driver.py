@@ -1,6 +1,7 @@
 """PyMongo against a running server; what is expected is listed in ../README.md."""
 
 import os
+import threading
 import time
 from datetime import datetime, timedelta, timezone
 
@@ -10,7 +11,8 @@ import pytest
 from bson.codec_options import CodecOptions
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
-from pymongo import ASCENDING, DESCENDING, IndexModel, MongoClient
+from pymongo import ASCENDING, DESCENDING, CursorType, IndexModel, MongoClient
+from pymongo.collation import Collation
 from pymongo.errors import (
     BulkWriteError,
     ClientBulkWriteException,
@@ -445,3 +447,91 @@ def test_lost_replies_of_writes(proxied, coll):
     assert proxy.cuts == 5
     assert coll.count_documents({}) == 1000
     assert coll.find_one({"_id": 1}) == {"_id": 1, "n": 2}
+
+
+# collections with rules
+
+
+def test_validator(db, coll):
+    schema = {"required": ["n"], "properties": {"n": {"bsonType": "int", "minimum": 0}}}
+    db.create_collection(coll.name, validator={"$jsonSchema": schema})
+    coll.insert_one({"_id": 1, "n": 1})
+    for write in (
+        lambda: coll.insert_one({"_id": 2, "n": -1}),
+        lambda: coll.insert_one({"_id": 3}),
+        lambda: coll.update_one({"_id": 1}, {"$set": {"n": "x"}}),
+    ):
+        with pytest.raises(WriteError) as caught:
+            write()
+        assert caught.value.code == 121
+        details = caught.value.details["errInfo"]["details"]
+        assert details["operatorName"] == "$jsonSchema"
+        assert details["schemaRulesNotSatisfied"]
+    coll.with_options().insert_one({"_id": 4}, bypass_document_validation=True)
+    assert [doc["_id"] for doc in coll.find(sort=[("_id", 1)])] == [1, 4]
+
+
+def test_collation(db, coll):
+    coll.insert_many([{"_id": i, "s": s} for i, s in enumerate(["a10", "A2", "b1", "B1"])])
+    folded = Collation(locale="en", strength=2)
+    assert {doc["_id"] for doc in coll.find({"s": "B1"}, collation=folded)} == {2, 3}
+    numeric = Collation(locale="en", strength=2, numericOrdering=True)
+    assert [doc["_id"] for doc in coll.find({"_id": {"$lt": 2}}).sort("s").collation(numeric)] == [1, 0]
+    assert coll.count_documents({"s": "b1"}, collation=folded) == 2
+    assert len(coll.distinct("s", collation=folded)) == 3
+    failure(11000, "DuplicateKey", lambda: coll.create_index("s", unique=True, collation=folded))
+    coll.delete_one({"s": "B1"}, collation=folded)
+    coll.create_index("s", unique=True, collation=folded)
+    with pytest.raises(DuplicateKeyError):
+        coll.insert_one({"s": "a2"})
+    by_default = db.create_collection(f"{coll.name}_default_{os.getpid()}", collation=folded)
+    by_default.insert_one({"_id": 1, "s": "X"})
+    assert by_default.find_one({"s": "x"})["_id"] == 1
+    by_default.drop()
+
+
+def test_tailable_cursor(db, coll):
+    db.create_collection(coll.name, capped=True, size=4096, max=3)
+    coll.insert_many([{"_id": i} for i in range(5)])
+    assert [doc["_id"] for doc in coll.find()] == [2, 3, 4]
+    cursor = coll.find(cursor_type=CursorType.TAILABLE_AWAIT, max_await_time_ms=5000)
+    assert [next(cursor)["_id"] for _ in range(3)] == [2, 3, 4]
+    inserting = threading.Timer(0.2, lambda: coll.insert_one({"_id": 5}))
+    inserting.start()
+    began = time.monotonic()
+    assert next(cursor)["_id"] == 5
+    assert time.monotonic() - began < 4
+    inserting.join()
+    cursor.close()
+    plain = db[f"{coll.name}_plain"]
+    plain.insert_one({})
+    failure(2, "BadValue", lambda: list(plain.find(cursor_type=CursorType.TAILABLE)))
+    plain.drop()
+
+
+def test_view(db, coll):
+    coll.insert_many([{"_id": i, "even": i % 2 == 0} for i in range(10)])
+    name = f"{coll.name}_view"
+    db.drop_collection(name)
+    view = db.create_collection(name, viewOn=coll.name, pipeline=[{"$match": {"even": True}}])
+    assert [doc["_id"] for doc in view.find({"_id": {"$gt": 3}})] == [4, 6, 8]
+    assert view.count_documents({}) == 5
+    with pytest.raises(OperationFailure) as caught:
+        view.insert_one({})
+    assert caught.value.code == 166
+    view.drop()
+
+
+# diagnostics
+
+
+def test_explain_and_sizes(db, coll):
+    coll.create_index("a")
+    coll.insert_many([{"a": i % 10} for i in range(100)])
+    explained = coll.find({"a": 3}).explain()
+    plan = explained["queryPlanner"]["winningPlan"]
+    assert (plan["stage"], plan["inputStage"]["stage"]) == ("FETCH", "IXSCAN")
+    assert explained["executionStats"]["nReturned"] == 10
+    assert db.command("collStats", coll.name)["count"] == 100
+    assert db.command("dbStats")["collections"] >= 1
+    assert db.validate_collection(coll.name)["valid"] is True

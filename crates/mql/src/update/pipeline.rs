@@ -74,6 +74,34 @@ enum Stage {
     Replace { with: Expression, called: &'static str },
 }
 
+/// One stage, for those who have pipelines of their own.
+#[derive(Debug)]
+pub struct DocumentStage(Stage);
+
+impl DocumentStage {
+    /// Parses the operand of the stage with this name, one of [`STAGES`].
+    ///
+    /// # Errors
+    /// 40324 for another name, those of the stage.
+    pub fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<DocumentStage> {
+        match STAGES.iter().find(|row| row.name == name) {
+            Some(row) => (row.parse)(name, value, scope).map(DocumentStage),
+            None => {
+                let text = format!("Unrecognized pipeline stage name: '{name}'");
+                Err(Error::new(ErrorCode(40324), text))
+            }
+        }
+    }
+
+    /// What it makes of a document.
+    ///
+    /// # Errors
+    /// Those of its expressions.
+    pub fn run(&self, document: RawDoc<'_>) -> Result<DocBuf> {
+        self.0.run(document)
+    }
+}
+
 /// A parsed pipeline.
 #[derive(Debug)]
 pub(super) struct Pipeline(Vec<Stage>);

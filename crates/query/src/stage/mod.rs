@@ -6,11 +6,17 @@
 mod count;
 mod group;
 mod project;
+mod reshape;
 mod sort;
+mod sort_by_count;
+mod unwind;
 mod window;
+
+use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scope;
+use mayfly_mql::update::pipeline::DocumentStage;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
@@ -28,6 +34,8 @@ pub(crate) enum Stage {
     Limit(u64),
     Project(Projection),
     Group(group::Group),
+    Reshape(Arc<DocumentStage>),
+    Unwind(unwind::Unwind),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
 }
@@ -71,13 +79,19 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$project", source: false, parse: project::parse },
     StageRow { name: "$count", source: false, parse: count::parse },
     StageRow { name: "$group", source: false, parse: group::parse },
+    StageRow { name: "$set", source: false, parse: reshape::parse_set },
+    StageRow { name: "$addFields", source: false, parse: reshape::parse_add_fields },
+    StageRow { name: "$unset", source: false, parse: reshape::parse_unset },
+    StageRow { name: "$replaceRoot", source: false, parse: reshape::parse_replace_root },
+    StageRow { name: "$replaceWith", source: false, parse: reshape::parse_replace_with },
+    StageRow { name: "$unwind", source: false, parse: unwind::parse },
+    StageRow { name: "$sortByCount", source: false, parse: sort_by_count::parse },
     StageRow { name: "$currentOp", source: true, parse: parse_current_op },
     StageRow { name: "$listLocalSessions", source: true, parse: parse_local_sessions },
 ];
 
 /// Stages of the reference that do not exist here yet.
 pub const MISSING: &[&str] = &[
-    "$addFields",
     "$backupCursor",
     "$backupCursorExtend",
     "$bucket",
@@ -108,21 +122,15 @@ pub const MISSING: &[&str] = &[
     "$queryStats",
     "$rankFusion",
     "$redact",
-    "$replaceRoot",
-    "$replaceWith",
     "$rerank",
     "$sample",
     "$score",
     "$scoreFusion",
     "$search",
     "$searchMeta",
-    "$set",
     "$setWindowFields",
     "$shardedDataDistribution",
-    "$sortByCount",
     "$unionWith",
-    "$unset",
-    "$unwind",
     "$vectorSearch",
 ];
 
@@ -167,6 +175,8 @@ impl Stage {
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
             Stage::Project(projection) => Box::new(project::RunningProject(projection)),
             Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
+            Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
+            Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind(unwind)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::CurrentOp(_) | Stage::LocalSessions(_) => Box::new(window::RunningSkip(0)),
         }

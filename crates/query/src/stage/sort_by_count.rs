@@ -1,0 +1,39 @@
+//! `$sortByCount`: short for a `$group` by an expression with a count, and a `$sort` by that count.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::{Stage, group, sort};
+
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
+    let fail = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+    match value {
+        RawValue::Document(expression) => {
+            let operator = expression.iter().next().is_some_and(|e| e.name().starts_with('$'));
+            if !operator {
+                return fail(
+                    40147,
+                    "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
+                );
+            }
+        }
+        RawValue::String(path) if path.starts_with('$') => {}
+        RawValue::String(_) => {
+            return fail(40148, "the sortByCount field must be defined as a $-prefixed path");
+        }
+        _ => {
+            return fail(
+                40149,
+                "the sortByCount field must be specified as a string or as an object",
+            );
+        }
+    }
+    let mut spec = DocBuilder::new();
+    spec.append("_id", value).start_document("count").append("$sum", 1).end();
+    let mut stages = group::parse(RawValue::Document(spec.finish().as_doc()), scope)?;
+    let mut spec = DocBuilder::new();
+    spec.append("count", -1);
+    stages.extend(sort::parse(RawValue::Document(spec.finish().as_doc()), scope)?);
+    Ok(stages)
+}

@@ -1,0 +1,205 @@
+//! `$unwind`: a document for each item of an array.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::{Next, Running, Stage};
+use crate::Flow;
+
+/// A parsed `$unwind`.
+#[derive(Clone, Debug)]
+pub(crate) struct Unwind {
+    path: Vec<String>,
+    index: Option<Vec<String>>,
+    keep_empty: bool,
+}
+
+fn fault(code: i32, text: impl Into<String>) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+    let (mut path, mut index, mut keep_empty) = (None, None, false);
+    match value {
+        RawValue::String(text) => path = Some(text),
+        RawValue::Document(options) => {
+            for option in options {
+                match (option.name(), option.value()) {
+                    ("path", RawValue::String(text)) => path = Some(text),
+                    ("path", other) => {
+                        let kind = other.type_name();
+                        let text =
+                            format!("expected a string as the path for $unwind stage, got {kind}");
+                        return Err(fault(28808, text));
+                    }
+                    ("preserveNullAndEmptyArrays", RawValue::Bool(keep)) => keep_empty = keep,
+                    ("preserveNullAndEmptyArrays", other) => {
+                        return Err(fault(
+                            28809,
+                            format!(
+                                "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                    ("includeArrayIndex", RawValue::String(text)) if !text.is_empty() => {
+                        index = Some(index_path(text)?);
+                    }
+                    ("includeArrayIndex", other) => {
+                        return Err(fault(
+                            28810,
+                            format!(
+                                "expected a non-empty string for the includeArrayIndex option to $unwind stage, got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                    (name, _) => {
+                        let text = format!("unrecognized option to $unwind stage: {name}");
+                        return Err(fault(28811, text));
+                    }
+                }
+            }
+        }
+        other => {
+            let text = format!(
+                "expected either a string or an object as specification for $unwind stage, got {}",
+                other.type_name()
+            );
+            return Err(fault(15981, text));
+        }
+    }
+    let Some(path) = path.filter(|path| !path.is_empty()) else {
+        return Err(fault(28812, "no path specified to $unwind stage"));
+    };
+    let Some(path) = path.strip_prefix('$') else {
+        let text = format!("path option to $unwind stage should be prefixed with a '$': {path}");
+        return Err(fault(28818, text));
+    };
+    Ok(vec![Stage::Unwind(Unwind { path: parts(path)?, index, keep_empty })])
+}
+
+fn index_path(text: &str) -> Result<Vec<String>> {
+    if text.starts_with('$') {
+        let text = format!(
+            "includeArrayIndex option to $unwind stage should not be prefixed with a '$': {text}"
+        );
+        return Err(fault(28822, text));
+    }
+    parts(text)
+}
+
+fn parts(path: &str) -> Result<Vec<String>> {
+    let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
+    if parts.len() > mayfly_value::paths::MAX_PATH_PARTS {
+        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
+    }
+    if path.ends_with('.') {
+        return Err(fault(40353, "FieldPath must not end with a '.'."));
+    }
+    if parts.iter().any(String::is_empty) {
+        return Err(fault(15998, "FieldPath field names may not be empty strings."));
+    }
+    if parts.iter().any(|part| part.starts_with('$')) {
+        let text =
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+        return Err(fault(16410, text));
+    }
+    Ok(parts)
+}
+
+pub(super) struct RunningUnwind(pub(super) Unwind);
+
+impl Running for RunningUnwind {
+    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        let Unwind { path, index, keep_empty } = &self.0;
+        let mut show = |document: RawDoc<'_>, at: Option<i64>| match index {
+            None => next(document),
+            Some(index) => {
+                let at = at.map_or(RawValue::Null, RawValue::Int64);
+                next(replaced(document, index, Some(at)).as_doc())
+            }
+        };
+        match reached(document, path) {
+            None | Some(RawValue::Null | RawValue::Undefined) if *keep_empty => {
+                show(document, None)
+            }
+            None | Some(RawValue::Null | RawValue::Undefined) => Ok(Flow::More),
+            Some(RawValue::Array(items)) if items.is_empty() => match keep_empty {
+                true => show(replaced(document, path, None).as_doc(), None),
+                false => Ok(Flow::More),
+            },
+            Some(RawValue::Array(items)) => {
+                let mut flow = Flow::More;
+                for (at, item) in (0..).zip(items) {
+                    let unwound = replaced(document, path, Some(item.value()));
+                    // Who pauses has taken the document all the same.
+                    if show(unwound.as_doc(), Some(at))? != Flow::More {
+                        flow = Flow::Pause;
+                    }
+                }
+                Ok(flow)
+            }
+            // Anything else counts as an array of itself.
+            Some(_) => show(document, None),
+        }
+    }
+
+    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The value at a path that leads through documents only.
+fn reached<'a>(document: RawDoc<'a>, path: &[String]) -> Option<RawValue<'a>> {
+    let (first, rest) = path.split_first()?;
+    let value = document.get(first)?;
+    if rest.is_empty() { Some(value) } else { reached(value.as_document()?, rest) }
+}
+
+/// The document with another value at a path, at its place or behind everything; without a value the field goes.
+fn replaced(document: RawDoc<'_>, path: &[String], value: Option<RawValue<'_>>) -> DocBuf {
+    let mut out = DocBuilder::in_buffer(Vec::with_capacity(document.as_bytes().len() + 32));
+    write_replaced(document, path, value, &mut out);
+    out.finish()
+}
+
+fn write_replaced(
+    document: RawDoc<'_>,
+    path: &[String],
+    value: Option<RawValue<'_>>,
+    out: &mut DocBuilder,
+) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let mut found = false;
+    for element in document {
+        if found || element.name_bytes() != first.as_bytes() {
+            out.append_element(element);
+            continue;
+        }
+        found = true;
+        write_part(first, rest, element.value().as_document(), value, out);
+    }
+    if !found && value.is_some() {
+        write_part(first, rest, None, value, out);
+    }
+}
+
+fn write_part(
+    name: &str,
+    rest: &[String],
+    inner: Option<RawDoc<'_>>,
+    value: Option<RawValue<'_>>,
+    out: &mut DocBuilder,
+) {
+    if rest.is_empty() {
+        if let Some(value) = value {
+            out.append(name, value);
+        }
+        return;
+    }
+    out.start_document(name);
+    write_replaced(inner.unwrap_or(RawDoc::EMPTY), rest, value, out);
+    out.end();
+}
