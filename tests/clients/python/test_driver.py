@@ -494,7 +494,7 @@ def test_tailable_cursor(db, coll):
     db.create_collection(coll.name, capped=True, size=4096, max=3)
     coll.insert_many([{"_id": i} for i in range(5)])
     assert [doc["_id"] for doc in coll.find()] == [2, 3, 4]
-    cursor = coll.find(cursor_type=CursorType.TAILABLE_AWAIT, max_await_time_ms=5000)
+    cursor = coll.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(5000)
     assert [next(cursor)["_id"] for _ in range(3)] == [2, 3, 4]
     inserting = threading.Timer(0.2, lambda: coll.insert_one({"_id": 5}))
     inserting.start()
