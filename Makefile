@@ -19,7 +19,7 @@ help:
 	@echo 'make run ARGS="--port 27018"   build a release and start it; ARGS are flags of mayflydb'
 	@echo 'make test                      every check and every test'
 	@echo 'make clients                   the client suites alone (tests/clients)'
-	@echo 'make bench                     every budget beside its measurement, medians of five runs (12 minutes);'
+	@echo 'make bench                     every budget beside its measurement, medians of five runs (10 minutes);'
 	@echo '                               ARGS="table --quick" or other flags of mayfly-bench instead'
 	@echo 'make instructions              instructions per operation beside the kept table (needs valgrind)'
 	@echo 'make docs                      the source documentation, broken links are errors'
