@@ -55,6 +55,8 @@ pub struct OpCtx {
     pub keys_examined: AtomicU64,
     /// How often it let others go first.
     pub yields: AtomicU64,
+    /// Microseconds that it waited for something to happen, because its client asked it to.
+    pub waited_micros: AtomicI64,
     info: Mutex<OpInfo>,
 }
 
@@ -75,6 +77,7 @@ impl OpCtx {
             docs_examined: AtomicU64::new(0),
             keys_examined: AtomicU64::new(0),
             yields: AtomicU64::new(0),
+            waited_micros: AtomicI64::new(0),
             info: Mutex::new(info),
         }
     }
@@ -97,6 +100,11 @@ impl OpCtx {
     /// Microseconds since it began.
     pub fn elapsed_micros(&self) -> i64 {
         self.clock.monotonic_micros() - self.started_micros
+    }
+
+    /// Microseconds since it began, without those that it waited as its client asked: what makes it slow.
+    pub fn worked_micros(&self) -> i64 {
+        (self.elapsed_micros() - self.waited_micros.load(Ordering::Relaxed)).max(0)
     }
 
     /// Wall time at its beginning, in milliseconds since 1970.
@@ -218,6 +226,15 @@ impl Drop for OpGuard {
 mod tests {
     use super::*;
     use crate::ManualClock;
+
+    #[test]
+    fn waiting_as_asked_is_no_work() {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let op = OpCtx::detached(clock.clone());
+        clock.advance_ms(1000);
+        op.waited_micros.fetch_add(990_000, Ordering::Relaxed);
+        assert_eq!((op.elapsed_micros(), op.worked_micros()), (1_000_000, 10_000));
+    }
 
     #[test]
     fn deadline_and_kill_end_an_operation() {

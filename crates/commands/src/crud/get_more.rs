@@ -1,5 +1,6 @@
 //! `getMore` and `killCursors`.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -90,6 +91,8 @@ fn fill(
                 Duration::from_micros(now.saturating_sub(before).max(1000).unsigned_abs())
             }
         };
+        let micros = ctx.service.clock.monotonic_micros() - before;
+        ctx.op.waited_micros.fetch_add(micros, Ordering::Relaxed);
         left = left.saturating_sub(waited);
         ctx.op.check()?;
     }

@@ -32,7 +32,7 @@ pub(crate) struct Observed<'a> {
 impl Observed<'_> {
     /// Notes it.
     pub(crate) fn note(&self) {
-        let micros = self.op.elapsed_micros();
+        let micros = self.op.worked_micros();
         let namespace = self.collection().map(|collection| (self.request.db, collection));
         self.service.top.record(namespace, self.usage(), micros);
         if self.service.profiler.may_want(micros) {
