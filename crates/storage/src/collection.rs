@@ -40,6 +40,8 @@ pub(crate) struct CollectionState {
     pub validation: Option<Arc<Validation>>,
     /// The limits among them.
     pub capped: Option<Capped>,
+    /// The time to live among them: `_id` is a date, and this is how long it stays, in seconds.
+    pub expire_after_secs: Option<i64>,
     /// The index on `_id` of a capped collection; elsewhere the records themselves are in its order.
     pub id_index: Option<Arc<Index>>,
     /// All indexes, those still being built included; `_id_` is not among them.
@@ -128,7 +130,11 @@ impl CollectionState {
     ) -> Result<CollectionState> {
         let validation = Validation::from_options(options.as_doc(), filters)?;
         let capped = Capped::from_options(options.as_doc());
-        Ok(CollectionState { options, validation, capped, id_index, indexes })
+        let expire_after_secs = match options.as_doc().get("expireAfterSeconds") {
+            Some(RawValue::Int64(seconds)) if seconds >= 0 => Some(seconds),
+            _ => None,
+        };
+        Ok(CollectionState { options, validation, capped, expire_after_secs, id_index, indexes })
     }
 
     /// All indexes that writes maintain.
@@ -198,6 +204,11 @@ impl Collection {
     /// Options as `listCollections` shows them.
     pub fn options(&self) -> DocBuf {
         self.state.read_recursive().options.clone()
+    }
+
+    /// `expireAfterSeconds` of the collection itself.
+    pub fn expire_after_secs(&self) -> Option<i64> {
+        self.state.read_recursive().expire_after_secs
     }
 
     /// All indexes but `_id_`, those still being built included.

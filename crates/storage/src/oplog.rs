@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::ttl::value::seconds_value;
+
 mod diff;
 
 /// Source of timestamps: seconds in the high half, increment in the low half.
@@ -51,7 +53,7 @@ pub enum UpdateStyle {
 #[derive(Clone, Copy)]
 pub(crate) struct ExpiredBy<'a> {
     pub(crate) index: &'a str,
-    pub(crate) expire_after_secs: i32,
+    pub(crate) expire_after_secs: i64,
 }
 
 /// Timestamp, term, version, wall time.
@@ -155,7 +157,8 @@ impl OplogBatch {
             entry.start_document("o").append("_id", id).end();
             if let Some(expired) = expired {
                 entry.start_document("ttl").append("index", expired.index);
-                entry.append("expireAfterSeconds", expired.expire_after_secs).end();
+                let seconds = seconds_value(expired.expire_after_secs);
+                entry.append("expireAfterSeconds", seconds).end();
             }
         });
     }

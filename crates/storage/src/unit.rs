@@ -89,6 +89,11 @@ impl<'s> WriteUnit<'s> {
         self.state.maintained().find(|index| index.id == id)
     }
 
+    /// `expireAfterSeconds` of the collection as it is now.
+    pub(crate) fn collection_expire_after(&self) -> Option<i64> {
+        self.state.expire_after_secs
+    }
+
     /// From here on documents need not follow the collection's rules.
     pub fn bypass_validation(&mut self) {
         self.unvalidated = true;

@@ -33,7 +33,7 @@ all does not exist in the reference either.
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions of several statements, change streams, time series, expiry of clustered collections,
+Authentication and TLS, transactions of several statements, change streams, time series,
 index kinds other than ascending and descending keys, spilling to disk, expiry by last modification (`_ts` policies) and
 per-document `ttl`.
 

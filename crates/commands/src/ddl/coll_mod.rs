@@ -1,12 +1,12 @@
 //! `collMod`: options of a collection, of a view, of an index (expiry contract, section 3).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::ttl::value::expire_after_for_collmod;
+use mayfly_storage::ttl::value::{expire_after_for_collection, expire_after_for_collmod};
 use mayfly_storage::{CollModChange, IndexSelector, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
-    Images, capped_max, capped_size, compact, images, invalid, merged, validation,
+    Images, capped_max, capped_size, compact, images, invalid, merged, validation, with_expiry,
 };
 use super::{view, wrote};
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
@@ -39,7 +39,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let index = fields.document("index")?;
     let rules = ctx.service.store.ttl_params().rules();
     let index = index.map(|index| IndexChange::parse(index, rules)).transpose()?;
-    check_collection_ttl(&request.body)?;
+    check_expiry_type(&request.body)?;
     for name in MISSING {
         if fields.get(name).is_some() {
             return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
@@ -60,14 +60,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
         return Err(invalid(format!("option only supported on a view: {name}")));
     }
-    if fields.get("expireAfterSeconds").is_some() {
-        return Err(Error::new(
-            ErrorCode::InvalidOptions,
-            "'expireAfterSeconds' option is only supported on collections clustered by _id",
-        ));
-    }
-    if OF_COLLECTIONS.iter().any(|name| fields.get(name).is_some()) {
-        change_options(ctx, &ns, &fields)?;
+    let expiry = match fields.get("expireAfterSeconds") {
+        Some(value) => Some(Expiry::parse(ctx, &ns, value)?),
+        None => None,
+    };
+    if expiry.is_some() || OF_COLLECTIONS.iter().any(|name| fields.get(name).is_some()) {
+        change_options(ctx, &ns, &fields, expiry)?;
     }
     if let Some(index) = index {
         apply(ctx, &ns, &index, reply)?;
@@ -77,7 +75,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 }
 
 /// Changes what `create` could have set; the rest stays.
-fn change_options(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
+fn change_options(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    fields: &Fields<'_>,
+    expiry: Option<Expiry>,
+) -> Result<()> {
     let mut new = DocBuilder::new();
     let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
     let collection = ctx.service.store.collection(ns);
@@ -97,28 +100,73 @@ fn change_options(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>)
     let new = new.finish();
     let mut command = DocBuilder::new();
     command.append("collMod", ns.collection()).append_all(new.as_doc());
+    match expiry {
+        None => {}
+        Some(Expiry::Off) => {
+            command.append("expireAfterSeconds", "off");
+        }
+        Some(Expiry::After(seconds)) => {
+            command.append("expireAfterSeconds", seconds);
+        }
+    }
     let command = command.finish();
-    let change = |old: RawDoc<'_>| Ok(merged(old, new.as_doc()));
+    let change = |old: RawDoc<'_>| {
+        let changed = merged(old, new.as_doc());
+        Ok(match expiry {
+            None => changed,
+            Some(Expiry::Off) => with_expiry(changed.as_doc(), None),
+            Some(Expiry::After(seconds)) => with_expiry(changed.as_doc(), Some(seconds)),
+        })
+    };
     ctx.service.store.modify_options(ns, command.as_doc(), change)
 }
 
 /// Section 3.4: what the top-level option may be, wherever it is used.
-fn check_collection_ttl(body: &RawDoc<'_>) -> Result<()> {
+fn check_expiry_type(body: &RawDoc<'_>) -> Result<()> {
     match body.get("expireAfterSeconds") {
         None | Some(RawValue::String("off")) => Ok(()),
         Some(number) if number.is_number() => Ok(()),
-        Some(RawValue::String(other)) => Err(Error::new(
-            ErrorCode::InvalidOptions,
-            format!(
-                "Invalid string value for the 'clusteredIndex::expireAfterSeconds' option. Got: '{other}'. Accepted \
-                 value is 'off'"
-            ),
-        )),
+        Some(RawValue::String(other)) => Err(invalid(format!(
+            "Invalid string value for the 'clusteredIndex::expireAfterSeconds' option. Got: '{other}'. Accepted \
+             value is 'off'"
+        ))),
         Some(other) => Err(Error::type_mismatch(format!(
             "BSON field 'collMod.expireAfterSeconds' is the wrong type '{}', expected types '[string, long, int, \
              decimal, double]'",
             other.type_name()
         ))),
+    }
+}
+
+/// The top-level `expireAfterSeconds`.
+#[derive(Clone, Copy)]
+enum Expiry {
+    /// `"off"`.
+    Off,
+    /// So many seconds.
+    After(i64),
+}
+
+impl Expiry {
+    fn parse(ctx: &CommandContext<'_>, ns: &Namespace, value: RawValue<'_>) -> Result<Expiry> {
+        let store = &ctx.service.store;
+        let options = store.collection(ns).map(|collection| collection.options());
+        let by_date = options.is_some_and(|options| {
+            let options = options.as_doc();
+            options.get("clusteredIndex").is_some() || options.get("timeseries").is_some()
+        });
+        if !by_date {
+            return Err(invalid(
+                "'expireAfterSeconds' option is only supported on collections clustered by _id",
+            ));
+        }
+        match value {
+            RawValue::String(_) => Ok(Expiry::Off),
+            number => {
+                let rules = store.ttl_params().rules();
+                expire_after_for_collection(number, ctx.op.now_ms(), rules).map(Expiry::After)
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuilder, RawValue};
 
-use super::options::{check_view_options, collection_options, invalid};
+use super::options::{Defining, check_view_options, collection_options, invalid};
 use super::{view, wrote};
 use crate::crud::check_writable;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
@@ -63,7 +63,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
 }
 
 fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'_>) -> Result<()> {
-    let options = collection_options(fields, ns)?;
+    let defining =
+        Defining { ns, now_ms: ctx.op.now_ms(), rules: ctx.service.store.ttl_params().rules() };
+    let options = collection_options(fields, &defining)?;
     let store = &ctx.service.store;
     match store.create_collection(ns, options.clone()) {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
@@ -106,18 +108,14 @@ fn view_collation(fields: &Fields<'_>) -> Result<bool> {
     Ok(Collation::parse(collation, "create.collation")?.is_some())
 }
 
-/// Expiry contract, section 1.4.
+/// Where `expireAfterSeconds` may stand. Expiry contract, section 1.4.
 fn check_ttl(fields: &Fields<'_>) -> Result<()> {
     let Some(value) = fields.get("expireAfterSeconds") else { return Ok(()) };
     if !value.is_number() {
         return Err(fields.wrong("expireAfterSeconds", value, "[long, int, decimal, double]"));
     }
-    if fields.get("timeseries").is_some() {
+    if fields.get("timeseries").is_some() || fields.get("clusteredIndex").is_some() {
         return Ok(());
-    }
-    if fields.get("clusteredIndex").is_some() {
-        let what = "the option 'expireAfterSeconds' of a clustered collection";
-        return Err(Error::not_implemented(what));
     }
     Err(invalid(
         "'expireAfterSeconds' can be used only for clustered collections or timeseries collections",

@@ -1,6 +1,8 @@
 //! Options of a collection: checked, and put into the order in which `listCollections` shows them.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::TtlIndexRules;
+use mayfly_storage::ttl::value::expire_after_for_collection;
 use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use crate::Fields;
@@ -34,11 +36,19 @@ pub(super) fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)
 }
 
+/// Around options: what they are for, and when.
+pub(super) struct Defining<'a> {
+    pub(super) ns: &'a Namespace,
+    pub(super) now_ms: i64,
+    pub(super) rules: TtlIndexRules,
+}
+
 /// The options of `create` for a collection.
 ///
 /// # Errors
 /// Those of each option.
-pub(super) fn collection_options(fields: &Fields<'_>, ns: &Namespace) -> Result<DocBuf> {
+pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -> Result<DocBuf> {
+    let ns = defining.ns;
     let mut options = DocBuilder::new();
     auto_index_id(fields, ns)?;
     capped(fields, &mut options)?;
@@ -46,6 +56,10 @@ pub(super) fn collection_options(fields: &Fields<'_>, ns: &Namespace) -> Result<
     engine_documents(fields, &mut options)?;
     validation(fields, ns, &mut options)?;
     clustered(fields, &mut options)?;
+    if let Some(value) = fields.get("expireAfterSeconds") {
+        let seconds = expire_after_for_collection(value, defining.now_ms, defining.rules)?;
+        options.append("expireAfterSeconds", seconds);
+    }
     collation(fields, &mut options)?;
     Ok(options.finish())
 }
@@ -318,6 +332,27 @@ pub(super) fn merged(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
     }
     for element in old.iter().filter(|element| !ORDER.contains(&element.name())) {
         out.append_element(element);
+    }
+    out.finish()
+}
+
+/// The options with this time to live, or with none.
+pub(super) fn with_expiry(old: RawDoc<'_>, seconds: Option<i64>) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for element in old.iter().filter(|element| element.name() != "expireAfterSeconds") {
+        let name = element.name();
+        match seconds {
+            // In the places where `create` puts it.
+            Some(seconds) if name == "timeseries" => {
+                out.append("expireAfterSeconds", seconds).append_element(element);
+            }
+            Some(seconds) if name == "clusteredIndex" && old.get("timeseries").is_none() => {
+                out.append_element(element).append("expireAfterSeconds", seconds);
+            }
+            _ => {
+                out.append_element(element);
+            }
+        }
     }
     out.finish()
 }

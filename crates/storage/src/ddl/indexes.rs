@@ -264,7 +264,9 @@ impl Store {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
         if is_id_selector(selector) {
+            let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
             return Err(match change.hidden {
+                _ if clustered => clustered_index_change(ns, selector, change),
                 Some(_) => Error::bad_value("can't hide _id index"),
                 None => Error::new(
                     ErrorCode::InvalidOptions,
@@ -329,6 +331,23 @@ impl Store {
         *state = changed;
         Ok(())
     }
+}
+
+/// Why the index that a collection is clustered by does not change: it is no index of its own. Expiry contract, section 3.4.
+fn clustered_index_change(
+    ns: &Namespace,
+    selector: IndexSelector<'_>,
+    change: CollModChange,
+) -> Error {
+    let shown = match selector {
+        IndexSelector::Name(_) if change.hidden.is_some() => {
+            let text = "The 'hidden' option is not supported for a clusteredIndex";
+            return Error::new(ErrorCode(6011800), text);
+        }
+        IndexSelector::Name(name) => name.to_owned(),
+        IndexSelector::Key(key) => Shell(key).to_string(),
+    };
+    Error::new(ErrorCode::IndexNotFound, format!("cannot find index {shown} for ns {ns}"))
 }
 
 /// Somebody else may still be building what was asked for: it exists when that is over.

@@ -2,11 +2,13 @@
 //!
 //! The story of a TTL delete:
 //! 1. the monitor's thread sleeps until `ttlMonitorSleepSecs` are over ([`TtlMonitor`]) and begins a pass;
-//! 2. a pass is a sequence of sub-passes; each asks the catalog anew which TTL indexes there are ([`pass`]);
-//! 3. a sub-pass visits the indexes in turn; a visit ([`visit`]) scans the index from its oldest date up to the cutoff;
+//! 2. a pass is a sequence of sub-passes; each asks the catalog anew which policies there are: TTL indexes, and
+//!    collections with a time to live ([`pass`]);
+//! 3. a sub-pass visits them in turn; a visit ([`visit`]) scans from the oldest date up to the cutoff, as the policy's rule
+//!    ([`rule`]) says;
 //! 4. each batch of found records is a write unit that reads the record again and checks its dates again, so that a document
 //!    refreshed meanwhile survives;
-//! 5. record, index keys and an oplog entry that names the index go in one transaction.
+//! 5. record, index keys and an oplog entry that names the rule go in one transaction.
 //!
 //! Everything that decides is a function over plain values; the thread only waits and calls.
 
@@ -14,6 +16,7 @@ mod monitor;
 mod params;
 mod pass;
 pub(crate) mod report;
+mod rule;
 mod stats;
 pub mod value;
 mod visit;

@@ -1,4 +1,4 @@
-//! A pass: sub-passes over all TTL indexes until none has more work. Expiry contract, section 5.2.
+//! A pass: sub-passes over all policies until none has more work. Expiry contract, section 5.2.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
 
-use crate::collection::{Collection, Index};
+use crate::collection::Collection;
 use crate::index_spec::ExpireAfter;
+use crate::ttl::rule::{Rule, RuleKind};
 use crate::ttl::visit::{Visit, VisitEnd};
 use crate::{RecordKey, Store};
 
@@ -17,25 +18,22 @@ pub struct PassState {
     /// Number of this pass since start, for `currentOp`.
     pass: i64,
     sub_pass: i64,
-    /// Per index id: where its last visit stopped, so that the next one does not step over what is gone.
+    /// Per policy: where its last visit stopped, so that the next one does not step over what is gone.
     resume: HashMap<u64, RecordKey>,
 }
 
-/// One TTL index and its collection.
+/// One policy: a collection, and which of its rules.
 struct Policy {
     collection: Arc<Collection>,
-    index: Arc<Index>,
+    kind: RuleKind,
 }
 
 impl Policy {
-    /// The index as it is now and its time to live: a `collMod` since the last visit counts. Nothing when it is gone or
-    /// no policy any more.
-    fn now(&self) -> Option<(Arc<Index>, i32)> {
-        let ready = self.collection.ready_indexes();
-        let index = ready.into_iter().find(|index| index.id() == self.index.id())?;
-        match index.spec.expire_after() {
-            Some(ExpireAfter::Seconds(seconds)) => Some((index, seconds)),
-            Some(ExpireAfter::Invalid) | None => None,
+    /// What names it among what a pass remembers: ids of collections and indexes are never the same.
+    fn id(&self) -> u64 {
+        match self.kind {
+            RuleKind::Index(id) => id,
+            RuleKind::Collection => self.collection.id(),
         }
     }
 }
@@ -107,7 +105,7 @@ impl Store {
         Ok(!round.is_empty())
     }
 
-    /// Visits one index; true when it may have more work.
+    /// Visits one policy; true when it may have more work.
     fn visit_policy(
         &self,
         policy: &Policy,
@@ -115,24 +113,24 @@ impl Store {
         stopping: &AtomicBool,
         batched: bool,
     ) -> bool {
-        let Some((index, expire_after_secs)) = policy.now() else { return false };
+        // A `collMod` since the last visit counts.
+        let Some(rule) = Rule::now(&policy.collection, policy.kind) else { return false };
         let visit = Visit {
             store: self,
             collection: &policy.collection,
-            index: &index,
-            expire_after_secs,
+            rule: &rule,
             pass: state.pass,
             sub_pass: state.sub_pass,
             stopping,
             batched,
         };
-        match visit.run(state.resume.get(&policy.index.id())) {
+        match visit.run(state.resume.get(&policy.id())) {
             Ok(VisitEnd::Drained) => {
-                state.resume.remove(&policy.index.id());
+                state.resume.remove(&policy.id());
                 false
             }
             Ok(VisitEnd::TargetMet(position)) => {
-                state.resume.insert(policy.index.id(), position);
+                state.resume.insert(policy.id(), position);
                 true
             }
             // The next round asks what it is now.
@@ -150,7 +148,7 @@ impl Store {
                 tracing::error!(
                     id = 5400703,
                     namespace = %policy.collection.namespace(),
-                    index = policy.index.spec.name(),
+                    index = rule.name(),
                     %error,
                     "Error running TTL job on collection"
                 );
@@ -159,15 +157,20 @@ impl Store {
         }
     }
 
-    /// All usable TTL indexes as of now.
+    /// All usable policies as of now.
     fn ttl_policies(&self) -> Vec<Policy> {
         let mut policies = Vec::new();
         for collection in self.catalog.all().values() {
+            if collection.expire_after_secs().is_some() {
+                let kind = RuleKind::Collection;
+                policies.push(Policy { collection: collection.clone(), kind });
+            }
             for index in collection.ready_indexes() {
                 match index.spec.expire_after() {
                     None => {}
                     Some(ExpireAfter::Seconds(_)) => {
-                        policies.push(Policy { collection: collection.clone(), index });
+                        let kind = RuleKind::Index(index.id());
+                        policies.push(Policy { collection: collection.clone(), kind });
                     }
                     Some(ExpireAfter::Invalid) => {
                         self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);

@@ -77,6 +77,54 @@ pub(crate) fn listed_expire_after(value: RawValue<'_>) -> ExpireAfter {
 }
 
 /// Documents dated at or before this moment are due, in milliseconds since 1970.
-pub fn cutoff_ms(now_ms: i64, expire_after_secs: i32) -> i64 {
-    now_ms.saturating_sub(i64::from(expire_after_secs) * 1000)
+pub fn cutoff_ms(now_ms: i64, expire_after_secs: i64) -> i64 {
+    now_ms.saturating_sub(expire_after_secs.saturating_mul(1000))
+}
+
+/// A time to live as it is shown: an int where it fits.
+pub(crate) fn seconds_value(seconds: i64) -> RawValue<'static> {
+    i32::try_from(seconds).map_or(RawValue::Int64(seconds), RawValue::Int32)
+}
+
+/// `expireAfterSeconds` of a collection, for `create` and at the top level of `collMod`. Doubles are cut off, decimals
+/// rounded half to even. Sections 1.4 and 3.4.
+///
+/// # Errors
+/// 72 InvalidOptions. The caller has checked that it is a number.
+pub fn expire_after_for_collection(
+    value: RawValue<'_>,
+    now_ms: i64,
+    rules: TtlIndexRules,
+) -> Result<i64> {
+    let invalid = |text: String| Err(Error::new(ErrorCode::InvalidOptions, text));
+    let seconds = match value {
+        RawValue::Int32(number) => i64::from(number),
+        RawValue::Int64(number) => number,
+        other => {
+            let number = as_f64(other).unwrap_or(f64::NAN);
+            if number.is_nan() && rules == TtlIndexRules::Manual {
+                return invalid("'expireAfterSeconds' must not be NaN".into());
+            }
+            // NaN becomes 0, what does not fit the nearest that does.
+            match other {
+                RawValue::Decimal128(_) => number.round_ties_even() as i64,
+                _ => number as i64,
+            }
+        }
+    };
+    if seconds < 0 {
+        return invalid("TTL index 'expireAfterSeconds' option cannot be less than 0".into());
+    }
+    if seconds > i64::MAX / 1000 {
+        return invalid(format!(
+            "TTL index 'expireAfterSeconds' option cannot overflow int64_t when cast as milliseconds, found {seconds}"
+        ));
+    }
+    let epoch = now_ms.div_euclid(1000);
+    if seconds > epoch {
+        return invalid(format!(
+            "TTL index 'expireAfterSeconds' option cannot exceed time since last epoch ({epoch}) found {seconds}"
+        ));
+    }
+    Ok(seconds)
 }

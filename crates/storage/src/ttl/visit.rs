@@ -1,25 +1,22 @@
-//! A visit: deletes what one index says is due, oldest first, in small write units, within its time and document box.
+//! A visit: deletes what one rule says is due, oldest first, in small write units, within its time and document box.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Error, ErrorCode, OpCtx, OpGuard, OpInfo, Result};
-use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
-use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_kv::{KeyRange, ScanLimit};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use crate::collection::{Collection, Index};
-use crate::index_spec::{ExpireAfter, IndexField};
-use crate::keygen::{KeySet, index_keys};
+use crate::collection::Collection;
+use crate::keygen::KeySet;
 use crate::oplog::ExpiredBy;
 use crate::read::Scanned;
 use crate::ttl::report::VisitReport;
-use crate::ttl::value::cutoff_ms;
+use crate::ttl::rule::Rule;
+use crate::ttl::value::{cutoff_ms, seconds_value};
 use crate::{RecordKey, Store};
 
-/// Index entries looked at in one scan.
+/// Index entries, or records, looked at in one scan.
 const SCAN_ENTRIES: usize = 1000;
 /// Documents read in one call, where they are no longer than this on average.
 const READ_TOGETHER: usize = 32;
@@ -27,12 +24,11 @@ const READ_TOGETHER_BYTES: i64 = 16 << 10;
 /// Visits that take longer are logged, as the reference's `slowms`.
 const SLOW_MICROS: i64 = 100_000;
 
-/// One visit of one index.
+/// One visit by one rule.
 pub(super) struct Visit<'s> {
     pub(super) store: &'s Store,
     pub(super) collection: &'s Arc<Collection>,
-    pub(super) index: &'s Arc<Index>,
-    pub(super) expire_after_secs: i32,
+    pub(super) rule: &'s Rule,
     pub(super) pass: i64,
     pub(super) sub_pass: i64,
     pub(super) stopping: &'s AtomicBool,
@@ -45,7 +41,7 @@ pub(super) enum VisitEnd {
     Drained,
     /// The document or time target was met; there may be more after this position.
     TargetMet(RecordKey),
-    /// The index has another time to live now, or none: nothing more may go by the old one.
+    /// The rule has another time to live now, or is gone: nothing more may go by the old one.
     PolicyChanged,
 }
 
@@ -63,12 +59,10 @@ impl Visit<'_> {
         let Some(_writing) = self.store.fsync_lock.try_enter() else {
             return Ok(VisitEnd::Drained);
         };
-        let cutoff = cutoff_ms(self.store.clock.now_ms(), self.expire_after_secs);
-        let field = &self.index.spec.fields()[0];
-        let direction = if field.descending { Direction::Backward } else { Direction::Forward };
-        let mut range = due_range(field, cutoff);
+        let cutoff = cutoff_ms(self.store.clock.now_ms(), self.rule.expire_after_secs());
+        let mut range = self.rule.due_range(cutoff);
         if let Some(position) = resume {
-            range = range.after(position, direction);
+            range = range.after(position, self.rule.direction());
         }
         let guard = self.register(cutoff);
         let mut progress = Progress {
@@ -77,7 +71,7 @@ impl Visit<'_> {
             docs_examined: 0,
             started_micros: self.store.clock.monotonic_micros(),
         };
-        let result = self.drain(guard.op(), range, direction, cutoff, &mut progress);
+        let result = self.drain(guard.op(), range, cutoff, &mut progress);
         self.finish(guard.op(), &progress);
         match result {
             // killOp ends the visit only; the next pass goes on.
@@ -92,10 +86,10 @@ impl Visit<'_> {
         &self,
         op: &Arc<OpCtx>,
         mut range: KeyRange,
-        direction: Direction,
         cutoff: i64,
         progress: &mut Progress,
     ) -> Result<VisitEnd> {
+        let direction = self.rule.direction();
         loop {
             self.check(op)?;
             if range.is_empty() {
@@ -107,16 +101,12 @@ impl Visit<'_> {
                 if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
             let mut found: Vec<(RecordKey, RecordKey)> = Vec::new();
             let limit = ScanLimit::rows(SCAN_ENTRIES.min(left));
-            let scanned = self.store.snapshot()?.scan_index(
-                self.index,
-                &range,
-                direction,
-                limit,
-                &mut |entry| {
-                    found.push((entry.position.to_vec(), entry.record_key.to_vec()));
-                    Ok(ControlFlow::Continue(()))
-                },
-            )?;
+            let snapshot = self.store.snapshot()?;
+            let mut see = |position: &[u8], record_key: &[u8]| {
+                found.push((position.to_vec(), record_key.to_vec()));
+            };
+            let scanned = self.rule.scan(&snapshot, self.collection, &range, limit, &mut see)?;
+            drop(snapshot);
             progress.keys_examined += found.len() as i64;
             let mut rest = found.as_slice();
             while !rest.is_empty() {
@@ -158,12 +148,12 @@ impl Visit<'_> {
         let clock = &self.store.clock;
         let started = clock.monotonic_micros();
         let expired =
-            ExpiredBy { index: self.index.spec.name(), expire_after_secs: self.expire_after_secs };
+            ExpiredBy { index: self.rule.name(), expire_after_secs: self.rule.expire_after_secs() };
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
         let done = self.store.write(op, self.collection, |unit| {
             // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
-            if unit.index(self.index.id()).is_none_or(|now| !self.is_policy_of(now)) {
+            if !self.rule.holds_in(unit) {
                 return Ok(None);
             }
             let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
@@ -184,7 +174,7 @@ impl Visit<'_> {
                 }
                 let Some(document) = document else { continue };
                 examined += 1;
-                if !self.is_due(document.as_doc(), cutoff, &mut keys)? {
+                if !self.rule.is_due(document.as_doc(), cutoff, &mut keys)? {
                     continue;
                 }
                 unit.delete_as(record_key, document.as_doc(), Some(expired))?;
@@ -222,20 +212,6 @@ impl Visit<'_> {
         documents < i64::MAX && bytes / documents.max(1) <= READ_TOGETHER_BYTES
     }
 
-    fn is_policy_of(&self, index: &Index) -> bool {
-        index.spec.expire_after() == Some(ExpireAfter::Seconds(self.expire_after_secs))
-    }
-
-    /// Whether the document as it is now has a due date in this index, and belongs into it at all.
-    fn is_due(&self, document: RawDoc<'_>, cutoff: i64, keys: &mut KeySet) -> Result<bool> {
-        if !self.index.covers(document) {
-            return Ok(false);
-        }
-        index_keys(&self.index.spec, document, keys)?;
-        let range = due_range(&self.index.spec.fields()[0], cutoff);
-        Ok(keys.iter().any(|(key, _)| range.start.as_slice() <= key && key < range.end.as_slice()))
-    }
-
     fn target_met(&self, progress: &Progress) -> bool {
         let params = self.store.ttl_params();
         let docs = params.index_target_docs.load(Ordering::Relaxed);
@@ -251,19 +227,18 @@ impl Visit<'_> {
         }
         op.check()?;
         self.collection.check_alive()?;
-        self.index.check_alive()
+        self.rule.check_alive()
     }
 
     /// Makes the visit an operation that `currentOp` shows and `killOp` ends. Expiry contract, section 6.2.
     fn register(&self, cutoff: i64) -> OpGuard {
         let ns = self.collection.namespace();
-        let field = &self.index.spec.fields()[0];
         let info = OpInfo {
             desc: "TTLMonitor".into(),
             op: "remove",
             ns: ns.as_str().to_owned(),
-            command: delete_command(ns.db(), ns.collection(), &field.path, cutoff).into_bytes(),
-            plan_summary: format!("IXSCAN {}", Shell(self.index.spec.key())).into(),
+            command: self.rule.delete_command(ns.db(), ns.collection(), cutoff).into_bytes(),
+            plan_summary: self.rule.plan_summary().into(),
             extra: self.extra(cutoff, 0).into_bytes(),
             ..OpInfo::default()
         };
@@ -272,8 +247,8 @@ impl Visit<'_> {
 
     fn extra(&self, cutoff: i64, deleted: i64) -> DocBuf {
         let mut extra = DocBuilder::new();
-        extra.start_document("ttl").append("index", self.index.spec.name());
-        extra.append("expireAfterSeconds", self.expire_after_secs);
+        extra.start_document("ttl").append("index", self.rule.name());
+        extra.append("expireAfterSeconds", seconds_value(self.rule.expire_after_secs()));
         extra.append("cutoff", RawValue::Date(cutoff));
         extra.append("deleted", deleted);
         extra.append("pass", self.pass).append("subPass", self.sub_pass).end();
@@ -296,39 +271,29 @@ impl Visit<'_> {
             });
         }
         if micros >= SLOW_MICROS && progress.deleted > 0 {
-            tracing::info!(
-                id = 5479200,
-                namespace = %self.collection.namespace(),
-                index = self.index.spec.name(),
-                numDeleted = progress.deleted,
-                durationMillis = micros / 1000,
-                "Deleted expired documents using index"
-            );
+            self.log(progress.deleted, micros / 1000);
         }
     }
-}
 
-fn delete_command(db: &str, collection: &str, path: &str, cutoff: i64) -> DocBuf {
-    let mut command = DocBuilder::new();
-    command.append("delete", collection).start_array("deletes").push_document();
-    command.start_document("q").start_document(path).append("$lte", RawValue::Date(cutoff));
-    command.end().end().append("limit", 0).end().end().append("$db", db);
-    command.finish()
-}
-
-/// The positions of all dates from the first one up to the cutoff, both included.
-fn due_range(field: &IndexField, cutoff: i64) -> KeyRange {
-    let key = |date| {
-        let mut key = Vec::with_capacity(16);
-        let value = RawValue::Date(date);
-        keys::append_value(&mut key, &mut TypeBits::default(), value, field.descending);
-        key
-    };
-    let (first, last) = (key(i64::MIN), key(cutoff));
-    if field.descending {
-        KeyRange { start: last, end: prefix_end(&first) }
-    } else {
-        KeyRange { start: first, end: prefix_end(&last) }
+    fn log(&self, deleted: i64, millis: i64) {
+        let namespace = self.collection.namespace();
+        match self.rule {
+            Rule::Index { index, .. } => tracing::info!(
+                id = 5479200,
+                %namespace,
+                index = index.spec.name(),
+                numDeleted = deleted,
+                durationMillis = millis,
+                "Deleted expired documents using index"
+            ),
+            Rule::Clustered { .. } => tracing::info!(
+                id = 5400702,
+                %namespace,
+                numDeleted = deleted,
+                durationMillis = millis,
+                "Deleted expired documents using clustered index scan"
+            ),
+        }
     }
 }
 
@@ -339,6 +304,7 @@ mod tests {
     use mayfly_value::bson::{Bson, DateTime, doc};
 
     use super::*;
+    use crate::ttl::rule::RuleKind;
     use crate::{CollModChange, IndexSelector, StoreOptions};
 
     const NOW: i64 = 1_800_000_000_000;
@@ -359,12 +325,12 @@ mod tests {
         let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
         let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
         store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
-        let index = collection.ready_indexes()[0].clone();
+        let kind = RuleKind::Index(collection.ready_indexes()[0].id());
+        let rule = Rule::now(&collection, kind).unwrap();
         let visit = Visit {
             store: &store,
             collection: &collection,
-            index: &index,
-            expire_after_secs: 0,
+            rule: &rule,
             pass: 1,
             sub_pass: 1,
             stopping: &AtomicBool::new(false),

@@ -106,6 +106,22 @@ fn t_59_a_visit_is_an_operation_and_kill_op_ends_it() {
 }
 
 #[test]
+fn t_40_a_visit_of_a_clustered_collection_is_an_operation() {
+    let (fixture, gate) = gated();
+    let index = "{key: {_id: 1}, unique: true}";
+    fixture.ok("test", &format!("{{create: 'c', clusteredIndex: {index}, expireAfterSeconds: 1}}"));
+    fixture.ok("test", "{insert: 'c', documents: [{_id: Date(now - 1000)}, {_id: Date(now)}]}");
+    gate.close_after(Stops::Writes, 0);
+    during_pass(&fixture, &gate, || {
+        let [visit] = operations(&fixture, "TTLMonitor").try_into().unwrap();
+        assert_eq!(visit.get_str("planSummary").unwrap(), "CLUSTERED_IXSCAN");
+        let ttl = visit.get_document("ttl").unwrap();
+        assert_eq!(ttl.get_i32("expireAfterSeconds").unwrap(), 1);
+    });
+    assert_eq!(count(&fixture, "test", "c"), 1);
+}
+
+#[test]
 fn t_53_without_idle_connections_a_working_monitor_is_listed() {
     let (fixture, gate) = gated();
     due(&fixture, "c", 3);
