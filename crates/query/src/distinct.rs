@@ -31,7 +31,8 @@ pub enum Found<'a> {
 
 /// The index whose keys have every value of the field, if there is one.
 pub fn index_for_distinct(collection: &Collection, path: &str) -> Option<Arc<Index>> {
-    if path.split('.').any(|part| array_index(part).is_some()) {
+    // Entries do not say which documents are due and hidden.
+    if collection.hides_expired() || path.split('.').any(|part| array_index(part).is_some()) {
         return None;
     }
     let serves = |index: &Arc<Index>| {
@@ -42,7 +43,7 @@ pub fn index_for_distinct(collection: &Collection, path: &str) -> Option<Arc<Ind
         let first = spec.fields().first();
         complete && !index.is_multikey() && first.is_some_and(|field| field.path == path)
     };
-    collection.ready_indexes().into_iter().find(serves)
+    collection.plannable_indexes().into_iter().find(serves)
 }
 
 /// Shows what the index knows, in its order; false, before anything is shown, when an array has come into it meanwhile.

@@ -388,7 +388,7 @@ impl Executor {
         let snapshot = store.snapshot()?;
         // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
         let multikey = index.is_multikey();
-        let keys_only = self.keys_only && !multikey;
+        let keys_only = self.keys_only && !multikey && !self.collection.hides_expired();
         let failures = self.failures();
         if multikey {
             // The plan may be older than the first array.

@@ -16,4 +16,10 @@ pub trait Host {
     /// # Errors
     /// Those of the options.
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
+
+    /// The documents of `$ttlStats` about the collection of the command.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn ttl_stats(&self) -> Result<Vec<DocBuf>>;
 }

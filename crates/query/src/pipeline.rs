@@ -43,7 +43,8 @@ impl Pipeline {
                 ));
             }
             let parsed = Stage::parse(spec, &scope)?;
-            if at > 0 && parsed.iter().any(Stage::is_source) {
+            let first_only = |stage: &Stage| stage.is_source() || stage.describes_collection();
+            if at > 0 && parsed.iter().any(first_only) {
                 let name = spec.iter().next().map_or("", |field| field.name());
                 return Err(Error::new(
                     ErrorCode(40602),
@@ -58,6 +59,11 @@ impl Pipeline {
     /// Whether its first stage needs no collection.
     pub fn is_source(&self) -> bool {
         self.stages.first().is_some_and(Stage::is_source)
+    }
+
+    /// Whether its first stage tells about the collection.
+    pub fn describes_collection(&self) -> bool {
+        self.stages.first().is_some_and(Stage::describes_collection)
     }
 
     /// Whether its first stage runs on the database `admin` only.
@@ -92,6 +98,7 @@ impl Pipeline {
         let documents = match stages.pop_front() {
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
             Some(Stage::LocalSessions(options)) => host.local_sessions(options.as_doc())?,
+            Some(Stage::TtlStats) => host.ttl_stats()?,
             _ => Vec::new(),
         };
         Ok(PipelineRun::new(Input::Documents(documents.into()), stages.into()))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
 use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow};
-use mayfly_storage::{Collection, Store, StoreOptions};
+use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document, doc, oid::ObjectId};
 
@@ -25,7 +25,7 @@ fn fixture(index: &Document, with_arrays: bool) -> Fixture {
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
     let spec = DocBuf::from_bson(&doc! { "key": index, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
     let collection = store.collection(&ns).unwrap();
     let mut values = operands();
     values.extend([

@@ -9,7 +9,7 @@ use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, UpdateSpec, find_and_modify,
 };
-use mayfly_storage::{Collection, Store, StoreOptions};
+use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
@@ -32,7 +32,7 @@ fn queue(engine: Arc<dyn Engine>, indexed: bool) -> Fixture {
     let ns = Namespace::parse("db.queue").unwrap();
     if indexed {
         let spec = DocBuf::from_bson(&doc! { "key": { "n": 1 }, "name": "n" });
-        store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+        store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
     }
     let (collection, _) = store.get_or_create(&ns).unwrap();
     for n in 0..JOBS {

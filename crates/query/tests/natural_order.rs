@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow};
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
@@ -18,7 +18,7 @@ fn bounds_do_not_undo_a_natural_order() {
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
     let spec = DocBuf::from_bson(&doc! { "key": { "k": 1 }, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
     let collection = store.collection(&ns).unwrap();
     for n in 0..5 {
         let document = DocBuf::from_bson(&doc! { "_id": n, "k": (n * 3) % 5 });

@@ -6,7 +6,7 @@ use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{CanonicalQuery, DeleteSpec, Executor, FindOptions, Flow, UpdateSpec};
-use mayfly_storage::{Collection, IndexSelector, Store, StoreOptions};
+use mayfly_storage::{Collection, CreateIndexesOptions, IndexSelector, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
@@ -25,7 +25,7 @@ fn fixture(index: &Document) -> Fixture {
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
     let spec = DocBuf::from_bson(&doc! { "key": index, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
     let collection = store.collection(&ns).unwrap();
     Fixture { store, op, ns, collection }
 }
@@ -155,7 +155,9 @@ fn an_update_never_changes_a_document_twice_because_its_index_goes() {
 fn upserts_by_a_unique_key_never_meet_each_other() {
     let f = fixture(&doc! { "other": 1 });
     let spec = DocBuf::from_bson(&doc! { "key": { "u": 1 }, "name": "u", "unique": true });
-    f.store.create_indexes(&f.op, &f.ns, &[spec.as_doc()], false).unwrap();
+    f.store
+        .create_indexes(&f.op, &f.ns, &[spec.as_doc()], CreateIndexesOptions::default())
+        .unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let f = &f;

@@ -18,6 +18,7 @@ use crate::collection::{Collection, Index};
 use crate::error::from_kv;
 use crate::layout::prefixed;
 use crate::read::{Scanned, whole_range};
+use crate::ttl::Record;
 use crate::{RecordKey, Store};
 
 /// Records per write unit of a build.
@@ -55,7 +56,7 @@ impl Store {
             collection.check_alive()?;
             let mut batch: Vec<RecordKey> = Vec::with_capacity(BATCH_RECORDS);
             let limit = ScanLimit { rows: BATCH_RECORDS, bytes: 4 << 20 };
-            let scanned = self.snapshot()?.scan_records(
+            let scanned = self.snapshot()?.scan_stored(
                 collection,
                 &range,
                 Direction::Forward,
@@ -84,9 +85,10 @@ impl Store {
             for record_key in batch {
                 let key = prefixed(collection.id(), record_key);
                 unit.txn.lock(Keyspace::Record, &key).map_err(from_kv)?;
-                let Some(document) = unit.read(record_key)? else { continue };
+                let Some((document, modified_ms)) = unit.read_stored(record_key)? else { continue };
+                let record = Record { document: document.as_doc(), modified_ms };
                 for index in building {
-                    unit.backfill(index, record_key, document.as_doc())?;
+                    unit.backfill(index, record_key, record)?;
                 }
             }
             Ok(())

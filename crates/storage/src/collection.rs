@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use crate::capped::{Capped, CappedRuntime, maintained};
 use crate::index_spec::IndexSpec;
 use crate::layout::{RecordKey, record_key_in};
+use crate::ttl::PolicyRuntime;
 use crate::validation::{DocumentCheck, Validation};
 
 /// A collection.
@@ -24,9 +25,15 @@ pub struct Collection {
     /// The default of its operations and indexes, and the order of its records.
     collation: Option<Arc<Collation>>,
     dropped: AtomicBool,
+    /// Whether some policy hides what is due.
+    hides_expired: AtomicBool,
+    /// Whether some policy archives.
+    archives: AtomicBool,
     pub(crate) state: RwLock<CollectionState>,
     pub(crate) counts: Counts,
     pub(crate) capped: CappedRuntime,
+    /// What its own policy did.
+    pub(crate) ttl: PolicyRuntime,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
 }
@@ -83,6 +90,8 @@ pub struct IndexRuntime {
     pub(crate) ready: AtomicBool,
     /// Whether it is gone.
     pub(crate) dropped: AtomicBool,
+    /// What it did as a policy.
+    pub(crate) ttl: PolicyRuntime,
 }
 
 /// A compiled filter that storage can ask without knowing the query language.
@@ -137,6 +146,24 @@ impl CollectionState {
         Ok(CollectionState { options, validation, capped, expire_after_secs, id_index, indexes })
     }
 
+    fn hides_expired(&self) -> bool {
+        self.indexes.iter().any(|index| index.spec.hides_expired())
+    }
+
+    fn archives(&self) -> bool {
+        self.indexes.iter().any(|index| index.spec.ttl_options().archive.is_some())
+    }
+
+    /// The policies that hide what is due.
+    pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Index>> {
+        self.indexes.iter().filter(|index| index.spec.hides_expired() && index.is_ready())
+    }
+
+    /// Whether a record's time of modification has index entries.
+    pub(crate) fn follows_modification(&self) -> bool {
+        self.indexes.iter().any(|index| index.spec.is_last_modified())
+    }
+
     /// All indexes that writes maintain.
     pub(crate) fn maintained(&self) -> impl Iterator<Item = &Arc<Index>> {
         maintained(self.id_index.as_ref(), &self.indexes)
@@ -157,10 +184,39 @@ impl Collection {
             namespace: RwLock::new(namespace),
             collation,
             dropped: AtomicBool::new(false),
+            hides_expired: AtomicBool::new(state.hides_expired()),
+            archives: AtomicBool::new(state.archives()),
             state: RwLock::new(state),
             counts: Counts::default(),
             capped: CappedRuntime::default(),
+            ttl: PolicyRuntime::default(),
             commits: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a changed state in place of the present one.
+    pub(crate) fn install(&self, present: &mut CollectionState, changed: CollectionState) {
+        self.hides_expired.store(changed.hides_expired(), Ordering::Release);
+        self.archives.store(changed.archives(), Ordering::Release);
+        *present = changed;
+    }
+
+    /// Whether reads must not show what some policy says is due: then neither index entries nor the number of records
+    /// tell how many documents there are.
+    pub fn hides_expired(&self) -> bool {
+        self.hides_expired.load(Ordering::Acquire)
+    }
+
+    /// Whether some policy archives.
+    pub(crate) fn archives(&self) -> bool {
+        self.archives.load(Ordering::Acquire)
+    }
+
+    /// The policies that hide what is due; none most of the time.
+    pub(crate) fn hiding(&self) -> Vec<Arc<Index>> {
+        match self.hides_expired() {
+            true => self.state.read_recursive().hiding().cloned().collect(),
+            false => Vec::new(),
         }
     }
 
@@ -216,9 +272,16 @@ impl Collection {
         self.state.read_recursive().indexes.clone()
     }
 
-    /// Indexes that a plan may use; that on `_id` is among them when the collection is capped.
+    /// Indexes whose build is over; that on `_id` is among them when the collection is capped.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
         self.state.read_recursive().maintained().filter(|index| index.is_ready()).cloned().collect()
+    }
+
+    /// Those of them that a plan may use: the entries of a last-modified policy are no values of documents.
+    pub fn plannable_indexes(&self) -> Vec<Arc<Index>> {
+        let state = self.state.read_recursive();
+        let plannable = |index: &&Arc<Index>| index.is_ready() && !index.spec.is_last_modified();
+        state.maintained().filter(plannable).cloned().collect()
     }
 
     /// Whether it was dropped.

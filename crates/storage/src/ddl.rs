@@ -5,6 +5,7 @@
 
 mod convert;
 mod indexes;
+mod policies;
 mod select;
 
 use std::sync::Arc;
@@ -21,7 +22,10 @@ use crate::collection::{Collection, CollectionState};
 use crate::error::from_kv;
 use crate::layout::catalog_key;
 use crate::oplog::OplogBatch;
-pub use indexes::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
+pub use indexes::{
+    CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
+    NewExpireAfter,
+};
 
 impl Store {
     /// Creates a collection.
@@ -105,7 +109,7 @@ impl Store {
             oplog.command(&command_ns(ns), &collection.uuid(), command);
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
         })?;
-        *state = changed;
+        collection.install(&mut state, changed);
         Ok(())
     }
 
@@ -325,7 +329,7 @@ fn put_dropped(txn: &mut dyn Txn, id: u64) -> Result<()> {
 }
 
 /// A random UUID, version 4.
-fn new_uuid() -> [u8; 16] {
+pub(crate) fn new_uuid() -> [u8; 16] {
     let mut uuid: [u8; 16] = rand::random();
     uuid[6] = uuid[6] & 0x0F | 0x40;
     uuid[8] = uuid[8] & 0x3F | 0x80;

@@ -11,8 +11,8 @@ use mayfly_value::{
     Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, same_collation,
 };
 
-use crate::ttl::TtlIndexRules;
-use crate::ttl::value::{expire_after_for_create, listed_expire_after};
+use crate::ttl::value::{expire_after_for_create, last_modified_for_create, listed_expire_after};
+use crate::ttl::{TtlIndexRules, TtlOptions};
 
 /// Note in the reply when a compound key drops the TTL option.
 pub(crate) const TTL_IGNORED_NOTE: &str =
@@ -40,6 +40,10 @@ pub struct IndexSpec {
     sparse: bool,
     hidden: bool,
     expire_after: Option<ExpireAfter>,
+    /// What the policy does beside deleting.
+    ttl: Arc<TtlOptions>,
+    /// Its dates are those of the last modification (`_ts`).
+    last_modified: bool,
     collation: Option<Arc<Collation>>,
     /// A request that names no collation takes the collection's.
     inherits: bool,
@@ -50,6 +54,8 @@ pub struct IndexSpec {
 pub enum ExpireAfter {
     /// Usable.
     Seconds(i32),
+    /// -1 on a last-modified policy: only documents with a `ttl` of their own go.
+    OwnOnly,
     /// A value no server should have stored: listed as 2147483647, skipped by the monitor.
     Invalid,
 }
@@ -67,6 +73,8 @@ pub(crate) enum Requested {
 pub(crate) struct SpecRules {
     /// Where manual and servers differ.
     pub ttl: TtlIndexRules,
+    /// An index on `_ts` is a last-modified policy.
+    pub last_modified: bool,
     /// Drop unknown options instead of refusing them.
     pub ignore_unknown: bool,
 }
@@ -98,7 +106,11 @@ const KNOWN: &[&str] = &[
     "dropDups",
     "bucketSize",
     "clustered",
+    "ttl",
 ];
+
+/// The mark of a last-modified policy in the catalog; never listed.
+const LAST_MODIFIED: &str = "lastModified";
 
 /// Options that an `_id` index may have.
 const KNOWN_FOR_ID: &[&str] = &["v", "key", "name", "ns", "collation"];
@@ -129,9 +141,13 @@ impl IndexSpec {
             ));
         }
         check_key(key)?;
-        if raw.get("expireAfterSeconds").is_some() && is_last_modified(key) {
-            // An ordinary index on a field that no document has would expire nothing, silently.
-            return Err(Error::not_implemented("expiry by last modification (an index on '_ts')"));
+        let last_modified =
+            rules.last_modified && raw.get("expireAfterSeconds").is_some() && is_last_modified(key);
+        if raw.get("ttl").is_some() && raw.get("expireAfterSeconds").is_none() {
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "'ttl' can be used only together with 'expireAfterSeconds'",
+            ));
         }
         let mut note = None;
         let mut expire_after = None;
@@ -141,6 +157,17 @@ impl IndexSpec {
         for element in raw {
             match element.name() {
                 "v" | "key" | "name" | "ns" | "dropDups" | "storageEngine" => {}
+                "expireAfterSeconds" if last_modified => {
+                    let seconds = last_modified_for_create(element.value())?;
+                    out.append("expireAfterSeconds", seconds);
+                    expire_after = Some(ExpireAfter::of_last_modified(seconds));
+                }
+                "ttl" => {
+                    TtlOptions::parse(element.value())?;
+                    if key.iter().count() == 1 {
+                        out.append_element(element);
+                    }
+                }
                 "expireAfterSeconds" => {
                     let seconds = expire_after_for_create(element.value())?;
                     if key.iter().count() == 1 {
@@ -185,10 +212,19 @@ impl IndexSpec {
                 }
             }
         }
+        if last_modified {
+            out.append(LAST_MODIFIED, true);
+        }
         let document = out.finish();
         let mut spec = IndexSpec::from_catalog(document)?;
         spec.expire_after = expire_after;
         spec.inherits = inherits;
+        if last_modified && spec.unique {
+            return Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                "a '_ts' policy cannot be unique",
+            ));
+        }
         if spec.sparse && spec.partial_filter().is_some() {
             return Err(Error::new(
                 ErrorCode::CannotCreateIndex,
@@ -217,7 +253,10 @@ impl IndexSpec {
         let flag = |name| matches!(raw.get(name), Some(RawValue::Bool(true)));
         let (unique, sparse, hidden) = (flag("unique"), flag("sparse"), flag("hidden"));
         let name = raw.get("name").and_then(RawValue::as_str).unwrap_or_default().to_owned();
-        let expire_after = raw.get("expireAfterSeconds").map(listed_expire_after);
+        let last_modified = flag(LAST_MODIFIED);
+        let expire_after = raw.get("expireAfterSeconds");
+        let expire_after = expire_after.map(|value| listed_expire_after(value, last_modified));
+        let ttl = Arc::new(TtlOptions::from_catalog(raw.get("ttl")));
         let collation = Collation::of_options(raw)?;
         let inherits = false;
         Ok(IndexSpec {
@@ -228,6 +267,8 @@ impl IndexSpec {
             sparse,
             hidden,
             expire_after,
+            ttl,
+            last_modified,
             collation,
             inherits,
         })
@@ -247,10 +288,13 @@ impl IndexSpec {
 
     /// As `listIndexes` shows it, an invalid `expireAfterSeconds` replaced by 2147483647.
     pub fn listed(&self) -> DocBuf {
-        if self.expire_after != Some(ExpireAfter::Invalid) {
-            return self.document.clone();
+        if self.expire_after == Some(ExpireAfter::Invalid) {
+            return self.with_option("expireAfterSeconds", Some(RawValue::Int32(i32::MAX)));
         }
-        self.with_option("expireAfterSeconds", Some(RawValue::Int32(i32::MAX)))
+        match self.last_modified {
+            true => self.with_option(LAST_MODIFIED, None),
+            false => self.document.clone(),
+        }
     }
 
     /// As it stands in the catalog.
@@ -280,9 +324,26 @@ impl IndexSpec {
 
     /// The same index with another time to live.
     #[must_use]
-    pub fn with_expire_after(&self, seconds: i32) -> IndexSpec {
-        let document = self.with_option("expireAfterSeconds", Some(seconds.into()));
-        IndexSpec { document, expire_after: Some(ExpireAfter::Seconds(seconds)), ..self.clone() }
+    pub fn with_expire_after(&self, expire_after: ExpireAfter) -> IndexSpec {
+        let seconds = RawValue::Int32(expire_after.listed_secs());
+        let document = self.with_option("expireAfterSeconds", Some(seconds));
+        IndexSpec { document, expire_after: Some(expire_after), ..self.clone() }
+    }
+
+    /// The same index without a time to live.
+    #[must_use]
+    pub fn without_expire_after(&self) -> IndexSpec {
+        let document = self.with_option("expireAfterSeconds", None);
+        let plain = IndexSpec { document, expire_after: None, ..self.clone() };
+        plain.with_ttl_options(RawDoc::EMPTY)
+    }
+
+    /// The same index with another document `ttl`, which was parsed before; none when it is empty.
+    #[must_use]
+    pub fn with_ttl_options(&self, ttl: RawDoc<'_>) -> IndexSpec {
+        let value = (!ttl.is_empty()).then_some(RawValue::Document(ttl));
+        let document = self.with_option("ttl", value);
+        IndexSpec { document, ttl: Arc::new(TtlOptions::from_catalog(value)), ..self.clone() }
     }
 
     /// The same index, hidden from the planner or not.
@@ -327,6 +388,21 @@ impl IndexSpec {
         self.expire_after
     }
 
+    /// What its policy does beside deleting.
+    pub fn ttl_options(&self) -> &TtlOptions {
+        &self.ttl
+    }
+
+    /// Whether its entries are times of modification, which no query can ask for.
+    pub fn is_last_modified(&self) -> bool {
+        self.last_modified
+    }
+
+    /// Whether what it says is due is invisible.
+    pub fn hides_expired(&self) -> bool {
+        self.expire_after.is_some() && (self.last_modified || self.ttl.hide_expired)
+    }
+
     /// How strings stand in its keys.
     pub fn collation(&self) -> Option<&Arc<Collation>> {
         self.collation.as_ref()
@@ -355,8 +431,31 @@ impl IndexSpec {
     pub fn same_definition(&self, other: &IndexSpec) -> bool {
         self.same_identity(other)
             && self.name == other.name
-            && self.expire_after == other.expire_after
+            && self.same_policy(other)
             && self.hidden == other.hidden
+    }
+}
+
+impl IndexSpec {
+    /// Whether time to live and `ttl` are the same.
+    pub(crate) fn same_policy(&self, other: &IndexSpec) -> bool {
+        self.expire_after == other.expire_after && self.ttl == other.ttl
+    }
+}
+
+impl ExpireAfter {
+    /// That of a last-modified policy.
+    pub(crate) fn of_last_modified(seconds: i32) -> ExpireAfter {
+        if seconds == -1 { ExpireAfter::OwnOnly } else { ExpireAfter::Seconds(seconds) }
+    }
+
+    /// As it is listed.
+    pub fn listed_secs(self) -> i32 {
+        match self {
+            ExpireAfter::Seconds(seconds) => seconds,
+            ExpireAfter::OwnOnly => -1,
+            ExpireAfter::Invalid => i32::MAX,
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::index_spec::{IndexField, IndexSpec};
+use crate::ttl::Record;
+use crate::ttl::due::last_modified_entries;
 
 /// The keys of one document in one index, in one buffer.
 #[derive(Default)]
@@ -86,8 +88,18 @@ impl KeySet {
 ///
 /// # Errors
 /// 171 CannotIndexParallelArrays; 67 CannotCreateIndex-like limits are 257 TransactionTooLarge here.
-pub(crate) fn index_keys(spec: &IndexSpec, document: RawDoc<'_>, out: &mut KeySet) -> Result<()> {
+pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet) -> Result<()> {
     out.clear();
+    let document = record.document;
+    if spec.is_last_modified() {
+        let descending = spec.fields()[0].descending;
+        last_modified_entries(record, |value| {
+            let mut bits = TypeBits::default();
+            keys::append_value(&mut out.bytes, &mut bits, value, descending);
+            out.close_key(&bits);
+        });
+        return Ok(());
+    }
     if spec.sparse() && spec.fields().iter().all(|field| !path_exists(document, &field.parts)) {
         return Ok(());
     }
@@ -299,6 +311,15 @@ fn parallel_arrays(field: &IndexField, other: &IndexField) -> Error {
     )
 }
 
+/// Visits every value that the path gives as the key of a single-field index; true when it met an array.
+pub(crate) fn single_values<'a>(
+    document: RawDoc<'a>,
+    parts: &[String],
+    visit: &mut dyn FnMut(RawValue<'a>),
+) -> bool {
+    visit_index_values_of(RawValue::Document(document), parts, visit)
+}
+
 /// Visits every value that the path gives as an index key: always at least one.
 fn expand<'a>(
     value: RawValue<'a>,
@@ -354,7 +375,7 @@ fn position(part: &str) -> Option<usize> {
     if canonical && part.len() <= 7 { part.parse().ok() } else { None }
 }
 
-fn path_exists(document: RawDoc<'_>, parts: &[String]) -> bool {
+pub(crate) fn path_exists(document: RawDoc<'_>, parts: &[String]) -> bool {
     fn exists(value: RawValue<'_>, parts: &[String]) -> bool {
         let Some((part, rest)) = parts.split_first() else { return true };
         match value {
@@ -385,7 +406,8 @@ mod tests {
         let spec = IndexSpec::from_catalog(spec).unwrap();
         let document = DocBuf::from_bson(document);
         let mut out = KeySet::default();
-        index_keys(&spec, document.as_doc(), &mut out)?;
+        let record = Record { document: document.as_doc(), modified_ms: 0 };
+        index_keys(&spec, record, &mut out)?;
         Ok(out.iter().map(|(key, _)| key.to_vec()).collect())
     }
 

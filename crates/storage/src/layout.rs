@@ -28,6 +28,8 @@ use mayfly_kv::{KeyRange, Keyspace, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
+use crate::ttl::Record;
+
 /// Bytes of a record's value before its BSON.
 pub(crate) const RECORD_HEADER: usize = 10;
 const RECORD_FORMAT: u8 = 1;
@@ -75,6 +77,17 @@ pub(crate) fn encode_record(out: &mut Vec<u8>, modified_ms: i64, document: RawDo
     out.push(0);
     out.extend_from_slice(&modified_ms.to_le_bytes());
     out.extend_from_slice(document.as_bytes());
+}
+
+/// A record's value: its document, and when it was written last.
+///
+/// # Errors
+/// 301 DataCorruptionDetected.
+pub(crate) fn decode_stored(value: &[u8]) -> Result<Record<'_>> {
+    let document = decode_record(value)?;
+    // There is a document behind the header.
+    let modified = value.get(2..RECORD_HEADER).and_then(|bytes| bytes.try_into().ok());
+    Ok(Record { document, modified_ms: modified.map_or(0, i64::from_le_bytes) })
 }
 
 /// The document of a record's value.

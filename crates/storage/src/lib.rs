@@ -30,7 +30,10 @@ mod views;
 
 pub use capped::Capped;
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
-pub use ddl::{CollModChange, CollModResult, CreateIndexesResult, IndexSelector};
+pub use ddl::{
+    CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
+    NewExpireAfter,
+};
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};

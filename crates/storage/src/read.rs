@@ -3,6 +3,8 @@
 //! A snapshot lives for one batch, never across a client's round trip; a cursor goes on from its last key in a new one.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions};
@@ -12,11 +14,14 @@ use mayfly_value::{DocBuf, RawDoc};
 use crate::Store;
 use crate::collection::{Collection, Index};
 use crate::error::from_kv;
-use crate::layout::{decode_record, decode_unique_value, object_subrange, prefixed};
+use crate::keygen::KeySet;
+use crate::layout::{decode_record, decode_stored, decode_unique_value, object_subrange, prefixed};
+use crate::ttl::{Moment, Record};
 
-/// A consistent view of everything.
+/// A consistent view of everything, and the moment that says what is due and hidden.
 pub struct Snapshot {
     pub(crate) txn: Box<dyn Txn>,
+    moment: Moment,
 }
 
 /// One index entry.
@@ -44,6 +49,12 @@ pub enum Scanned {
 /// Sees records: key and document. Both live only for the call.
 pub type RecordVisitor<'v> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<ControlFlow<()>> + 'v;
 
+/// Sees all records, hidden ones included.
+pub(crate) type StoredVisitor<'v> = dyn FnMut(&[u8], Record<'_>) -> Result<ControlFlow<()>> + 'v;
+
+/// Sees keys and values as they are stored.
+type ValueVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'v;
+
 /// Sees index entries. They live only for the call.
 pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
@@ -54,7 +65,13 @@ impl Store {
     /// Those of the engine.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-        Ok(Snapshot { txn })
+        Ok(Snapshot { txn, moment: self.moment() })
+    }
+
+    /// Now, and by which rules.
+    pub(crate) fn moment(&self) -> Moment {
+        let last_modified = self.ttl_params().last_modified.load(Ordering::Relaxed);
+        Moment { now_ms: self.clock.now_ms(), last_modified }
     }
 
     /// Shows one document as of now, without a snapshot: the short path of point reads.
@@ -68,12 +85,13 @@ impl Store {
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let key = prefixed(collection.id(), record_key);
+        let hidden = Hidden::of(collection, || self.moment());
         let mut see = Some(see);
         let mut seen = Ok(None);
         self.engine()
             .get_once(Keyspace::Record, &key, &mut |value| {
                 if let Some(see) = see.take() {
-                    seen = decode_record(value).map(|document| Some(see(document)));
+                    seen = hidden.visible(value).map(|document| document.map(see));
                 }
             })
             .map_err(from_kv)?;
@@ -81,8 +99,41 @@ impl Store {
     }
 }
 
+/// Which records must not be seen. Most collections hide none, and then nothing is asked.
+pub(crate) struct Hidden(Option<(Vec<Arc<Index>>, Moment)>);
+
+impl Hidden {
+    fn of(collection: &Collection, moment: impl FnOnce() -> Moment) -> Hidden {
+        let policies = collection.hiding();
+        Hidden((!policies.is_empty()).then(|| (policies, moment())))
+    }
+
+    /// The document of a record's value, unless some policy says that it is due.
+    fn visible<'v>(&self, value: &'v [u8]) -> Result<Option<RawDoc<'v>>> {
+        let Some((policies, moment)) = &self.0 else { return decode_record(value).map(Some) };
+        let record = decode_stored(value)?;
+        let due = due_by(policies, record, *moment)?;
+        Ok(due.is_none().then_some(record.document))
+    }
+}
+
+/// The first policy that says the record is due.
+pub(crate) fn due_by<'p>(
+    policies: impl IntoIterator<Item = &'p Arc<Index>>,
+    record: Record<'_>,
+    moment: Moment,
+) -> Result<Option<&'p Arc<Index>>> {
+    let mut keys = KeySet::default();
+    for index in policies {
+        if index.is_due(record, moment, &mut keys)? {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
 impl Snapshot {
-    /// Shows one document; false when there is none.
+    /// Shows one document; false when there is none, or none that may be seen.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected, those of the engine.
@@ -93,11 +144,35 @@ impl Snapshot {
         see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
     ) -> Result<bool> {
         let key = prefixed(collection.id(), record_key);
+        let hidden = Hidden::of(collection, || self.moment);
+        let mut seen = Ok(false);
+        self.txn
+            .get(Keyspace::Record, &key, &mut |value| {
+                seen = hidden.visible(value).and_then(|document| match document {
+                    Some(document) => see(document).map(|()| true),
+                    None => Ok(false),
+                });
+            })
+            .map_err(from_kv)?;
+        seen
+    }
+
+    /// Shows one record, hidden or not; false when there is none.
+    ///
+    /// # Errors
+    /// As [`Snapshot::record`].
+    pub(crate) fn stored_record(
+        &self,
+        collection: &Collection,
+        record_key: &[u8],
+        see: &mut dyn FnMut(Record<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let key = prefixed(collection.id(), record_key);
         let mut seen = Ok(());
         let found = self
             .txn
             .get(Keyspace::Record, &key, &mut |value| {
-                seen = decode_record(value).and_then(&mut *see);
+                seen = decode_stored(value).and_then(&mut *see);
             })
             .map_err(from_kv)?;
         seen.map(|()| found)
@@ -120,7 +195,8 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Visits records in `_id` order. The range is in record keys; an empty end means no upper bound.
+    /// Visits records in `_id` order, those that may be seen. The range is in record keys; an empty end means no upper
+    /// bound. The limit counts hidden ones, too.
     ///
     /// # Errors
     /// Those of the visitor, 301 DataCorruptionDetected, those of the engine.
@@ -132,13 +208,46 @@ impl Snapshot {
         limit: ScanLimit,
         visit: &mut RecordVisitor<'_>,
     ) -> Result<Scanned> {
+        let hidden = Hidden::of(collection, || self.moment);
+        self.scan_values(collection, range, direction, limit, &mut |key, value| match hidden
+            .visible(value)?
+        {
+            Some(document) => visit(key, document),
+            None => Ok(ControlFlow::Continue(())),
+        })
+    }
+
+    /// Visits all records in `_id` order, hidden ones included.
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan_records`].
+    pub(crate) fn scan_stored(
+        &self,
+        collection: &Collection,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut StoredVisitor<'_>,
+    ) -> Result<Scanned> {
+        self.scan_values(collection, range, direction, limit, &mut |key, value| {
+            visit(key, decode_stored(value)?)
+        })
+    }
+
+    fn scan_values(
+        &self,
+        collection: &Collection,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut ValueVisitor<'_>,
+    ) -> Result<Scanned> {
         let range = object_subrange(collection.id(), range);
         let mut failed = None;
         let end = self
             .txn
             .scan(Keyspace::Record, &range, direction, limit, &mut |key, value| {
-                let step = decode_record(value).and_then(|document| visit(&key[8..], document));
-                step.unwrap_or_else(|error| {
+                visit(&key[8..], value).unwrap_or_else(|error| {
                     failed = Some(error);
                     ControlFlow::Break(())
                 })

@@ -19,8 +19,10 @@ use crate::layout::catalog_key;
 use crate::oplog::OplogClock;
 use crate::read::Scanned;
 use crate::sweep::Sweeper;
+use crate::ttl::archive::{ArchiveCollection, Archives, OpenArchives};
+use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
-use crate::ttl::{TtlMonitor, TtlParameters, TtlStats};
+use crate::ttl::{ArchiveSink, TtlMonitor, TtlParameters, TtlStats};
 use crate::unit::WriteUnit;
 
 /// How often one write is tried again before the client sees the conflict.
@@ -78,6 +80,8 @@ pub struct Store {
     /// Conflicts that led to another try, for serverStatus.
     pub write_conflicts: AtomicI64,
     pub(crate) visit_hook: VisitHook,
+    pub(crate) paced: PacedPolicies,
+    pub(crate) archive_sink: std::sync::OnceLock<Arc<dyn ArchiveSink>>,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
 }
@@ -113,6 +117,8 @@ impl Store {
             next_statement_due: AtomicI64::new(i64::MIN),
             write_conflicts: AtomicI64::new(0),
             visit_hook: VisitHook::default(),
+            paced: PacedPolicies::default(),
+            archive_sink: std::sync::OnceLock::new(),
             fsync_lock: FsyncLock::default(),
         });
         store.load_counts()?;
@@ -189,7 +195,8 @@ impl Store {
         }
         let mut tries = 0;
         loop {
-            match self.try_write(collection, &mut body) {
+            let archives = self.archives_of(collection);
+            match self.try_write(collection, &archives, &mut body) {
                 Err(error) if tries < most_tries(&error) => {
                     tries += 1;
                     self.write_conflicts.fetch_add(1, Ordering::Relaxed);
@@ -204,6 +211,7 @@ impl Store {
     fn try_write<T>(
         &self,
         collection: &Collection,
+        archives: &[ArchiveCollection],
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         let state = collection.state.read();
@@ -218,14 +226,18 @@ impl Store {
             let text = "the store is closing";
             return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
         }
-        let now_ms = self.clock.now_ms();
+        let moment = self.moment();
+        let now_ms = moment.now_ms;
         // Units on a capped collection run one after the other.
         let mut next = state.capped.map(|_| collection.capped.next.lock());
+        let open = OpenArchives::open(archives);
         let txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
-        let mut unit = WriteUnit::new(txn, collection, &state, namespace.as_str(), now_ms);
+        let mut unit = WriteUnit::new(txn, collection, &state, namespace.as_str(), moment);
         if let (Some(limits), Some(next)) = (state.capped, &next) {
             unit.capped = Some(CappedUnit::new(limits, **next));
         }
+        unit.archives =
+            Archives { open: Some(&open), sink: self.archive_sink.get().map(|sink| &**sink) };
         let result = body(&mut unit)?;
         unit.make_room()?;
         let number = unit.capped.as_ref().and_then(|capped| capped.next);
@@ -249,12 +261,24 @@ impl Store {
                 .map_err(from_kv)?;
         }
         let marks = unit.take_multikey();
+        let expired = std::mem::take(&mut unit.expired);
+        let archived = std::mem::take(&mut unit.archived);
         let (collection, documents, bytes) = (unit.collection, unit.documents, unit.bytes);
         unit.txn.commit().map_err(from_kv)?;
         WriteUnit::committed_multikey(marks);
         collection.commits.fetch_add(1, Ordering::AcqRel);
         collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
         collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
+        for (archive, documents, bytes) in archived {
+            archive.commits.fetch_add(1, Ordering::AcqRel);
+            archive.counts.documents.fetch_add(documents, Ordering::AcqRel);
+            archive.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
+        }
+        for (index, count) in expired {
+            let policy = index.as_ref().map_or(&collection.ttl, |index| &index.runtime.ttl);
+            policy.deleted.fetch_add(count, Ordering::Relaxed);
+            self.ttl_stats.deleted_documents.fetch_add(count, Ordering::Relaxed);
+        }
         self.sync.note_commit();
         Ok(())
     }
@@ -304,14 +328,14 @@ impl Store {
         let mut range = crate::whole_range();
         // An engine may end a page early.
         loop {
-            let scanned = snapshot.scan_records(
+            let scanned = snapshot.scan_stored(
                 collection,
                 &range,
                 Direction::Forward,
                 ScanLimit::NONE,
-                &mut |_, doc| {
+                &mut |_, record| {
                     documents += 1;
-                    bytes += doc.as_bytes().len() as i64;
+                    bytes += record.document.as_bytes().len() as i64;
                     if documents % 1024 == 0 {
                         op.check()?;
                     }

@@ -50,7 +50,12 @@ impl Fixture {
 
     fn index(&self, name: &str, spec: &Document) -> mayfly_base::Result<CreateIndexesResult> {
         let spec = DocBuf::from_bson(spec);
-        self.store.create_indexes(&self.op, &ns(name), &[spec.as_doc()], false)
+        self.store.create_indexes(
+            &self.op,
+            &ns(name),
+            &[spec.as_doc()],
+            CreateIndexesOptions::default(),
+        )
     }
 
     fn count(&self, name: &str) -> usize {

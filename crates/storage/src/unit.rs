@@ -12,14 +12,19 @@ use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::RecordKey;
 use crate::capped::CappedUnit;
 use crate::collection::{Collection, CollectionState, Index};
 use crate::error::from_kv;
+use crate::index_spec::ExpireAfter;
 use crate::keygen::{KeySet, index_keys};
 use crate::layout::{
-    catalog_key, decode_record, decode_unique_value, encode_record, encode_unique_value, prefixed,
+    catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, prefixed,
 };
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
+use crate::read::due_by;
+use crate::ttl::archive::Archives;
+use crate::ttl::{Moment, Record};
 use crate::validation::Validation;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,20 +33,34 @@ use std::sync::atomic::Ordering;
 /// About what a key needs, and what the log's entry says about a document beside itself.
 const KEY_BYTES: usize = 64;
 
+/// By what a document is removed that is due.
+#[derive(Clone, Copy)]
+pub(crate) enum Expiring<'a> {
+    /// A TTL index.
+    Index(&'a Arc<Index>),
+    /// The collection's own time to live, in seconds.
+    Collection(i64),
+}
+
 /// One transaction's worth of writes to one collection.
 pub struct WriteUnit<'s> {
     pub(crate) txn: Box<dyn Txn>,
     pub(crate) collection: &'s Collection,
     state: &'s CollectionState,
     ns: &'s str,
-    now_ms: i64,
+    moment: Moment,
     pub(crate) oplog: OplogBatch,
     pub(crate) documents: i64,
     pub(crate) bytes: i64,
     pub(crate) keys_deleted: i64,
+    /// The policies by which documents went, and how many by each; nothing stands for that of the collection itself.
+    pub(crate) expired: Vec<(Option<Arc<Index>>, i64)>,
     multikey: Vec<(Arc<Index>, u32)>,
     unvalidated: bool,
     pub(crate) capped: Option<CappedUnit>,
+    pub(crate) archives: Archives<'s>,
+    /// What came into other collections: documents and bytes.
+    pub(crate) archived: Vec<(&'s Collection, i64, i64)>,
     scratch: Scratch,
 }
 
@@ -60,28 +79,54 @@ impl<'s> WriteUnit<'s> {
         collection: &'s Collection,
         state: &'s CollectionState,
         ns: &'s str,
-        now_ms: i64,
+        moment: Moment,
     ) -> WriteUnit<'s> {
         WriteUnit {
             txn,
             collection,
             state,
             ns,
-            now_ms,
+            moment,
             oplog: OplogBatch::new(),
             documents: 0,
             bytes: 0,
             keys_deleted: 0,
+            expired: Vec::new(),
             multikey: Vec::new(),
             unvalidated: false,
             capped: None,
+            archives: Archives::default(),
+            archived: Vec::new(),
             scratch: Scratch::default(),
         }
     }
 
     /// The wall time that its records carry, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.now_ms
+        self.moment.now_ms
+    }
+
+    pub(crate) fn namespace(&self) -> &'s str {
+        self.ns
+    }
+
+    /// Does something in another collection instead, in the same transaction.
+    pub(crate) fn in_archive<T>(
+        &mut self,
+        collection: &'s Collection,
+        state: &'s CollectionState,
+        ns: &'s str,
+        act: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let own = (self.collection, self.state, self.ns);
+        let counted = (self.documents, self.bytes, self.unvalidated, self.capped.take());
+        (self.collection, self.state, self.ns) = (collection, state, ns);
+        (self.documents, self.bytes, self.unvalidated) = (0, 0, true);
+        let result = act(self);
+        self.archived.push((collection, self.documents, self.bytes));
+        (self.collection, self.state, self.ns) = own;
+        (self.documents, self.bytes, self.unvalidated, self.capped) = counted;
+        result
     }
 
     /// The index of this id as it is now.
@@ -135,6 +180,7 @@ impl<'s> WriteUnit<'s> {
         let key = prefixed(self.collection.id(), &record_key);
         if in_id_order
             && self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?
+            && !self.expire_hidden(&record_key)?
         {
             let collation = self.collection.collation();
             return Err(self.duplicate("_id_", &id_pattern(), id_value(id), collation));
@@ -156,13 +202,13 @@ impl<'s> WriteUnit<'s> {
         key: &[u8],
         record_key: &[u8],
     ) -> Result<()> {
-        encode_record(&mut scratch.value, self.now_ms, document);
+        encode_record(&mut scratch.value, self.moment.now_ms, document);
         // The look-up holds the lock.
         self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Derived).map_err(from_kv)?;
         let state = self.state;
         for index in state.maintained() {
             if index.covers(document) {
-                index_keys(&index.spec, document, &mut scratch.new_keys)?;
+                index_keys(&index.spec, self.written(document), &mut scratch.new_keys)?;
                 self.add_keys(index, scratch, document, record_key, |_| true)?;
             }
         }
@@ -202,17 +248,18 @@ impl<'s> WriteUnit<'s> {
         new: RawDoc<'_>,
     ) -> Result<()> {
         let key = prefixed(self.collection.id(), record_key);
-        encode_record(&mut scratch.value, self.now_ms, new);
+        let before = self.as_stored(record_key, old)?;
+        encode_record(&mut scratch.value, self.moment.now_ms, new);
         self.txn.put(Keyspace::Record, &key, &scratch.value, Guard::Checked).map_err(from_kv)?;
         let state = self.state;
         for index in state.maintained() {
             scratch.old_keys.clear();
             scratch.new_keys.clear();
             if index.covers(old) {
-                index_keys(&index.spec, old, &mut scratch.old_keys)?;
+                index_keys(&index.spec, before, &mut scratch.old_keys)?;
             }
             if index.covers(new) {
-                index_keys(&index.spec, new, &mut scratch.new_keys)?;
+                index_keys(&index.spec, self.written(new), &mut scratch.new_keys)?;
             }
             let same = scratch.old_keys.len() == scratch.new_keys.len()
                 && scratch.old_keys.iter().zip(scratch.new_keys.iter()).all(|(a, b)| a == b);
@@ -257,13 +304,14 @@ impl<'s> WriteUnit<'s> {
         expired: Option<ExpiredBy<'_>>,
     ) -> Result<()> {
         let key = prefixed(self.collection.id(), record_key);
+        let stored = self.as_stored(record_key, document)?;
         self.txn.delete(Keyspace::Record, &key, Guard::Checked).map_err(from_kv)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let state = self.state;
         for index in state.maintained() {
             if index.covers(document) {
                 let mut keys = std::mem::take(&mut scratch.old_keys);
-                index_keys(&index.spec, document, &mut keys)?;
+                index_keys(&index.spec, stored, &mut keys)?;
                 for (values, _) in keys.iter() {
                     self.remove_key(index, &mut scratch, values, record_key)?;
                 }
@@ -279,26 +327,103 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// Reads a document that the unit means to change: it conflicts with other writers as a change would.
+    /// A document as this unit writes it.
+    fn written<'d>(&self, document: RawDoc<'d>) -> Record<'d> {
+        Record { document, modified_ms: self.moment.now_ms }
+    }
+
+    /// A document with its time of modification, which is looked up only where an index needs it.
+    fn as_stored<'d>(&self, record_key: &[u8], document: RawDoc<'d>) -> Result<Record<'d>> {
+        let mut modified_ms = 0;
+        if self.state.follows_modification() {
+            let key = prefixed(self.collection.id(), record_key);
+            let mut found = Ok(());
+            self.txn
+                .get(Keyspace::Record, &key, &mut |value| {
+                    found = decode_stored(value).map(|stored| modified_ms = stored.modified_ms);
+                })
+                .map_err(from_kv)?;
+            found?;
+        }
+        Ok(Record { document, modified_ms })
+    }
+
+    /// Reads a document that the unit means to change: it conflicts with other writers as a change would. A document
+    /// that is due and hidden is none.
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
     pub fn read(&mut self, record_key: &[u8]) -> Result<Option<DocBuf>> {
+        let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(None) };
+        let hidden = self.collection.hides_expired() && {
+            let record = Record { document: document.as_doc(), modified_ms };
+            due_by(self.state.hiding(), record, self.moment)?.is_some()
+        };
+        Ok((!hidden).then_some(document))
+    }
+
+    /// The same whether hidden or not, with the time of its modification.
+    pub(crate) fn read_stored(&mut self, record_key: &[u8]) -> Result<Option<(DocBuf, i64)>> {
         let key = prefixed(self.collection.id(), record_key);
         let mut found = Ok(None);
         self.txn
             .get_locked(Keyspace::Record, &key, &mut |value| {
-                found = decode_record(value).map(|document| Some(document.to_owned()));
+                found = decode_stored(value)
+                    .map(|stored| Some((stored.document.to_owned(), stored.modified_ms)));
             })
             .map_err(from_kv)?;
         found
+    }
+
+    /// Removes the record if it is hidden: what nobody sees is in nobody's way. True when it is gone.
+    fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
+        if !self.collection.hides_expired() {
+            return Ok(false);
+        }
+        let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(false) };
+        let record = Record { document: document.as_doc(), modified_ms };
+        let due = due_by(self.state.hiding(), record, self.moment)?.cloned();
+        let Some(policy) = due else { return Ok(false) };
+        self.archive(&policy, &[document.as_doc()])?;
+        self.expire(record_key, document.as_doc(), Expiring::Index(&policy))?;
+        Ok(true)
+    }
+
+    /// Removes a document because this policy says that it is due; whoever calls has archived it.
+    ///
+    /// # Errors
+    /// 112 WriteConflict.
+    pub(crate) fn expire(
+        &mut self,
+        record_key: &[u8],
+        document: RawDoc<'_>,
+        policy: Expiring<'_>,
+    ) -> Result<()> {
+        let (index, seconds, policy) = match policy {
+            Expiring::Index(index) => {
+                let seconds = index.spec.expire_after().map_or(0, ExpireAfter::listed_secs);
+                (index.spec.name(), i64::from(seconds), Some(index))
+            }
+            Expiring::Collection(seconds) => ("_id_", seconds, None),
+        };
+        let expired = ExpiredBy { index, expire_after_secs: seconds };
+        self.delete_as(record_key, document, Some(expired))?;
+        let id = policy.map(|index| index.id);
+        match self.expired.last_mut() {
+            Some((last, count)) if last.as_ref().map(|index| index.id) == id => *count += 1,
+            _ => self.expired.push((policy.cloned(), 1)),
+        }
+        Ok(())
     }
 
     /// The same for several documents at once, in the order of the keys; nothing where there is none.
     ///
     /// # Errors
     /// As [`WriteUnit::read`].
-    pub(crate) fn read_many(&mut self, record_keys: &[&[u8]]) -> Result<Vec<Option<DocBuf>>> {
+    pub(crate) fn read_many(
+        &mut self,
+        record_keys: &[&[u8]],
+    ) -> Result<Vec<Option<(DocBuf, i64)>>> {
         let id = self.collection.id();
         let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
         let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
@@ -308,8 +433,10 @@ impl<'s> WriteUnit<'s> {
             .multi_get_locked(
                 Keyspace::Record,
                 &keys,
-                &mut |at, value| match decode_record(value) {
-                    Ok(document) => found[at] = Some(document.to_owned()),
+                &mut |at, value| match decode_stored(value) {
+                    Ok(stored) => {
+                        found[at] = Some((stored.document.to_owned(), stored.modified_ms));
+                    }
                     Err(error) => damaged = Some(error),
                 },
             )
@@ -358,7 +485,7 @@ impl<'s> WriteUnit<'s> {
         scratch.key.extend_from_slice(values);
         if index.spec.unique() {
             // The build may not have come across this document yet, and another one may have its key.
-            if !index.is_ready() && self.has_other_owner(&scratch.key, record_key)? {
+            if !index.is_ready() && self.other_owner(&scratch.key, record_key)?.is_some() {
                 return Ok(());
             }
             self.txn.delete(Keyspace::Index, &scratch.key, Guard::Checked)
@@ -369,12 +496,14 @@ impl<'s> WriteUnit<'s> {
         .map_err(from_kv)
     }
 
-    /// Whether this key of a unique index stands for another document.
-    fn has_other_owner(&mut self, key: &[u8], record_key: &[u8]) -> Result<bool> {
-        let mut other = false;
+    /// The other document that this key of a unique index stands for; an entry that cannot be read stands for one
+    /// without a key.
+    fn other_owner(&mut self, key: &[u8], record_key: &[u8]) -> Result<Option<RecordKey>> {
+        let mut other = None;
         self.txn
             .get_locked(Keyspace::Index, key, &mut |value| {
-                other = decode_unique_value(value).is_none_or(|(owner, _)| owner != record_key);
+                let owner = decode_unique_value(value).map_or(&[][..], |(owner, _)| owner);
+                other = (owner != record_key).then(|| owner.to_vec());
             })
             .map_err(from_kv)?;
         Ok(other)
@@ -387,7 +516,8 @@ impl<'s> WriteUnit<'s> {
         document: RawDoc<'_>,
         record_key: &[u8],
     ) -> Result<()> {
-        if !self.has_other_owner(key, record_key)? {
+        let Some(owner) = self.other_owner(key, record_key)? else { return Ok(()) };
+        if self.expire_hidden(&owner)? {
             return Ok(());
         }
         let mut value = DocBuilder::new();
@@ -405,13 +535,18 @@ impl<'s> WriteUnit<'s> {
         &mut self,
         index: &Arc<Index>,
         record_key: &[u8],
-        document: RawDoc<'_>,
+        record: Record<'_>,
     ) -> Result<()> {
+        let document = record.document;
         if !index.covers(document) {
             return Ok(());
         }
+        // A hidden document must not be the duplicate that ends the build.
+        if index.spec.unique() && self.expire_hidden(record_key)? {
+            return Ok(());
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = index_keys(&index.spec, document, &mut scratch.new_keys)
+        let result = index_keys(&index.spec, record, &mut scratch.new_keys)
             .and_then(|()| self.add_keys(index, &mut scratch, document, record_key, |_| true));
         self.scratch = scratch;
         result

@@ -25,8 +25,9 @@ use self::bson::{is_conformant, is_readable};
 use crate::collection::{Collection, Index};
 use crate::error::from_kv;
 use crate::keygen::{KeySet, index_keys};
-use crate::layout::{decode_record, decode_unique_value, object_range, prefixed, record_key};
+use crate::layout::{decode_stored, decode_unique_value, object_range, prefixed, record_key};
 use crate::read::{Snapshot, entry};
+use crate::ttl::Record;
 use crate::{RecordKey, Store};
 
 /// Records or entries between two looks at the deadline.
@@ -200,9 +201,9 @@ impl Run<'_> {
         let mut keys = KeySet::default();
         self.walk(Keyspace::Record, self.collection.id(), &mut |run, key, value| {
             run.found.records += 1;
-            let readable = decode_record(value).ok().filter(|document| is_readable(*document));
-            let id = readable.and_then(|document| document.get("_id"));
-            let (Some(document), Some(id)) = (readable, id) else {
+            let readable = decode_stored(value).ok().filter(|stored| is_readable(stored.document));
+            let id = readable.and_then(|stored| stored.document.get("_id"));
+            let (Some(stored), Some(id)) = (readable, id) else {
                 run.corrupt(key);
                 return Ok(());
             };
@@ -210,12 +211,13 @@ impl Run<'_> {
                 run.corrupt(key);
                 return Ok(());
             }
+            let document = stored.document;
             run.bytes += document.as_bytes().len() as i64;
             if run.options.bson_conformance && !is_conformant(document) {
                 run.found.not_conformant += 1;
             }
             for index in 0..run.found.indexes.len() {
-                run.keys_of(index, key, document, &mut keys)?;
+                run.keys_of(index, key, stored, &mut keys)?;
             }
             Ok(())
         })
@@ -230,14 +232,15 @@ impl Run<'_> {
         &mut self,
         at: usize,
         record_key: &[u8],
-        document: RawDoc<'_>,
+        stored: Record<'_>,
         keys: &mut KeySet,
     ) -> Result<()> {
+        let document = stored.document;
         let index = self.found.indexes[at].index.clone();
         if !index.covers(document) {
             return Ok(());
         }
-        if let Err(error) = index_keys(&index.spec, document, keys) {
+        if let Err(error) = index_keys(&index.spec, stored, keys) {
             let of = &mut self.found.indexes[at];
             if of.errors.len() < MAX_LISTED {
                 of.errors.push(format!("a document has no keys: {}", error.message()));
@@ -315,9 +318,9 @@ impl Run<'_> {
             };
             let mut wanted = false;
             // A record that cannot be read is reported as such, and has no keys.
-            let _ = snapshot.record(collection, entry.record_key, &mut |document| {
-                wanted = index.covers(document)
-                    && index_keys(&index.spec, document, &mut keys).is_ok()
+            let _ = snapshot.stored_record(collection, entry.record_key, &mut |stored| {
+                wanted = index.covers(stored.document)
+                    && index_keys(&index.spec, stored, &mut keys).is_ok()
                     && keys.iter().any(|(values, _)| values == entry.values);
                 Ok(())
             });

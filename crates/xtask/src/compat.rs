@@ -22,6 +22,9 @@ all does not exist in the reference either.
   (`setParameter: ttlIndexRules: \"mongod8\"` gives the error of 8.x servers instead).
 * A visit of the TTL monitor is a full operation: `currentOp` shows it as a `remove` with its plan and a `ttl` document,
   `killOp` ends the visit, and its oplog entries name the index.
+* Extensions that plain clients never notice are described in [EXPIRY.md](EXPIRY.md): the document `ttl` of a policy, `dryRun`,
+  `onConflict`, `expireAfterSeconds: \"off\"` for an index, `$ttlStats`, `ttlStatus`, and last-modified policies on `_ts`.
+  With `setParameter: lastModifiedTTL: false` a TTL index on `_ts` is one like any other.
 * `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, and do
   not look for other addresses. Transactions of several statements do not exist yet and answer 238.
 * A statement that is sent again and had no effect the first time is run again.
@@ -34,8 +37,7 @@ all does not exist in the reference either.
 ## Not there yet, beside the lists
 
 Authentication and TLS, transactions of several statements, change streams, time series,
-index kinds other than ascending and descending keys, spilling to disk, expiry by last modification (`_ts` policies) and
-per-document `ttl`.
+index kinds other than ascending and descending keys, spilling to disk.
 
 ";
 

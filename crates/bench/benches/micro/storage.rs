@@ -14,8 +14,8 @@ use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{
-    Collection, Direction, KeyRange, RecordKey, ScanLimit, Store, StoreOptions, UpdateStyle,
-    record_key, whole_range,
+    Collection, CreateIndexesOptions, Direction, KeyRange, RecordKey, ScanLimit, Store,
+    StoreOptions, UpdateStyle, record_key, whole_range,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use tempfile::TempDir;
@@ -177,7 +177,12 @@ impl Bed {
         let mut store = open(over, folder.path(), &clock);
         for field in ["k", "x", "at"] {
             let spec = parse(&format!("{{key: {{{field}: 1}}, name: '{field}_1'}}"));
-            let created = store.create_indexes(&op, &namespace, &[spec.as_doc()], false);
+            let created = store.create_indexes(
+                &op,
+                &namespace,
+                &[spec.as_doc()],
+                CreateIndexesOptions::default(),
+            );
             created.expect("an index");
         }
         let keys = load(&store, &op, &namespace);

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Cursor, CursorSource, Host, Pipeline};
-use mayfly_service::Service;
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
@@ -49,8 +49,17 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 return Err(only_without_collection(pipeline));
             }
             let run = match source(ctx, &ns)? {
+                Source::Collection(collection) if parsed.describes_collection() => {
+                    parsed.start_source(&ServerHost { ctx, collection: Some(&collection) })?
+                }
                 Source::Collection(collection) => parsed.start(Some(collection), hint)?,
                 Source::Nothing => parsed.start(None, hint)?,
+                Source::View(_) if parsed.describes_collection() => {
+                    return Err(Error::new(
+                        ErrorCode::CommandNotSupportedOnView,
+                        format!("{} is not supported on views", stage_name(pipeline)),
+                    ));
+                }
                 Source::View(view) => {
                     let mut stages = Stages::new(&view);
                     stages.push_all(pipeline);
@@ -67,7 +76,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             if request.db != "admin" && parsed.is_admin_only() {
                 return Err(only_without_collection(pipeline));
             }
-            (ns, parsed.start_source(&ServerHost(ctx.service))?)
+            (ns, parsed.start_source(&ServerHost { ctx, collection: None })?)
         }
         other => return Err(fields.wrong("aggregate", other, "[string, int]")),
     };
@@ -113,9 +122,12 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
     )
 }
 
-struct ServerHost<'a>(&'a Service);
+struct ServerHost<'a, 'c> {
+    ctx: &'a CommandContext<'c>,
+    collection: Option<&'a Collection>,
+}
 
-impl Host for ServerHost<'_> {
+impl Host for ServerHost<'_, '_> {
     fn current_ops(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
         let known = &[
             "allUsers",
@@ -132,10 +144,21 @@ impl Host for ServerHost<'_> {
             idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
             truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
         };
-        Ok(current_ops(self.0, options))
+        Ok(current_ops(self.ctx.service, options))
     }
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(self.0, options)
+        crate::diagnostics::local_sessions::local_sessions(self.ctx.service, options)
+    }
+
+    fn ttl_stats(&self) -> Result<Vec<DocBuf>> {
+        let Some(collection) = self.collection else { return Ok(Vec::new()) };
+        let statuses = self.ctx.service.store.ttl_status(self.ctx.op, collection)?;
+        let documents = statuses.iter().map(|status| {
+            let mut document = DocBuilder::new();
+            status.append_to(&mut document);
+            document.finish()
+        });
+        Ok(documents.collect())
     }
 }

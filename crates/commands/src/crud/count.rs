@@ -42,7 +42,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     };
     let store = &ctx.service.store;
-    let count = if filter.is_empty() && query.hint.is_none() {
+    let countless = collection.hides_expired();
+    let count = if filter.is_empty() && query.hint.is_none() && !countless {
         let all = store.count_documents(ctx.op, &collection)?;
         let behind = (all - skip).max(0);
         if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }

@@ -1,8 +1,9 @@
 //! `collMod`: options of a collection, of a view, of an index (expiry contract, section 3).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::ttl::TtlOptions;
 use mayfly_storage::ttl::value::{expire_after_for_collection, expire_after_for_collmod};
-use mayfly_storage::{CollModChange, IndexSelector, TtlIndexRules};
+use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
@@ -15,7 +16,7 @@ pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection
     .flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are missing here.
-const MISSING: &[&str] = &["timeseries", "recordPreImages", "dryRun"];
+const MISSING: &[&str] = &["timeseries", "recordPreImages"];
 
 /// Options of a collection that this changes.
 const OF_COLLECTIONS: &[&str] = &[
@@ -31,7 +32,7 @@ const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let mut known = MISSING.to_vec();
-    known.extend(["index", "expireAfterSeconds"]);
+    known.extend(["index", "expireAfterSeconds", "dryRun"]);
     known.extend(OF_COLLECTIONS);
     known.extend(OF_VIEWS);
     let fields = request.fields(&known)?;
@@ -59,6 +60,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
         return Err(invalid(format!("option only supported on a view: {name}")));
+    }
+    if fields.bool("dryRun")?.unwrap_or(false) {
+        return dry_run(ctx, &ns, index.as_ref(), reply);
     }
     let expiry = match fields.get("expireAfterSeconds") {
         Some(value) => Some(Expiry::parse(ctx, &ns, value)?),
@@ -173,7 +177,7 @@ impl Expiry {
 /// `index: { name | keyPattern, expireAfterSeconds?, hidden? }`.
 struct IndexChange<'a> {
     selector: IndexSelector<'a>,
-    change: CollModChange,
+    change: CollModChange<'a>,
 }
 
 impl<'a> IndexChange<'a> {
@@ -199,21 +203,49 @@ impl<'a> IndexChange<'a> {
             (None, Some(key)) => IndexSelector::Key(key),
         };
         let expire_after = fields.get("expireAfterSeconds");
-        let expire_after =
-            expire_after.map(|value| expire_after_for_collmod(value, rules)).transpose()?;
+        let expire_after = match expire_after {
+            None => None,
+            Some(RawValue::String("off")) => Some(NewExpireAfter::Off),
+            Some(value) => Some(NewExpireAfter::Seconds(expire_after_for_collmod(value, rules)?)),
+        };
+        let ttl = fields.document("ttl")?;
+        if let Some(ttl) = ttl {
+            TtlOptions::parse(RawValue::Document(ttl))?;
+        }
         let hidden = fields.bool("hidden")?;
-        for name in ["unique", "prepareUnique", "forceNonUnique", "ttl"] {
+        for name in ["unique", "prepareUnique", "forceNonUnique"] {
             if fields.get(name).is_some() {
                 return Err(Error::not_implemented(format_args!(
                     "the option '{name}' of 'collMod.index'"
                 )));
             }
         }
-        if expire_after.is_none() && hidden.is_none() {
+        if expire_after.is_none() && hidden.is_none() && ttl.is_none() {
             return invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field");
         }
-        Ok(IndexChange { selector, change: CollModChange { expire_after, hidden } })
+        Ok(IndexChange { selector, change: CollModChange { expire_after, ttl, hidden } })
     }
+}
+
+/// Tells what the changed policy would expire, and changes nothing (expiry contract, section 9).
+fn dry_run(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    index: Option<&IndexChange<'_>>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let changes = index.filter(|index| index.change.expire_after.is_some());
+    let census = match changes {
+        Some(index) => {
+            ctx.service.store.dry_run_change(ctx.op, ns, index.selector, index.change)?
+        }
+        None => None,
+    };
+    match census {
+        Some(census) => census.append_to(reply),
+        None => return Err(invalid("'dryRun' needs an index and its 'expireAfterSeconds'")),
+    }
+    Ok(())
 }
 
 fn apply(

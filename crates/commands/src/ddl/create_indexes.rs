@@ -1,6 +1,7 @@
 //! `createIndexes`.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::CreateIndexesOptions;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::wrote;
@@ -20,12 +21,18 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         "onConflict",
     ])?;
     let ns = request.namespace()?;
-    for extension in ["dryRun", "onConflict"] {
-        if fields.get(extension).is_some() {
-            return Err(Error::not_implemented(format_args!("the argument '{extension}'")));
-        }
-    }
-    let ignore_unknown = fields.bool("ignoreUnknownIndexOptions")?.unwrap_or(false);
+    let options = CreateIndexesOptions {
+        ignore_unknown: fields.bool("ignoreUnknownIndexOptions")?.unwrap_or(false),
+        update_policies: match fields.string("onConflict")? {
+            None | Some("error") => false,
+            Some("update") => true,
+            Some(other) => {
+                return Err(Error::bad_value(format!(
+                    "'onConflict' must be 'error' or 'update', but is '{other}'"
+                )));
+            }
+        },
+    };
     let Some(specs) = request.documents("indexes")? else {
         return Err(fields.missing("indexes"));
     };
@@ -34,7 +41,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
     check_writable(&ns)?;
-    let result = ctx.service.store.create_indexes(ctx.op, &ns, &specs, ignore_unknown)?;
+    if fields.bool("dryRun")?.unwrap_or(false) {
+        return dry_run(ctx, &ns, &specs, reply);
+    }
+    let result = ctx.service.store.create_indexes(ctx.op, &ns, &specs, options)?;
+    if result.last_modified {
+        // As the servers do whose policies these are; their clients look for it.
+        reply.append("_t", "CreateIndexesResponse");
+    }
     reply.append("numIndexesBefore", result.before).append("numIndexesAfter", result.after);
     reply.append("createdCollectionAutomatically", result.created_collection);
     if !result.notes.is_empty() {
@@ -43,6 +57,36 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
         reply.append("note", result.notes.join("\n\n").as_str());
     }
+    if options.update_policies {
+        reply.start_array("updatedIndexes");
+        result.updated.iter().for_each(|name| {
+            reply.push(name.as_str());
+        });
+        reply.end();
+    }
     wrote(ctx, request);
+    Ok(())
+}
+
+/// Tells what the policy of the index would expire, and makes nothing (expiry contract, section 9).
+fn dry_run(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    specs: &[RawDoc<'_>],
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let store = &ctx.service.store;
+    store.check_no_view(ns)?;
+    let census = match specs {
+        [spec] => store.dry_run_index(ctx.op, ns, *spec)?,
+        _ => None,
+    };
+    let Some(census) = census else {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "'dryRun' needs exactly one index, with 'expireAfterSeconds'",
+        ));
+    };
+    census.append_to(reply);
     Ok(())
 }

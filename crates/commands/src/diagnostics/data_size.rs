@@ -71,7 +71,7 @@ impl<'a> Bounds<'a> {
                 && fields.iter().zip(&names).all(|(field, name)| field.path == *name);
             begins && !index.is_multikey() && !index.is_partial() && !index.spec.sparse()
         };
-        match collection.ready_indexes().into_iter().find(fits) {
+        match collection.plannable_indexes().into_iter().find(fits) {
             Some(index) => Ok(Some(index)),
             None => Err(Error::new(
                 ErrorCode::OperationFailed,

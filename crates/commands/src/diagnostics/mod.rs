@@ -20,6 +20,7 @@ mod profile;
 mod scale;
 mod server_status;
 mod top;
+mod ttl_status;
 mod validate;
 
 use crate::Row;
@@ -48,5 +49,6 @@ pub(crate) const ROWS: &[Row] = &[
     profile::ROW,
     server_status::ROW,
     top::ROW,
+    ttl_status::ROW,
     validate::ROW,
 ];

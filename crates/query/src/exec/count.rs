@@ -17,7 +17,8 @@ impl Executor {
     /// Those of [`Executor::run`].
     pub fn count(mut self, store: &Store, op: &OpCtx) -> Result<u64> {
         self.count_only();
-        let plain = self.keys_only && self.query.skip == 0 && self.query.limit.is_none();
+        let hides = self.collection.hides_expired();
+        let plain = self.keys_only && !hides && self.query.skip == 0 && self.query.limit.is_none();
         if plain && let Some(counted) = self.count_entries(store, op)? {
             return Ok(counted);
         }

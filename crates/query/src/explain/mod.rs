@@ -216,7 +216,7 @@ fn write_planner(
     let shape = hash(&query_shape(explained, conditions));
     out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
     let mut key = shape;
-    for index in collection.into_iter().flat_map(Collection::ready_indexes) {
+    for index in collection.into_iter().flat_map(Collection::plannable_indexes) {
         key.push_str(index.spec.name());
     }
     out.append("planCacheKey", hash(&key).as_str()).append("optimizationTimeMillis", 0);

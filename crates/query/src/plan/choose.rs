@@ -37,7 +37,7 @@ pub(super) fn best(
     bounds: &[FieldBounds<'_>],
 ) -> Plan {
     let mut best: Option<(Score, Plan)> = None;
-    for index in collection.ready_indexes() {
+    for index in collection.plannable_indexes() {
         if index.spec.hidden() || index.is_partial() || !may_use_sparse(&index, bounds) {
             continue;
         }

@@ -137,7 +137,7 @@ fn hinted(
     }
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
-    match collection.ready_indexes().into_iter().find(usable) {
+    match collection.plannable_indexes().into_iter().find(usable) {
         Some(index) => Ok(choose::with_index(query, &index, bounds).1),
         None => Err(Error::bad_value(
             "error processing query: planner returned error :: caused by :: hint provided does not correspond to an \

@@ -38,6 +38,7 @@ pub(crate) enum Stage {
     Unwind(unwind::Unwind),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
+    TtlStats,
 }
 
 /// A running stage.
@@ -88,6 +89,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$sortByCount", source: false, parse: sort_by_count::parse },
     StageRow { name: "$currentOp", source: true, parse: parse_current_op },
     StageRow { name: "$listLocalSessions", source: true, parse: parse_local_sessions },
+    StageRow { name: "$ttlStats", source: true, parse: parse_ttl_stats },
 ];
 
 /// Stages of the reference that do not exist here yet.
@@ -166,6 +168,11 @@ impl Stage {
         matches!(self, Stage::CurrentOp(_) | Stage::LocalSessions(_))
     }
 
+    /// Whether it gives documents about the collection instead of those in it.
+    pub(crate) fn describes_collection(&self) -> bool {
+        matches!(self, Stage::TtlStats)
+    }
+
     /// Its running form.
     pub(crate) fn start(self) -> Box<dyn Running> {
         match self {
@@ -178,7 +185,9 @@ impl Stage {
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind(unwind)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
-            Stage::CurrentOp(_) | Stage::LocalSessions(_) => Box::new(window::RunningSkip(0)),
+            Stage::CurrentOp(_) | Stage::LocalSessions(_) | Stage::TtlStats => {
+                Box::new(window::RunningSkip(0))
+            }
         }
     }
 }
@@ -209,6 +218,13 @@ fn parse_local_sessions(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
             "$listLocalSessions options must be specified in an object, but found: {}",
             other.type_name()
         ))),
+    }
+}
+
+fn parse_ttl_stats(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(options) if options.is_empty() => Ok(vec![Stage::TtlStats]),
+        _ => Err(Error::failed_to_parse("$ttlStats takes an empty object")),
     }
 }
 

@@ -102,6 +102,7 @@ pub const TABLE: &[Parameter] = &[
         doc.append("version", "8.0");
         Value::Document(doc.finish())
     }),
+    flag!("lastModifiedTTL", |s| ttl(s).last_modified),
     Parameter {
         name: "logLevel",
         set_at: SetAt::Both,

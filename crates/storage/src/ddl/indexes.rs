@@ -7,12 +7,13 @@ use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
+use super::policies::{check_archive, id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
-use crate::index_spec::{IndexSpec, Requested, SpecRules, in_spec_context};
+use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -25,6 +26,28 @@ pub struct CreateIndexesResult {
     pub created_collection: bool,
     /// Notes for the reply.
     pub notes: Vec<&'static str>,
+    /// Names of the indexes whose policy was changed in place.
+    pub updated: Vec<String>,
+    /// Whether one of the policies goes by the last modification.
+    pub last_modified: bool,
+}
+
+/// How `createIndexes` treats what does not fit.
+#[derive(Clone, Copy, Default)]
+pub struct CreateIndexesOptions {
+    /// Drop unknown options instead of refusing them.
+    pub ignore_unknown: bool,
+    /// An index that differs only in its policy is changed in place.
+    pub update_policies: bool,
+}
+
+/// A new time to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewExpireAfter {
+    /// In seconds; -1 on a last-modified policy only.
+    Seconds(i32),
+    /// The index is a plain one from now on.
+    Off,
 }
 
 /// Which index is meant.
@@ -38,9 +61,11 @@ pub enum IndexSelector<'a> {
 
 /// What `collMod` changes on an index.
 #[derive(Clone, Copy, Default)]
-pub struct CollModChange {
-    /// A new time to live, in seconds.
-    pub expire_after: Option<i32>,
+pub struct CollModChange<'a> {
+    /// A new time to live.
+    pub expire_after: Option<NewExpireAfter>,
+    /// The document `ttl`, checked before; an empty one takes it away.
+    pub ttl: Option<RawDoc<'a>>,
     /// Hidden or not.
     pub hidden: Option<bool>,
 }
@@ -67,9 +92,9 @@ impl Store {
         op: &OpCtx,
         ns: &Namespace,
         requests: &[RawDoc<'_>],
-        ignore_unknown: bool,
+        options: CreateIndexesOptions,
     ) -> Result<CreateIndexesResult> {
-        let rules = SpecRules { ttl: self.ttl_params().rules(), ignore_unknown };
+        let rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
         let mut wanted = Vec::with_capacity(requests.len());
         let mut id_collations = Vec::new();
         let mut result = CreateIndexesResult::default();
@@ -81,7 +106,10 @@ impl Store {
                     if let Some(filter) = spec.partial_filter() {
                         self.filters.compile(filter, spec.collation())?;
                     }
+                    check_archive(ns, &spec)?;
+                    self.check_archive_place(&spec)?;
                     result.notes.extend(note);
+                    result.last_modified |= spec.is_last_modified();
                     wanted.push(*spec);
                 }
             }
@@ -97,6 +125,10 @@ impl Store {
             let existing = collection.indexes();
             result.before = existing.len() as i32 + 1;
             result.notes.truncate(own_notes);
+            if options.update_policies {
+                result.updated.extend(self.update_policies(&collection, &existing, &wanted)?);
+            }
+            let existing = collection.indexes();
             let fresh = new_specs(&existing, wanted.clone())?;
             if fresh.len() < requests.len() {
                 let all_there = fresh.is_empty();
@@ -145,12 +177,15 @@ impl Store {
             for spec in &specs {
                 let id = self.catalog.new_id(txn)?;
                 let index = Arc::new(new_index(id, spec.clone(), &*self.filters)?);
+                if spec.expire_after().is_some() {
+                    index.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
+                }
                 building.push(index.clone());
                 changed.indexes.push(index);
             }
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
         })?;
-        *state = changed;
+        collection.install(&mut state, changed);
         Ok(building)
     }
 
@@ -194,7 +229,7 @@ impl Store {
             }
             Ok(())
         })?;
-        *state = changed;
+        collection.install(&mut state, changed);
         // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
         for index in gone {
             index.runtime.dropped.store(true, Ordering::Release);
@@ -257,7 +292,7 @@ impl Store {
         &self,
         ns: &Namespace,
         selector: IndexSelector<'_>,
-        change: CollModChange,
+        change: CollModChange<'_>,
     ) -> Result<CollModResult> {
         let _changing = self.catalog.changing.lock();
         let Some(collection) = self.catalog.get(ns) else {
@@ -268,28 +303,29 @@ impl Store {
             return Err(match change.hidden {
                 _ if clustered => clustered_index_change(ns, selector, change),
                 Some(_) => Error::bad_value("can't hide _id index"),
-                None => Error::new(
-                    ErrorCode::InvalidOptions,
-                    "the _id field does not support TTL indexes",
-                ),
+                None => id_index_change(),
             });
         }
         let found = select(&collection.indexes(), selector, ns)?;
         let mut spec = found.spec.clone();
         let mut result = CollModResult::default();
-        if let Some(seconds) = change.expire_after {
-            if spec.fields().len() > 1 {
+        if let Some(new) = change.expire_after {
+            result.expire_after_old = spec.expire_after().map(ExpireAfter::listed_secs);
+            spec = with_new_expire_after(&spec, new, self.spec_rules())?;
+            if new != NewExpireAfter::Off {
+                result.expire_after_new = spec.expire_after().map(ExpireAfter::listed_secs);
+            }
+        }
+        if let Some(ttl) = change.ttl {
+            if spec.expire_after().is_none() {
                 return Err(Error::new(
                     ErrorCode::InvalidOptions,
-                    "TTL indexes are single-field indexes, compound indexes do not support TTL",
+                    "'ttl' can be used only together with 'expireAfterSeconds'",
                 ));
             }
-            result.expire_after_old = spec.expire_after().map(|old| match old {
-                crate::ExpireAfter::Seconds(seconds) => seconds,
-                crate::ExpireAfter::Invalid => i32::MAX,
-            });
-            result.expire_after_new = Some(seconds);
-            spec = spec.with_expire_after(seconds);
+            spec = spec.with_ttl_options(ttl);
+            check_archive(ns, &spec)?;
+            self.check_archive_place(&spec)?;
         }
         if let Some(hidden) = change.hidden
             && hidden != spec.hidden()
@@ -301,13 +337,23 @@ impl Store {
         Ok(result)
     }
 
-    fn replace_index(&self, collection: &Collection, old: &Index, spec: IndexSpec) -> Result<()> {
+    pub(super) fn replace_index(
+        &self,
+        collection: &Collection,
+        old: &Index,
+        spec: IndexSpec,
+    ) -> Result<()> {
         let ns = collection.namespace();
+        if may_expire_more(&old.spec, &spec) {
+            old.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
+        }
         let mut command = DocBuilder::new();
         command.append("collMod", ns.collection()).start_document("index");
         command.append("name", spec.name());
-        if let Some(element) = spec.document().get_element("expireAfterSeconds") {
-            command.append_element(element);
+        for name in ["expireAfterSeconds", "ttl"] {
+            if let Some(element) = spec.document().get_element(name) {
+                command.append_element(element);
+            }
         }
         command.append("hidden", spec.hidden());
         let command = command.finish();
@@ -328,7 +374,7 @@ impl Store {
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
         })?;
-        *state = changed;
+        collection.install(&mut state, changed);
         Ok(())
     }
 }
@@ -337,7 +383,7 @@ impl Store {
 fn clustered_index_change(
     ns: &Namespace,
     selector: IndexSelector<'_>,
-    change: CollModChange,
+    change: CollModChange<'_>,
 ) -> Error {
     let shown = match selector {
         IndexSelector::Name(_) if change.hidden.is_some() => {

@@ -43,8 +43,7 @@ fn check_conflict(spec: &IndexSpec, other: &IndexSpec) -> Result<()> {
     };
     let same_name = spec.name() == other.name();
     if spec.same_identity(other) {
-        let options_differ =
-            spec.expire_after() != other.expire_after() || spec.hidden() != other.hidden();
+        let options_differ = !spec.same_policy(other) || spec.hidden() != other.hidden();
         let text = match (same_name, options_differ) {
             (false, false) => {
                 format!("Index already exists with a different name: {}", other.name())

@@ -12,17 +12,31 @@
 //!
 //! Everything that decides is a function over plain values; the thread only waits and calls.
 
+pub(crate) mod archive;
+mod census;
+pub(crate) mod due;
 mod monitor;
+mod options;
+mod pace;
 mod params;
-mod pass;
+pub(crate) mod pass;
 pub(crate) mod report;
 mod rule;
+mod runtime;
 mod stats;
+mod status;
 pub mod value;
 mod visit;
 
+pub use archive::{ArchivePlace, ArchiveSink};
+pub use census::Census;
+pub(crate) use due::Moment;
+pub use due::Record;
 pub use monitor::TtlMonitor;
+pub use options::{ArchiveFormat, ArchiveTarget, TtlOptions};
 pub use params::{TtlIndexRules, TtlParameters};
 pub use pass::PassState;
 pub use report::VisitReport;
+pub use runtime::PolicyRuntime;
 pub use stats::TtlStats;
+pub use status::PolicyStatus;

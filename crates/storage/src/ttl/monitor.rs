@@ -13,6 +13,9 @@ use mayfly_base::{Clock, ErrorCode};
 use crate::Store;
 use crate::ttl::TtlParameters;
 
+/// How often policies with a pace are visited while they have more to do.
+const PACED_VISITS_EVERY: Duration = Duration::from_millis(100);
+
 /// A running monitor.
 pub struct TtlMonitor {
     stopping: Arc<AtomicBool>,
@@ -78,6 +81,18 @@ impl Waiting {
         }
     }
 
+    /// Goes on with policies that have a pace; whether there is more for them to do.
+    fn visit_paced(&self) -> bool {
+        let Some(store) = self.store.upgrade().filter(|store| store.has_paced_work()) else {
+            return false;
+        };
+        let visits = catch_unwind(AssertUnwindSafe(|| store.run_paced_visits(&self.stopping)));
+        if visits.is_err() {
+            tracing::error!("a paced TTL visit panicked; the next pass begins as usual");
+        }
+        store.has_paced_work()
+    }
+
     /// Sleeps `ttlMonitorSleepSecs` from now on; a changed value takes effect at once. False when the monitor shall end.
     fn sleep_until_due(&self) -> bool {
         let started = self.clock.monotonic_micros();
@@ -87,13 +102,14 @@ impl Waiting {
                 return false;
             }
             let due = started.saturating_add(self.params.sleep_secs().saturating_mul(1_000_000));
+            let longest = if self.visit_paced() { PACED_VISITS_EVERY } else { Duration::MAX };
             let left = due - self.clock.monotonic_micros();
             if left <= 0 {
                 return true;
             }
             let mut generation = self.params.changed.0.lock();
             if *generation == seen {
-                let wait = Duration::from_micros(left as u64);
+                let wait = Duration::from_micros(left as u64).min(longest);
                 self.params.changed.1.wait_for(&mut generation, wait);
             }
         }

@@ -34,6 +34,8 @@ pub struct TtlParameters {
     pub batch_ms: AtomicI64,
     /// `batchedDeletesTargetStagedDocBytes`, 0 = unlimited.
     pub batch_bytes: AtomicI64,
+    /// `lastModifiedTTL`: an index on `_ts` is a last-modified policy.
+    pub last_modified: AtomicBool,
     rules: AtomicU8,
     /// Wakes the monitor when the sleep changes or the store closes.
     pub(crate) changed: (Mutex<u64>, Condvar),
@@ -51,6 +53,7 @@ impl Default for TtlParameters {
             batch_docs: AtomicI64::new(10),
             batch_ms: AtomicI64::new(5),
             batch_bytes: AtomicI64::new(2_097_152),
+            last_modified: AtomicBool::new(true),
             rules: AtomicU8::new(0),
             changed: (Mutex::new(0), Condvar::new()),
         }

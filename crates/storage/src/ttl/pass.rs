@@ -22,8 +22,11 @@ pub struct PassState {
     resume: HashMap<u64, RecordKey>,
 }
 
+/// Policies that have more work and may not do it yet, each with the position it stopped at.
+pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(Policy, Option<RecordKey>)>>;
+
 /// One policy: a collection, and which of its rules.
-struct Policy {
+pub(crate) struct Policy {
     collection: Arc<Collection>,
     kind: RuleKind,
 }
@@ -47,6 +50,8 @@ impl Store {
         if !self.ttl_params().enabled.load(Ordering::Relaxed) {
             return Ok(());
         }
+        // All are asked anew.
+        self.paced.lock().clear();
         let pass = self.ttl_stats().passes.load(Ordering::Relaxed) + 1;
         let mut state = PassState { pass, ..PassState::default() };
         let started = self.clock.monotonic_micros();
@@ -66,6 +71,41 @@ impl Store {
         let micros = self.clock.monotonic_micros() - started;
         stats.duration_micros.fetch_add(micros, Ordering::Relaxed);
         result
+    }
+
+    /// Whether some policy has more work as soon as its pace allows.
+    pub(crate) fn has_paced_work(&self) -> bool {
+        !self.paced.lock().is_empty()
+    }
+
+    /// Goes on with the policies whose pace ended their last visit. It counts as no pass.
+    ///
+    /// # Errors
+    /// 11600 InterruptedAtShutdown.
+    pub fn run_paced_visits(&self, stopping: &AtomicBool) -> Result<()> {
+        let waiting = std::mem::take(&mut *self.paced.lock());
+        let pass = self.ttl_stats().passes.load(Ordering::Relaxed);
+        let batched = self.ttl_params().batch_deletes.load(Ordering::Relaxed);
+        for (policy, position) in waiting {
+            if stopping.load(Ordering::Acquire) {
+                return Err(Error::new(
+                    ErrorCode::InterruptedAtShutdown,
+                    "interrupted at shutdown",
+                ));
+            }
+            if !self.ttl_params().enabled.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let mut state = PassState { pass, ..PassState::default() };
+            state.resume.extend(position.map(|position| (policy.id(), position)));
+            if self.visit_policy(&policy, &mut state, stopping, batched)
+                && let Some(position) = state.resume.remove(&policy.id())
+            {
+                // Its time box was over: others have their turn.
+                self.paced.lock().push((policy, Some(position)));
+            }
+        }
+        Ok(())
     }
 
     /// Runs one sub-pass: rounds over all indexes until none has more work or the time box is over. True when some index
@@ -124,7 +164,16 @@ impl Store {
             stopping,
             batched,
         };
-        match visit.run(state.resume.get(&policy.id())) {
+        let result = visit.run(state.resume.get(&policy.id()));
+        let failure = result.as_ref().err().map(|error| error.message().to_owned());
+        rule.runtime(&policy.collection).set_error(failure.as_deref());
+        match result {
+            Ok(VisitEnd::Paced(position)) => {
+                state.resume.remove(&policy.id());
+                let policy = Policy { collection: policy.collection.clone(), kind: policy.kind };
+                self.paced.lock().push((policy, position));
+                false
+            }
             Ok(VisitEnd::Drained) => {
                 state.resume.remove(&policy.id());
                 false
@@ -168,7 +217,7 @@ impl Store {
             for index in collection.ready_indexes() {
                 match index.spec.expire_after() {
                     None => {}
-                    Some(ExpireAfter::Seconds(_)) => {
+                    Some(ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly) => {
                         let kind = RuleKind::Index(index.id());
                         policies.push(Policy { collection: collection.clone(), kind });
                     }

@@ -12,22 +12,25 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
-use mayfly_value::keys::{self, TypeBits};
+use mayfly_kv::{Direction, KeyRange, ScanLimit};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::collection::{Collection, Index};
-use crate::index_spec::{ExpireAfter, IndexField};
-use crate::keygen::{KeySet, index_keys};
+use crate::index_spec::ExpireAfter;
+use crate::keygen::KeySet;
 use crate::read::{Scanned, Snapshot};
-use crate::unit::WriteUnit;
+use crate::ttl::due::between;
+use crate::ttl::options::PLAIN;
+use crate::ttl::value::cutoff_ms;
+use crate::ttl::{Moment, PolicyRuntime, Record, TtlOptions};
+use crate::unit::{Expiring, WriteUnit};
 
 /// What a visit goes by.
 #[derive(Clone)]
 pub(super) enum Rule {
     /// A TTL index.
-    Index { index: Arc<Index>, expire_after_secs: i32 },
+    Index { index: Arc<Index>, expire_after: ExpireAfter },
     /// `expireAfterSeconds` of a collection that is clustered by `_id`.
     Clustered { expire_after_secs: i64 },
 }
@@ -49,8 +52,8 @@ impl Rule {
                 let ready = collection.ready_indexes();
                 let index = ready.into_iter().find(|index| index.id() == id)?;
                 match index.spec.expire_after() {
-                    Some(ExpireAfter::Seconds(expire_after_secs)) => {
-                        Some(Rule::Index { index, expire_after_secs })
+                    Some(expire_after @ (ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly)) => {
+                        Some(Rule::Index { index, expire_after })
                     }
                     Some(ExpireAfter::Invalid) | None => None,
                 }
@@ -65,9 +68,9 @@ impl Rule {
     /// Whether it is what holds while the unit runs.
     pub(super) fn holds_in(&self, unit: &WriteUnit<'_>) -> bool {
         match self {
-            Rule::Index { index, expire_after_secs } => unit.index(index.id()).is_some_and(|now| {
-                now.spec.expire_after() == Some(ExpireAfter::Seconds(*expire_after_secs))
-            }),
+            Rule::Index { index, .. } => {
+                unit.index(index.id()).is_some_and(|now| now.spec.same_policy(&index.spec))
+            }
             Rule::Clustered { expire_after_secs } => {
                 unit.collection_expire_after() == Some(*expire_after_secs)
             }
@@ -85,8 +88,40 @@ impl Rule {
     /// Its time to live.
     pub(super) fn expire_after_secs(&self) -> i64 {
         match self {
-            Rule::Index { expire_after_secs, .. } => i64::from(*expire_after_secs),
+            Rule::Index { expire_after, .. } => i64::from(expire_after.listed_secs()),
             Rule::Clustered { expire_after_secs } => *expire_after_secs,
+        }
+    }
+
+    /// What it does beside deleting.
+    pub(super) fn options(&self) -> &TtlOptions {
+        match self {
+            Rule::Index { index, .. } => index.spec.ttl_options(),
+            Rule::Clustered { .. } => &PLAIN,
+        }
+    }
+
+    /// What it has done.
+    pub(super) fn runtime<'r>(&'r self, collection: &'r Collection) -> &'r PolicyRuntime {
+        match self {
+            Rule::Index { index, .. } => &index.runtime.ttl,
+            Rule::Clustered { .. } => &collection.ttl,
+        }
+    }
+
+    /// As a unit that deletes by it names it.
+    pub(super) fn expiring(&self) -> Expiring<'_> {
+        match self {
+            Rule::Index { index, .. } => Expiring::Index(index),
+            Rule::Clustered { expire_after_secs } => Expiring::Collection(*expire_after_secs),
+        }
+    }
+
+    /// Documents dated at or before this moment are due, in milliseconds since 1970.
+    pub(super) fn cutoff(&self, moment: Moment) -> i64 {
+        match self {
+            Rule::Index { expire_after: ExpireAfter::OwnOnly, .. } => moment.now_ms,
+            _ => cutoff_ms(moment.now_ms, self.expire_after_secs()),
         }
     }
 
@@ -125,13 +160,30 @@ impl Rule {
     }
 
     /// The positions that may be due, as its scan names them.
-    pub(super) fn due_range(&self, cutoff: i64) -> KeyRange {
+    pub(super) fn due_ranges(&self, moment: Moment) -> Vec<KeyRange> {
         match self {
-            Rule::Index { index, .. } => dates(&index.spec.fields()[0], cutoff),
+            Rule::Index { index, .. } => index.due_ranges(moment),
             Rule::Clustered { .. } => {
-                KeyRange { start: date_key(0, false), end: prefix_end(&date_key(cutoff, false)) }
+                let last = RawValue::Date(self.cutoff(moment));
+                vec![between(RawValue::Date(0), last, false)]
             }
         }
+    }
+
+    /// The positions of the same type of value that are not due yet.
+    pub(super) fn behind(&self, due: &KeyRange) -> Option<KeyRange> {
+        let backward = self.direction() == Direction::Backward;
+        let first = RawValue::Date(i64::MIN);
+        let dates = between(first, RawValue::Date(i64::MAX), backward);
+        let whole = match dates.start <= due.start && due.start < dates.end {
+            true => dates,
+            false => between(RawValue::Int64(i64::MIN), RawValue::Int64(i64::MAX), backward),
+        };
+        let behind = match backward {
+            true => KeyRange { start: whole.start, end: due.start.clone() },
+            false => KeyRange { start: due.end.clone(), end: whole.end },
+        };
+        (!behind.is_empty()).then_some(behind)
     }
 
     /// Shows positions in the range and the records that they belong to.
@@ -152,7 +204,7 @@ impl Rule {
                 })
             }
             Rule::Clustered { .. } => {
-                snapshot.scan_records(collection, range, direction, limit, &mut |key, _| {
+                snapshot.scan_stored(collection, range, direction, limit, &mut |key, _| {
                     see(key, key);
                     Ok(ControlFlow::Continue(()))
                 })
@@ -163,22 +215,14 @@ impl Rule {
     /// Whether the document as it is now is due, and the rule is about it at all.
     pub(super) fn is_due(
         &self,
-        document: RawDoc<'_>,
-        cutoff: i64,
+        record: Record<'_>,
+        moment: Moment,
         keys: &mut KeySet,
     ) -> Result<bool> {
         match self {
-            Rule::Index { index, .. } => {
-                if !index.covers(document) {
-                    return Ok(false);
-                }
-                index_keys(&index.spec, document, keys)?;
-                let range = self.due_range(cutoff);
-                let (start, end) = (range.start.as_slice(), range.end.as_slice());
-                Ok(keys.iter().any(|(key, _)| start <= key && key < end))
-            }
-            Rule::Clustered { .. } => Ok(match document.get("_id") {
-                Some(RawValue::Date(date)) => (0..=cutoff).contains(&date),
+            Rule::Index { index, .. } => index.is_due(record, moment, keys),
+            Rule::Clustered { .. } => Ok(match record.document.get("_id") {
+                Some(RawValue::Date(date)) => (0..=self.cutoff(moment)).contains(&date),
                 _ => false,
             }),
         }
@@ -190,22 +234,5 @@ impl Rule {
             Rule::Index { index, .. } => index.check_alive(),
             Rule::Clustered { .. } => Ok(()),
         }
-    }
-}
-
-fn date_key(date: i64, descending: bool) -> Vec<u8> {
-    let mut key = Vec::with_capacity(16);
-    keys::append_value(&mut key, &mut TypeBits::default(), RawValue::Date(date), descending);
-    key
-}
-
-/// The positions of all dates from the first one up to the cutoff, both included.
-fn dates(field: &IndexField, cutoff: i64) -> KeyRange {
-    let first = date_key(i64::MIN, field.descending);
-    let last = date_key(cutoff, field.descending);
-    if field.descending {
-        KeyRange { start: last, end: prefix_end(&first) }
-    } else {
-        KeyRange { start: first, end: prefix_end(&last) }
     }
 }

@@ -34,7 +34,41 @@ pub fn expire_after_for_create(value: RawValue<'_>) -> Result<i32> {
     Ok(whole as i32)
 }
 
+/// The value for `createIndexes` on `_ts`: as above, but -1 means that only a document's own `ttl` counts, and 0 would
+/// expire everything at the moment it is written. Expiry contract, section 8.
+///
+/// # Errors
+/// 67 CannotCreateIndex.
+pub(crate) fn last_modified_for_create(value: RawValue<'_>) -> Result<i32> {
+    if as_f64(value).is_some_and(|number| number.trunc() == -1.0) {
+        return Ok(-1);
+    }
+    match expire_after_for_create(value) {
+        Ok(0) => Err(Error::new(ErrorCode::CannotCreateIndex, LAST_MODIFIED_BOUNDS)),
+        Err(_) if as_f64(value).is_some_and(|number| !number.is_nan()) => {
+            Err(Error::new(ErrorCode::CannotCreateIndex, LAST_MODIFIED_BOUNDS))
+        }
+        other => other,
+    }
+}
+
+const LAST_MODIFIED_BOUNDS: &str =
+    "'expireAfterSeconds' of a '_ts' policy must be -1 or between 1 and 2147483647";
+
+/// The value for `collMod.index` of a last-modified policy.
+///
+/// # Errors
+/// 72 InvalidOptions.
+pub(crate) fn last_modified_for_collmod(seconds: i32) -> Result<ExpireAfter> {
+    match seconds {
+        0 => Err(Error::new(ErrorCode::InvalidOptions, LAST_MODIFIED_BOUNDS)),
+        seconds => Ok(ExpireAfter::of_last_modified(seconds)),
+    }
+}
+
 /// The value for `collMod.index`: clamped above, doubles cut off, decimals rounded half to even.
+///
+/// -1 passes: whether it may be is known where the index is known.
 ///
 /// # Errors
 /// 14 TypeMismatch, 72 InvalidOptions.
@@ -57,18 +91,25 @@ pub fn expire_after_for_collmod(value: RawValue<'_>, rules: TtlIndexRules) -> Re
         // A slip in somebody's arithmetic must not empty a collection.
         return Err(Error::new(ErrorCode::InvalidOptions, "'expireAfterSeconds' must not be NaN"));
     }
-    if whole < 0.0 {
-        return Err(Error::new(
-            ErrorCode::InvalidOptions,
-            "TTL index 'expireAfterSeconds' option cannot be less than 0",
-        ));
+    if whole < 0.0 && whole != -1.0 {
+        return Err(negative());
     }
     Ok(whole.min(f64::from(i32::MAX)) as i32)
 }
 
+/// What is said of a number below 0.
+pub(crate) fn negative() -> Error {
+    Error::new(
+        ErrorCode::InvalidOptions,
+        "TTL index 'expireAfterSeconds' option cannot be less than 0",
+    )
+}
+
 /// What a value found in the catalog means.
-pub(crate) fn listed_expire_after(value: RawValue<'_>) -> ExpireAfter {
+pub(crate) fn listed_expire_after(value: RawValue<'_>, last_modified: bool) -> ExpireAfter {
     match as_f64(value) {
+        Some(-1.0) if last_modified => ExpireAfter::OwnOnly,
+        Some(0.0) if last_modified => ExpireAfter::Invalid,
         Some(number) if (0.0..=f64::from(i32::MAX)).contains(&number) => {
             ExpireAfter::Seconds(number as i32)
         }

@@ -9,11 +9,12 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::collection::Collection;
 use crate::keygen::KeySet;
-use crate::oplog::ExpiredBy;
 use crate::read::Scanned;
 use crate::ttl::report::VisitReport;
 use crate::ttl::rule::Rule;
-use crate::ttl::value::{cutoff_ms, seconds_value};
+use crate::ttl::value::seconds_value;
+use crate::ttl::{ArchiveTarget, Moment, Record};
+use crate::unit::WriteUnit;
 use crate::{RecordKey, Store};
 
 /// Index entries, or records, looked at in one scan.
@@ -21,6 +22,9 @@ const SCAN_ENTRIES: usize = 1000;
 /// Documents read in one call, where they are no longer than this on average.
 const READ_TOGETHER: usize = 32;
 const READ_TOGETHER_BYTES: i64 = 16 << 10;
+/// Documents, and bytes of them, that make one file of an archive.
+const ARCHIVED_TOGETHER: usize = 1000;
+const ARCHIVED_BYTES: i64 = 8 << 20;
 /// Visits that take longer are logged, as the reference's `slowms`.
 const SLOW_MICROS: i64 = 100_000;
 
@@ -41,8 +45,31 @@ pub(super) enum VisitEnd {
     Drained,
     /// The document or time target was met; there may be more after this position.
     TargetMet(RecordKey),
+    /// Its pace allows no more for now; there is more after this position, or anywhere.
+    Paced(Option<RecordKey>),
     /// The rule has another time to live now, or is gone: nothing more may go by the old one.
     PolicyChanged,
+}
+
+/// The size of a write unit; 0 is no limit.
+struct UnitSize {
+    docs: Option<usize>,
+    micros: i64,
+    bytes: i64,
+}
+
+/// What a unit did.
+#[derive(Clone, Copy)]
+struct Dealt {
+    /// Entries.
+    dealt: usize,
+    deleted: i64,
+    examined: i64,
+    held: i64,
+    /// Bytes of what was deleted.
+    staged: i64,
+    /// Index keys deleted.
+    keys: i64,
 }
 
 /// Documents and time a visit may use, and what it used.
@@ -59,19 +86,24 @@ impl Visit<'_> {
         let Some(_writing) = self.store.fsync_lock.try_enter() else {
             return Ok(VisitEnd::Drained);
         };
-        let cutoff = cutoff_ms(self.store.clock.now_ms(), self.rule.expire_after_secs());
-        let mut range = self.rule.due_range(cutoff);
-        if let Some(position) = resume {
-            range = range.after(position, self.rule.direction());
+        if self.rule.options().paused {
+            return Ok(VisitEnd::Drained);
         }
-        let guard = self.register(cutoff);
+        let moment = self.store.moment();
+        let mut ranges = self.rule.due_ranges(moment);
+        if let Some(position) = resume {
+            for range in ranges.iter_mut().filter(|range| is_in(range, position)) {
+                *range = range.after(position, self.rule.direction());
+            }
+        }
+        let guard = self.register(self.rule.cutoff(moment));
         let mut progress = Progress {
             deleted: 0,
             keys_examined: 0,
             docs_examined: 0,
             started_micros: self.store.clock.monotonic_micros(),
         };
-        let result = self.drain(guard.op(), range, cutoff, &mut progress);
+        let result = self.drain_all(guard.op(), ranges, moment, &mut progress);
         self.finish(guard.op(), &progress);
         match result {
             // killOp ends the visit only; the next pass goes on.
@@ -82,14 +114,31 @@ impl Visit<'_> {
         }
     }
 
+    fn drain_all(
+        &self,
+        op: &Arc<OpCtx>,
+        ranges: Vec<KeyRange>,
+        moment: Moment,
+        progress: &mut Progress,
+    ) -> Result<VisitEnd> {
+        for range in ranges {
+            match self.drain(op, range, moment, progress)? {
+                VisitEnd::Drained => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(VisitEnd::Drained)
+    }
+
     fn drain(
         &self,
         op: &Arc<OpCtx>,
         mut range: KeyRange,
-        cutoff: i64,
+        moment: Moment,
         progress: &mut Progress,
     ) -> Result<VisitEnd> {
         let direction = self.rule.direction();
+        let mut last = None;
         loop {
             self.check(op)?;
             if range.is_empty() {
@@ -100,7 +149,7 @@ impl Visit<'_> {
             let left =
                 if target > 0 { (target - progress.deleted).max(1) as usize } else { usize::MAX };
             let mut found: Vec<(RecordKey, RecordKey)> = Vec::new();
-            let limit = ScanLimit::rows(SCAN_ENTRIES.min(left));
+            let limit = ScanLimit::rows(SCAN_ENTRIES.min(left).min(self.paced_entries()));
             let snapshot = self.store.snapshot()?;
             let mut see = |position: &[u8], record_key: &[u8]| {
                 found.push((position.to_vec(), record_key.to_vec()));
@@ -111,13 +160,18 @@ impl Visit<'_> {
             let mut rest = found.as_slice();
             while !rest.is_empty() {
                 self.check(op)?;
-                let Some(done) = self.delete_batch(op, rest, cutoff, progress)? else {
+                let allowed = self.allowance();
+                if allowed == Some(0) {
+                    return Ok(VisitEnd::Paced(last));
+                }
+                let Some(done) = self.delete_batch(op, rest, allowed, moment, progress)? else {
                     return Ok(VisitEnd::PolicyChanged);
                 };
                 let (batch, after) = rest.split_at(done.clamp(1, rest.len()));
                 rest = after;
                 if let Some((position, _)) = batch.last() {
                     range = range.after(position, direction);
+                    last = Some(position.clone());
                     if self.target_met(progress) {
                         return Ok(VisitEnd::TargetMet(position.clone()));
                     }
@@ -137,18 +191,15 @@ impl Visit<'_> {
         &self,
         op: &Arc<OpCtx>,
         entries: &[(RecordKey, RecordKey)],
-        cutoff: i64,
+        allowed: Option<usize>,
+        moment: Moment,
         progress: &mut Progress,
     ) -> Result<Option<usize>> {
-        let params = self.store.ttl_params();
-        let docs = if self.batched { params.batch_docs.load(Ordering::Relaxed) } else { 1 };
-        let most = if docs > 0 { docs as usize } else { entries.len() };
-        let micros = params.batch_ms.load(Ordering::Relaxed).saturating_mul(1000);
-        let bytes = params.batch_bytes.load(Ordering::Relaxed);
+        let UnitSize { docs, micros, bytes } = self.unit_size();
+        let most = docs.unwrap_or(usize::MAX).min(allowed.unwrap_or(usize::MAX));
         let clock = &self.store.clock;
         let started = clock.monotonic_micros();
-        let expired =
-            ExpiredBy { index: self.rule.name(), expire_after_secs: self.rule.expire_after_secs() };
+        let options = self.rule.options();
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
         let done = self.store.write(op, self.collection, |unit| {
@@ -157,6 +208,7 @@ impl Visit<'_> {
                 return Ok(None);
             }
             let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
+            let (mut held, mut to_archive) = (0i64, Vec::new());
             let chosen = &entries[..most.min(entries.len())];
             let mut documents = Vec::new().into_iter();
             for (at, (_, record_key)) in chosen.iter().enumerate() {
@@ -172,37 +224,102 @@ impl Visit<'_> {
                 if chosen[begin..at].iter().any(|(_, earlier)| earlier == record_key) {
                     continue;
                 }
-                let Some(document) = document else { continue };
+                let Some((document, modified_ms)) = document else { continue };
                 examined += 1;
-                if !self.rule.is_due(document.as_doc(), cutoff, &mut keys)? {
+                let record = Record { document: document.as_doc(), modified_ms };
+                if !self.rule.is_due(record, moment, &mut keys)? {
+                    held += i64::from(options.holds(document.as_doc()));
                     continue;
                 }
-                unit.delete_as(record_key, document.as_doc(), Some(expired))?;
                 deleted += 1;
                 staged += document.as_bytes().len() as i64;
+                if options.archive.is_some() {
+                    to_archive.push((record_key, document));
+                } else {
+                    unit.expire(record_key, document.as_doc(), self.rule.expiring())?;
+                }
                 let over_time = micros > 0 && clock.monotonic_micros() - started >= micros;
                 if over_time || (bytes > 0 && staged >= bytes) {
                     break;
                 }
             }
-            Ok(Some((dealt, deleted, examined, staged, unit.keys_deleted)))
+            self.archive(unit, &to_archive)?;
+            Ok(Some(Dealt { dealt, deleted, examined, held, staged, keys: unit.keys_deleted }))
         })?;
-        let Some((dealt, deleted, examined, staged, keys_deleted)) = done else { return Ok(None) };
+        let Some(done) = done else { return Ok(None) };
+        self.tell(op, &done, moment, progress, started);
+        Ok(Some(done.dealt))
+    }
+
+    /// What is archived first and deleted then, in one unit.
+    fn archive(&self, unit: &mut WriteUnit<'_>, due: &[(&RecordKey, DocBuf)]) -> Result<()> {
+        let Rule::Index { index, .. } = self.rule else { return Ok(()) };
+        if due.is_empty() {
+            return Ok(());
+        }
+        let documents: Vec<_> = due.iter().map(|(_, document)| document.as_doc()).collect();
+        unit.archive(index, &documents)?;
+        for (record_key, document) in due {
+            unit.expire(record_key, document.as_doc(), self.rule.expiring())?;
+        }
+        Ok(())
+    }
+
+    /// Counts what a unit did.
+    fn tell(
+        &self,
+        op: &OpCtx,
+        done: &Dealt,
+        moment: Moment,
+        progress: &mut Progress,
+        started: i64,
+    ) {
+        let Dealt { deleted, examined, held, staged, .. } = *done;
+        let now = self.store.clock.monotonic_micros();
+        let runtime = self.rule.runtime(self.collection);
+        runtime.spend(deleted, staged, now);
+        runtime.held.fetch_add(held, Ordering::Relaxed);
+        runtime.refreshed.fetch_add(examined - deleted - held, Ordering::Relaxed);
+        let keys_deleted = done.keys;
+        let cutoff = self.rule.cutoff(moment);
         progress.deleted += deleted;
         progress.docs_examined += examined;
         op.yields.fetch_add(1, Ordering::Relaxed);
         op.update_info(|info| info.extra = self.extra(cutoff, progress.deleted).into_bytes());
         let stats = self.store.ttl_stats();
-        stats.deleted_documents.fetch_add(deleted, Ordering::Relaxed);
         stats.deleted_keys.fetch_add(keys_deleted, Ordering::Relaxed);
         if self.batched {
             stats.batches.fetch_add(1, Ordering::Relaxed);
             stats.batch_docs.fetch_add(deleted, Ordering::Relaxed);
             stats.staged_size_bytes.fetch_add(staged, Ordering::Relaxed);
-            let spent = clock.monotonic_micros() - started;
-            stats.time_in_batch_micros.fetch_add(spent, Ordering::Relaxed);
+            stats.time_in_batch_micros.fetch_add(now - started, Ordering::Relaxed);
         }
-        Ok(Some(dealt))
+    }
+
+    /// How much goes into one unit. An archive in files gets few long ones.
+    fn unit_size(&self) -> UnitSize {
+        let params = self.store.ttl_params();
+        let into_files = matches!(self.rule.options().archive, Some(ArchiveTarget::Files { .. }));
+        if into_files {
+            return UnitSize { docs: Some(ARCHIVED_TOGETHER), micros: 0, bytes: ARCHIVED_BYTES };
+        }
+        let docs = if self.batched { params.batch_docs.load(Ordering::Relaxed) } else { 1 };
+        UnitSize {
+            docs: (docs > 0).then_some(docs as usize),
+            micros: params.batch_ms.load(Ordering::Relaxed).saturating_mul(1000),
+            bytes: params.batch_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How many documents the pace allows now; nothing when there is none.
+    fn allowance(&self) -> Option<usize> {
+        let now = self.store.clock.monotonic_micros();
+        self.rule.runtime(self.collection).allowance(self.rule.options(), now)
+    }
+
+    /// Entries worth a look: some belong to documents that are not due any more.
+    fn paced_entries(&self) -> usize {
+        self.allowance().map_or(usize::MAX, |allowed| allowed.saturating_mul(2).max(1))
     }
 
     fn has_short_documents(&self) -> bool {
@@ -297,6 +414,11 @@ impl Visit<'_> {
     }
 }
 
+/// Whether a position lies in a range.
+fn is_in(range: &KeyRange, position: &[u8]) -> bool {
+    range.start.as_slice() <= position && (range.end.is_empty() || position < range.end.as_slice())
+}
+
 #[cfg(test)]
 mod tests {
     use mayfly_base::{ManualClock, Namespace, OpRegistry};
@@ -305,7 +427,7 @@ mod tests {
 
     use super::*;
     use crate::ttl::rule::RuleKind;
-    use crate::{CollModChange, IndexSelector, StoreOptions};
+    use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, StoreOptions};
 
     const NOW: i64 = 1_800_000_000_000;
 
@@ -320,7 +442,7 @@ mod tests {
         let ns = Namespace::parse("d.c").unwrap();
         let spec = doc! { "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": 0 };
         let spec = DocBuf::from_bson(&spec);
-        store.create_indexes(&op, &ns, &[spec.as_doc()], false).unwrap();
+        store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
         let collection = store.collection(&ns).unwrap();
         let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
         let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
@@ -347,13 +469,16 @@ mod tests {
         assert_eq!(left_after(|_, _| {}), 0);
         let set = |seconds| {
             move |store: &Store, ns: &Namespace| {
-                let change = CollModChange { expire_after: Some(seconds), hidden: None };
+                let change = CollModChange {
+                    expire_after: Some(NewExpireAfter::Seconds(seconds)),
+                    ..CollModChange::default()
+                };
                 store.modify_index(ns, IndexSelector::Name("x_1"), change).unwrap();
             }
         };
         assert_eq!(left_after(set(3600)), 1);
         assert_eq!(left_after(set(0)), 0);
-        let hide = CollModChange { expire_after: None, hidden: Some(true) };
+        let hide = CollModChange { hidden: Some(true), ..CollModChange::default() };
         let hide = |store: &Store, ns: &Namespace| {
             store.modify_index(ns, IndexSelector::Name("x_1"), hide).unwrap();
         };

@@ -7,7 +7,7 @@ use mayfly_kv::{Engine, Guard, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 
 use super::*;
-use crate::StoreOptions;
+use crate::{CreateIndexesOptions, StoreOptions};
 
 struct Fixture {
     store: Arc<Store>,
@@ -42,7 +42,7 @@ fn fixture() -> Fixture {
     ];
     let specs: Vec<DocBuf> = specs.iter().map(|spec: &Document| DocBuf::from_bson(spec)).collect();
     let specs: Vec<RawDoc<'_>> = specs.iter().map(DocBuf::as_doc).collect();
-    store.create_indexes(&op, &ns, &specs, false).unwrap();
+    store.create_indexes(&op, &ns, &specs, CreateIndexesOptions::default()).unwrap();
     Fixture { store, engine, collection, op, ops }
 }
 

@@ -1,0 +1,151 @@
+//! Changes of policies: what an index's `expireAfterSeconds` and `ttl` may become. Expiry contract, sections 3 and 9.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_value::{RawDoc, RawValue};
+
+use super::select::{is_id_selector, select};
+use super::{CollModChange, IndexSelector, NewExpireAfter};
+use crate::Store;
+use crate::collection::{Collection, Index};
+use crate::index_spec::{ExpireAfter, IndexSpec, SpecRules};
+use crate::ttl::value::{last_modified_for_collmod, negative};
+use crate::ttl::{ArchiveTarget, Census};
+
+impl Store {
+    /// How definitions are checked now.
+    pub(crate) fn spec_rules(&self) -> SpecRules {
+        let params = self.ttl_params();
+        let last_modified = params.last_modified.load(Ordering::Relaxed);
+        SpecRules { ttl: params.rules(), last_modified, ignore_unknown: false }
+    }
+
+    /// The definition that an index would have behind a change, for a dry run.
+    ///
+    /// # Errors
+    /// Those of [`Store::modify_index`].
+    pub fn dry_run_change(
+        &self,
+        op: &OpCtx,
+        ns: &Namespace,
+        selector: IndexSelector<'_>,
+        change: CollModChange<'_>,
+    ) -> Result<Option<Census>> {
+        let Some(collection) = self.catalog.get(ns) else {
+            return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
+        };
+        if is_id_selector(selector) {
+            return Err(id_index_change());
+        }
+        let found = select(&collection.indexes(), selector, ns)?;
+        let mut spec = found.spec.clone();
+        if let Some(new) = change.expire_after {
+            spec = with_new_expire_after(&spec, new, self.spec_rules())?;
+        }
+        if let Some(ttl) = change.ttl {
+            spec = spec.with_ttl_options(ttl);
+        }
+        if spec.expire_after().is_none() {
+            return Ok(None);
+        }
+        self.census(op, Some(&collection), spec).map(Some)
+    }
+
+    /// Changes in place those of the present indexes that differ from wanted ones only in their policy; their names.
+    pub(super) fn update_policies(
+        &self,
+        collection: &Collection,
+        existing: &[Arc<Index>],
+        wanted: &[IndexSpec],
+    ) -> Result<Vec<String>> {
+        let mut updated = Vec::new();
+        for spec in wanted {
+            let differs = |index: &&Arc<Index>| {
+                let old = &index.spec;
+                old.same_identity(spec)
+                    && old.name() == spec.name()
+                    && old.hidden() == spec.hidden()
+                    && !old.same_policy(spec)
+                    && old.is_last_modified() == spec.is_last_modified()
+            };
+            let Some(old) = existing.iter().find(differs) else { continue };
+            let changed = match spec.expire_after() {
+                Some(expire_after) => old.spec.with_expire_after(expire_after),
+                // Not asked for: whoever wants a plain index says "off".
+                None => continue,
+            };
+            let ttl = spec.document().get("ttl").and_then(RawValue::as_document);
+            let changed = changed.with_ttl_options(ttl.unwrap_or(RawDoc::EMPTY));
+            self.replace_index(collection, old, changed)?;
+            updated.push(spec.name().to_owned());
+        }
+        Ok(updated)
+    }
+}
+
+pub(super) fn id_index_change() -> Error {
+    Error::new(ErrorCode::InvalidOptions, "the _id field does not support TTL indexes")
+}
+
+pub(super) fn with_new_expire_after(
+    spec: &IndexSpec,
+    new: NewExpireAfter,
+    rules: SpecRules,
+) -> Result<IndexSpec> {
+    let seconds = match new {
+        NewExpireAfter::Seconds(seconds) => seconds,
+        NewExpireAfter::Off if spec.is_last_modified() => {
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "a '_ts' policy cannot become a plain index; drop it",
+            ));
+        }
+        NewExpireAfter::Off => return Ok(spec.without_expire_after()),
+    };
+    if spec.fields().len() > 1 {
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "TTL indexes are single-field indexes, compound indexes do not support TTL",
+        ));
+    }
+    if spec.is_last_modified() {
+        return Ok(spec.with_expire_after(last_modified_for_collmod(seconds)?));
+    }
+    if rules.last_modified && spec.fields()[0].path == "_ts" && spec.expire_after().is_none() {
+        // Its entries are values of a field, not times of modification.
+        return Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "a plain index on '_ts' cannot become a '_ts' policy; drop it and create it again",
+        ));
+    }
+    if seconds < 0 {
+        return Err(negative());
+    }
+    Ok(spec.with_expire_after(ExpireAfter::Seconds(seconds)))
+}
+
+/// Whether documents may become due all at once by this change.
+pub(super) fn may_expire_more(old: &IndexSpec, new: &IndexSpec) -> bool {
+    let seconds = |spec: &IndexSpec| match spec.expire_after() {
+        Some(ExpireAfter::Seconds(seconds)) if !spec.ttl_options().paused => Some(seconds),
+        _ => None,
+    };
+    match (seconds(old), seconds(new)) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => new < old,
+    }
+}
+
+/// An archive must be another collection.
+pub(super) fn check_archive(ns: &Namespace, spec: &IndexSpec) -> Result<()> {
+    match &spec.ttl_options().archive {
+        Some(ArchiveTarget::Collection(target)) if target == ns => Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "'ttl.archive.collection' must be another collection",
+        )),
+        _ => Ok(()),
+    }
+}

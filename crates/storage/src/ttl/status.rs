@@ -1,0 +1,328 @@
+//! How policies are doing: `$ttlStats` and `ttlStatus` (expiry contract, section 9, T-74).
+//!
+//! What is due is counted by the same scan that a visit makes, so the lag it tells is the truth of the moment.
+
+use std::collections::HashSet;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_kv::{KeyRange, ScanLimit};
+use mayfly_value::keys::{TypeBitsReader, decode_value};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use crate::collection::Collection;
+use crate::index_spec::ExpireAfter;
+use crate::keygen::KeySet;
+use crate::read::Scanned;
+use crate::ttl::census::eta_secs;
+use crate::ttl::rule::{Rule, RuleKind};
+use crate::ttl::{Moment, Record};
+use crate::{RecordKey, Store};
+
+/// Entries looked at in one snapshot.
+const BATCH_ENTRIES: usize = 10_000;
+
+/// How a policy is doing.
+#[derive(Clone, Debug)]
+pub struct PolicyStatus {
+    /// `db.collection`.
+    pub namespace: String,
+    /// The index, or `_id_`.
+    pub index: String,
+    /// As it is listed.
+    pub expire_after_secs: i64,
+    /// `index`, `lastModified`, `clustered` or `timeseries`.
+    pub kind: &'static str,
+    /// Documents, or buckets, that are due.
+    pub due: i64,
+    /// Since when the oldest of them is, in milliseconds since 1970.
+    pub due_since: Option<i64>,
+    /// When the next one will be.
+    pub next_due: Option<i64>,
+    /// What went since the start of the server.
+    pub deleted: i64,
+    /// What was looked at and stayed, by reason.
+    pub skipped: Vec<(&'static str, i64)>,
+    /// Documents in a second over about the last ten.
+    pub rate_per_sec: f64,
+    /// Until nothing is due, in seconds; nothing when it deletes nothing.
+    pub eta_secs: Option<f64>,
+    /// Why the last visit ended early.
+    pub last_error: Option<String>,
+    /// Now.
+    pub now_ms: i64,
+}
+
+impl PolicyStatus {
+    /// Seconds that the oldest document that is due is overdue.
+    pub fn oldest_overdue_secs(&self) -> Option<f64> {
+        self.due_since.map(|since| self.now_ms.saturating_sub(since).max(0) as f64 / 1000.0)
+    }
+
+    /// The document of `$ttlStats`.
+    pub fn append_to(&self, out: &mut DocBuilder) {
+        let number = |value: Option<f64>| value.map_or(RawValue::Null, RawValue::Double);
+        out.append("index", self.index.as_str());
+        match i32::try_from(self.expire_after_secs) {
+            Ok(seconds) if self.kind == "index" || self.kind == "lastModified" => {
+                out.append("expireAfterSeconds", seconds);
+            }
+            _ => {
+                out.append("expireAfterSeconds", self.expire_after_secs);
+            }
+        }
+        out.append("kind", self.kind).append("due", self.due);
+        out.append("oldestOverdueSecs", number(self.oldest_overdue_secs()));
+        out.append("nextDue", self.next_due.map_or(RawValue::Null, RawValue::Date));
+        out.append("deleted", self.deleted).start_document("skipped");
+        for (reason, count) in &self.skipped {
+            out.append(reason, *count);
+        }
+        out.end().append("ratePerSec", self.rate_per_sec).append("etaSecs", number(self.eta_secs));
+        out.append(
+            "lastError",
+            self.last_error.as_deref().map_or(RawValue::Null, RawValue::String),
+        );
+    }
+}
+
+/// What is due in a range.
+#[derive(Default)]
+struct Due {
+    count: i64,
+    since: Option<i64>,
+}
+
+impl Store {
+    /// How the policies of a collection are doing, in the order of its indexes.
+    ///
+    /// # Errors
+    /// 175 when it is dropped meanwhile; those of the engine and of the operation's deadline.
+    pub fn ttl_status(&self, op: &OpCtx, collection: &Collection) -> Result<Vec<PolicyStatus>> {
+        let mut statuses = Vec::new();
+        if let Some(rule) = Rule::now(collection, RuleKind::Collection) {
+            statuses.push(self.policy_status(op, collection, &rule)?);
+        }
+        for index in collection.ready_indexes() {
+            let Some(rule) = Rule::now(collection, RuleKind::Index(index.id())) else { continue };
+            statuses.push(self.policy_status(op, collection, &rule)?);
+        }
+        Ok(statuses)
+    }
+
+    fn policy_status(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        rule: &Rule,
+    ) -> Result<PolicyStatus> {
+        let moment = self.moment();
+        let now_micros = self.clock.monotonic_micros();
+        let mut due = Due::default();
+        let mut next_due: Option<i64> = None;
+        for range in rule.due_ranges(moment) {
+            self.count_due(op, collection, rule, range.clone(), moment, &mut due)?;
+            let next = self.first_behind(collection, rule, &range)?;
+            next_due = next_due.into_iter().chain(next).min();
+        }
+        let runtime = rule.runtime(collection);
+        let rate = runtime.rate(now_micros);
+        let limits = runtime.limits(rule.options(), now_micros);
+        let enabled = self.ttl_params().enabled.load(std::sync::atomic::Ordering::Relaxed);
+        let works = enabled && !rule.options().paused;
+        let mut skipped = Vec::new();
+        let counted = [("refreshed", &runtime.refreshed), ("held", &runtime.held)];
+        for (reason, count) in counted {
+            let count = count.load(std::sync::atomic::Ordering::Relaxed);
+            if count > 0 {
+                skipped.push((reason, count));
+            }
+        }
+        Ok(PolicyStatus {
+            namespace: collection.namespace().as_str().to_owned(),
+            index: rule.name().to_owned(),
+            expire_after_secs: rule.expire_after_secs(),
+            kind: rule.kind_name(),
+            due: due.count,
+            due_since: due.since,
+            next_due,
+            deleted: runtime.deleted(),
+            skipped,
+            rate_per_sec: rate,
+            eta_secs: works.then(|| eta_secs(due.count, limits, rate)),
+            last_error: runtime.last_error(),
+            now_ms: moment.now_ms,
+        })
+    }
+
+    fn count_due(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        rule: &Rule,
+        mut range: KeyRange,
+        moment: Moment,
+        due: &mut Due,
+    ) -> Result<()> {
+        // Entries stand for documents where each has one, and none is kept.
+        let by_entries = rule.has_one_entry_each() && rule.options().hold_field.is_none();
+        let mut seen: HashSet<RecordKey> = HashSet::new();
+        let mut keys = KeySet::default();
+        loop {
+            op.check()?;
+            collection.check_alive()?;
+            rule.check_alive()?;
+            let snapshot = self.snapshot()?;
+            let mut found: Vec<(Vec<u8>, RecordKey)> = Vec::new();
+            let limit = ScanLimit::rows(BATCH_ENTRIES);
+            let scanned =
+                rule.scan(&snapshot, collection, &range, limit, &mut |position, key| {
+                    if by_entries && due.since.is_some() {
+                        due.count += 1;
+                    } else {
+                        found.push((position.to_vec(), key.to_vec()));
+                    }
+                })?;
+            for (position, record_key) in found {
+                if by_entries {
+                    due.count += 1;
+                } else if !seen.insert(record_key.clone())
+                    || !self.is_due_now(
+                        &snapshot,
+                        collection,
+                        rule,
+                        &record_key,
+                        moment,
+                        &mut keys,
+                    )?
+                {
+                    continue;
+                } else {
+                    due.count += 1;
+                }
+                let since = due_at(rule, &position);
+                due.since = due.since.into_iter().chain(since).min();
+            }
+            match scanned {
+                Scanned::Exhausted => return Ok(()),
+                Scanned::Paused(last) => range = range.after(&last, rule.direction()),
+            }
+        }
+    }
+
+    fn is_due_now(
+        &self,
+        snapshot: &crate::Snapshot,
+        collection: &Collection,
+        rule: &Rule,
+        record_key: &[u8],
+        moment: Moment,
+        keys: &mut KeySet,
+    ) -> Result<bool> {
+        let mut due = false;
+        snapshot.stored_record(collection, record_key, &mut |record: Record<'_>| {
+            due = rule.is_due(record, moment, keys)?;
+            Ok(())
+        })?;
+        Ok(due)
+    }
+
+    /// When the first entry behind what is due will be.
+    fn first_behind(
+        &self,
+        collection: &Collection,
+        rule: &Rule,
+        due: &KeyRange,
+    ) -> Result<Option<i64>> {
+        let mut next = None;
+        let Some(range) = rule.behind(due) else { return Ok(None) };
+        rule.scan(
+            &self.snapshot()?,
+            collection,
+            &range,
+            ScanLimit::rows(1),
+            &mut |position, _| {
+                next = due_at(rule, position);
+            },
+        )?;
+        Ok(next)
+    }
+}
+
+/// When the document of this entry is due.
+fn due_at(rule: &Rule, position: &[u8]) -> Option<i64> {
+    let descending = rule.direction() == mayfly_kv::Direction::Backward;
+    let (value, _) = decode_value(position, descending, &mut TypeBitsReader::new(&[]))?;
+    let seconds = rule.expire_after_secs();
+    match value.as_raw() {
+        RawValue::Date(date) => Some(date.saturating_add(seconds.saturating_mul(1000))),
+        RawValue::Int32(due) => Some(i64::from(due)),
+        RawValue::Int64(due) => Some(due),
+        RawValue::Double(due) => Some(due as i64),
+        _ => None,
+    }
+}
+
+impl Store {
+    /// The reply of `ttlStatus`: all policies, and totals.
+    ///
+    /// # Errors
+    /// As [`Store::ttl_status`].
+    pub fn append_ttl_status(&self, op: &OpCtx, reply: &mut DocBuilder) -> Result<()> {
+        let (mut due, mut deleted, mut rate) = (0i64, 0i64, 0f64);
+        let mut overdue: Option<f64> = None;
+        let mut policies: Vec<DocBuf> = Vec::new();
+        for collection in self.collections(None) {
+            let statuses = match self.ttl_status(op, &collection) {
+                Err(error) if collection.is_dropped() => {
+                    tracing::debug!(%error, "a collection was dropped while it was looked at");
+                    continue;
+                }
+                other => other?,
+            };
+            for status in statuses {
+                due += status.due;
+                deleted += status.deleted;
+                rate += status.rate_per_sec;
+                if let Some(secs) = status.oldest_overdue_secs() {
+                    overdue = Some(overdue.map_or(secs, |worst| worst.max(secs)));
+                }
+                let mut policy = DocBuilder::new();
+                policy.append("ns", status.namespace.as_str());
+                status.append_to(&mut policy);
+                policies.push(policy.finish());
+            }
+        }
+        reply.start_array("policies");
+        for policy in &policies {
+            reply.push(policy.as_doc());
+        }
+        reply.end().start_document("totals").append("policies", policies.len() as i64);
+        reply
+            .append("due", due)
+            .append("oldestOverdueSecs", overdue.map_or(RawValue::Null, RawValue::Double));
+        reply.append("deleted", deleted).append("ratePerSec", rate).end();
+        Ok(())
+    }
+}
+
+impl Rule {
+    fn kind_name(&self) -> &'static str {
+        match self {
+            Rule::Index { index, .. } if index.spec.is_last_modified() => "lastModified",
+            Rule::Index { .. } => "index",
+            Rule::Clustered { .. } => "clustered",
+        }
+    }
+
+    fn has_one_entry_each(&self) -> bool {
+        match self {
+            // With a date and a ttl of their own documents have two.
+            Rule::Index { index, expire_after } => {
+                !index.is_multikey()
+                    && !index.spec.is_last_modified()
+                    && *expire_after != ExpireAfter::OwnOnly
+            }
+            Rule::Clustered { .. } => true,
+        }
+    }
+}
