@@ -66,6 +66,21 @@ pub struct Executor {
     command: Option<&'static str>,
 }
 
+/// Counts the use of an index.
+fn note_use(collection: &Collection, access: &Access) {
+    match access {
+        Access::Nothing => {}
+        Access::Id(_) => collection.id_uses.add(),
+        Access::Records { ranges, .. } => {
+            // A scan of everything uses no order.
+            if ranges.iter().any(|range| *range != whole_range()) {
+                collection.id_uses.add();
+            }
+        }
+        Access::Index { index, .. } => index.runtime.uses.add(),
+    }
+}
+
 impl Executor {
     /// Plans the query.
     ///
@@ -73,6 +88,7 @@ impl Executor {
     /// 2 BadValue for a hint that fits no index.
     pub fn new(collection: Arc<Collection>, query: CanonicalQuery) -> Result<Executor> {
         let plan = plan(&collection, &query)?;
+        note_use(&collection, &plan.access);
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
             Access::Id(_) => (VecDeque::new(), false),

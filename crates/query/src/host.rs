@@ -17,6 +17,12 @@ pub trait Host {
     /// Those of the options.
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$indexStats` about the collection of the command.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn index_stats(&self) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$ttlStats` about the collection of the command.
     ///
     /// # Errors

@@ -98,6 +98,7 @@ impl Pipeline {
         let documents = match stages.pop_front() {
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
             Some(Stage::LocalSessions(options)) => host.local_sessions(options.as_doc())?,
+            Some(Stage::IndexStats) => host.index_stats()?,
             Some(Stage::TtlStats) => host.ttl_stats()?,
             _ => Vec::new(),
         };

@@ -106,7 +106,7 @@ impl Profiler {
 
     /// Whether an operation that took this long may be wanted at all; nearly all are not.
     pub fn may_want(&self, micros: i64) -> bool {
-        micros > self.slow_ms().saturating_mul(1000) || self.any.load(Ordering::Acquire)
+        micros.max(1) > self.slow_ms().saturating_mul(1000) || self.any.load(Ordering::Acquire)
     }
 
     /// Where an operation is to be recorded. `describe` makes its document, for a filter.
@@ -116,7 +116,7 @@ impl Profiler {
             let passes = filter.matches(describe().as_doc());
             return Wanted { log: passes, profile: level == 2 || (level == 1 && passes) };
         }
-        let slow = micros > self.slow_ms().saturating_mul(1000);
+        let slow = micros.max(1) > self.slow_ms().saturating_mul(1000);
         let sampled = slow && rand::random::<f64>() < self.sample_rate();
         Wanted { log: sampled, profile: level == 2 || (level == 1 && sampled) }
     }

@@ -32,6 +32,8 @@ pub struct Collection {
     pub(crate) state: RwLock<CollectionState>,
     pub(crate) counts: Counts,
     pub(crate) capped: CappedRuntime,
+    /// How often plans have used the order of `_id`.
+    pub id_uses: Uses,
     /// What its own policy did.
     pub(crate) ttl: PolicyRuntime,
     /// Units committed since the start of the server.
@@ -92,6 +94,29 @@ pub struct IndexRuntime {
     pub(crate) dropped: AtomicBool,
     /// What it did as a policy.
     pub(crate) ttl: PolicyRuntime,
+    /// How often plans have used it.
+    pub uses: Uses,
+}
+
+/// How often something was used (`accesses` of `$indexStats`).
+#[derive(Default)]
+pub struct Uses(AtomicI64);
+
+impl Uses {
+    /// Once more.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often.
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Not once any more.
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 /// A compiled filter that storage can ask without knowing the query language.
@@ -189,6 +214,7 @@ impl Collection {
             state: RwLock::new(state),
             counts: Counts::default(),
             capped: CappedRuntime::default(),
+            id_uses: Uses::default(),
             ttl: PolicyRuntime::default(),
             commits: AtomicU64::new(0),
         }

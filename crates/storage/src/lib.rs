@@ -29,7 +29,7 @@ mod validation;
 mod views;
 
 pub use capped::Capped;
-pub use collection::{Collection, FilterCompiler, Index, RecordFilter};
+pub use collection::{Collection, FilterCompiler, Index, RecordFilter, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,

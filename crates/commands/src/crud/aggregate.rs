@@ -7,6 +7,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::view::{Source, Stages, source};
+use crate::diagnostics::index_stats::index_stats;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
 pub(crate) const ROW: Row =
@@ -149,6 +150,11 @@ impl Host for ServerHost<'_, '_> {
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
         crate::diagnostics::local_sessions::local_sessions(self.ctx.service, options)
+    }
+
+    fn index_stats(&self) -> Result<Vec<DocBuf>> {
+        let list = |collection| index_stats(self.ctx.service, collection);
+        Ok(self.collection.map(list).unwrap_or_default())
     }
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {

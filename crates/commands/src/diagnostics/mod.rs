@@ -10,6 +10,7 @@ pub(crate) mod explain;
 mod get_log;
 mod hello;
 mod host_info;
+pub(crate) mod index_stats;
 mod list_commands;
 pub(crate) mod local_sessions;
 pub(crate) mod observe;

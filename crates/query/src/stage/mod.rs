@@ -38,6 +38,7 @@ pub(crate) enum Stage {
     Unwind(unwind::Unwind),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
+    IndexStats,
     TtlStats,
 }
 
@@ -89,6 +90,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$sortByCount", source: false, parse: sort_by_count::parse },
     StageRow { name: "$currentOp", source: true, parse: parse_current_op },
     StageRow { name: "$listLocalSessions", source: true, parse: parse_local_sessions },
+    StageRow { name: "$indexStats", source: true, parse: parse_index_stats },
     StageRow { name: "$ttlStats", source: true, parse: parse_ttl_stats },
 ];
 
@@ -107,7 +109,6 @@ pub const MISSING: &[&str] = &[
     "$fill",
     "$geoNear",
     "$graphLookup",
-    "$indexStats",
     "$listCatalog",
     "$listClusterCatalog",
     "$listMqlEntities",
@@ -170,7 +171,7 @@ impl Stage {
 
     /// Whether it gives documents about the collection instead of those in it.
     pub(crate) fn describes_collection(&self) -> bool {
-        matches!(self, Stage::TtlStats)
+        matches!(self, Stage::IndexStats | Stage::TtlStats)
     }
 
     /// Its running form.
@@ -185,7 +186,7 @@ impl Stage {
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind(unwind)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
-            Stage::CurrentOp(_) | Stage::LocalSessions(_) | Stage::TtlStats => {
+            Stage::CurrentOp(_) | Stage::LocalSessions(_) | Stage::IndexStats | Stage::TtlStats => {
                 Box::new(window::RunningSkip(0))
             }
         }
@@ -218,6 +219,16 @@ fn parse_local_sessions(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
             "$listLocalSessions options must be specified in an object, but found: {}",
             other.type_name()
         ))),
+    }
+}
+
+fn parse_index_stats(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(options) if options.is_empty() => Ok(vec![Stage::IndexStats]),
+        _ => Err(Error::new(
+            ErrorCode(28803),
+            "The $indexStats stage specification must be an empty object",
+        )),
     }
 }
 

@@ -108,6 +108,9 @@ impl Store {
                     }
                     check_archive(ns, &spec)?;
                     self.check_archive_place(&spec)?;
+                    if spec.expire_after().is_some() {
+                        self.check_not_capped(ns)?;
+                    }
                     result.notes.extend(note);
                     result.last_modified |= spec.is_last_modified();
                     wanted.push(*spec);
@@ -310,6 +313,7 @@ impl Store {
         let mut spec = found.spec.clone();
         let mut result = CollModResult::default();
         if let Some(new) = change.expire_after {
+            self.check_not_capped(ns)?;
             result.expire_after_old = spec.expire_after().map(ExpireAfter::listed_secs);
             spec = with_new_expire_after(&spec, new, self.spec_rules())?;
             if new != NewExpireAfter::Off {
@@ -331,6 +335,7 @@ impl Store {
             && hidden != spec.hidden()
         {
             result.hidden = Some((spec.hidden(), hidden));
+            found.runtime.uses.reset();
             spec = spec.with_hidden(hidden);
         }
         self.replace_index(&collection, &found, spec)?;

@@ -12,7 +12,7 @@ use crate::Store;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, SpecRules};
 use crate::ttl::value::{last_modified_for_collmod, negative};
-use crate::ttl::{ArchiveTarget, Census};
+use crate::ttl::{ArchiveTarget, Census, TtlIndexRules};
 
 impl Store {
     /// How definitions are checked now.
@@ -20,6 +20,18 @@ impl Store {
         let params = self.ttl_params();
         let last_modified = params.last_modified.load(Ordering::Relaxed);
         SpecRules { ttl: params.rules(), last_modified, ignore_unknown: false }
+    }
+
+    /// The manual has no TTL indexes on capped collections; 8.x servers have.
+    pub(super) fn check_not_capped(&self, ns: &Namespace) -> Result<()> {
+        let capped = self.collection(ns).is_some_and(|found| found.capped().is_some());
+        match self.ttl_params().rules() {
+            TtlIndexRules::Manual if capped => Err(Error::new(
+                ErrorCode::CannotCreateIndex,
+                "Cannot create TTL index on a capped collection",
+            )),
+            TtlIndexRules::Manual | TtlIndexRules::Mongod8 => Ok(()),
+        }
     }
 
     /// The definition that an index would have behind a change, for a dry run.

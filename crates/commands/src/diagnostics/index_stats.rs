@@ -1,0 +1,38 @@
+//! The documents of `$indexStats`: how often plans used each index. Manual, "$indexStats".
+
+use mayfly_service::Service;
+use mayfly_storage::{Collection, Uses};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+/// One document for each index, `_id_` first. Uses count from the start of the server, of the index, or from its being
+/// hidden or shown.
+pub(crate) fn index_stats(service: &Service, collection: &Collection) -> Vec<DocBuf> {
+    let indexes = collection.indexes();
+    let specs = collection.list_indexes();
+    let mut documents = Vec::with_capacity(specs.len());
+    for (at, spec) in specs.iter().enumerate() {
+        // A collection that is clustered by `_id` lists that first, too.
+        let index = at.checked_sub(1).and_then(|at| indexes.get(at));
+        let uses = index.map_or(&collection.id_uses, |index| &index.runtime.uses);
+        let built = index.is_none_or(|index| index.is_ready());
+        documents.push(document(service, spec.as_doc(), uses, built));
+    }
+    documents
+}
+
+fn document(service: &Service, spec: RawDoc<'_>, uses: &Uses, built: bool) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for name in ["name", "key"] {
+        if let Some(value) = spec.get(name) {
+            out.append(name, value);
+        }
+    }
+    out.append("host", service.host.as_str());
+    out.start_document("accesses").append("ops", uses.get());
+    out.append("since", RawValue::Date(service.started_wall_ms())).end();
+    if !built {
+        out.append("building", true);
+    }
+    out.append("spec", spec);
+    out.finish()
+}
