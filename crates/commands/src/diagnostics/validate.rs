@@ -139,15 +139,22 @@ fn append_findings(ns: &Namespace, found: &Validated, valid: bool, doc: &mut Doc
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
     doc.append("nNonCompliantDocuments", small(found.not_conformant));
     doc.append("nrecords", small(found.records));
-    doc.append("nIndexes", small(found.indexes.len() as i64 + 1));
-    doc.start_document("keysPerIndex").append("_id_", small(found.records));
+    // That of a capped collection is checked like others, and is among them.
+    let own = usize::from(found.indexes.iter().all(|of| of.index.spec.name() != "_id_"));
+    doc.append("nIndexes", small((found.indexes.len() + own) as i64));
+    doc.start_document("keysPerIndex");
+    if own == 1 {
+        doc.append("_id_", small(found.records));
+    }
     for of in &found.indexes {
         let entries = i64::try_from(of.entries).unwrap_or(i64::MAX);
         doc.append(of.index.spec.name(), small(entries));
     }
     doc.end();
     doc.start_document("indexDetails");
-    doc.start_document("_id_").append("valid", found.corrupt.is_empty()).end();
+    if own == 1 {
+        doc.start_document("_id_").append("valid", found.corrupt.is_empty()).end();
+    }
     for of in &found.indexes {
         doc.start_document(of.index.spec.name()).append("valid", of.is_valid()).end();
     }
