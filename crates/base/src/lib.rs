@@ -5,6 +5,7 @@
 
 pub mod clock;
 mod codes;
+pub mod current;
 mod error;
 pub mod limits;
 mod namespace;

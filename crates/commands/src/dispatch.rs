@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Connection, Service};
@@ -190,6 +191,10 @@ fn run_row(
         retry: check_out(service, guard.op(), &request)?,
         bypass_validation: false,
     };
+    let _entered = current::enter(Current {
+        op: Some(guard.op().clone()),
+        scripts: service.settings.script_limits(),
+    });
     let began_at = doc.len();
     let _writing = may_write(service, guard.op(), row)?;
     let mut guarded = || run_guarded(run, &mut context, &request, doc);

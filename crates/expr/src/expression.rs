@@ -8,7 +8,8 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
-use crate::op::{OpRow, Run};
+use crate::javascript::Script;
+use crate::op::{self, OpRow, Run};
 use crate::parse::Parser;
 use crate::{Scope, Value};
 
@@ -50,6 +51,8 @@ pub enum Expression {
         /// Where they can be named.
         body: Box<Expression>,
     },
+    /// `$function`: a script, and the expression of its arguments.
+    Script(Arc<Script>, Box<Expression>),
     /// An expression whose strings compare by a collation.
     Collated(Arc<Collation>, Box<Expression>),
 }
@@ -165,6 +168,7 @@ impl Expression {
                 let inner = Frame { locals: Some(&locals), ..frame };
                 body.evaluate(inner).map(Value::detached)
             }
+            Expression::Script(script, arguments) => op::call_script(script, arguments, frame),
             Expression::Collated(collation, inner) => {
                 inner.evaluate(frame.collated(Some(collation)))
             }

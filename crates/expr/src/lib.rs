@@ -5,6 +5,7 @@
 
 pub mod accum;
 mod expression;
+pub mod javascript;
 pub mod op;
 mod parse;
 mod random;
@@ -17,5 +18,5 @@ mod tests;
 pub use expression::{Expression, Frame, check_size};
 pub use parse::Parser;
 pub use random::random_unit;
-pub use scope::Scope;
+pub use scope::{Scope, Scripts};
 pub use value::Value;

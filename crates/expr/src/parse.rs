@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::op::{self, OpRow, Operands, Run};
-use crate::{Expression, Frame, Scope};
+use crate::{Expression, Frame, Scope, Scripts};
 
 /// An expression being parsed.
 pub struct Parser<'s> {
@@ -24,6 +24,11 @@ impl<'s> Parser<'s> {
     /// Whether anything parsed so far depends on a document.
     pub(crate) fn reads_document(&self) -> bool {
         self.reads_document
+    }
+
+    /// Whether it stands in a validator.
+    pub(crate) fn in_validator(&self) -> bool {
+        self.scope.scripts() == Scripts::Nowhere
     }
 
     /// Parses one value.

@@ -8,12 +8,25 @@ use mayfly_value::{Collation, RawDoc, RawValue};
 use crate::parse::Parser;
 use crate::{Expression, Frame};
 
+/// Where scripts may stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scripts {
+    /// In expressions: `$function`.
+    #[default]
+    InExpressions,
+    /// Beside fields too: `$where`, in the filter of a command on a collection.
+    InFilters,
+    /// Nowhere: in a validator.
+    Nowhere,
+}
+
 /// Variables whose values are known before any document is.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     now_ms: Option<i64>,
     collation: Option<Arc<Collation>>,
     variables: Vec<(String, Expression)>,
+    scripts: Scripts,
 }
 
 impl Scope {
@@ -26,6 +39,17 @@ impl Scope {
     #[must_use]
     pub fn collated(self, collation: Option<Arc<Collation>>) -> Scope {
         Scope { collation, ..self }
+    }
+
+    /// The same scope with scripts in other places.
+    #[must_use]
+    pub fn with_scripts(self, scripts: Scripts) -> Scope {
+        Scope { scripts, ..self }
+    }
+
+    /// Where scripts may stand.
+    pub fn scripts(&self) -> Scripts {
+        self.scripts
     }
 
     /// How strings compare.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scope;
+use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
@@ -143,6 +143,7 @@ impl CanonicalQuery {
         if let Some(variables) = options.variables {
             scope.declare(variables)?;
         }
+        let scope = scope.with_scripts(Scripts::InFilters);
         let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
         let mut natural_backward = None;
         let sort = match options.sort {

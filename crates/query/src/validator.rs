@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scripts;
 use mayfly_mql::matcher::explain_failure;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::DocumentCheck;
@@ -37,7 +38,11 @@ impl Validator {
             let text = format!("{shown} not allowed in this context");
             return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
         }
-        let context = ParseContext { collation: collation.cloned(), ..ParseContext::default() };
+        let context = ParseContext {
+            collation: collation.cloned(),
+            scripts: Scripts::Nowhere,
+            ..ParseContext::default()
+        };
         let matcher = Matcher::parse(filter, &context)?;
         Ok(Validator { matcher, filter: filter.to_owned() })
     }

@@ -46,6 +46,8 @@ pub struct Config {
     pub oplog_bytes: u64,
     /// Name of the replica set, not effective yet.
     pub repl_set: Option<String>,
+    /// Whether scripts run: `$where`, `$function`.
+    pub javascript_enabled: bool,
     /// Log file; nothing for the standard output.
     pub log_path: Option<PathBuf>,
     /// How much the log tells, 0 to 5.
@@ -92,6 +94,7 @@ impl Config {
             cache_bytes: (layers.number("storage.cacheSizeGB")? * f64::from(1 << 30)) as usize,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
             repl_set: optional("replication.replSetName")?,
+            javascript_enabled: layers.bool("security.javascriptEnabled")?,
             log_path: optional("systemLog.path")?.map(PathBuf::from),
             verbosity: layers.integer("systemLog.verbosity")?,
             quiet: layers.bool("systemLog.quiet")?,

@@ -165,6 +165,7 @@ impl Running {
 
 fn set_parameters(service: &Service, config: &Config) -> Result<(), String> {
     service.settings.set_log_level(config.verbosity);
+    service.settings.set_scripts_enabled(config.javascript_enabled);
     for (name, value) in &config.parameters {
         let parameter = parameters::find(name);
         let parameter = parameter.ok_or_else(|| format!("unknown server parameter '{name}'"))?;

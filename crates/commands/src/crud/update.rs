@@ -167,7 +167,8 @@ impl<'a> UpdateStatement<'a> {
         let now_ms = ctx.op.now_ms();
         let collection = ctx.service.store.collection(ns);
         let collation = self.collation.over(collection.as_deref());
-        let context = ParseContext { now_ms, collation: collation.clone() };
+        let context =
+            ParseContext { now_ms, collation: collation.clone(), ..ParseContext::default() };
         let scope = self.scope(now_ms, collation.clone())?;
         let update = Update::parse_in(self.update, &self.array_filters, &scope, &context)?;
         if self.multi && update.is_replacement() {

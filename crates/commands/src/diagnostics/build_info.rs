@@ -13,12 +13,13 @@ pub(crate) const ROW: Row = Row::new("buildInfo", "Tells version and build", run
     .aliases(&["buildinfo"])
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 
-fn run(_: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("version", VERSION);
     doc.append("gitVersion", option_env!("MAYFLYDB_GIT_VERSION").unwrap_or("unknown"));
     doc.start_array("modules").end();
     doc.append("allocator", "mimalloc");
-    doc.append("javascriptEngine", "none");
+    let engine = if ctx.service.settings.script_limits().enabled { "quickjs" } else { "none" };
+    doc.append("javascriptEngine", engine);
     doc.append("sysInfo", "deprecated");
     doc.start_array("versionArray");
     for part in VERSION_PARTS {

@@ -52,7 +52,6 @@ pub const MISSING: &[&str] = &[
     "$first",
     "$firstN",
     "$floor",
-    "$function",
     "$getField",
     "$hash",
     "$hexHash",

@@ -6,6 +6,7 @@ mod boolean;
 mod comparison;
 mod conditional;
 mod constant;
+mod custom;
 mod missing;
 mod string;
 mod types;
@@ -20,6 +21,7 @@ use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub use array::slice_range;
+pub(crate) use custom::call_script;
 pub use missing::MISSING;
 
 /// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
@@ -90,6 +92,7 @@ const FAMILIES: &[&[OpRow]] = &[
     comparison::ROWS,
     conditional::ROWS,
     constant::ROWS,
+    custom::ROWS,
     string::ROWS,
     types::ROWS,
     variable::ROWS,

@@ -20,7 +20,7 @@ mod whole;
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_expr::Scope;
+use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
@@ -39,6 +39,8 @@ pub struct ParseContext {
     pub now_ms: i64,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
+    /// Where scripts may stand.
+    pub scripts: Scripts,
 }
 
 /// A parsed filter.
@@ -56,6 +58,7 @@ impl Matcher {
             0 => Scope::default(),
             now_ms => Scope::at(now_ms),
         };
+        let scope = scope.with_scripts(context.scripts);
         Matcher::parse_in(filter, &scope.collated(context.collation.clone()))
     }
 

@@ -147,7 +147,8 @@ fn errors() {
             9,
             "Failed to parse $size. Expected a non-negative number in: $size: -1",
         ),
-        ("{$where: 'true'}", 238, "$where is not implemented yet"),
+        ("{$where: 'true'}", 2, "$where is not allowed in this context"),
+        ("{a: {$elemMatch: {$where: 'true'}}}", 2, "$elemMatch cannot contain $where expression"),
         (
             "{a: {$elemMatch: {$expr: true}}}",
             2,

@@ -1,9 +1,10 @@
-//! Conditions on the document as a whole: expressions, schemas, samples. Expressions can fail, other conditions cannot, so
+//! Conditions on the document as a whole: expressions, scripts, schemas, samples. The first two can fail, other conditions cannot, so
 //! only filters that have some take the way through [`try_matches`].
 
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_expr::javascript::Script;
 use mayfly_expr::{Expression, Frame, random_unit};
 use mayfly_value::RawDoc;
 
@@ -14,6 +15,8 @@ use super::{Expr, Schema, evaluate};
 pub enum DocumentTest {
     /// `$expr`.
     Computed(Arc<Expression>),
+    /// `$where`.
+    Script(Arc<Script>),
     /// `$jsonSchema`.
     Schema(Arc<Schema>),
     /// `$sampleRate`: holds with this probability.
@@ -30,6 +33,7 @@ impl DocumentTest {
             DocumentTest::Computed(expression) => {
                 Ok(expression.evaluate(Frame::new(doc))?.is_true())
             }
+            DocumentTest::Script(script) => script.holds(doc),
             DocumentTest::Schema(schema) => Ok(schema.fits_document(doc)),
             DocumentTest::Sample(rate) => Ok(random_unit() < *rate),
         }
@@ -39,6 +43,7 @@ impl DocumentTest {
     pub fn name(&self) -> &'static str {
         match self {
             DocumentTest::Computed(_) => "$expr",
+            DocumentTest::Script(_) => "$where",
             DocumentTest::Schema(_) => "$jsonSchema",
             DocumentTest::Sample(_) => "$sampleRate",
         }
@@ -49,7 +54,7 @@ impl DocumentTest {
 pub(super) fn can_fail(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(can_fail),
-        Expr::Document(test) => matches!(test, DocumentTest::Computed(_)),
+        Expr::Document(test) => matches!(test, DocumentTest::Computed(_) | DocumentTest::Script(_)),
         Expr::Path { .. } | Expr::Always(_) => false,
     }
 }

@@ -35,6 +35,9 @@ pub struct Flags {
     /// Size of the operation log in MB [default: 1024]
     #[arg(long = "oplogSize", value_name = "MB")]
     pub(super) oplog_size: Option<String>,
+    /// Refuse $where, $function and what else runs scripts
+    #[arg(long)]
+    pub(super) noscripting: bool,
     /// Log file instead of the standard output
     #[arg(long)]
     pub(super) logpath: Option<String>,
@@ -76,6 +79,9 @@ impl Flags {
             texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
         if self.bind_ip_all {
             given.push(("bind_ip_all", "true".to_owned()));
+        }
+        if self.noscripting {
+            given.push(("javascriptEnabled", "false".to_owned()));
         }
         if self.quiet {
             given.push(("quiet", "true".to_owned()));

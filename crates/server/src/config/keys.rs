@@ -41,6 +41,7 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.cacheSizeGB", "cacheSizeGB", Kind::Number { least: 0.03, most: 10_000.0 }),
     key("replication.replSetName", "replSet", Kind::Text),
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
+    key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
     key("systemLog.path", "logpath", Kind::Text),
     key("systemLog.verbosity", "verbose", Kind::Integer { least: 0, most: 5 }),
     key("systemLog.quiet", "quiet", Kind::Bool),

@@ -1,7 +1,8 @@
 //! The parameters, one row each.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use mayfly_base::current::ScriptLimits;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 
@@ -15,11 +16,22 @@ type LogLevelHook = Box<dyn Fn(i64) + Send + Sync>;
 pub struct Settings {
     log_level: AtomicI64,
     log_level_hook: std::sync::OnceLock<LogLevelHook>,
+    scripts_enabled: AtomicBool,
+    script_timeout_ms: AtomicI64,
+    script_heap_mb: AtomicI64,
+    any_script_heap_mb: AtomicI64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { log_level: AtomicI64::new(0), log_level_hook: std::sync::OnceLock::new() }
+        Settings {
+            log_level: AtomicI64::new(0),
+            log_level_hook: std::sync::OnceLock::new(),
+            scripts_enabled: AtomicBool::new(true),
+            script_timeout_ms: AtomicI64::new(60_000),
+            script_heap_mb: AtomicI64::new(100),
+            any_script_heap_mb: AtomicI64::new(1100),
+        }
     }
 }
 
@@ -37,6 +49,25 @@ impl Settings {
         }
     }
 
+    /// Whether the server runs scripts, and what they may take.
+    pub fn script_limits(&self) -> ScriptLimits {
+        let any_mb = self.any_script_heap_mb.load(Ordering::Relaxed);
+        let heap_mb = match self.script_heap_mb.load(Ordering::Relaxed) {
+            0 => any_mb,
+            heap_mb => heap_mb.min(any_mb),
+        };
+        ScriptLimits {
+            enabled: self.scripts_enabled.load(Ordering::Relaxed),
+            timeout_ms: self.script_timeout_ms.load(Ordering::Relaxed),
+            heap_bytes: usize::try_from(heap_mb << 20).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Whether the server runs scripts: `security.javascriptEnabled`.
+    pub fn set_scripts_enabled(&self, enabled: bool) {
+        self.scripts_enabled.store(enabled, Ordering::Relaxed);
+    }
+
     /// Names the one who filters the log; the first one stays.
     pub fn on_log_level(&self, hook: impl Fn(i64) + Send + Sync + 'static) {
         // A second hook would belong to a second subscriber, which a process cannot have.
@@ -45,6 +76,7 @@ impl Settings {
 }
 
 const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
+const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
 
 fn ttl(service: &Service) -> &TtlParameters {
     service.store.ttl_params()
@@ -102,6 +134,9 @@ pub const TABLE: &[Parameter] = &[
         doc.append("version", "8.0");
         Value::Document(doc.finish())
     }),
+    number!("internalQueryJavaScriptFnTimeoutMillis", POSITIVE, |s| s.settings.script_timeout_ms),
+    number!("internalQueryJavaScriptHeapSizeLimitMB", NOT_NEGATIVE, |s| s.settings.script_heap_mb),
+    number!("jsHeapLimitMB", POSITIVE, |s| s.settings.any_script_heap_mb),
     flag!("lastModifiedTTL", |s| ttl(s).last_modified),
     Parameter {
         name: "logLevel",

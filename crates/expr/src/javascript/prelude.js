@@ -1,0 +1,312 @@
+// What scripts find beside the language: the types of documents that JavaScript does not have, under the names that the
+// manual lists for server-side scripts. Evaluates to what the server itself calls; nothing of that is reachable from a
+// script, and a script that bends the built-in objects harms only its own sandbox.
+(function () {
+  'use strict';
+  const { defineProperty, getPrototypeOf, keys } = Object;
+  const { apply } = Reflect;
+  const plain = Object.prototype;
+  const dateTime = Date.prototype.getTime;
+  const functionText = Function.prototype.toString;
+  const wellFormedText = String.prototype.toWellFormed;
+  const flagsOf = Object.getOwnPropertyDescriptor(RegExp.prototype, 'flags').get;
+  const sourceOf = Object.getOwnPropertyDescriptor(RegExp.prototype, 'source').get;
+  const numberOf = Number.prototype.valueOf;
+  const textOf = String.prototype.valueOf;
+  const flagOf = Boolean.prototype.valueOf;
+  // The names of fields that held 32-bit integers, on objects that were documents.
+  const integers = Symbol('integers');
+
+  // Type bytes of documents.
+  const T = { binary: 5, objectId: 7, date: 9, regex: 11, pointer: 12, code: 13, int: 16, timestamp: 17, long: 18,
+    decimal: 19, max: 127, min: 255 };
+
+  class Typed {
+    #kind;
+    constructor(type, first, second) { this.#kind = [type, first, second]; }
+    static kind(value) {
+      return typeof value === 'object' && value !== null && #kind in value ? value.#kind : undefined;
+    }
+  }
+
+  const hexOf = (bytes) => bytes.map((byte) => (byte + 256).toString(16).slice(1)).join('');
+  const bytesOf = (hex) => {
+    const bytes = [];
+    for (let at = 0; at < hex.length; at += 2) bytes.push(parseInt(hex.slice(at, at + 2), 16));
+    return bytes;
+  };
+  const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+  const toBase64 = (hex) => {
+    const bytes = bytesOf(hex);
+    let text = '';
+    for (let at = 0; at < bytes.length; at += 3) {
+      const three = (bytes[at] << 16) | ((bytes[at + 1] || 0) << 8) | (bytes[at + 2] || 0);
+      text += letters[three >> 18] + letters[(three >> 12) & 63];
+      text += at + 1 < bytes.length ? letters[(three >> 6) & 63] : '=';
+      text += at + 2 < bytes.length ? letters[three & 63] : '=';
+    }
+    return text;
+  };
+  const fromBase64 = (text) => {
+    const bytes = [];
+    let bits = 0, have = 0;
+    for (const letter of String(text).replace(/=+$/, '')) {
+      const value = letters.indexOf(letter);
+      if (value < 0) throw new Error('BinData could not decode base64 parameter');
+      bits = ((bits << 6) | value) & 0xffffff;
+      have += 6;
+      if (have >= 8) { have -= 8; bytes.push((bits >> have) & 255); }
+    }
+    return hexOf(bytes);
+  };
+  const isHex = (text, length) => typeof text === 'string' && /^[0-9a-fA-F]*$/.test(text)
+    && (length === undefined ? text.length % 2 === 0 : text.length === length);
+
+  // A constructor that works with and without `new`.
+  const define = (name, make, methods, getters) => {
+    const constructor = { [name]: function (...args) { return make(...args); } }[name];
+    const prototype = constructor.prototype;
+    for (const method of keys(methods)) {
+      defineProperty(prototype, method, { value: methods[method], writable: true, configurable: true });
+    }
+    for (const getter of keys(getters || {})) {
+      defineProperty(prototype, getter, { get: getters[getter], configurable: true });
+    }
+    defineProperty(globalThis, name, { value: constructor, writable: true, configurable: true });
+    return (type, first, second) => {
+      const value = new Typed(type, first, second);
+      Object.setPrototypeOf(value, prototype);
+      return value;
+    };
+  };
+  const part = (value, at) => Typed.kind(value)[at];
+
+  // Counters of ids; what makes them different from those of others is random.
+  let count = Math.floor(Math.random() * 0x1000000);
+  const process = hexOf(Array.from({ length: 5 }, () => Math.floor(Math.random() * 256)));
+  const newObjectId = () => {
+    count = (count + 1) % 0x1000000;
+    const seconds = Math.floor(Date.now() / 1000) + 0x100000000;
+    return seconds.toString(16).slice(-8) + process + (count + 0x1000000).toString(16).slice(1);
+  };
+  const objectId = define('ObjectId', (hex) => {
+    if (hex === undefined) return objectId(T.objectId, newObjectId());
+    if (Typed.kind(hex)?.[0] === T.objectId) return hex;
+    if (!isHex(hex, 24)) throw new Error('invalid object id: length');
+    return objectId(T.objectId, hex.toLowerCase());
+  }, {
+    toString() { return 'ObjectId("' + part(this, 1) + '")'; },
+    valueOf() { return this.toString(); },
+    toJSON() { return { $oid: part(this, 1) }; },
+    equals(other) { return this.str === other?.str; },
+    getTimestamp() { return new Date(parseInt(part(this, 1).slice(0, 8), 16) * 1000); },
+  }, { str() { return part(this, 1); } });
+
+  const least = -(2n ** 63n), most = 2n ** 63n - 1n;
+  const long = define('NumberLong', (value = 0, low) => {
+    let number;
+    if (low !== undefined) number = (BigInt(value) << 32n) | BigInt.asUintN(32, BigInt(low));
+    else if (typeof value === 'string') {
+      if (!/^[+-]?\d+$/.test(value)) throw new Error('could not convert string to long long');
+      number = BigInt(value);
+    } else number = BigInt(Math.trunc(Number(value)) || 0);
+    if (number < least || number > most) throw new Error('number out of range for NumberLong');
+    return long(T.long, number.toString());
+  }, {
+    toString() {
+      const text = part(this, 1);
+      const number = Number(text);
+      return Math.abs(number) <= 2147483647 ? 'NumberLong(' + text + ')' : 'NumberLong("' + text + '")';
+    },
+    toNumber() { return Number(part(this, 1)); },
+    valueOf() { return Number(part(this, 1)); },
+    toJSON() { return { $numberLong: part(this, 1) }; },
+    compare(other) {
+      const [a, b] = [BigInt(part(this, 1)), BigInt(Typed.kind(other) ? part(other, 1) : Math.trunc(other))];
+      return a < b ? -1 : a > b ? 1 : 0;
+    },
+  }, {
+    floatApprox() { return Number(part(this, 1)); },
+    top() { return Number(BigInt(part(this, 1)) >> 32n); },
+    bottom() { return Number(BigInt.asUintN(32, BigInt(part(this, 1)))); },
+  });
+  const int = define('NumberInt', (value = 0) => int(T.int, Number(value) | 0), {
+    toString() { return 'NumberInt(' + part(this, 1) + ')'; },
+    toNumber() { return part(this, 1); },
+    valueOf() { return part(this, 1); },
+    toJSON() { return part(this, 1); },
+  });
+  const decimal = define('NumberDecimal', (value = 0) => {
+    const text = Typed.kind(value) ? String(part(value, 1)) : String(value);
+    if (!/^[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|Infinity|NaN)$/.test(text)) {
+      throw new Error('Input is not a valid Decimal128 value.');
+    }
+    return decimal(T.decimal, text);
+  }, {
+    toString() { return 'NumberDecimal("' + part(this, 1) + '")'; },
+    toJSON() { return { $numberDecimal: part(this, 1) }; },
+  });
+  const binary = define('BinData', (subtype, base64) => {
+    if (typeof subtype !== 'number' || subtype < 0 || subtype > 255) {
+      throw new Error('BinData subtype must be between 0 and 255');
+    }
+    return binary(T.binary, fromBase64(base64), subtype);
+  }, {
+    toString() { return 'BinData(' + part(this, 2) + ',"' + this.base64() + '")'; },
+    toJSON() { return { $binary: this.base64(), $type: (part(this, 2) + 256).toString(16).slice(1) }; },
+    base64() { return toBase64(part(this, 1)); },
+    hex() { return part(this, 1); },
+    length() { return part(this, 1).length / 2; },
+    subtype() { return part(this, 2); },
+  }, { type() { return part(this, 2); }, len() { return part(this, 1).length / 2; } });
+  const hexData = (subtype, hex) => {
+    if (!isHex(hex)) throw new Error('HexData needs an even number of hexadecimal digits');
+    return binary(T.binary, hex.toLowerCase(), subtype);
+  };
+  const timestamp = define('Timestamp', (seconds = 0, increment = 0) => {
+    for (const number of [seconds, increment]) {
+      if (!(Number(number) >= 0 && Number(number) <= 4294967295)) {
+        throw new Error('Timestamp parts must be between 0 and 4294967295');
+      }
+    }
+    return timestamp(T.timestamp, Math.floor(Number(seconds)), Math.floor(Number(increment)));
+  }, {
+    toString() { return 'Timestamp(' + part(this, 1) + ', ' + part(this, 2) + ')'; },
+    toJSON() { return { $timestamp: { t: part(this, 1), i: part(this, 2) } }; },
+    getTime() { return part(this, 1); },
+    getInc() { return part(this, 2); },
+  }, { t() { return part(this, 1); }, i() { return part(this, 2); } });
+  const pointer = define('DBPointer', (ns, id) => pointer(T.pointer, String(ns), id.str), {
+    toString() { return 'DBPointer("' + part(this, 1) + '", ObjectId("' + part(this, 2) + '"))'; },
+  }, { ns() { return part(this, 1); }, id() { return objectId(T.objectId, part(this, 2)); } });
+  const code = define('Code', (text) => code(T.code, String(text)), {
+    toString() { return part(this, 1); },
+  }, { code() { return part(this, 1); } });
+  const minKey = define('MinKey', () => minKey(T.min), { toString() { return 'MinKey'; } });
+  const maxKey = define('MaxKey', () => maxKey(T.max), { toString() { return 'MaxKey'; } });
+  // Patterns of documents that JavaScript cannot compile, or with letters it does not know.
+  const foreignRegex = define('BSONRegExp', (source, options = '') => foreignRegex(T.regex, source, options), {
+    toString() { return '/' + part(this, 1) + '/' + part(this, 2); },
+  }, { source() { return part(this, 1); }, flags() { return part(this, 2); } });
+
+  const makers = { [T.binary]: binary, [T.objectId]: objectId, [T.pointer]: pointer, [T.timestamp]: timestamp,
+    [T.long]: long, [T.decimal]: decimal, [T.max]: maxKey, [T.min]: minKey };
+  const make = (type, first, second) => {
+    switch (type) {
+      case T.date: return new Date(first);
+      case T.code: return typeof first === 'string' ? compile(first) : undefined;
+      case T.regex:
+        if (/^[ims]*$/.test(second)) {
+          try { return new RegExp(first, second); } catch (_) { /* not one of this language */ }
+        }
+        return foreignRegex(type, first, second);
+      default: return makers[type](type, first, second);
+    }
+  };
+
+  // What an object is in a document: [type, parts], ['value', primitive], or nothing for plain objects.
+  const classify = (object) => {
+    if (typeof object === 'function') return [T.code, apply(functionText, object, [])];
+    const kind = Typed.kind(object);
+    if (kind) return kind;
+    if (object instanceof Date) return [T.date, apply(dateTime, object, [])];
+    if (object instanceof RegExp) {
+      const flags = apply(flagsOf, object, []).replace(/[^ims]/g, '');
+      return [T.regex, apply(sourceOf, object, []), flags];
+    }
+    if (object instanceof Uint8Array) return [T.binary, hexOf(Array.from(object)), 0];
+    if (object instanceof ArrayBuffer) return [T.binary, hexOf(Array.from(new Uint8Array(object))), 0];
+    if (object instanceof Number) return ['value', apply(numberOf, object, [])];
+    if (object instanceof String) return ['value', apply(textOf, object, [])];
+    if (object instanceof Boolean) return ['value', apply(flagOf, object, [])];
+    return undefined;
+  };
+
+  // A function's source, an expression, or the statements of a body: each becomes a function.
+  const compile = (source) => {
+    const text = source.trim().replace(/;+\s*$/, '');
+    const evaluate = (0, eval);
+    const attempt = (shape) => {
+      try { return evaluate(shape); } catch (error) {
+        if (error instanceof SyntaxError) return undefined;
+        throw error;
+      }
+    };
+    if (/^(async\s+)?function\b|^(async\s*)?(\([^()]*\)|[\w$]+)\s*=>/.test(text)) {
+      const found = attempt('(' + text + '\n)');
+      if (typeof found === 'function') return found;
+    }
+    return attempt('(function () { return (' + text + '\n); })') || evaluate('(function () { ' + source + '\n})');
+  };
+
+  const isNumber = (value) => typeof value === 'number';
+  const isString = (value) => typeof value === 'string';
+  const isObject = (value) => typeof value === 'object' && value !== null;
+  const show = (value, indent, newline, depth) => {
+    if (depth > 100) throw new Error('tojson: nested too deeply');
+    if (value === undefined) return 'undefined';
+    if (value === null || typeof value === 'boolean' || typeof value === 'number') return String(value);
+    if (typeof value === 'string') return JSON.stringify(value);
+    if (typeof value === 'function') return String(value);
+    if (typeof value !== 'object') return String(value);
+    const kind = Typed.kind(value);
+    if (kind || value instanceof RegExp) return String(value);
+    if (value instanceof Date) return 'ISODate("' + value.toISOString() + '")';
+    const inner = newline === ' ' ? '' : indent + '\t';
+    const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
+    const items = Array.isArray(value) ? Array.from(value, (item) => show(item, inner, newline, depth + 1))
+      : keys(value).map((name) => JSON.stringify(name) + ' : ' + show(value[name], inner, newline, depth + 1));
+    if (items.length === 0) return open + ' ' + close;
+    const outer = newline === ' ' ? '' : indent;
+    return open + newline + inner + items.join(',' + newline + inner) + newline + outer + close;
+  };
+  const assert = (held, text) => { if (!held) throw new Error('assert failed' + (text ? ' : ' + text : '')); };
+  const globals = {
+    HexData: hexData,
+    UUID(text) {
+      if (text === undefined) {
+        const bytes = Array.from({ length: 16 }, () => Math.floor(Math.random() * 256));
+        bytes[6] = (bytes[6] & 15) | 64;
+        bytes[8] = (bytes[8] & 63) | 128;
+        return binary(T.binary, hexOf(bytes), 4);
+      }
+      const hex = String(text).replace(/-/g, '');
+      if (!isHex(hex, 32)) throw new Error('UUID string must have 32 hexadecimal digits');
+      return binary(T.binary, hex.toLowerCase(), 4);
+    },
+    ISODate(text) {
+      if (text === undefined) return new Date();
+      const date = new Date(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?$/.test(text) ? text.replace(' ', 'T') + 'Z' : text);
+      if (isNaN(apply(dateTime, date, []))) throw new Error('invalid ISO date: ' + text);
+      return date;
+    },
+    DBRef: function DBRef($ref, $id, $db) {
+      return $db === undefined ? { $ref, $id } : { $ref, $id, $db };
+    },
+    isNumber, isString, isObject, assert,
+    tojson: (value, indent = '', oneLine = false) => show(value, indent, oneLine ? ' ' : '\n', 0),
+    tojsononeline: (value) => show(value, '', ' ', 0),
+    tojsonObject: (value, indent = '', oneLine = false) => show(value, indent, oneLine ? ' ' : '\n', 0),
+    // The server's log is no place for what scripts print.
+    print() {}, printjson() {}, printjsononeline() {}, gc() {},
+    doassert(text) { throw new Error(isString(text) ? text : globals.tojson(text)); },
+    version: () => '8.0.0',
+  };
+  for (const name of keys(globals)) {
+    defineProperty(globalThis, name, { value: globals[name], writable: true, configurable: true });
+  }
+  const statics = {
+    contains(array, item) { return array.some((have) => have == item); },
+    unique(array) { return array.filter((item, at) => array.indexOf(item) === at); },
+    sum(array) { return array.length === 0 ? null : array.reduce((a, b) => a + b); },
+    avg(array) { return array.length === 0 ? null : Array.sum(array) / array.length; },
+    stdDev(array) {
+      const average = Array.avg(array);
+      return Math.sqrt(Array.avg(array.map((item) => (average - item) ** 2)));
+    },
+  };
+  for (const name of keys(statics)) {
+    defineProperty(Array, name, { value: statics[name], writable: true, configurable: true });
+  }
+  return { make, classify, compile, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
+})()

@@ -1,0 +1,270 @@
+//! Scripts: values there and back, sources, limits, and what one leaves for the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mayfly_base::current::{Current, ScriptLimits, enter};
+use mayfly_base::{Clock, ErrorCode, OpCtx};
+use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
+
+use super::Script;
+
+fn arguments(values: &[RawValue<'_>]) -> DocBuf {
+    let mut out = DocBuilder::new_array();
+    for value in values {
+        out.push(*value);
+    }
+    out.finish()
+}
+
+fn call(source: &str, values: &[RawValue<'_>]) -> Result<ValueBuf, String> {
+    let script = Script::new(source);
+    let result = script.call(arguments(values).as_doc());
+    result.map_err(|error| format!("{}: {}", error.code().0, error.message()))
+}
+
+fn check(source: &str, values: &[RawValue<'_>], expected: RawValue<'_>) {
+    let found = call(source, values).unwrap_or_else(|error| panic!("{source}: {error}"));
+    assert_eq!(found, expected.to_owned(), "{source}");
+}
+
+fn check_fails(source: &str, expected: &str) {
+    let found = call(source, &[]).map(|_| ()).expect_err(source);
+    assert!(found.starts_with(expected), "{source}: {found}");
+}
+
+#[test]
+fn numbers_come_back_as_doubles() {
+    check("function (a, b) { return a + b; }", &[1.into(), 2.into()], RawValue::Double(3.0));
+    check("return 7", &[], RawValue::Double(7.0));
+    check("function (n) { return n; }", &[RawValue::Int64(1 << 60)], RawValue::Int64(1 << 60));
+    check("function (n) { return n + 1; }", &[RawValue::Int64(41)], RawValue::Double(42.0));
+    check("NumberInt(3)", &[], RawValue::Int32(3));
+    check("NumberLong('9007199254740993')", &[], RawValue::Int64(9_007_199_254_740_993));
+}
+
+#[test]
+fn sources_are_functions_expressions_or_bodies() {
+    for source in [
+        "function () { return true; }",
+        "function named() { return true; };",
+        "() => true",
+        "(a, b) => { return true; }",
+        "a => true",
+        "true",
+        "true;",
+        "1 < 2 // with a remark",
+        "return true",
+        "var a = 1; return a === 1;",
+        "function inner() { return true; } return inner();",
+        "if (false) { return false; } else { return true; }",
+    ] {
+        check(source, &[], RawValue::Bool(true));
+    }
+    check_fails("function () {", "139: SyntaxError");
+    check_fails("return return", "139: SyntaxError");
+    check_fails("a\0b", "139: ");
+}
+
+#[test]
+fn no_result_is_null() {
+    check("function () {}", &[], RawValue::Null);
+    check("return undefined", &[], RawValue::Null);
+    check("return null", &[], RawValue::Null);
+}
+
+#[test]
+fn every_type_comes_back() {
+    let inner = {
+        let mut doc = DocBuilder::new();
+        doc.append("10", 1).append("i", 5).append("d", 5.5).append("s", "x\0y");
+        doc.append("__proto__", 3).append("nothing", RawValue::Null);
+        doc.finish()
+    };
+    let empty = DocBuf::empty();
+    let values = [
+        RawValue::MinKey,
+        RawValue::MaxKey,
+        RawValue::Double(-0.5),
+        RawValue::Int64(i64::MIN),
+        RawValue::Int64(i64::MAX),
+        RawValue::String("Grüße \u{1F600}"),
+        RawValue::Document(inner.as_doc()),
+        RawValue::Document(empty.as_doc()),
+        RawValue::Binary { subtype: 4, bytes: &[0, 1, 254, 255] },
+        RawValue::Binary { subtype: 0, bytes: &[] },
+        RawValue::ObjectId([7, 0, 1, 2, 3, 4, 5, 6, 255, 8, 9, 10]),
+        RawValue::Bool(false),
+        RawValue::Date(-1),
+        RawValue::Timestamp(u64::MAX),
+        RawValue::Regex { pattern: "^a.b$", options: "im" },
+        RawValue::Regex { pattern: "(?i)a b", options: "x" },
+        RawValue::DbPointer { ns: "db.c", id: [1; 12] },
+    ];
+    for value in values {
+        check("function (v) { return v; }", &[value], value);
+    }
+    let decimal = mayfly_value::decimal::Decimal::parse("1.50").expect("a number").to_bytes();
+    check("v => v", &[RawValue::Decimal128(decimal)], RawValue::Decimal128(decimal));
+}
+
+#[test]
+fn fields_keep_their_integers_and_new_ones_are_doubles() {
+    let document = {
+        let mut doc = DocBuilder::new();
+        doc.append("a", 1).append("b", 2);
+        doc.finish()
+    };
+    let expected = {
+        let mut doc = DocBuilder::new();
+        doc.append("a", 2).append("b", 2.5).append("c", 1.0);
+        doc.finish()
+    };
+    let source = "function (d) { d.a += 1; d.b += 0.5; d.c = 1; return d; }";
+    check(source, &[document.as_doc().into()], expected.as_doc().into());
+}
+
+#[test]
+fn results_have_limits() {
+    check_fails("var o = {}; o.o = o; return o;", "17279: Exceeded depth limit");
+    check_fails("return 'x'.repeat(1 << 25)", "10334: ");
+    check_fails("return new Array(1 << 30)", "10334: ");
+    check_fails("return {a: 10n}", "16662: unable to convert JavaScript property");
+    check_fails("return {a: Symbol('a')}", "16662: ");
+    check_fails("return {'a\\0b': 1}", "139: ");
+}
+
+#[test]
+fn what_is_thrown_becomes_an_error() {
+    check_fails("throw new Error('boom')", "139: Error: boom");
+    check_fails("missing.field", "139: ReferenceError: missing is not defined");
+    check_fails("throw 'text'", "139: uncaught exception: text");
+    check_fails("throw {toString: function () { throw 1; }}", "139: uncaught exception");
+    check_fails("return {get a() { throw new TypeError('inside'); }}", "139: TypeError: inside");
+    check_fails("return Object.create(Date.prototype)", "139: TypeError");
+    check_fails("assert(false, 'why')", "139: Error: assert failed : why");
+}
+
+#[test]
+fn recursion_and_memory_end() {
+    check_fails(
+        "function f() { return f() + 1; } return f();",
+        "139: RangeError: Maximum call stack",
+    );
+    check_fails("var a = []; a.toString = () => String(a); return '' + a", "139: ");
+    let scripts = ScriptLimits { heap_bytes: 16 << 20, ..ScriptLimits::default() };
+    let _entered = enter(Current { op: None, scripts });
+    check_fails(
+        "var a = []; while (true) a.push('x'.repeat(1 << 16) + a.length);",
+        "139: Out of memory",
+    );
+    check_fails("var s = 'xx'; while (true) s = s + s;", "139: ");
+    check("return 1", &[], RawValue::Double(1.0));
+}
+
+/// A clock that goes on by a millisecond whenever it is read.
+struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now_ms(&self) -> i64 {
+        0
+    }
+
+    fn monotonic_micros(&self) -> i64 {
+        self.0.fetch_add(1000, Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn loops_end_with_the_operation() {
+    let op = OpCtx::detached(Arc::new(Ticking(AtomicI64::new(0))));
+    op.set_max_time_ms(20);
+    let scripts = ScriptLimits::default();
+    let entered = enter(Current { op: Some(op), scripts });
+    check_fails("while (true) {}", "50: operation exceeded time limit");
+    check_fails("try { while (true) {} } catch (e) { return 1; }", "50: ");
+    drop(entered);
+
+    let op = OpCtx::detached(Arc::new(Ticking(AtomicI64::new(0))));
+    op.kill(ErrorCode::Interrupted);
+    let _entered = enter(Current { op: Some(op), scripts });
+    check_fails("/(a+)+$/.test('a'.repeat(40) + 'b')", "11601: ");
+}
+
+#[test]
+fn a_call_has_a_time_of_its_own() {
+    let scripts = ScriptLimits { timeout_ms: 20, ..ScriptLimits::default() };
+    let _entered = enter(Current { op: None, scripts });
+    check_fails("while (true) {}", "11601: JavaScript execution interrupted");
+    check_fails("return {get a() { while (true) {} }}", "11601: ");
+}
+
+#[test]
+fn nothing_stays_for_another_script() {
+    let bend = "Object.prototype.evil = 1; Array.prototype.push = null; globalThis.kept = 1; \
+                ObjectId.prototype.toString = null; return 1";
+    check(bend, &[], RawValue::Double(1.0));
+    check("return typeof kept + typeof ({}).evil", &[], RawValue::String("undefinedundefined"));
+    check("var a = []; a.push(1); return a.length", &[], RawValue::Double(1.0));
+
+    // The same script goes on where it was.
+    let script = Script::new("this.n = (this.n || 0) + 1; return this.n;");
+    let none = arguments(&[]);
+    for expected in [1.0, 2.0] {
+        let found = script.call(none.as_doc()).expect("a number");
+        assert_eq!(found, RawValue::Double(expected).to_owned());
+    }
+}
+
+#[test]
+fn bent_built_ins_do_not_reach_the_server() {
+    let id = RawValue::ObjectId([9; 12]);
+    let source = "function (id) { Object.getPrototypeOf = Object.keys = null; Date.prototype.getTime = null; \
+                  Object.defineProperty(Object.prototype, 'x', {set: function () { throw 1; }, configurable: true}); \
+                  return {id: id, x: new Date(5)}; }";
+    let expected = {
+        let mut doc = DocBuilder::new();
+        doc.append("id", id).append("x", RawValue::Date(5));
+        doc.finish()
+    };
+    check(source, &[id], expected.as_doc().into());
+}
+
+#[test]
+fn scripts_see_the_document_as_this_and_obj() {
+    let mut doc = DocBuilder::new();
+    doc.append("a", 3).append("long", 5_i64);
+    let doc = doc.finish();
+    for (source, expected) in [
+        ("this.a == 3 && obj.a === 3", true),
+        ("function () { return this.long == 5 && this.long.toNumber() === 5; }", true),
+        ("obj.a > 3", false),
+        ("''", false),
+        ("'x'", true),
+        ("undefined", false),
+        ("({})", true),
+    ] {
+        let found = Script::new(source).holds(doc.as_doc()).map_err(|e| e.to_string());
+        assert_eq!(found, Ok(expected), "{source}");
+    }
+}
+
+#[test]
+fn what_the_manual_lists_is_there() {
+    for source in [
+        "tojson({a: 1, b: [NumberLong(2)]}) === '{\\n\\t\"a\" : 1,\\n\\t\"b\" : [\\n\\t\\tNumberLong(2)\\n\\t]\\n}'",
+        "tojsononeline({a: 'x'}) === '{ \"a\" : \"x\" }'",
+        "ObjectId('507F1F77bcf86cd799439011').str === '507f1f77bcf86cd799439011'",
+        "ObjectId('507f1f77bcf86cd799439011').getTimestamp().getTime() === 1350508407000",
+        "new ObjectId() instanceof ObjectId && ObjectId().str.length === 24",
+        "ISODate('2020-01-01T00:00:00').getTime() === Date.UTC(2020, 0, 1)",
+        "BinData(0, 'AQID').hex() === '010203' && HexData(0, '010203').base64() === 'AQID'",
+        "UUID('00112233-4455-6677-8899-aabbccddeeff').subtype() === 4",
+        "Timestamp(1, 2).getInc() === 2 && NumberLong('5').compare(NumberLong(6)) === -1",
+        "NumberDecimal('1.5').toString() === 'NumberDecimal(\"1.5\")'",
+        "Array.sum([1, 2]) === 3 && Array.avg([1, 3]) === 2 && isNumber(1) && isString('') && isObject({})",
+        "print(1) === undefined && DBRef('c', 1).$ref === 'c' && Array.unique([1, 1]).length === 1",
+    ] {
+        check(source, &[], RawValue::Bool(true));
+    }
+}

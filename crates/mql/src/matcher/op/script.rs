@@ -1,0 +1,39 @@
+//! `$where`: compiled when the filter is parsed, so that a mistake in it shows without a document.
+
+use std::sync::Arc;
+
+use mayfly_base::current::current;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scripts;
+use mayfly_expr::javascript::Script;
+use mayfly_value::{RawElement, RawValue};
+
+use crate::matcher::parse::Around;
+use crate::matcher::{DocumentTest, Expr};
+
+pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
+    if around.in_array {
+        return Err(Error::bad_value("$elemMatch cannot contain $where expression"));
+    }
+    if around.scope.scripts() != Scripts::InFilters {
+        return Err(Error::bad_value("$where is not allowed in this context"));
+    }
+    let source = match element.value() {
+        RawValue::String(source) | RawValue::Code(source) => source,
+        RawValue::CodeWithScope { .. } => {
+            let text = "$where no longer supports deprecated BSON type CodeWScope";
+            return Err(Error::new(ErrorCode(4_649_201), text));
+        }
+        _ => return Err(Error::bad_value("$where got bad type")),
+    };
+    if source.is_empty() {
+        return Err(Error::bad_value("code for $where cannot be empty"));
+    }
+    if !current().scripts.enabled {
+        let text = "no globalScriptEngine in $where parsing";
+        return Err(Error::new(ErrorCode(6_108_304), text));
+    }
+    let script = Script::new(source);
+    script.check()?;
+    Ok(Some(Expr::Document(DocumentTest::Script(Arc::new(script)))))
+}
