@@ -20,12 +20,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Parses and checks all stages; strings compare by the collation.
+    /// Parses and checks all stages; strings compare by the collation of the scope.
     ///
     /// # Errors
     /// 14 for what is no document, 7749501 for too many stages, 40602 for a source that is not first, those of the stages.
-    pub fn parse(pipeline: RawDoc<'_>, collation: Option<Arc<Collation>>) -> Result<Pipeline> {
-        let scope = Scope::default().collated(collation.clone());
+    pub fn parse(pipeline: RawDoc<'_>, scope: &Scope) -> Result<Pipeline> {
         let mut stages = Vec::new();
         for (at, element) in pipeline.iter().enumerate() {
             let Some(spec) = element.value().as_document() else {
@@ -42,7 +41,7 @@ impl Pipeline {
                     ),
                 ));
             }
-            let parsed = Stage::parse(spec, &scope)?;
+            let parsed = Stage::parse(spec, scope)?;
             let first_only = |stage: &Stage| stage.is_source() || stage.describes_collection();
             if at > 0 && parsed.iter().any(first_only) {
                 let name = spec.iter().next().map_or("", |field| field.name());
@@ -53,7 +52,7 @@ impl Pipeline {
             }
             stages.extend(parsed);
         }
-        Ok(Pipeline { stages, collation })
+        Ok(Pipeline { stages, collation: scope.collation().cloned() })
     }
 
     /// Whether its first stage needs no collection.

@@ -7,8 +7,10 @@
 //! What stands in the collection is what holds: there is no second copy. Storage follows `viewOn` and joins pipelines; what
 //! is in them is the query layer's business.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
 
 use crate::layout::record_key;
 use crate::read::Scanned;
@@ -27,6 +29,8 @@ pub struct ResolvedView {
     pub on: Namespace,
     /// The stages of all views on the way, the innermost first: an array's bytes.
     pub pipeline: DocBuf,
+    /// How strings compare in all of them; nothing for the simple collation.
+    pub collation: Option<Arc<Collation>>,
 }
 
 /// A view's name and what it is, for listings.
@@ -86,6 +90,7 @@ impl Store {
     /// 165 ViewDepthLimitExceeded, 182 InvalidViewDefinition.
     pub fn resolve_view(&self, ns: &Namespace) -> Result<Option<ResolvedView>> {
         let Some(mut definition) = self.view(ns)? else { return Ok(None) };
+        let collation = Collation::of_options(definition.as_doc())?;
         // The outermost first.
         let mut pipelines = Vec::new();
         for _ in 0..MAX_VIEW_DEPTH {
@@ -102,7 +107,10 @@ impl Store {
             };
             match inner {
                 Some(inner) => definition = inner,
-                None => return Ok(Some(ResolvedView { on, pipeline: joined(&pipelines) })),
+                None => {
+                    let pipeline = joined(&pipelines);
+                    return Ok(Some(ResolvedView { on, pipeline, collation }));
+                }
             }
         }
         Err(too_deep(ns))
@@ -136,6 +144,7 @@ impl Store {
             None => {}
         }
         self.check_graph(ns, reads)?;
+        self.check_collations(ns, definition.as_doc(), reads)?;
         let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
         self.write(op, &views, |unit| unit.insert(definition.as_doc()))
     }
@@ -153,6 +162,7 @@ impl Store {
     ) -> Result<()> {
         let _changing = self.catalog.changing.lock();
         self.check_graph(ns, reads)?;
+        self.check_collations(ns, options, reads)?;
         self.write_view(op, ns, Some(options)).and_then(|found| match found {
             true => Ok(()),
             false => Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist")),
@@ -186,6 +196,25 @@ impl Store {
             }
             Ok(true)
         })
+    }
+
+    /// A view and the views that it reads compare strings alike.
+    fn check_collations(
+        &self,
+        ns: &Namespace,
+        view: RawDoc<'_>,
+        reads: &[Namespace],
+    ) -> Result<()> {
+        let collation = Collation::of_options(view)?;
+        for read in reads.iter().filter(|read| self.catalog.get(read).is_none()) {
+            let Some(other) = self.view(read)? else { continue };
+            let other = Collation::of_options(other.as_doc())?;
+            if !same_collation(collation.as_ref(), other.as_ref()) {
+                let text = format!("View {ns} has conflicting collation with view {read}");
+                return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+            }
+        }
+        Ok(())
     }
 
     /// Follows what a view will read: it must not come back to it, and not go too deep.

@@ -6,7 +6,7 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
-use super::view::{Source, Stages, source};
+use super::view::{Source, Stages, check_collation, command_scope, source};
 use crate::diagnostics::index_stats::index_stats;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
@@ -33,7 +33,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if fields.bool("explain")? == Some(true) {
         return crate::diagnostics::explain::explain_aggregate(ctx, request, reply);
     }
-    refuse(&fields, &["let", "needsMerge", "exchange"])?;
+    refuse(&fields, &["needsMerge", "exchange"])?;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };
     let hint = hint(&fields)?;
@@ -42,7 +42,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         RawValue::String(_) => ctx.service.store.collection(&request.namespace()?),
         _ => None,
     };
-    let parsed = Pipeline::parse(pipeline, collation.over(collection.as_deref()))?;
+    let variables = fields.document("let")?;
+    let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
+    let parsed = Pipeline::parse(pipeline, &scope)?;
     let (ns, run) = match request.target() {
         RawValue::String(_) => {
             let ns = request.namespace()?;
@@ -62,9 +64,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     ));
                 }
                 Source::View(view) => {
+                    check_collation(&view, &collation)?;
                     let mut stages = Stages::new(&view);
                     stages.push_all(pipeline);
-                    stages.start(ctx, &view, &collation)?
+                    stages.start(ctx, &view, variables)?
                 }
             };
             (ns, run)

@@ -6,7 +6,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, only, source};
+use super::view::{Source, Stages, check_collation, only, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
@@ -32,7 +32,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
-            let counted = on_view(ctx, &view, filter, skip, limit, &collating)?;
+            check_collation(&view, &collating)?;
+            let counted = on_view(ctx, &view, filter, skip, limit)?;
             reply.append("n", number(counted));
             return Ok(());
         }
@@ -65,7 +66,6 @@ fn on_view(
     filter: RawDoc<'_>,
     skip: i64,
     limit: u64,
-    collating: &Collating,
 ) -> Result<i64> {
     let mut stages = Stages::new(view);
     stages.push_document("$match", Some(filter));
@@ -76,7 +76,7 @@ fn on_view(
         stages.push("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
     }
     stages.push("$count", "count");
-    let counted = only(ctx, stages.start(ctx, view, collating)?)?;
+    let counted = only(ctx, stages.start(ctx, view, None)?)?;
     let counted = counted.as_ref().and_then(|counted| counted.as_doc().get("count"));
     Ok(counted.and_then(Number::from_value).and_then(Number::to_i64_exact).unwrap_or(0))
 }

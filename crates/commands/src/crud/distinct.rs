@@ -14,7 +14,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, for_each, source};
+use super::view::{Source, Stages, check_collation, for_each, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
@@ -57,9 +57,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             }
         }
         Source::View(view) => {
+            check_collation(&view, &collating)?;
+            values.collation = view.collation.clone();
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
-            let run = stages.start(ctx, &view, &collating)?;
+            let run = stages.start(ctx, &view, None)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }

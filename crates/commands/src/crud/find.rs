@@ -7,8 +7,8 @@ use mayfly_query::{
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
 
-use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint, refuse};
-use super::view::{Source, Stages, check_find, source};
+use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
+use super::view::{Source, Stages, check_collation, check_find, source};
 use crate::dispatch::may_block;
 use crate::{CommandContext, Fields, OpKind, Request, Row};
 
@@ -71,7 +71,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
-            let run = on_view(ctx, &fields, &view, &collating)?;
+            check_collation(&view, &collating)?;
+            let run = on_view(ctx, &fields, &view)?;
             let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             return may_block(|| first_batch(ctx, cursor, batch, reply));
         }
@@ -125,7 +126,6 @@ fn on_view(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
     view: &ResolvedView,
-    collating: &Collating,
 ) -> Result<PipelineRun> {
     let sort = fields.document("sort")?;
     check_find(&[
@@ -136,7 +136,6 @@ fn on_view(
         ("min", fields.document("min")?.is_some()),
         ("max", fields.document("max")?.is_some()),
     ])?;
-    refuse(fields, &["let"])?;
     let mut stages = Stages::new(view);
     stages.push_document("$match", fields.document("filter")?);
     stages.push_document("$sort", sort);
@@ -153,5 +152,5 @@ fn on_view(
         _ => {}
     }
     stages.push_document("$project", fields.document("projection")?);
-    stages.start(ctx, view, collating)
+    stages.start(ctx, view, fields.document("let")?)
 }

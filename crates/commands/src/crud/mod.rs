@@ -18,6 +18,7 @@ mod write;
 use crate::Row;
 
 pub(crate) use read::{Collating, FirstBatch, first_batch};
+pub(crate) use view::command_scope;
 pub(crate) use write::check_writable;
 
 /// The group's rows.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_expr::Scope;
 use mayfly_query::{Flow, Pipeline, PipelineRun};
 use mayfly_storage::{Collection, ResolvedView};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
 use crate::CommandContext;
@@ -72,24 +73,50 @@ impl Stages {
     /// Starts them over what the view reads.
     ///
     /// # Errors
-    /// 167 OptionNotSupportedOnView, those of the stages and of planning.
+    /// Those of the variables, the stages and of planning.
     pub(super) fn start(
         self,
         ctx: &CommandContext<'_>,
         view: &ResolvedView,
-        collating: &Collating,
+        variables: Option<RawDoc<'_>>,
     ) -> Result<PipelineRun> {
-        // Views compare the simple way, and nobody may ask for another one.
-        if let Collating::By(Some(_)) = collating {
-            let text = "Cannot override a view's default collation";
-            return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
-        }
         let pipeline = self.0.finish();
-        let parsed = Pipeline::parse(pipeline.as_doc(), None)?;
+        let scope = command_scope(ctx, view.collation.clone(), variables)?;
+        let parsed = Pipeline::parse(pipeline.as_doc(), &scope)?;
         let run = parsed.start(ctx.service.store.collection(&view.on), None)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }
+}
+
+/// The collation of a view is that of every operation on it.
+///
+/// # Errors
+/// 167 OptionNotSupportedOnView when the operation asks for another one.
+pub(super) fn check_collation(view: &ResolvedView, collating: &Collating) -> Result<()> {
+    match collating {
+        Collating::By(asked) if !same_collation(asked.as_ref(), view.collation.as_ref()) => {
+            let text = "Cannot override a view's default collation";
+            Err(Error::new(ErrorCode::OptionNotSupportedOnView, text))
+        }
+        Collating::By(_) | Collating::AsCollection => Ok(()),
+    }
+}
+
+/// What the stages of a command may name: `$$NOW`, and the variables of its `let`.
+///
+/// # Errors
+/// Those of the variables.
+pub(crate) fn command_scope(
+    ctx: &CommandContext<'_>,
+    collation: Option<Arc<Collation>>,
+    variables: Option<RawDoc<'_>>,
+) -> Result<Scope> {
+    let mut scope = Scope::at(ctx.op.now_ms()).collated(collation);
+    if let Some(variables) = variables {
+        scope.declare(variables)?;
+    }
+    Ok(scope)
 }
 
 /// Shows all documents of a pipeline.

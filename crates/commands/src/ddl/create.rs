@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::shell::Shell;
-use mayfly_value::{Collation, DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawValue};
 
 use super::options::{Defining, check_view_options, collection_options, invalid};
 use super::{view, wrote};
@@ -50,9 +50,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     match fields.string("viewOn")? {
         Some(on) => {
             check_view_options(&fields)?;
-            if view_collation(&fields)? {
-                return Err(Error::not_implemented("the collation of a view"));
-            }
             view::create(ctx, &ns, on, &fields)?;
         }
         None => create_collection(ctx, &ns, &fields)?,
@@ -100,12 +97,6 @@ fn check_together(fields: &Fields<'_>) -> Result<()> {
         return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
     }
     Ok(())
-}
-
-/// Whether strings of the view are to compare by a collation other than the simple one.
-fn view_collation(fields: &Fields<'_>) -> Result<bool> {
-    let Some(collation) = fields.document("collation")? else { return Ok(false) };
-    Ok(Collation::parse(collation, "create.collation")?.is_some())
 }
 
 /// Where `expireAfterSeconds` may stand. Expiry contract, section 1.4.

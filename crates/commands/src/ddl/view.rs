@@ -1,10 +1,13 @@
 //! The parts of `create` and `collMod` that are about views.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Pipeline;
 use mayfly_storage::view_reads;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::crud::command_scope;
 use crate::{CommandContext, Fields};
 
 /// Creates a view.
@@ -18,7 +21,14 @@ pub(super) fn create(
     fields: &Fields<'_>,
 ) -> Result<()> {
     let pipeline = fields.array("pipeline")?.unwrap_or(RawDoc::EMPTY);
-    let options = definition(ns, on, pipeline)?;
+    let collation = match fields.document("collation")? {
+        None => None,
+        Some(collation) if collation.is_empty() => {
+            return Err(Error::bad_value("'collation' cannot be an empty document."));
+        }
+        Some(collation) => Collation::parse(collation, "create.collation")?,
+    };
+    let options = definition(ctx, ns, on, pipeline, collation)?;
     let reads = view_reads(ns.db(), options.as_doc());
     ctx.service.store.create_view(ctx.op, ns, options.as_doc(), &reads)
 }
@@ -40,13 +50,19 @@ pub(super) fn change(
     let old = existing.get("pipeline").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
     let on = on.or(existing.get("viewOn").and_then(RawValue::as_str)).unwrap_or_default();
     let pipeline = pipeline.unwrap_or(old);
-    let options = definition(ns, on, pipeline)?;
+    let options = definition(ctx, ns, on, pipeline, Collation::of_options(existing)?)?;
     let reads = view_reads(ns.db(), options.as_doc());
     ctx.service.store.replace_view(ctx.op, ns, options.as_doc(), &reads)
 }
 
-/// `viewOn` and `pipeline`, checked.
-fn definition(ns: &Namespace, on: &str, pipeline: RawDoc<'_>) -> Result<DocBuf> {
+/// `viewOn`, `pipeline` and `collation`, checked.
+fn definition(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    on: &str,
+    pipeline: RawDoc<'_>,
+    collation: Option<Arc<Collation>>,
+) -> Result<DocBuf> {
     if on.is_empty() {
         return Err(Error::bad_value("'viewOn' cannot be empty"));
     }
@@ -64,8 +80,11 @@ fn definition(ns: &Namespace, on: &str, pipeline: RawDoc<'_>) -> Result<DocBuf> 
             return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
         }
     }
-    Pipeline::parse(pipeline, None)?;
+    Pipeline::parse(pipeline, &command_scope(ctx, collation.clone(), None)?)?;
     let mut options = DocBuilder::new();
     options.append("viewOn", on).append("pipeline", RawValue::Array(pipeline));
+    if let Some(collation) = collation {
+        options.append("collation", collation.document());
+    }
     Ok(options.finish())
 }

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use super::query::{Parts, write};
-use crate::crud::Collating;
+use crate::crud::{Collating, command_scope};
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Request};
 
@@ -36,7 +36,8 @@ pub(super) fn aggregate(
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
     let collection = ctx.service.store.collection(&inner.ns);
     let collation = Collating::parse(fields)?.over(collection.as_deref());
-    let parsed = Pipeline::parse(pipeline, collation)?;
+    let scope = command_scope(ctx, collation, fields.document("let")?)?;
+    let parsed = Pipeline::parse(pipeline, &scope)?;
     if parsed.is_source() {
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
