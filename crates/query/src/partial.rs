@@ -1,5 +1,6 @@
 //! Filters of partial indexes and validators for storage, which does not know the language.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -18,6 +19,10 @@ struct Compiled(Matcher);
 impl RecordFilter for Compiled {
     fn matches(&self, document: RawDoc<'_>) -> bool {
         self.0.matches(document)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 
@@ -50,6 +55,11 @@ impl FilterCompiler for PartialFilters {
         }
         Ok(Arc::new(Compiled(matcher)))
     }
+}
+
+/// The tree of a compiled filter; nothing for one that somebody else compiled.
+pub(crate) fn filter_of(filter: &dyn RecordFilter) -> Option<&Expr> {
+    filter.as_any().downcast_ref::<Compiled>().map(|compiled| compiled.0.root())
 }
 
 /// The first part of a filter that partial indexes do not take. Manual: "Partial Indexes", "Create a Partial Index".

@@ -4,6 +4,7 @@
 //! a lock that every write unit holds shared for its short life and that a catalog change takes exclusively for the
 //! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -123,6 +124,9 @@ impl Uses {
 pub trait RecordFilter: Send + Sync {
     /// Whether the document passes.
     fn matches(&self, document: RawDoc<'_>) -> bool;
+
+    /// Itself, for the one who compiled it.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// Compiles filters for partial indexes, and validators; owned by storage, implemented above it.
@@ -367,6 +371,11 @@ impl Index {
     /// Whether some document may have more than one key.
     pub fn is_multikey(&self) -> bool {
         self.multikey_mask() != 0
+    }
+
+    /// The filter of a partial index.
+    pub fn filter(&self) -> Option<&dyn RecordFilter> {
+        self.filter.as_deref()
     }
 
     /// Whether it is a partial index.

@@ -615,6 +615,10 @@ impl RecordFilter for PanicOnce {
         assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "on purpose");
         true
     }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
 }
 
 #[test]

@@ -185,6 +185,11 @@ impl TypeSet {
         self.0 & TypeSet::bit(type_byte) != 0
     }
 
+    /// Whether the other set has all of its types.
+    pub fn is_within(self, other: TypeSet) -> bool {
+        self.0 & !other.0 == 0
+    }
+
     /// Whether it has no type.
     pub fn is_empty(self) -> bool {
         self.0 == 0

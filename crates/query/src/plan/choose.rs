@@ -6,8 +6,10 @@ use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_r
 use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
+use super::implication::implies;
 use super::{Access, Plan};
 use crate::CanonicalQuery;
+use crate::partial::filter_of;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
 /// Most ranges that one plan scans.
@@ -38,7 +40,8 @@ pub(super) fn best(
 ) -> Plan {
     let mut best: Option<(Score, Plan)> = None;
     for index in collection.plannable_indexes() {
-        if index.spec.hidden() || index.is_partial() || !may_use_sparse(&index, bounds) {
+        let has_all = has_all_of(&index, query) && may_use_sparse(&index, bounds);
+        if index.spec.hidden() || !has_all {
             continue;
         }
         let (score, plan) = with_index(query, &index, bounds);
@@ -142,6 +145,16 @@ pub(super) fn by_id(
     }
     let blocking = query.sort.is_some() && order.is_none();
     Some(Plan::new(Access::Records { ranges, direction }, blocking))
+}
+
+/// A partial index lacks the documents that do not satisfy its filter.
+fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
+    match index.filter() {
+        None => true,
+        Some(filter) => {
+            filter_of(filter).is_some_and(|filter| implies(query.matcher.root(), filter))
+        }
+    }
 }
 
 /// A sparse index lacks documents that a condition on a missing field could want.

@@ -6,6 +6,7 @@
 mod between;
 mod bounds;
 mod choose;
+mod implication;
 
 use std::borrow::Cow;
 use std::sync::Arc;
