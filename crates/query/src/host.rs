@@ -17,6 +17,12 @@ pub trait Host {
     /// Those of the options.
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$listSessions` with these options.
+    ///
+    /// # Errors
+    /// Those of the options.
+    fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$indexStats` about the collection of the command.
     ///
     /// # Errors

@@ -65,6 +65,11 @@ impl Pipeline {
         self.stages.first().is_some_and(Stage::describes_collection)
     }
 
+    /// Whether its first stage stands for the collection of sessions, `config.system.sessions`, and runs on that only.
+    pub fn lists_sessions(&self) -> bool {
+        matches!(self.stages.first(), Some(Stage::Sessions(_)))
+    }
+
     /// Whether its first stage runs on the database `admin` only.
     pub fn is_admin_only(&self) -> bool {
         matches!(self.stages.first(), Some(Stage::CurrentOp(_)))
@@ -97,6 +102,7 @@ impl Pipeline {
         let documents = match stages.pop_front() {
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
             Some(Stage::LocalSessions(options)) => host.local_sessions(options.as_doc())?,
+            Some(Stage::Sessions(options)) => host.sessions(options.as_doc())?,
             Some(Stage::IndexStats) => host.index_stats()?,
             Some(Stage::TtlStats) => host.ttl_stats()?,
             _ => Vec::new(),

@@ -7,7 +7,7 @@ use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
-    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, UpdateSpec, find_and_modify,
+    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, Image, UpdateSpec, find_and_modify,
 };
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
@@ -89,7 +89,9 @@ fn check(engine: Arc<dyn Engine>, indexed: bool, spec: fn() -> FindAndModifySpec
         let client = || {
             let mut mine = Vec::new();
             while let Some(job) =
-                find_and_modify(&f.store, &f.op, &f.collection, &spec()).unwrap().before
+                find_and_modify(&f.store, &f.op, &f.collection, &spec(), Image::Before)
+                    .unwrap()
+                    .before
             {
                 match job.as_doc().get("_id") {
                     Some(RawValue::Int32(id)) => mine.push(id),

@@ -126,6 +126,15 @@ mod tests {
     }
 
     #[test]
+    fn scripts_can_be_switched_off() {
+        assert!(Config::defaults().unwrap().javascript_enabled);
+        let by_flag = collect(&["--noscripting"], &[]).unwrap();
+        assert!(!Config::from_layers(&by_flag).unwrap().javascript_enabled);
+        let by_environment = collect(&[], &[("MAYFLYDB_JAVASCRIPTENABLED", "false")]).unwrap();
+        assert!(!Config::from_layers(&by_environment).unwrap().javascript_enabled);
+    }
+
+    #[test]
     fn higher_layers_win() {
         let folder = std::env::temp_dir().join(format!("mayflydb-config-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

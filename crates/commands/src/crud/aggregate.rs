@@ -13,8 +13,11 @@ use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, cu
 pub(crate) const ROW: Row =
     Row::new("aggregate", "Runs a pipeline", run).since("2.2").flags(RowFlags::MAY_BLOCK);
 
+/// The collection that `$listSessions` stands for.
+const SESSIONS: &str = "config.system.sessions";
+
 /// Arguments that work, then those that are refused when they ask for something.
-const KNOWN: &[&str] = &[
+pub(crate) const KNOWN: &[&str] = &[
     "pipeline",
     "cursor",
     "hint",
@@ -45,7 +48,16 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
     let parsed = Pipeline::parse(pipeline, &scope)?;
+    if parsed.lists_sessions()
+        && request.namespace().ok().as_ref().map(Namespace::as_str) != Some(SESSIONS)
+    {
+        let text = format!("$listSessions may only be run against {SESSIONS}");
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
+    }
     let (ns, run) = match request.target() {
+        RawValue::String(_) if parsed.lists_sessions() => {
+            (request.namespace()?, parsed.start_source(&ServerHost(ctx.service))?)
+        }
         RawValue::String(_) => {
             let ns = request.namespace()?;
             if parsed.is_source() {
@@ -152,7 +164,11 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(self.ctx.service, options)
+        crate::diagnostics::local_sessions::local_sessions(self.ctx.service, "$listLocalSessions", options)
+    }
+
+    fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        crate::diagnostics::local_sessions::local_sessions(self.ctx.service, "$listSessions", options)
     }
 
     fn index_stats(&self) -> Result<Vec<DocBuf>> {

@@ -11,8 +11,11 @@ use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
 
+/// Arguments; `fields` is ignored.
+pub(crate) const KNOWN: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
+
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["query", "limit", "skip", "hint", "collation", "fields"])?;
+    let fields = request.fields(KNOWN)?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let skip = fields.non_negative("skip")?.unwrap_or(0);

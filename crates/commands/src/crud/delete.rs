@@ -17,15 +17,11 @@ pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Delete);
 
+pub(crate) const KNOWN: &[&str] =
+    &["deletes", "ordered", "let", "bypassDocumentValidation", "stmtId", "stmtIds"];
+
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[
-        "deletes",
-        "ordered",
-        "let",
-        "bypassDocumentValidation",
-        "stmtId",
-        "stmtIds",
-    ])?;
+    let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;

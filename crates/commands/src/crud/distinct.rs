@@ -20,8 +20,10 @@ use crate::{CommandContext, Request, Row, RowFlags};
 pub(crate) const ROW: Row =
     Row::new("distinct", "Lists the different values of a field", run).flags(RowFlags::MAY_BLOCK);
 
+pub(crate) const KNOWN: &[&str] = &["key", "query", "hint", "collation"];
+
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&["key", "query", "hint", "collation"])?;
+    let fields = request.fields(KNOWN)?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
     let key = fields.string("key")?.ok_or_else(|| fields.missing("key"))?;

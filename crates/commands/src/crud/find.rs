@@ -16,7 +16,7 @@ pub(crate) const ROW: Row =
     Row::new("find", "Finds documents", run).since("3.2").kind(OpKind::Query);
 
 /// Arguments that work, then those that are refused when they ask for something.
-const KNOWN: &[&str] = &[
+pub(crate) const KNOWN: &[&str] = &[
     "filter",
     "sort",
     "projection",

@@ -23,7 +23,7 @@ pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one do
     .aliases(&["findandmodify"])
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK));
 
-const KNOWN: &[&str] = &[
+pub(crate) const KNOWN: &[&str] = &[
     "query",
     "sort",
     "remove",
@@ -57,7 +57,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let (outcome, shown) = match attempt {
         Attempt::Again(record) => ModifyOutcome::recall(record.as_doc()),
         Attempt::First(_) => {
-            let (outcome, shown) = first_attempt(ctx, &ns, &wanted, &spec)?;
+            let (outcome, shown) = first_attempt(ctx, &ns, &wanted, &spec, image)?;
             if outcome.had_effect() || wanted.update.is_none() && outcome.matched > 0 {
                 let shown = shown.as_ref().map(DocBuf::as_doc);
                 ctx.committed(statement, || outcome.record(shown));
@@ -77,8 +77,9 @@ fn first_attempt(
     ns: &Namespace,
     wanted: &Wanted<'_>,
     spec: &FindAndModifySpec,
+    image: Image,
 ) -> Result<(ModifyOutcome, Option<DocBuf>)> {
-    let FoundAndModified { before, after, upserted } = execute(ctx, ns, spec)?;
+    let FoundAndModified { before, after, upserted } = execute(ctx, ns, spec, image)?;
     let existed = before.is_some();
     let outcome = ModifyOutcome {
         matched: i64::from(existed),
@@ -180,15 +181,16 @@ fn execute(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
     spec: &FindAndModifySpec,
+    image: Image,
 ) -> Result<FoundAndModified> {
     if matches!(spec, FindAndModifySpec::Update(spec) if spec.upsert) {
-        return on_collection(ctx, ns, |collection| modify(ctx, collection, spec));
+        return on_collection(ctx, ns, |collection| modify(ctx, collection, spec, image));
     }
     let store = &ctx.service.store;
     let Some(collection) = store.collection(ns) else {
         return store.check_no_view(ns).map(|()| FoundAndModified::default());
     };
-    match modify(ctx, &collection, spec) {
+    match modify(ctx, &collection, spec, image) {
         // Dropped meanwhile: nothing is left to find.
         Err(error) if was_dropped(&error, &collection) => Ok(FoundAndModified::default()),
         other => other,
@@ -200,12 +202,13 @@ fn modify(
     ctx: &CommandContext<'_>,
     collection: &Arc<Collection>,
     spec: &FindAndModifySpec,
+    image: Image,
 ) -> Result<FoundAndModified> {
     let query = query(spec);
     if query.hint.is_some() {
         plan(collection, query)?;
     }
-    let found = find_and_modify(&ctx.service.store, ctx.op, collection, spec);
+    let found = find_and_modify(&ctx.service.store, ctx.op, collection, spec, image);
     found.map_err(|error| match ends_command(&error) {
         true => error,
         false => error.in_context("Plan executor error during findAndModify"),

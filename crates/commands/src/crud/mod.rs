@@ -17,6 +17,20 @@ mod write;
 
 use crate::Row;
 
+/// The arguments of a command that can be explained, its generic ones aside.
+pub(crate) fn arguments_of(command: &str) -> Option<&'static [&'static str]> {
+    match command {
+        "aggregate" => Some(aggregate::KNOWN),
+        "count" => Some(count::KNOWN),
+        "delete" => Some(delete::KNOWN),
+        "distinct" => Some(distinct::KNOWN),
+        "find" => Some(find::KNOWN),
+        "findAndModify" => Some(find_and_modify::KNOWN),
+        "update" => Some(update::KNOWN),
+        _ => None,
+    }
+}
+
 pub(crate) use read::{Collating, FirstBatch, first_batch};
 pub(crate) use view::command_scope;
 pub(crate) use write::check_writable;

@@ -23,15 +23,11 @@ pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Update);
 
+pub(crate) const KNOWN: &[&str] =
+    &["updates", "ordered", "bypassDocumentValidation", "let", "stmtId", "stmtIds"];
+
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let fields = request.fields(&[
-        "updates",
-        "ordered",
-        "bypassDocumentValidation",
-        "let",
-        "stmtId",
-        "stmtIds",
-    ])?;
+    let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;

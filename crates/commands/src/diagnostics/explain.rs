@@ -11,7 +11,8 @@ use mayfly_query::Verbosity;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::build_info::VERSION;
-use crate::{CommandContext, Fields, Handler, Request, Row, RowFlags, registry};
+use crate::crud::arguments_of;
+use crate::{CommandContext, Fields, Generic, Handler, Request, Row, RowFlags, registry};
 
 pub(crate) use pipeline::explain_aggregate;
 
@@ -66,6 +67,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             return Err(Error::new(ErrorCode::InvalidNamespace, text));
         };
         let ns = Namespace::new(request.db, collection)?;
+        let explained = Request {
+            row: entry.row,
+            name,
+            db: request.db,
+            body,
+            generic: Generic::default(),
+            sequences: &[],
+        };
+        explained.fields(arguments_of(name).unwrap_or_default())?;
         Ok(Inner { fields: Fields::new(body, name), ns, verbosity })
     };
     doc.append("explainVersion", "1");

@@ -1,4 +1,5 @@
-//! The documents of `$listLocalSessions`: the sessions that this server remembers.
+//! The documents of `$listLocalSessions` and `$listSessions`: the sessions that this server remembers. It is the only one that
+//! keeps them, so that both list the same.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Service;
@@ -16,14 +17,19 @@ const NOBODY: [u8; 32] = [
 ///
 /// # Errors
 /// 14, 40415; 12 UnsupportedFormat for all users and some at once.
-pub(crate) fn local_sessions(service: &Service, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+pub(crate) fn local_sessions(
+    service: &Service,
+    stage: &'static str,
+    options: RawDoc<'_>,
+) -> Result<Vec<DocBuf>> {
     let known = &["allUsers", "users", "$_internalPredicate"];
-    let fields = Fields::strict(options, "$listLocalSessions", known)?;
+    let fields = Fields::strict(options, stage, known)?;
     let all = fields.bool("allUsers")?.unwrap_or(false);
     let users = fields.array("users")?.filter(|users| !users.is_empty());
     if all && users.is_some() {
-        let text =
-            "$listLocalSessions may not specify {allUsers:true} and {users:[...]} at the same time";
+        let text = format!(
+            "{stage} may not specify {{allUsers:true}} and {{users:[...]}} at the same time"
+        );
         return Err(Error::new(ErrorCode::UnsupportedFormat, text));
     }
     if users.is_some() {

@@ -7,6 +7,7 @@ use mayfly_storage::{RecordKey, UpdateStyle, WriteUnit};
 use mayfly_value::DocBuf;
 
 use super::record::Images;
+use super::shown::Shown;
 use super::{ModifyOutcome, UpdateSpec};
 
 pub(super) enum Change {
@@ -22,6 +23,7 @@ pub(super) fn change_one(
     unit: &mut WriteUnit<'_>,
     key: &RecordKey,
     spec: &UpdateSpec,
+    shown: Shown<'_>,
     now_ms: i64,
 ) -> Result<Change> {
     let (matcher, update) = (&spec.query.matcher, &spec.update);
@@ -32,6 +34,8 @@ pub(super) fn change_one(
     let position = update.position(matcher, before.as_doc());
     let context = UpdateContext { now_ms, is_insert: false, position };
     let Some(after) = update.apply(before.as_doc(), &context)? else {
+        let same = Some(before.as_doc());
+        shown.check(Images { before: same, after: same })?;
         return Ok(Change::Same(before));
     };
     if after.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
@@ -46,10 +50,11 @@ pub(super) fn change_one(
     if spec.bypass_validation {
         unit.bypass_validation();
     }
+    let images = Images { before: Some(before.as_doc()), after: Some(after.as_doc()) };
+    shown.check(images)?;
     unit.update(key, before.as_doc(), after.as_doc(), style)?;
     if let Some(repeatable) = &spec.repeatable {
         let outcome = ModifyOutcome { matched: 1, modified: 1, upserted: None };
-        let images = Images { before: Some(before.as_doc()), after: Some(after.as_doc()) };
         repeatable.record(unit, &outcome, images)?;
     }
     Ok(Change::Written { before, after })

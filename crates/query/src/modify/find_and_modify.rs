@@ -6,7 +6,8 @@ use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, ValueBuf};
 
-use super::{DeleteSpec, UpdateSpec, Versions, delete_with, update_with};
+use super::shown::Shown;
+use super::{DeleteSpec, Image, UpdateSpec, Versions, delete_with, update_with};
 
 /// What to do with the first document of a query.
 pub enum FindAndModifySpec {
@@ -27,27 +28,31 @@ pub struct FoundAndModified {
     pub upserted: Option<ValueBuf>,
 }
 
-/// Finds a document and changes or removes it. The collection must exist for an upsert.
+/// Finds a document and changes or removes it. The collection must exist for an upsert. The version that is to be shown is
+/// tried with the query's projection before anything is committed.
 ///
 /// # Errors
-/// As [`super::update`] and [`super::delete`].
+/// As [`super::update`] and [`super::delete`], and those of the projection.
 pub fn find_and_modify(
     store: &Store,
     op: &OpCtx,
     collection: &Arc<Collection>,
     spec: &FindAndModifySpec,
+    image: Image,
 ) -> Result<FoundAndModified> {
     let mut found = FoundAndModified::default();
     match spec {
         FindAndModifySpec::Remove(spec) => {
-            delete_with(store, op, collection, spec, &mut |gone| found.before = Some(gone))?;
+            let shown = Shown::of(&spec.query, image);
+            delete_with(store, op, collection, spec, shown, &mut |gone| found.before = Some(gone))?;
         }
         FindAndModifySpec::Update(spec) => {
             let mut seen = |Versions { before, after }| {
                 found.before = before;
                 found.after = after;
             };
-            let outcome = update_with(store, op, collection, spec, &mut seen)?;
+            let shown = Shown::of(&spec.query, image);
+            let outcome = update_with(store, op, collection, spec, shown, &mut seen)?;
             found.upserted = outcome.upserted;
         }
     }

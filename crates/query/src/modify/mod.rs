@@ -5,6 +5,7 @@ mod change;
 mod find_and_modify;
 mod record;
 mod scan;
+mod shown;
 mod upsert;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
 use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{Again, for_each_record};
+use shown::Shown;
 use upsert::{Upserted, upsert_one};
 
 /// Times a single-document write looks for another record when the one it found was changed under it.
@@ -83,7 +85,7 @@ pub fn update(
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
-    update_with(store, op, collection, spec, &mut |_| {})
+    update_with(store, op, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
 }
 
 /// The same; `seen` is told of every document that matched or was inserted.
@@ -92,14 +94,15 @@ fn update_with(
     op: &OpCtx,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
+    shown: Shown<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     for lost_races in 0.. {
-        let outcome = update_found(store, op, collection, spec, seen)?;
+        let outcome = update_found(store, op, collection, spec, shown, seen)?;
         if outcome.matched > 0 || !spec.upsert {
             return Ok(outcome);
         }
-        match upsert_one(store, op, collection, spec)? {
+        match upsert_one(store, op, collection, spec, shown)? {
             Upserted::Inserted { id, document } => {
                 seen(Versions { before: None, after: Some(document) });
                 return Ok(ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() });
@@ -117,6 +120,7 @@ fn update_found(
     op: &OpCtx,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
+    shown: Shown<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     let UpdateSpec { query, multi, .. } = spec;
@@ -124,7 +128,7 @@ fn update_found(
     // A second scan would change what the first has changed once more.
     let again = Again::UntilFirst;
     for_each_record(store, op, collection, query, *multi, again, &mut |key| {
-        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, op.now_ms());
+        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, op.now_ms());
         match store.write(op, collection, change)? {
             Change::Gone => return Ok(false),
             Change::Same(before) => seen(Versions { before: Some(before), after: None }),
@@ -150,7 +154,8 @@ pub fn delete(
     spec: &DeleteSpec,
 ) -> Result<i64> {
     let mut deleted = 0;
-    delete_with(store, op, collection, spec, &mut |_| deleted += 1)?;
+    let shown = Shown::nothing(&spec.query);
+    delete_with(store, op, collection, spec, shown, &mut |_| deleted += 1)?;
     Ok(deleted)
 }
 
@@ -160,6 +165,7 @@ fn delete_with(
     op: &OpCtx,
     collection: &Arc<Collection>,
     spec: &DeleteSpec,
+    shown: Shown<'_>,
     seen: &mut dyn FnMut(DocBuf),
 ) -> Result<()> {
     let DeleteSpec { query, multi, repeatable } = spec;
@@ -169,6 +175,7 @@ fn delete_with(
             if !query.matcher.try_matches(document.as_doc())? {
                 return Ok(None);
             }
+            shown.check(Images { before: Some(document.as_doc()), after: None })?;
             unit.delete(key, document.as_doc())?;
             if let Some(repeatable) = repeatable {
                 let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };

@@ -10,6 +10,7 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 
 use super::record::Images;
+use super::shown::Shown;
 use super::{ModifyOutcome, UpdateSpec};
 use crate::CanonicalQuery;
 
@@ -26,6 +27,7 @@ pub(super) fn upsert_one(
     op: &OpCtx,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
+    shown: Shown<'_>,
 ) -> Result<Upserted> {
     let matcher = &spec.query.matcher;
     let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
@@ -38,6 +40,8 @@ pub(super) fn upsert_one(
         let text = format!("Document to upsert is larger than {MAX_USER_DOCUMENT_BYTES}");
         return Err(Error::new(ErrorCode(7655103), text));
     }
+    let images = Images { before: None, after: Some(document.as_doc()) };
+    shown.check(images)?;
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
     let outcome = ModifyOutcome { upserted: Some(id.clone()), ..ModifyOutcome::default() };
     let inserted = store.write(op, collection, |unit| {
@@ -46,10 +50,7 @@ pub(super) fn upsert_one(
         }
         unit.insert(document.as_doc())?;
         match &spec.repeatable {
-            Some(repeatable) => {
-                let after = Some(document.as_doc());
-                repeatable.record(unit, &outcome, Images { before: None, after })
-            }
+            Some(repeatable) => repeatable.record(unit, &outcome, images),
             None => Ok(()),
         }
     });

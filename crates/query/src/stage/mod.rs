@@ -38,6 +38,7 @@ pub(crate) enum Stage {
     Unwind(unwind::Unwind),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
+    Sessions(DocBuf),
     IndexStats,
     TtlStats,
 }
@@ -90,6 +91,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$sortByCount", source: false, parse: sort_by_count::parse },
     StageRow { name: "$currentOp", source: true, parse: parse_current_op },
     StageRow { name: "$listLocalSessions", source: true, parse: parse_local_sessions },
+    StageRow { name: "$listSessions", source: true, parse: parse_sessions },
     StageRow { name: "$indexStats", source: true, parse: parse_index_stats },
     StageRow { name: "$ttlStats", source: true, parse: parse_ttl_stats },
 ];
@@ -114,7 +116,6 @@ pub const MISSING: &[&str] = &[
     "$listMqlEntities",
     "$listSampledQueries",
     "$listSearchIndexes",
-    "$listSessions",
     "$lookup",
     "$merge",
     "$mergeCursors",
@@ -166,7 +167,7 @@ impl Stage {
 
     /// Whether it needs no collection.
     pub(crate) fn is_source(&self) -> bool {
-        matches!(self, Stage::CurrentOp(_) | Stage::LocalSessions(_))
+        matches!(self, Stage::CurrentOp(_) | Stage::LocalSessions(_) | Stage::Sessions(_))
     }
 
     /// Whether it gives documents about the collection instead of those in it.
@@ -186,7 +187,11 @@ impl Stage {
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind(unwind)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
-            Stage::CurrentOp(_) | Stage::LocalSessions(_) | Stage::IndexStats | Stage::TtlStats => {
+            Stage::CurrentOp(_)
+            | Stage::LocalSessions(_)
+            | Stage::Sessions(_)
+            | Stage::IndexStats
+            | Stage::TtlStats => {
                 Box::new(window::RunningSkip(0))
             }
         }
@@ -217,6 +222,16 @@ fn parse_local_sessions(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
         RawValue::Document(options) => Ok(vec![Stage::LocalSessions(options.to_owned())]),
         other => Err(Error::type_mismatch(format!(
             "$listLocalSessions options must be specified in an object, but found: {}",
+            other.type_name()
+        ))),
+    }
+}
+
+fn parse_sessions(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(options) => Ok(vec![Stage::Sessions(options.to_owned())]),
+        other => Err(Error::type_mismatch(format!(
+            "$listSessions options must be specified in an object, but found: {}",
             other.type_name()
         ))),
     }

@@ -7,6 +7,7 @@ mod collations;
 mod fsync_lock;
 mod model;
 mod properties;
+mod scripting;
 mod scripts;
 mod ttl_monitor;
 mod ttl_statements;

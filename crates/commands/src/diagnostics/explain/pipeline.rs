@@ -44,6 +44,7 @@ pub(super) fn aggregate(
     }
     let mut front = Front::of(pipeline);
     front.parts.hint = fields.get("hint");
+    front.parts.variables = fields.document("let")?;
     if front.taken == pipeline.iter().count() {
         return write(ctx, inner, front.parts, Purpose::Find, doc).map(|_| ());
     }

@@ -20,24 +20,40 @@ pub(super) struct Parts<'a> {
     pub(super) skip: i64,
     pub(super) limit: i64,
     pub(super) hint: Option<RawValue<'a>>,
+    pub(super) variables: Option<RawDoc<'a>>,
+    pub(super) min: Option<RawDoc<'a>>,
+    pub(super) max: Option<RawDoc<'a>>,
 }
 
 impl<'a> Parts<'a> {
     /// Only a filter.
     pub(super) fn of(filter: RawDoc<'a>) -> Parts<'a> {
-        Parts { filter, sort: None, projection: None, skip: 0, limit: 0, hint: None }
+        Parts {
+            filter,
+            sort: None,
+            projection: None,
+            skip: 0,
+            limit: 0,
+            hint: None,
+            variables: None,
+            min: None,
+            max: None,
+        }
     }
 
-    fn parse(&self, collation: Option<Arc<Collation>>) -> Result<CanonicalQuery> {
+    fn parse(&self, now_ms: i64, collation: Option<Arc<Collation>>) -> Result<CanonicalQuery> {
         let mut options = FindOptions {
             sort: self.sort,
             projection: self.projection,
             skip: self.skip.unsigned_abs(),
             limit: self.limit.unsigned_abs(),
+            variables: self.variables,
+            now_ms: Some(now_ms),
             collation,
             ..FindOptions::default()
         };
-        options.hint = self.hint.map(Hint::parse).transpose()?.flatten();
+        let hint = self.hint.map(Hint::parse).transpose()?.flatten();
+        options.hint = Hint::between(hint, self.min, self.max)?;
         CanonicalQuery::parse(self.filter, options)
     }
 }
@@ -62,7 +78,7 @@ pub(super) fn write(
     let store = &ctx.service.store;
     let collection = store.collection(&inner.ns);
     let collation = Collating::parse(&inner.fields)?.over(collection.as_deref());
-    let parse = || parts.parse(collation.clone());
+    let parse = || parts.parse(ctx.op.now_ms(), collation.clone());
     explain(store, ctx.op, collection, &parse, &explained, doc)
 }
 
@@ -79,6 +95,9 @@ pub(super) fn find(
         skip: fields.non_negative("skip")?.unwrap_or(0),
         limit: fields.non_negative("limit")?.unwrap_or(0),
         hint: fields.get("hint"),
+        variables: fields.document("let")?,
+        min: fields.document("min")?,
+        max: fields.document("max")?,
     };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }
@@ -136,7 +155,8 @@ pub(super) fn update(
     let multi = fields.bool("multi")?.unwrap_or(false);
     let upsert = fields.bool("upsert")?.unwrap_or(false);
     let sort = fields.document("sort")?;
-    let parts = Parts { hint: fields.get("hint"), sort, ..Parts::of(filter) };
+    let variables = inner.fields.document("let")?;
+    let parts = Parts { hint: fields.get("hint"), sort, variables, ..Parts::of(filter) };
     write(ctx, inner, parts, Purpose::Update { multi, upsert }, doc).map(|_| ())
 }
 
@@ -149,7 +169,8 @@ pub(super) fn delete(
     let filter = fields.document("q")?.ok_or_else(|| fields.missing("q"))?;
     let limit =
         fields.get("limit").and_then(whole_number).ok_or_else(|| fields.missing("limit"))?;
-    let parts = Parts { hint: fields.get("hint"), ..Parts::of(filter) };
+    let variables = inner.fields.document("let")?;
+    let parts = Parts { hint: fields.get("hint"), variables, ..Parts::of(filter) };
     write(ctx, inner, parts, Purpose::Delete { multi: limit == 0 }, doc).map(|_| ())
 }
 
@@ -170,6 +191,7 @@ pub(super) fn find_and_modify(
     let parts = Parts {
         sort: fields.document("sort")?,
         hint: fields.get("hint"),
+        variables: fields.document("let")?,
         ..Parts::of(fields.document("query")?.unwrap_or(RawDoc::EMPTY))
     };
     let purpose = match remove {
