@@ -62,7 +62,7 @@ impl Sandbox {
 
     /// Calls the function and takes its result over.
     pub(super) fn call(&self, call: &Called<'_>) -> Result<ValueBuf> {
-        self.run(call, |prelude, value| from_js::value_of(prelude, value))
+        self.run(call, from_js::value_of)
     }
 
     /// Calls the function and asks whether its result counts as true.
