@@ -79,7 +79,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     check_collation(&view, &collation)?;
                     let mut stages = Stages::new(&view);
                     stages.push_all(pipeline);
-                    stages.start(ctx, &view, variables)?
+                    stages.start(ctx, &view, variables, hint)?
                 }
             };
             (ns, run)

@@ -1,7 +1,7 @@
 //! `count`.
 
 use mayfly_base::Result;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun};
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
@@ -36,7 +36,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Collection(collection) => collection,
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let counted = on_view(ctx, &view, filter, skip, limit)?;
+            let counted =
+                on_view(&view, filter, skip, limit).start(ctx, &view, None, query.hint)?;
+            let counted = counted_by(ctx, counted)?;
             reply.append("n", number(counted));
             return Ok(());
         }
@@ -62,14 +64,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-/// Counts what a view and the query let through.
-fn on_view(
-    ctx: &CommandContext<'_>,
-    view: &ResolvedView,
-    filter: RawDoc<'_>,
-    skip: i64,
-    limit: u64,
-) -> Result<i64> {
+/// The count as stages behind those of a view.
+pub(crate) fn on_view(view: &ResolvedView, filter: RawDoc<'_>, skip: i64, limit: u64) -> Stages {
     let mut stages = Stages::new(view);
     stages.push_document("$match", Some(filter));
     if skip > 0 {
@@ -79,7 +75,12 @@ fn on_view(
         stages.push("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
     }
     stages.push("$count", "count");
-    let counted = only(ctx, stages.start(ctx, view, None)?)?;
+    stages
+}
+
+/// What `$count` at the end of a pipeline says.
+fn counted_by(ctx: &CommandContext<'_>, run: PipelineRun) -> Result<i64> {
+    let counted = only(ctx, run)?;
     let counted = counted.as_ref().and_then(|counted| counted.as_doc().get("count"));
     Ok(counted.and_then(Number::from_value).and_then(Number::to_i64_exact).unwrap_or(0))
 }

@@ -63,7 +63,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             values.collation = view.collation.clone();
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
-            let run = stages.start(ctx, &view, None)?;
+            let run = stages.start(ctx, &view, None, query.hint)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, Result};
 use mayfly_query::{
-    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, PipelineRun, ResultShape,
+    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape,
 };
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
@@ -72,7 +72,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Collection(collection) => collection,
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let run = on_view(ctx, &fields, &view)?;
+            let run = on_view(&fields, &view)?.start(
+                ctx,
+                &view,
+                fields.document("let")?,
+                hint(&fields)?,
+            )?;
             let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             return may_block(|| first_batch(ctx, cursor, batch, reply));
         }
@@ -122,11 +127,10 @@ impl Tailing {
 }
 
 /// The find as stages behind those of a view.
-fn on_view(
-    ctx: &CommandContext<'_>,
-    fields: &Fields<'_>,
-    view: &ResolvedView,
-) -> Result<PipelineRun> {
+///
+/// # Errors
+/// 168 InvalidPipelineOperator for what only a collection can be asked.
+pub(crate) fn on_view(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
     let sort = fields.document("sort")?;
     check_find(&[
         ("$natural", sort.is_some_and(|sort| sort.get("$natural").is_some())),
@@ -152,5 +156,5 @@ fn on_view(
         _ => {}
     }
     stages.push_document("$project", fields.document("projection")?);
-    stages.start(ctx, view, fields.document("let")?)
+    Ok(stages)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
-use mayfly_query::{Flow, Pipeline, PipelineRun};
+use mayfly_query::{Flow, Hint, Pipeline, PipelineRun};
 use mayfly_storage::{Collection, ResolvedView};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
@@ -12,7 +12,7 @@ use super::read::Collating;
 use crate::CommandContext;
 
 /// What a name stands for.
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A collection.
     Collection(Arc<Collection>),
     /// A view.
@@ -25,7 +25,7 @@ pub(super) enum Source {
 ///
 /// # Errors
 /// Those of [`mayfly_storage::Store::resolve_view`].
-pub(super) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
+pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
     let store = &ctx.service.store;
     if let Some(collection) = store.collection(ns) {
         return Ok(Source::Collection(collection));
@@ -37,10 +37,10 @@ pub(super) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
 }
 
 /// Stages behind those of a view.
-pub(super) struct Stages(DocBuilder);
+pub(crate) struct Stages(DocBuilder);
 
 impl Stages {
-    pub(super) fn new(view: &ResolvedView) -> Stages {
+    pub(crate) fn new(view: &ResolvedView) -> Stages {
         let mut out = DocBuilder::new_array();
         for stage in view.pipeline.as_doc() {
             out.push(stage.value());
@@ -55,7 +55,7 @@ impl Stages {
     }
 
     /// Adds a stage unless its operand asks for nothing.
-    pub(super) fn push_document(&mut self, name: &str, operand: Option<RawDoc<'_>>) -> &mut Stages {
+    pub(crate) fn push_document(&mut self, name: &str, operand: Option<RawDoc<'_>>) -> &mut Stages {
         match operand {
             Some(operand) if !operand.is_empty() => self.push(name, operand),
             _ => self,
@@ -63,11 +63,16 @@ impl Stages {
     }
 
     /// Adds all stages of a pipeline.
-    pub(super) fn push_all(&mut self, pipeline: RawDoc<'_>) -> &mut Stages {
+    pub(crate) fn push_all(&mut self, pipeline: RawDoc<'_>) -> &mut Stages {
         for stage in pipeline {
             self.0.push(stage.value());
         }
         self
+    }
+
+    /// All stages, as an array.
+    pub(crate) fn finish(self) -> DocBuf {
+        self.0.finish()
     }
 
     /// Starts them over what the view reads.
@@ -79,11 +84,12 @@ impl Stages {
         ctx: &CommandContext<'_>,
         view: &ResolvedView,
         variables: Option<RawDoc<'_>>,
+        hint: Option<Hint>,
     ) -> Result<PipelineRun> {
-        let pipeline = self.0.finish();
+        let pipeline = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
         let parsed = Pipeline::parse(pipeline.as_doc(), &scope)?;
-        let run = parsed.start(ctx.service.store.collection(&view.on), None)?;
+        let run = parsed.start(ctx.service.store.collection(&view.on), hint)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }
@@ -93,7 +99,7 @@ impl Stages {
 ///
 /// # Errors
 /// 167 OptionNotSupportedOnView when the operation asks for another one.
-pub(super) fn check_collation(view: &ResolvedView, collating: &Collating) -> Result<()> {
+pub(crate) fn check_collation(view: &ResolvedView, collating: &Collating) -> Result<()> {
     match collating {
         Collating::By(asked) if !same_collation(asked.as_ref(), view.collation.as_ref()) => {
             let text = "Cannot override a view's default collation";

@@ -5,13 +5,14 @@
 
 mod pipeline;
 mod query;
+mod view;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Verbosity;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::build_info::VERSION;
-use crate::crud::arguments_of;
+use crate::crud::{Collating, Source, arguments_of, source};
 use crate::{CommandContext, Fields, Generic, Handler, Request, Row, RowFlags, registry};
 
 pub(crate) use pipeline::explain_aggregate;
@@ -46,6 +47,8 @@ struct Inner<'a> {
     /// Its namespace.
     ns: Namespace,
     verbosity: Verbosity,
+    /// How strings compare.
+    collating: Collating,
 }
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
@@ -76,9 +79,20 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             sequences: &[],
         };
         explained.fields(arguments_of(name).unwrap_or_default())?;
-        Ok(Inner { fields: Fields::new(body, name), ns, verbosity })
+        let fields = Fields::new(body, name);
+        let collating = Collating::parse(&fields)?;
+        Ok(Inner { fields, ns, verbosity, collating })
     };
     doc.append("explainVersion", "1");
+    if let name @ ("find" | "count" | "distinct" | "aggregate") = entry.row.name
+        && let RawValue::String(_) = target
+        && let inner = inner(name)?
+        && let Source::View(view) = source(ctx, &inner.ns)?
+    {
+        view::explain(ctx, name, inner, &view, doc)?;
+        append_rest(ctx, body, request.db, doc);
+        return Ok(());
+    }
     match entry.row.name {
         "find" => query::find(ctx, &inner("find")?, doc)?,
         "count" => query::count(ctx, &inner("count")?, doc)?,

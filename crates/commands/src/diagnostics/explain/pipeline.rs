@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use super::query::{Parts, write};
-use crate::crud::{Collating, command_scope};
+use crate::crud::{Collating, Source, command_scope, source};
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Request};
 
@@ -16,13 +16,15 @@ pub(crate) fn explain_aggregate(
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let inner = Inner {
-        fields: Fields::new(request.body, "aggregate"),
-        ns: request.namespace()?,
-        verbosity: Verbosity::QueryPlanner,
-    };
+    let fields = Fields::new(request.body, "aggregate");
+    let collating = Collating::parse(&fields)?;
+    let verbosity = Verbosity::QueryPlanner;
+    let inner = Inner { fields, ns: request.namespace()?, verbosity, collating };
     doc.append("explainVersion", "1");
-    aggregate(ctx, &inner, doc)?;
+    match source(ctx, &inner.ns)? {
+        Source::View(view) => super::view::explain(ctx, "aggregate", inner, &view, doc)?,
+        Source::Collection(_) | Source::Nothing => aggregate(ctx, &inner, doc)?,
+    }
     super::append_rest(ctx, request.body, request.db, doc);
     Ok(())
 }
@@ -34,9 +36,21 @@ pub(super) fn aggregate(
 ) -> Result<()> {
     let fields = &inner.fields;
     let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+    explain_stages(ctx, inner, pipeline, doc)
+}
+
+/// Explains stages over the collection of a command; the other arguments are those of the command.
+pub(super) fn explain_stages(
+    ctx: &CommandContext<'_>,
+    inner: &Inner<'_>,
+    pipeline: RawDoc<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    let fields = &inner.fields;
     let collection = ctx.service.store.collection(&inner.ns);
-    let collation = Collating::parse(fields)?.over(collection.as_deref());
-    let scope = command_scope(ctx, collation, fields.document("let")?)?;
+    let collation = inner.collating.over(collection.as_deref());
+    let variables = fields.document("let")?;
+    let scope = command_scope(ctx, collation, variables)?;
     let parsed = Pipeline::parse(pipeline, &scope)?;
     if parsed.is_source() {
         let text = "a pipeline that reads no collection cannot be explained";
@@ -44,7 +58,7 @@ pub(super) fn aggregate(
     }
     let mut front = Front::of(pipeline);
     front.parts.hint = fields.get("hint");
-    front.parts.variables = fields.document("let")?;
+    front.parts.variables = variables;
     if front.taken == pipeline.iter().count() {
         return write(ctx, inner, front.parts, Purpose::Find, doc).map(|_| ());
     }

@@ -7,7 +7,6 @@ use mayfly_query::{CanonicalQuery, Explained, FindOptions, Hint, Purpose, explai
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
-use crate::crud::Collating;
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields};
 
@@ -77,7 +76,7 @@ pub(super) fn write(
     };
     let store = &ctx.service.store;
     let collection = store.collection(&inner.ns);
-    let collation = Collating::parse(&inner.fields)?.over(collection.as_deref());
+    let collation = inner.collating.over(collection.as_deref());
     let parse = || parts.parse(ctx.op.now_ms(), collation.clone());
     explain(store, ctx.op, collection, &parse, &explained, doc)
 }
