@@ -100,6 +100,11 @@ impl<'a> Request<'a> {
         let Ok(Some(mut statements)) = self.documents(name) else { return false };
         let (Some(statement), 0) = (statements.next(), statements.len()) else { return false };
         let filter = statement.get("q").and_then(RawValue::as_document);
+        // Expressions and scripts may take any time for one document.
+        let computes = |filter: RawDoc<'_>| filter.iter().any(|part| part.name().starts_with('$'));
+        if filter.is_some_and(computes) || matches!(statement.get("u"), Some(RawValue::Array(_))) {
+            return false;
+        }
         match filter.and_then(|filter| filter.get("_id")) {
             // Operators may name many, and the others name none.
             None | Some(RawValue::Document(_) | RawValue::Array(_) | RawValue::Regex { .. }) => {

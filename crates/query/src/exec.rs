@@ -130,9 +130,13 @@ impl Executor {
         &self.collection
     }
 
-    /// Whether the first batch may look at many documents: a scan, a sort, a range without a limit. Such work must not
+    /// Whether the first batch may look at many documents: a scan, a sort, a range without a limit, a script. Such work must not
     /// keep one of the runtime's threads; for shorter work saying so would cost more than the work.
     pub fn may_take_long(&self) -> bool {
+        // A script may loop over its first document.
+        if self.query.matcher.computes() {
+            return true;
+        }
         if self.collection.documents_about() <= FEW_DOCUMENTS as i64 {
             return false;
         }

@@ -32,6 +32,10 @@ all does not exist in the reference either.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those
   of a newer Unicode than the reference's. `backwards` for locales with rules of their own, variants for searching, and
   locales without data (`bo`, `dz`, `fa_AF`, `haw`, `kl`, `lkt`, `ln`, `se`, `smn`, `wae`, `yi`) answer 238.
+* Scripts (`$where`, `$function`) run in QuickJS, each in a heap of its own that begins empty with the statement: what one
+  leaves in its globals no other sees. Texts and stacks of their errors are QuickJS's. Numbers inside arrays come back as
+  doubles; a field of a document keeps its integer type. Dates that JavaScript cannot hold come back as the lowest date.
+  `print` writes nothing; there is no `sleep`, no `hex_md5`, and no stored functions.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
 
 ## Not there yet, beside the lists

@@ -268,3 +268,41 @@ fn what_the_manual_lists_is_there() {
         check(source, &[], RawValue::Bool(true));
     }
 }
+
+#[test]
+fn memory_may_run_out_anywhere() {
+    let document = {
+        let mut doc = DocBuilder::new();
+        doc.append("a", 1).append("text", "x".repeat(500).as_str()).append("l", 5_i64);
+        doc.start_array("items");
+        for at in 0..200 {
+            doc.push(RawValue::ObjectId([at; 12]));
+        }
+        doc.end();
+        doc.finish()
+    };
+    let source = "function (d) { d.more = d.items.map(function (id) { return {id: id, s: id.str + d.text}; }); return d; }";
+    for heap_kb in (50..1500).step_by(17) {
+        let scripts = ScriptLimits { heap_bytes: heap_kb << 10, ..ScriptLimits::default() };
+        let _entered = enter(Current { op: None, scripts });
+        let result = call(source, &[document.as_doc().into()]);
+        assert!(heap_kb > 200 || result.is_err(), "{heap_kb} KB");
+    }
+}
+
+#[test]
+fn nesting_has_a_limit_in_both_directions() {
+    let mut nested = DocBuilder::new().finish();
+    for _ in 0..150 {
+        let mut outer = DocBuilder::new();
+        outer.append("a", RawValue::Document(nested.as_doc()));
+        nested = outer.finish();
+    }
+    check("d => d", &[nested.as_doc().into()], nested.as_doc().into());
+    check_fails("var d = {}; for (var i = 0; i < 1000; i++) d = {a: d}; return d;", "17279: ");
+    check_fails("var d = []; for (var i = 0; i < 1000; i++) d = [d]; return d;", "17279: ");
+    check_fails(
+        "var o = {}; for (var i = 0; i < 100000; i++) o = {o: o}; return tojson(o);",
+        "139: ",
+    );
+}

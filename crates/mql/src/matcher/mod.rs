@@ -97,6 +97,11 @@ impl Matcher {
         position::array_position(&self.root, doc)
     }
 
+    /// Whether it evaluates expressions or scripts, which may take any time for a single document.
+    pub fn computes(&self) -> bool {
+        self.can_fail
+    }
+
     /// The tree, for the planner.
     pub fn root(&self) -> &Expr {
         &self.root

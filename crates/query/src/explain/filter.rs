@@ -63,6 +63,12 @@ fn collect(filter: RawDoc<'_>, out: &mut Vec<DocBuf>) {
                 doc.end();
                 out.push(doc.finish());
             }
+            // A script is shown as code, however it was sent.
+            (name @ "$where", RawValue::String(source)) => {
+                let mut doc = DocBuilder::new();
+                doc.append(name, RawValue::Code(source));
+                out.push(doc.finish());
+            }
             (name, value) if name.starts_with('$') => {
                 let mut doc = DocBuilder::new();
                 doc.append(name, value);
