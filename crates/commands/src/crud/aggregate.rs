@@ -56,7 +56,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     let (ns, run) = match request.target() {
         RawValue::String(_) if parsed.lists_sessions() => {
-            (request.namespace()?, parsed.start_source(&ServerHost(ctx.service))?)
+            (request.namespace()?, parsed.start_source(&ServerHost { ctx, collection: None })?)
         }
         RawValue::String(_) => {
             let ns = request.namespace()?;
@@ -164,11 +164,19 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(self.ctx.service, "$listLocalSessions", options)
+        crate::diagnostics::local_sessions::local_sessions(
+            self.ctx.service,
+            "$listLocalSessions",
+            options,
+        )
     }
 
     fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(self.ctx.service, "$listSessions", options)
+        crate::diagnostics::local_sessions::local_sessions(
+            self.ctx.service,
+            "$listSessions",
+            options,
+        )
     }
 
     fn index_stats(&self) -> Result<Vec<DocBuf>> {

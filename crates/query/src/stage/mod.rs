@@ -191,9 +191,7 @@ impl Stage {
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)
             | Stage::IndexStats
-            | Stage::TtlStats => {
-                Box::new(window::RunningSkip(0))
-            }
+            | Stage::TtlStats => Box::new(window::RunningSkip(0)),
         }
     }
 }
