@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 use mayfly_base::limits;
 
+use crate::archive::ArchiveOptions;
+
 /// What is wrong with the configuration, in one line for the operator.
 pub type ConfigResult<T> = Result<T, String>;
 
@@ -48,6 +50,8 @@ pub struct Config {
     pub repl_set: Option<String>,
     /// Whether scripts run: `$where`, `$function`.
     pub javascript_enabled: bool,
+    /// Where expired documents may be archived in files.
+    pub archive: ArchiveOptions,
     /// Log file; nothing for the standard output.
     pub log_path: Option<PathBuf>,
     /// How much the log tells, 0 to 5.
@@ -75,8 +79,7 @@ impl Config {
         let bind = if layers.bool("net.bindIpAll")? {
             vec!["0.0.0.0".to_owned()]
         } else {
-            let list = layers.text("net.bindIp")?;
-            list.split(',').map(|part| part.trim().to_owned()).filter(|p| !p.is_empty()).collect()
+            list(&layers.text("net.bindIp")?)
         };
         let optional = |path: &str| -> ConfigResult<Option<String>> {
             Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()))
@@ -95,12 +98,20 @@ impl Config {
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
             repl_set: optional("replication.replSetName")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,
+            archive: ArchiveOptions {
+                folder: optional("archive.folder")?.map(PathBuf::from),
+                urls: list(&layers.text("archive.urls")?),
+            },
             log_path: optional("systemLog.path")?.map(PathBuf::from),
             verbosity: layers.integer("systemLog.verbosity")?,
             quiet: layers.bool("systemLog.quiet")?,
             parameters: layers.parameters(),
         })
     }
+}
+
+fn list(text: &str) -> Vec<String> {
+    text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
 #[cfg(test)]

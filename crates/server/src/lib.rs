@@ -4,6 +4,7 @@
 //! with the memory engine and a clock of their own. No operators and no commands here.
 
 mod accept;
+pub mod archive;
 #[doc = include_str!("../../../ARCHITECTURE.md")]
 pub mod architecture {}
 pub mod config;

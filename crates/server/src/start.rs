@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::Config;
 use crate::accept::{Connected, accept};
+use crate::archive::Archive;
 use crate::config::EngineChoice;
 
 /// How long running commands may go on after the wish to stop.
@@ -89,6 +90,11 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
         .map_err(|error| format!("cannot open the store: {}", error.message()))?;
+    if config.archive.folder.is_some() || !config.archive.urls.is_empty() {
+        let archive = Archive::new(config.archive.clone())
+            .map_err(|error| format!("cannot make the archive's folder: {error}"))?;
+        store.archive_into(Arc::new(archive));
+    }
     let service = Service::new(ServiceOptions {
         store,
         ops,

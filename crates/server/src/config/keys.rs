@@ -42,6 +42,8 @@ pub(super) const KEYS: &[Key] = &[
     key("replication.replSetName", "replSet", Kind::Text),
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
     key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
+    key("archive.folder", "archiveFolder", Kind::Text),
+    key("archive.urls", "archiveUrls", Kind::Text),
     key("systemLog.path", "logpath", Kind::Text),
     key("systemLog.verbosity", "verbose", Kind::Integer { least: 0, most: 5 }),
     key("systemLog.quiet", "quiet", Kind::Bool),

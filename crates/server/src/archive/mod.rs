@@ -1,0 +1,153 @@
+//! Archives of expired documents in files: under a folder of this machine, or in an object store.
+//!
+//! ```text
+//! <path>/<database>.<collection>/<index>-<time>-<random>.<format>
+//! ```
+//!
+//! Every unit of deletion makes one file. A file of this machine is written under another name, synced, renamed, and
+//! its folder is synced; an object store has it when it has answered. Only then are the documents deleted. What is not
+//! under the configured folder or URLs is refused when the policy is made, and again when it archives.
+
+mod columns;
+mod encode;
+mod url;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::ttl::{ArchivePlace, ArchiveSink};
+use mayfly_value::RawDoc;
+
+use url::ObjectStores;
+
+/// Where archives may be.
+#[derive(Clone, Debug, Default)]
+pub struct ArchiveOptions {
+    /// The folder that paths are relative to.
+    pub folder: Option<PathBuf>,
+    /// Prefixes of URLs.
+    pub urls: Vec<String>,
+}
+
+/// Writes archives.
+pub(crate) struct Archive {
+    options: ArchiveOptions,
+    stores: ObjectStores,
+}
+
+impl Archive {
+    /// # Errors
+    /// The folder cannot be made.
+    pub(crate) fn new(options: ArchiveOptions) -> io::Result<Archive> {
+        if let Some(folder) = &options.folder {
+            fs::create_dir_all(folder)?;
+        }
+        Ok(Archive { options, stores: ObjectStores::from_environment() })
+    }
+
+    fn allowed_folder(&self, path: &str) -> Result<PathBuf> {
+        let Some(root) = &self.options.folder else {
+            return Err(invalid(
+                "'ttl.archive.path' needs 'archive.folder' in the server's configuration",
+            ));
+        };
+        let relative = Path::new(path);
+        if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(invalid(format!(
+                "'ttl.archive.path' must be a path inside the configured folder, but is '{path}'"
+            )));
+        }
+        Ok(root.join(relative))
+    }
+
+    fn check_url(&self, given: &str) -> Result<()> {
+        let whole = |prefix: &String| {
+            given.strip_prefix(prefix.as_str()).is_some_and(|rest| {
+                prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/')
+            })
+        };
+        // A path that goes up, or a query, could lead out of what is allowed.
+        let tricky = given.contains("..") || given.contains(['?', '#', '%', '@', '\\']);
+        match !tricky && self.options.urls.iter().any(whole) {
+            true => url::check(given),
+            false => Err(invalid(format!(
+                "'ttl.archive.path' is not under one of the URLs in 'archive.urls': '{given}'"
+            ))),
+        }
+    }
+}
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidOptions, text.into())
+}
+
+impl ArchiveSink for Archive {
+    fn check(&self, path: &str) -> Result<()> {
+        match path.contains("://") {
+            true => self.check_url(path),
+            false => self.allowed_folder(path).map(drop),
+        }
+    }
+
+    fn store(&self, place: &ArchivePlace<'_>, documents: &[RawDoc<'_>]) -> Result<()> {
+        let bytes = encode::encode(place.format, documents)?;
+        let folder = file_name_part(place.namespace);
+        let name = format!(
+            "{}-{}-{:016x}.{}",
+            file_name_part(place.index),
+            place.now_ms,
+            rand::random::<u64>(),
+            place.format.name()
+        );
+        if place.path.contains("://") {
+            self.check_url(place.path)?;
+            return self.stores.put(place.path, &format!("{folder}/{name}"), bytes);
+        }
+        let folder = self.allowed_folder(place.path)?.join(folder);
+        write_durably(&folder, &name, &bytes).map_err(|error| {
+            let text = format!("cannot write the archive {}: {error}", folder.display());
+            Error::new(ErrorCode::FileStreamFailed, text)
+        })
+    }
+}
+
+/// Names of collections and indexes may hold anything; files are named by what is harmless.
+fn file_name_part(name: &str) -> String {
+    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let mut part = String::new();
+    for byte in name.as_bytes().iter().take(80) {
+        match harmless(byte) {
+            true => part.push(char::from(*byte)),
+            false => part.push_str(&format!("={byte:02X}")),
+        }
+    }
+    // Neither hidden nor a way up.
+    if part.starts_with('.') {
+        part.insert(0, '_');
+    }
+    part
+}
+
+fn write_durably(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let hidden = folder.join(format!(".{name}.part"));
+    let written = File::create(&hidden).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&hidden, folder.join(name))) {
+        // What there is of it is of no use.
+        let _ = fs::remove_file(&hidden);
+        return Err(error);
+    }
+    // The names: of the file, of its folder, and of the folder above.
+    for folder in folder.ancestors().take(2) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
