@@ -150,6 +150,8 @@ fn description(thrown: &Value<'_>) -> String {
     let text = |value: &Value<'_>| value.get::<Coerced<String>>().map(|text| text.0).ok();
     let Some(object) = thrown.as_object().filter(|_| thrown.is_error()) else {
         return match text(thrown) {
+            // The interpreter throws it, too, when there is no memory left for an error.
+            Some(_) if thrown.is_null() => "uncaught exception: null, or out of memory".to_owned(),
             Some(text) => format!("uncaught exception: {text}"),
             None => "uncaught exception".to_owned(),
         };

@@ -262,3 +262,51 @@ fn queries_answer_the_same_with_and_without_indexes() {
 fn queries_answer_the_same_with_and_without_indexes_under_chaos() {
     indexed_equals_unindexed(40, || Fixture::new(memory_under_chaos(3)));
 }
+
+/// A condition that partial indexes take.
+fn partial_predicate() -> BoxedStrategy<String> {
+    let comparison = (select(vec!["$eq", "$gt", "$gte", "$lt", "$lte"]), value())
+        .prop_map(|(op, value)| format!("{{{op}: {value}}}"));
+    prop_oneof![
+        5 => comparison,
+        2 => list("$in"),
+        1 => Just("{$exists: true}".to_owned()),
+        1 => select(vec!["number", "string", "array", "int"])
+            .prop_map(|kind| format!("{{$type: '{kind}'}}")),
+    ]
+    .boxed()
+}
+
+/// A query finds the same by a partial index as by a scan, whether or not it implies the index's filter.
+#[test]
+fn partial_indexes_leave_nothing_out() {
+    let path = || select(vec!["a", "a.x", "c"]);
+    let documents = prop::collection::vec(document(), 1..20);
+    let asked = prop::collection::vec((partial_predicate(), predicate()), 24);
+    let case = (documents, path(), partial_predicate(), asked);
+    let result = runner(120).run(&case, |(documents, path, partial, asked)| {
+        let fixture = Fixture::new(memory());
+        fixture.ok("test", "{create: 'plain'}");
+        let index = format!(
+            "{{key: {{b: 1}}, name: 'b', partialFilterExpression: {{'{path}': {partial}}}}}"
+        );
+        fixture.ok("test", &format!("{{createIndexes: 'indexed', indexes: [{index}]}}"));
+        for (id, fields) in documents.iter().enumerate() {
+            for collection in ["plain", "indexed"] {
+                let text =
+                    format!("{{insert: '{collection}', documents: [{{_id: {id}, {fields}}}]}}");
+                fixture.ok("test", &text);
+            }
+        }
+        for (condition, other) in &asked {
+            for condition in [condition, &partial] {
+                let filter = format!("{{'{path}': {condition}, b: {other}}}");
+                agree(&fixture, &filter, "{b: 1, _id: 1}")?;
+            }
+        }
+        Ok(())
+    });
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+}
