@@ -35,7 +35,7 @@ all does not exist in the reference either.
 * Scripts (`$where`, `$function`) run in QuickJS, each in a heap of its own that begins empty with the statement: what one
   leaves in its globals no other sees. Texts and stacks of their errors are QuickJS's. Numbers inside arrays come back as
   doubles; a field of a document keeps its integer type. Dates that JavaScript cannot hold come back as the lowest date.
-  `print` writes nothing; there is no `sleep`, no `hex_md5`, and no stored functions.
+  `print` writes nothing; there is no `sleep`, no `hex_md5`, no `Proxy`, and no stored functions.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
 
 ## Not there yet, beside the lists

@@ -306,3 +306,46 @@ fn nesting_has_a_limit_in_both_directions() {
         "139: ",
     );
 }
+
+#[test]
+fn built_in_loops_end_too() {
+    let scripts = ScriptLimits { timeout_ms: 50, ..ScriptLimits::default() };
+    let _entered = enter(Current { op: None, scripts });
+    for call in [
+        "join.call(like)",
+        "reverse.call(like)",
+        "copyWithin.call(like, 0, 1)",
+        "shift.call(like)",
+        "unshift.call(like, 1)",
+        "splice.call(like, 0, 1)",
+        "sort.call(like)",
+        "toLocaleString.call(like)",
+        "flat.call(like)",
+        "concat.call(like)",
+        "shift.call(new Array(4294967295))",
+        "splice.call(new Array(4294967295), 0, 1)",
+        "sort.call(new Array(4294967295))",
+        "join.call({get length() { return 2 ** 53 - 1; }})",
+        "indexOf.call(like, 1)",
+    ] {
+        let source = format!(
+            "var like = {{length: 2 ** 53 - 3}}; like[Symbol.isConcatSpreadable] = true; \
+             Array.prototype.{call}; return 'done';"
+        );
+        let answer = self::call(&source, &[]).map(|_| "done".to_owned());
+        let ended = answer.unwrap_or_else(|error| error);
+        let expected = ended.starts_with("11601") || ended.contains("too many items");
+        assert!(expected, "{call}: {ended}");
+    }
+    for (source, expected) in [
+        ("[3, 1, 2].sort().reverse().join('-')", "3-2-1"),
+        ("[1].concat([2, [3]], 4).length + [[1, [2]], 3].flat().length + ''", "7"),
+        ("[1, [2, [3, [4]]]].flat(Infinity).join()", "1,2,3,4"),
+        ("var a = [1, 2, 3]; a.splice(1, 1); a.unshift(0); a.shift(); return a.toString();", "1,3"),
+        ("(function () { return [].join.call(arguments, '+'); })(1, 2)", "1+2"),
+        ("[].join.call('abc', '.')", "a.b.c"),
+        ("typeof Proxy", "undefined"),
+    ] {
+        check(source, &[], RawValue::String(expected));
+    }
+}
