@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use crate::javascript::Script;
-use crate::op::{self, OpRow, Run};
+use crate::op::{self, Each, OpRow, Prepared, Run, RunPrepared};
 use crate::parse::Parser;
 use crate::{Scope, Value};
 
@@ -20,6 +20,8 @@ pub enum Expression {
     Constant(Arc<ValueBuf>),
     /// `$$REMOVE`.
     Missing,
+    /// An argument that was not given, where that differs from one that is missing.
+    Absent,
     /// `$a.b`; no parts for `$$ROOT`.
     Path(Vec<String>),
     /// `$$name.a.b`, a variable of an enclosing operator.
@@ -42,6 +44,19 @@ pub enum Expression {
         /// Its arguments.
         arguments: Vec<Expression>,
     },
+    /// An operator with arguments and something that parsing made ready for it.
+    Ready {
+        /// Which.
+        row: &'static OpRow,
+        /// Its function.
+        run: RunPrepared,
+        /// What does not depend on the document.
+        prepared: Arc<Prepared>,
+        /// Its arguments.
+        arguments: Vec<Expression>,
+    },
+    /// `$map`, `$filter`, `$reduce`: an expression for each item of an array.
+    Each(Box<Each>),
     /// `$let`.
     Let {
         /// The place of the first variable; the others follow.
@@ -63,20 +78,24 @@ pub struct Frame<'a> {
     root: RawDoc<'a>,
     locals: Option<&'a Locals<'a>>,
     collation: Option<&'a Collation>,
+    metadata: Option<RawDoc<'a>>,
 }
 
 /// Variables of one operator.
 #[derive(Debug)]
-struct Locals<'a> {
-    first: usize,
-    values: Vec<Value<'a>>,
-    outer: Option<&'a Locals<'a>>,
+pub(crate) struct Locals<'a> {
+    /// The place of the first.
+    pub(crate) first: usize,
+    /// One after the other.
+    pub(crate) values: &'a [Value<'a>],
+    /// Those of the operators around.
+    pub(crate) outer: Option<&'a Locals<'a>>,
 }
 
 impl<'a> Frame<'a> {
     /// A document without variables.
     pub fn new(root: RawDoc<'a>) -> Frame<'a> {
-        Frame { root, locals: None, collation: None }
+        Frame { root, locals: None, collation: None, metadata: None }
     }
 
     /// The same where strings compare by a collation.
@@ -88,6 +107,27 @@ impl<'a> Frame<'a> {
     /// How strings compare.
     pub fn collation(self) -> Option<&'a Collation> {
         self.collation
+    }
+
+    /// The same with what `$meta` may ask for, by its names: `{ textScore: 1.5 }`.
+    #[must_use]
+    pub fn with_metadata(self, metadata: Option<RawDoc<'a>>) -> Frame<'a> {
+        Frame { metadata, ..self }
+    }
+
+    /// What `$meta` may ask for.
+    pub fn metadata(self) -> Option<RawDoc<'a>> {
+        self.metadata
+    }
+
+    /// The variables around.
+    pub(crate) fn locals(self) -> Option<&'a Locals<'a>> {
+        self.locals
+    }
+
+    /// The same with further variables.
+    pub(crate) fn within(self, locals: &'a Locals<'a>) -> Frame<'a> {
+        Frame { locals: Some(locals), ..self }
     }
 
     fn variable(self, place: usize) -> Option<RawValue<'a>> {
@@ -130,6 +170,33 @@ impl Expression {
         })
     }
 
+    /// The expressions directly below, in no particular order.
+    pub(crate) fn children(&self) -> Vec<&Expression> {
+        match self {
+            Expression::Constant(_)
+            | Expression::Missing
+            | Expression::Absent
+            | Expression::Path(_)
+            | Expression::Variable { .. } => Vec::new(),
+            Expression::Document(fields) => fields.iter().map(|field| &field.1).collect(),
+            Expression::Array(arguments)
+            | Expression::Call { arguments, .. }
+            | Expression::Ready { arguments, .. } => arguments.iter().collect(),
+            Expression::Script(_, arguments) => vec![arguments],
+            Expression::Each(each) => each.children(),
+            Expression::Let { variables, body, .. } => variables.iter().chain([&**body]).collect(),
+            Expression::Collated(_, inner) => vec![inner],
+        }
+    }
+
+    /// The value that it is whatever the document; nothing when it depends on something.
+    pub fn as_constant(&self) -> Option<RawValue<'_>> {
+        match self {
+            Expression::Constant(value) => Some(value.as_raw()),
+            _ => None,
+        }
+    }
+
     /// The value for this document.
     ///
     /// # Errors
@@ -137,7 +204,7 @@ impl Expression {
     pub fn evaluate<'a>(&'a self, frame: Frame<'a>) -> Result<Value<'a>> {
         match self {
             Expression::Constant(value) => Ok(Value::Borrowed(value.as_raw())),
-            Expression::Missing => Ok(Value::Missing),
+            Expression::Missing | Expression::Absent => Ok(Value::Missing),
             Expression::Path(parts) => Ok(follow(RawValue::Document(frame.root), parts)),
             Expression::Variable { place, parts } => {
                 Ok(frame.variable(*place).map_or(Value::Missing, |value| follow(value, parts)))
@@ -161,12 +228,13 @@ impl Expression {
                 Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
             }
             Expression::Call { run, arguments, .. } => run(arguments, frame),
+            Expression::Ready { run, prepared, arguments, .. } => run(prepared, arguments, frame),
+            Expression::Each(each) => each.evaluate(frame),
             Expression::Let { first, variables, body } => {
                 let values = variables.iter().map(|value| value.evaluate(frame));
-                let values = values.collect::<Result<_>>()?;
-                let locals = Locals { first: *first, values, outer: frame.locals };
-                let inner = Frame { locals: Some(&locals), ..frame };
-                body.evaluate(inner).map(Value::detached)
+                let values = values.collect::<Result<Vec<_>>>()?;
+                let locals = Locals { first: *first, values: &values, outer: frame.locals };
+                body.evaluate(frame.within(&locals)).map(Value::detached)
             }
             Expression::Script(script, arguments) => op::call_script(script, arguments, frame),
             Expression::Collated(collation, inner) => {

@@ -4,19 +4,26 @@
 //! [`op::rows`] and [`accum::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
 
 pub mod accum;
+mod decimal;
+mod dependencies;
 mod expression;
 pub mod javascript;
 pub mod op;
+mod order;
 mod parse;
 mod random;
 mod scope;
+mod sum;
 mod value;
 
 #[cfg(test)]
 mod tests;
 
+pub use dependencies::Dependencies;
 pub use expression::{Expression, Frame, check_size};
+pub use order::{Order, OrderField};
 pub use parse::Parser;
 pub use random::random_unit;
 pub use scope::{Scope, Scripts};
+pub use sum::Sum;
 pub use value::Value;

@@ -1,10 +1,12 @@
 //! Values to expressions: paths, variables, documents, arrays, operators. What is constant is evaluated here, once.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::op::{self, OpRow, Operands, Run};
-use crate::{Expression, Frame, Scope, Scripts};
+use crate::op::{self, OpRow, Operands, Prepared, Run, RunPrepared};
+use crate::{Expression, Frame, Scope, Scripts, Value};
 
 /// An expression being parsed.
 pub struct Parser<'s> {
@@ -52,6 +54,14 @@ impl<'s> Parser<'s> {
         items.iter().map(|item| self.parse(item.value())).collect()
     }
 
+    /// Parses a list of arguments; anything else is a list of one.
+    pub(crate) fn arguments(&mut self, operand: RawValue<'_>) -> Result<Vec<Expression>> {
+        match operand {
+            RawValue::Array(items) => self.list(items),
+            single => Ok(vec![self.parse(single)?]),
+        }
+    }
+
     /// Parses what may name further variables; gives the place of the first.
     pub(crate) fn with_locals(
         &mut self,
@@ -92,7 +102,50 @@ impl<'s> Parser<'s> {
         }
         let constant = fields.iter().all(|(_, field)| is_constant(field));
         let expression = Expression::Document(fields);
-        if constant { fold(expression) } else { Ok(expression) }
+        if constant { self.fold(expression) } else { Ok(expression) }
+    }
+
+    /// An operator over arguments; evaluated at once when they are constant.
+    pub(crate) fn call(
+        &self,
+        row: &'static OpRow,
+        run: Run,
+        arguments: Vec<Expression>,
+    ) -> Result<Expression> {
+        let constant = arguments.iter().all(is_constant);
+        let expression = Expression::Call { row, run, arguments };
+        if constant { self.fold(expression) } else { Ok(expression) }
+    }
+
+    /// The same with something made ready.
+    pub(crate) fn ready(
+        &self,
+        row: &'static OpRow,
+        run: RunPrepared,
+        prepared: Prepared,
+        arguments: Vec<Expression>,
+    ) -> Result<Expression> {
+        let constant = arguments.iter().all(is_constant);
+        let prepared = Arc::new(prepared);
+        let expression = Expression::Ready { row, run, prepared, arguments };
+        if constant { self.fold(expression) } else { Ok(expression) }
+    }
+
+    fn fold(&self, expression: Expression) -> Result<Expression> {
+        let frame = Frame::new(RawDoc::EMPTY).collated(self.scope.collation().map(|have| &**have));
+        let value = expression.evaluate(frame)?.into_owned();
+        Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
+    }
+
+    /// The collation of the strings around.
+    pub(crate) fn scope(&self) -> &Scope {
+        self.scope
+    }
+
+    /// `$$ROOT`.
+    pub(crate) fn root(&mut self) -> Expression {
+        self.reads_document = true;
+        Expression::Path(Vec::new())
     }
 
     fn operator(&mut self, name: &str, operand: RawValue<'_>) -> Result<Expression> {
@@ -104,18 +157,11 @@ impl<'s> Parser<'s> {
             return Err(Error::new(ErrorCode::InvalidPipelineOperator, text));
         };
         match row.operands {
-            Operands::Own(parse) => parse(self, operand),
+            Operands::Own(parse) => parse(self, row, operand),
             Operands::List { least, most, run } => {
-                let arguments = match operand {
-                    RawValue::Array(items) => self.list(items)?,
-                    single => vec![self.parse(single)?],
-                };
+                let arguments = self.arguments(operand)?;
                 check_arity(row, arguments.len(), least, most)?;
-                if self.scope.collation().is_some() {
-                    // Constants cannot be compared before the collation is in the frame.
-                    return Ok(Expression::Call { row, run, arguments });
-                }
-                call(row, run, arguments)
+                self.call(row, run, arguments)
             }
         }
     }
@@ -145,22 +191,16 @@ impl<'s> Parser<'s> {
             "NOW" => self.scope.now(),
             _ => self.scope.variable(name),
         };
+
         match (constant, name) {
             (Some(constant), _) if rest.is_empty() => Ok(constant),
             // A path below a constant: the variable of an operator that is not there.
-            (Some(constant), _) => fold(Expression::Let {
+            (Some(constant), _) => self.fold(Expression::Let {
                 first: 0,
                 variables: vec![constant],
                 body: Box::new(Expression::Variable { place: 0, parts: rest }),
             }),
-            (
-                None,
-                "NOW" | "CLUSTER_TIME" | "DESCEND" | "PRUNE" | "KEEP" | "SEARCH_META"
-                | "USER_ROLES",
-            ) => Err(Error::not_implemented(format!("system variable '$${name}'"))),
-            (None, _) => {
-                Err(Error::new(ErrorCode(17276), format!("Use of undefined variable: {name}")))
-            }
+            (None, _) => Err(undefined(name)),
         }
     }
 
@@ -169,34 +209,36 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// An operator over arguments; evaluated at once when they are constant.
-pub(crate) fn call(
-    row: &'static OpRow,
-    run: Run,
-    arguments: Vec<Expression>,
-) -> Result<Expression> {
-    let constant = arguments.iter().all(is_constant);
-    let expression = Expression::Call { row, run, arguments };
-    if constant { fold(expression) } else { Ok(expression) }
-}
-
 fn array(items: Vec<Expression>) -> Expression {
     let constant = items.iter().all(is_constant);
     let expression = Expression::Array(items);
     match constant {
         // An array of constants cannot fail.
-        true => fold(expression.clone()).unwrap_or(expression),
+        true => match expression.evaluate(Frame::new(RawDoc::EMPTY)).map(Value::into_owned) {
+            Ok(Some(value)) => Expression::Constant(value.into()),
+            _ => expression,
+        },
         false => expression,
     }
 }
 
-fn is_constant(expression: &Expression) -> bool {
-    matches!(expression, Expression::Constant(_) | Expression::Missing)
+fn undefined(name: &str) -> Error {
+    match name {
+        "NOW" | "CLUSTER_TIME" | "USER_ROLES" => {
+            let text = format!("Builtin variable '$${name}' is not available");
+            Error::new(ErrorCode(51144), text)
+        }
+        "SEARCH_META" => {
+            let text = "Can't access $$SEARCH_META without a $search stage earlier in the pipeline";
+            Error::new(ErrorCode(6_347_902), text)
+        }
+        _ => Error::new(ErrorCode(17276), format!("Use of undefined variable: {name}")),
+    }
 }
 
-fn fold(expression: Expression) -> Result<Expression> {
-    let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?.into_owned();
-    Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
+/// Whether its value is known without a document.
+pub(crate) fn is_constant(expression: &Expression) -> bool {
+    matches!(expression, Expression::Constant(_) | Expression::Missing | Expression::Absent)
 }
 
 fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<()> {
@@ -217,7 +259,7 @@ fn check_arity(row: &OpRow, given: usize, least: usize, most: usize) -> Result<(
 }
 
 /// The parts of a dotted path.
-fn path_parts(dotted: &str) -> Result<Vec<String>> {
+pub(crate) fn path_parts(dotted: &str) -> Result<Vec<String>> {
     if dotted.is_empty() {
         return Err(Error::new(ErrorCode(16872), "'$' by itself is not a valid FieldPath"));
     }

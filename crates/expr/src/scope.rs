@@ -35,6 +35,13 @@ impl Scope {
         Scope { now_ms: Some(now_ms), ..Scope::default() }
     }
 
+    /// Adds a variable of the system, `CLUSTER_TIME`, `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE` and `KEEP`.
+    #[must_use]
+    pub fn with_system(mut self, name: &str, value: RawValue<'_>) -> Scope {
+        self.variables.push((name.to_owned(), Expression::constant(value)));
+        self
+    }
+
     /// The same scope where strings compare by this collation.
     #[must_use]
     pub fn collated(self, collation: Option<Arc<Collation>>) -> Scope {

@@ -141,7 +141,7 @@ fn faults_have_their_codes() {
         ("'$a..b'", 15998, "FieldPath field names may not be empty strings."),
         ("'$$x'", 17276, "Use of undefined variable: x"),
         ("{$foo: 1}", 168, "Unrecognized expression '$foo'"),
-        ("{$map: 1}", 238, "expression '$map' is not implemented yet"),
+        ("{$createUUID: 1}", 238, "expression '$createUUID' is not implemented yet"),
         ("{$cmp: [1]}", 16020, "Expression $cmp takes exactly 2 arguments. 1 were passed in."),
         ("{$cond: {then: 1, else: 2}}", 17080, "Missing 'if' parameter to $cond"),
         ("{$cond: {foo: 1}}", 17083, "Unrecognized parameter to $cond: foo"),
@@ -204,4 +204,19 @@ fn values_do_not_grow_without_end() {
         let error = evaluate(&expression, "{a: 'text'}").unwrap_err();
         assert_eq!(error.code().0, 10334, "{doubled}: {error}");
     }
+}
+
+#[test]
+fn dependencies_are_found() {
+    let of = |text: &str| {
+        let spec = parse_document(&format!("{{e: {text}}}")).unwrap();
+        Expression::parse(spec.as_doc().get("e").unwrap()).unwrap().dependencies()
+    };
+    let found = of("{$map: {input: '$a.b', as: 'x', in: {$add: ['$$x', '$c', {$rand: {}}]}}}");
+    assert_eq!(found.paths.iter().map(String::as_str).collect::<Vec<_>>(), ["a.b", "c"]);
+    assert!(found.random && !found.whole_document);
+    assert!(found.reads("a") && found.reads("a.b.c") && !found.reads("ab"));
+    assert!(of("'$$ROOT'").whole_document);
+    assert!(of("{$meta: 'textScore'}").metadata.contains("textScore"));
+    assert!(of("{$concat: ['a', 'b']}").is_empty());
 }

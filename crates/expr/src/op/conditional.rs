@@ -1,53 +1,34 @@
-//! `$cond`, `$ifNull`.
+//! `$cond`, `$ifNull`, `$switch`.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
-use super::{OpRow, Operands, Run, own};
-use crate::parse::{Parser, call};
+use super::operand::{fault, parts};
+use super::{OpRow, Run, own};
+use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     own("$cond", "2.6", "One of two values, by a condition.", parse_cond),
     own("$ifNull", "2.2", "The first value that is neither null nor missing.", parse_if_null),
+    own("$switch", "3.4", "The value of the first case that is true.", parse_switch),
 ];
 
-/// What calls of these operators show as their own; the forms they are written in differ.
-const COND: &OpRow = &cond_row();
-const IF_NULL: &OpRow = &if_null_row();
-
-const fn cond_row() -> OpRow {
-    OpRow {
-        name: "$cond",
-        help: "",
-        since: "2.6",
-        operands: Operands::List { least: 3, most: 3, run: cond },
-    }
-}
-
-const fn if_null_row() -> OpRow {
-    OpRow {
-        name: "$ifNull",
-        help: "",
-        since: "2.2",
-        operands: Operands::List { least: 2, most: usize::MAX, run: if_null },
-    }
-}
-
-fn parse_cond(parser: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+fn parse_cond(
+    parser: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
     let run: Run = cond;
     let RawValue::Document(named) = operand else {
-        let arguments = match operand {
-            RawValue::Array(items) => parser.list(items)?,
-            single => vec![parser.parse(single)?],
-        };
+        let arguments = parser.arguments(operand)?;
         if arguments.len() != 3 {
             let given = arguments.len();
             let text =
                 format!("Expression $cond takes exactly 3 arguments. {given} were passed in.");
             return Err(Error::new(ErrorCode(16020), text));
         }
-        return call(COND, run, arguments);
+        return parser.call(row, run, arguments);
     };
     let (mut condition, mut then, mut otherwise) = (None, None, None);
     for element in named {
@@ -68,7 +49,7 @@ fn parse_cond(parser: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expressi
     let condition = condition.ok_or_else(|| missing(17080, "if"))?;
     let then = then.ok_or_else(|| missing(17081, "then"))?;
     let otherwise = otherwise.ok_or_else(|| missing(17082, "else"))?;
-    call(COND, run, vec![condition, then, otherwise])
+    parser.call(row, run, vec![condition, then, otherwise])
 }
 
 fn cond<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
@@ -76,16 +57,17 @@ fn cond<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> 
     arguments[chosen].evaluate(frame)
 }
 
-fn parse_if_null(parser: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
-    let arguments = match operand {
-        RawValue::Array(items) => parser.list(items)?,
-        single => vec![parser.parse(single)?],
-    };
+fn parse_if_null(
+    parser: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let arguments = parser.arguments(operand)?;
     if arguments.len() < 2 {
         let text = format!("$ifNull needs at least two arguments, had: {}", arguments.len());
         return Err(Error::new(ErrorCode(1_257_300), text));
     }
-    call(IF_NULL, if_null, arguments)
+    parser.call(row, if_null, arguments)
 }
 
 /// The last argument is the answer when nothing before it is one, null or missing as it may be.
@@ -98,4 +80,74 @@ fn if_null<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
         }
     }
     Ok(last)
+}
+
+/// Arguments are cases and their values in turn, then the default if there is one.
+fn parse_switch(
+    parser: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let [branches, default] = parts(
+        operand,
+        ["branches", "default"],
+        |found| fault(40060, format!("$switch requires an object as an argument, found: {found}")),
+        |name| fault(40067, format!("$switch found an unknown argument: {name}")),
+    )?;
+    let mut arguments = Vec::new();
+    if let Some(branches) = branches {
+        let RawValue::Array(branches) = branches else {
+            let found = branches.type_name();
+            let text = format!("$switch expected an array for 'branches', found: {found}");
+            return Err(fault(40061, text));
+        };
+        for branch in branches {
+            let [case, then] = parts(
+                branch.value(),
+                ["case", "then"],
+                |found| {
+                    let text =
+                        format!("$switch expected each branch to be an object, found: {found}");
+                    fault(40062, text)
+                },
+                |name| {
+                    let text = format!("$switch found an unknown argument to a branch: {name}");
+                    fault(40063, text)
+                },
+            )?;
+            let case = case.ok_or_else(|| {
+                fault(40064, "$switch requires each branch have a 'case' expression")
+            })?;
+            let then = then.ok_or_else(|| {
+                fault(40065, "$switch requires each branch have a 'then' expression.")
+            })?;
+            arguments.push(parser.parse(case)?);
+            arguments.push(parser.parse(then)?);
+        }
+    }
+    if arguments.is_empty() {
+        return Err(fault(40068, "$switch requires at least one branch"));
+    }
+    if let Some(default) = default {
+        arguments.push(parser.parse(default)?);
+    }
+    parser.call(row, switch, arguments)
+}
+
+fn switch<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let mut rest = arguments;
+    while let [case, then, behind @ ..] = rest {
+        if case.evaluate(frame)?.is_true() {
+            return then.evaluate(frame);
+        }
+        rest = behind;
+    }
+    match rest.first() {
+        Some(default) => default.evaluate(frame),
+        None => {
+            let text = "$switch could not find a matching branch for an input, and no default was \
+                        specified.";
+            Err(fault(40066, text))
+        }
+    }
 }

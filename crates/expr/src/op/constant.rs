@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
-use super::{OpRow, Operands, own};
+use super::{OpRow, own};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value, random_unit};
 
@@ -13,22 +13,23 @@ pub(super) const ROWS: &[OpRow] = &[
     own("$rand", "4.4.2", "A random number from 0 to 1.", parse_rand),
 ];
 
-const RAND: &OpRow = &rand_row();
-
-const fn rand_row() -> OpRow {
-    let operands = Operands::List { least: 0, most: 0, run: rand };
-    OpRow { name: "$rand", help: "", since: "4.4.2", operands }
-}
-
-fn parse_literal(_: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+fn parse_literal(
+    _: &mut Parser<'_>,
+    _: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
     Ok(Expression::constant(operand))
 }
 
-fn parse_rand(_: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+fn parse_rand(
+    _: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
     match operand {
         RawValue::Document(empty) | RawValue::Array(empty) if empty.is_empty() => {
             // Not folded: each document has a number of its own.
-            Ok(Expression::Call { row: RAND, run: rand, arguments: Vec::new() })
+            Ok(Expression::Call { row, run: rand, arguments: Vec::new() })
         }
         RawValue::Document(_) | RawValue::Array(_) => {
             Err(Error::new(ErrorCode(3_040_501), "$rand does not currently accept arguments"))

@@ -14,7 +14,7 @@ use crate::{Expression, Frame, Value};
 pub(super) const ROWS: &[OpRow] =
     &[own("$function", "4.4", "The result of a JavaScript function.", parse)];
 
-fn parse(parser: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+fn parse(parser: &mut Parser<'_>, _: &'static OpRow, operand: RawValue<'_>) -> Result<Expression> {
     let fault = |code: i32, text: &str| Error::new(ErrorCode(code), text);
     if parser.in_validator() {
         return Err(fault(4_660_800, "$function cannot be used inside a validator."));

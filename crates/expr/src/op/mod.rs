@@ -2,13 +2,23 @@
 
 mod arithmetic;
 mod array;
+mod bitwise;
 mod boolean;
 mod comparison;
 mod conditional;
 mod constant;
+mod convert;
 mod custom;
+mod date;
+mod iterate;
 mod missing;
+mod object;
+mod operand;
+pub(crate) mod regex;
+mod set;
+mod size;
 mod string;
+mod trigonometry;
 mod types;
 mod variable;
 
@@ -22,10 +32,31 @@ use crate::{Expression, Frame, Value};
 
 pub use array::slice_range;
 pub(crate) use custom::call_script;
+pub use iterate::Each;
 pub use missing::MISSING;
+pub use size::hashed_key;
 
 /// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
 pub type Run = for<'a> fn(&'a [Expression], Frame<'a>) -> Result<Value<'a>>;
+
+/// The same with what parsing made ready.
+pub type RunPrepared = for<'a> fn(&'a Prepared, &'a [Expression], Frame<'a>) -> Result<Value<'a>>;
+
+/// What parsing makes ready for some operators.
+#[derive(Debug)]
+pub enum Prepared {
+    /// A compiled pattern; nothing when the pattern depends on the document.
+    Regex(Option<regex::Pattern>),
+    /// An order of values.
+    Sort(crate::order::Order),
+    /// A name.
+    Name(Box<str>),
+    /// Which member of a family.
+    Which(&'static str),
+}
+
+/// Parses an operator that has a form of its own.
+pub type Parse = fn(&mut Parser<'_>, &'static OpRow, RawValue<'_>) -> Result<Expression>;
 
 /// How an operator takes its operand.
 pub enum Operands {
@@ -39,7 +70,7 @@ pub enum Operands {
         run: Run,
     },
     /// In a form of its own.
-    Own(fn(&mut Parser<'_>, RawValue<'_>) -> Result<Expression>),
+    Own(Parse),
 }
 
 /// What is known of an operator.
@@ -73,12 +104,7 @@ const fn list(
 }
 
 /// An operator with a form of its own.
-const fn own(
-    name: &'static str,
-    since: &'static str,
-    help: &'static str,
-    parse: fn(&mut Parser<'_>, RawValue<'_>) -> Result<Expression>,
-) -> OpRow {
+const fn own(name: &'static str, since: &'static str, help: &'static str, parse: Parse) -> OpRow {
     OpRow { name, help, since, operands: Operands::Own(parse) }
 }
 
@@ -87,13 +113,38 @@ const ANY: (usize, usize) = (0, usize::MAX);
 
 const FAMILIES: &[&[OpRow]] = &[
     arithmetic::ROWS,
+    arithmetic::power::ROWS,
+    arithmetic::rounding::ROWS,
     array::ROWS,
+    array::ends::ROWS,
+    array::sequence::ROWS,
+    array::sort::ROWS,
+    array::zip::ROWS,
+    bitwise::ROWS,
     boolean::ROWS,
     comparison::ROWS,
     conditional::ROWS,
     constant::ROWS,
     custom::ROWS,
+    convert::ROWS,
+    date::diff::ROWS,
+    date::format::ROWS,
+    date::part::ROWS,
+    date::parts::ROWS,
+    date::read::ROWS,
+    date::shift::ROWS,
+    date::trunc::ROWS,
+    iterate::ROWS,
+    object::ROWS,
+    regex::ROWS,
+    set::ROWS,
+    size::ROWS,
     string::ROWS,
+    string::part::ROWS,
+    string::replace::ROWS,
+    string::search::ROWS,
+    string::trim::ROWS,
+    trigonometry::ROWS,
     types::ROWS,
     variable::ROWS,
 ];

@@ -11,7 +11,7 @@ use crate::scope::check_variable_name;
 pub(super) const ROWS: &[OpRow] =
     &[own("$let", "2.6", "Binds variables for one expression.", parse)];
 
-fn parse(parser: &mut Parser<'_>, operand: RawValue<'_>) -> Result<Expression> {
+fn parse(parser: &mut Parser<'_>, _: &'static OpRow, operand: RawValue<'_>) -> Result<Expression> {
     let RawValue::Document(named) = operand else {
         let text = "$let only supports an object as its argument";
         return Err(Error::new(ErrorCode(16874), text));

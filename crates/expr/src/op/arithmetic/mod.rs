@@ -1,10 +1,15 @@
 //! `$add`, `$subtract`, `$multiply`, `$divide`, `$mod`. Null and missing operands make the result null; integers that leave
 //! their type grow to long, then to double.
 
+pub(super) mod power;
+pub(super) mod rounding;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawValue};
 
+use super::operand::number;
 use super::{ANY, OpRow, list};
+use crate::sum::Sum;
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -14,10 +19,6 @@ pub(super) const ROWS: &[OpRow] = &[
     list("$divide", "2.2", "The quotient.", (2, 2), divide),
     list("$mod", "2.2", "The remainder of a division.", (2, 2), modulo),
 ];
-
-fn number(number: Number) -> Value<'static> {
-    Value::Borrowed(number.to_value())
-}
 
 fn add<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut sum = Sum::default();
@@ -54,66 +55,6 @@ fn add<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
 fn shifted(to: Option<i64>) -> Result<Value<'static>> {
     let to = to.ok_or_else(|| Error::new(ErrorCode::Overflow, "date overflow"))?;
     Ok(Value::Borrowed(RawValue::Date(to)))
-}
-
-/// A sum that keeps what doubles lose on the way.
-#[derive(Default)]
-struct Sum {
-    integers: i128,
-    any_long: bool,
-    doubles: Option<(f64, f64)>,
-    decimals: Option<Number>,
-}
-
-impl Sum {
-    fn add(&mut self, number: Number) {
-        match number {
-            Number::Int32(value) => self.integers += i128::from(value),
-            Number::Int64(value) => {
-                self.integers += i128::from(value);
-                self.any_long = true;
-            }
-            Number::Double(value) => {
-                let (high, low) = self.doubles.unwrap_or((0.0, 0.0));
-                self.doubles = Some(two_sum(high, low, value));
-            }
-            Number::Decimal(_) => {
-                self.decimals = Some(self.decimals.map_or(number, |sum| sum.plus(number)));
-            }
-        }
-    }
-
-    fn finish(self) -> Number {
-        let integers = match i64::try_from(self.integers) {
-            Ok(long) => match i32::try_from(long) {
-                Ok(int) if !self.any_long => Number::Int32(int),
-                _ => Number::Int64(long),
-            },
-            Err(_) => Number::Double(self.integers as f64),
-        };
-        let rest = match self.doubles {
-            None => integers,
-            Some((high, low)) => {
-                let (high, low) = two_sum(high, low, self.integers as f64);
-                Number::Double(if (high + low).is_nan() { high } else { high + low })
-            }
-        };
-        match self.decimals {
-            None => rest,
-            Some(decimals) => decimals.plus(rest),
-        }
-    }
-}
-
-/// Adds to a number that is kept as two doubles, the second the error of the first.
-fn two_sum(high: f64, low: f64, value: f64) -> (f64, f64) {
-    let sum = high + value;
-    if !sum.is_finite() {
-        return (sum, 0.0);
-    }
-    let back = sum - high;
-    let error = (high - (sum - back)) + (value - back);
-    (sum, low + error)
 }
 
 fn subtract<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {

@@ -1,9 +1,15 @@
-//! `$size`, `$in`, `$arrayElemAt`, `$isArray`, `$slice`.
+//! Arrays. Here: `$size`, `$in`, `$arrayElemAt`, `$first`, `$last`, `$isArray`, `$slice`.
 
-use mayfly_base::{Error, ErrorCode, Result};
+pub(crate) mod ends;
+pub(super) mod sequence;
+pub(super) mod sort;
+pub(super) mod zip;
+
+use mayfly_base::Result;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values_in};
 
+use super::operand::fault;
 use super::{OpRow, list};
 use crate::{Expression, Frame, Value};
 
@@ -11,15 +17,13 @@ pub(super) const ROWS: &[OpRow] = &[
     list("$size", "2.6", "The number of an array's items.", (1, 1), size),
     list("$in", "3.4", "Whether a value is in an array.", (2, 2), is_in),
     list("$arrayElemAt", "3.2", "The item at a position.", (2, 2), item_at),
+    list("$first", "4.4", "The first item.", (1, 1), |args, frame| end("$first", args, frame)),
+    list("$last", "4.4", "The last item.", (1, 1), |args, frame| end("$last", args, frame)),
     list("$isArray", "3.2", "Whether the value is an array.", (1, 1), |args, frame| {
         Ok(args[0].evaluate(frame)?.or_undefined().as_array().is_some().into())
     }),
     list("$slice", "3.2", "A part of an array.", (2, 3), slice),
 ];
-
-fn fault(code: i32, text: String) -> Error {
-    Error::new(ErrorCode(code), text)
-}
 
 fn size<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let array = arguments[0].evaluate(frame)?;
@@ -84,6 +88,19 @@ fn item_at<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a
     };
     let at = if at < 0 { at + items.iter().count() as i64 } else { at };
     let item = usize::try_from(at).ok().and_then(|at| items.iter().nth(at));
+    Ok(item.map_or(Value::Missing, |item| Value::Borrowed(item.value()).detached()))
+}
+
+fn end<'a>(name: &str, arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let array = arguments[0].evaluate(frame)?;
+    if array.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let RawValue::Array(items) = array.or_undefined() else {
+        let found = array.type_name();
+        return Err(fault(28689, format!("{name}'s argument must be an array, but is {found}")));
+    };
+    let item = if name == "$first" { items.iter().next() } else { items.iter().last() };
     Ok(item.map_or(Value::Missing, |item| Value::Borrowed(item.value()).detached()))
 }
 

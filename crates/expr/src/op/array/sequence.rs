@@ -1,0 +1,148 @@
+//! `$concatArrays`, `$reverseArray`, `$range`, `$indexOfArray`.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuilder, RawValue, compare_values_in};
+
+use super::super::operand::{array, count, fault, int, small_integer};
+use super::super::{ANY, OpRow, list};
+use crate::{Expression, Frame, Value, check_size};
+
+pub(in crate::op) const ROWS: &[OpRow] = &[
+    list("$concatArrays", "3.2", "Arrays joined.", ANY, concat),
+    list("$reverseArray", "3.4", "The items from last to first.", (1, 1), reverse),
+    list("$range", "3.4", "Integers from start to end.", (2, 3), range),
+    list("$indexOfArray", "3.4", "Where a value stands first.", (2, 4), index_of),
+];
+
+fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let mut out = DocBuilder::new_array();
+    for argument in arguments {
+        let value = argument.evaluate(frame)?;
+        match value.or_undefined() {
+            RawValue::Array(items) => {
+                for item in items {
+                    out.push(item.value());
+                    check_size(out.len())?;
+                }
+            }
+            RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
+            _ => {
+                let found = value.type_name();
+                return Err(fault(
+                    28664,
+                    format!("$concatArrays only supports arrays, not {found}"),
+                ));
+            }
+        }
+    }
+    array(out)
+}
+
+fn reverse<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let value = arguments[0].evaluate(frame)?;
+    if value.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let RawValue::Array(items) = value.or_undefined() else {
+        let found = value.type_name();
+        let text =
+            format!("The argument to $reverseArray must be an array, but was of type: {found}");
+        return Err(fault(34435, text));
+    };
+    let items: Vec<_> = items.iter().collect();
+    let mut out = DocBuilder::new_array();
+    for item in items.iter().rev() {
+        out.push(item.value());
+    }
+    array(out)
+}
+
+fn range<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let bound = |argument: &'a Expression, name: &str, code: i32| -> Result<i64> {
+        let value = argument.evaluate(frame)?;
+        let gap = if name == "step" { "" } else { " " };
+        if !value.or_undefined().is_number() {
+            let kind = value.type_name();
+            return Err(fault(
+                code,
+                format!("$range requires a numeric {name} value, found value of type:{gap}{kind}"),
+            ));
+        }
+        small_integer(value.or_undefined()).map(i64::from).ok_or_else(|| {
+            let article = if name == "ending" { "an" } else { "a" };
+            let shown = ShellValue(value.or_undefined());
+            fault(
+                code + 1,
+                format!(
+                    "$range requires {article} {name} value that can be represented as a 32-bit integer, found value: {shown}"
+                ),
+            )
+        })
+    };
+    let start = bound(&arguments[0], "starting", 34443)?;
+    let end = bound(&arguments[1], "ending", 34445)?;
+    let step = match arguments.get(2) {
+        Some(step) => bound(step, "step", 34447)?,
+        None => 1,
+    };
+    if step == 0 {
+        return Err(fault(34449, "$range requires a non-zero step value"));
+    }
+    // Each item of an array takes more than four bytes.
+    let items = (end - start).max(0) / step.max(1) + (start - end).max(0) / (-step).max(1);
+    if items > 4 * 1024 * 1024 {
+        let text = "$range would use too much memory and cannot spill";
+        return Err(Error::new(ErrorCode(146), text));
+    }
+    let mut out = DocBuilder::new_array();
+    let mut next = start;
+    while (step > 0 && next < end) || (step < 0 && next > end) {
+        // Both bounds fit, so does everything between them.
+        out.push(RawValue::Int32(next as i32));
+        next += step;
+    }
+    array(out)
+}
+
+/// A position argument of the operators that search.
+pub(in crate::op) fn position<'a>(
+    name: &str,
+    which: &str,
+    argument: &'a Expression,
+    frame: Frame<'a>,
+) -> Result<usize> {
+    let value = argument.evaluate(frame)?;
+    let Some(at) = small_integer(value.or_undefined()) else {
+        let (kind, shown) = (value.type_name(), ShellValue(value.or_undefined()));
+        let text = format!(
+            "{name}requires an integral {which}, found a value of type: {kind}, with value: {shown}"
+        );
+        return Err(fault(40096, text));
+    };
+    usize::try_from(at)
+        .map_err(|_| fault(40097, format!("{name} requires a nonnegative {which}, found: {at}")))
+}
+
+fn index_of<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let array = arguments[0].evaluate(frame)?;
+    if array.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let RawValue::Array(items) = array.or_undefined() else {
+        let kind = array.type_name();
+        let text = format!("$indexOfArray requires an array as a first argument, found: {kind}");
+        return Err(fault(40090, text));
+    };
+    let wanted = arguments[1].evaluate(frame)?;
+    let at = |nth: usize, which: &str| {
+        arguments.get(nth).map(|argument| position("$indexOfArray", which, argument, frame))
+    };
+    let start = at(2, "starting index").transpose()?.unwrap_or(0);
+    let end = at(3, "ending index").transpose()?.unwrap_or(usize::MAX);
+    let found =
+        items.iter().enumerate().take_while(|(at, _)| *at < end).skip(start).find(|(_, item)| {
+            compare_values_in(item.value(), wanted.or_undefined(), frame.collation()).is_eq()
+        });
+    Ok(found.map_or(int(-1), |(at, _)| count(at)))
+}

@@ -1,0 +1,64 @@
+//! `$bitAnd`, `$bitOr`, `$bitXor`, `$bitNot`: bits of ints and longs; one long makes the result a long.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::RawValue;
+
+use super::operand::{fault, int};
+use super::{ANY, OpRow, list};
+use crate::{Expression, Frame, Value};
+
+pub(super) const ROWS: &[OpRow] = &[
+    list("$bitAnd", "6.3", "The bits that all have.", ANY, |args, frame| {
+        combine("$bitAnd", -1, |a, b| a & b, args, frame)
+    }),
+    list("$bitOr", "6.3", "The bits that any has.", ANY, |args, frame| {
+        combine("$bitOr", 0, |a, b| a | b, args, frame)
+    }),
+    list("$bitXor", "6.3", "The bits that an odd number of them have.", ANY, |args, frame| {
+        combine("$bitXor", 0, |a, b| a ^ b, args, frame)
+    }),
+    list("$bitNot", "6.3", "The other bits.", (1, 1), |args, frame| {
+        let value = args[0].evaluate(frame)?;
+        match value.or_undefined() {
+            RawValue::Int32(value) => Ok(int(!value)),
+            RawValue::Int64(value) => Ok(Value::Borrowed(RawValue::Int64(!value))),
+            RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
+            other if other.is_number() => Err(Error::type_mismatch(format!(
+                "$bitNot only supports int and long, not: {}.",
+                value.type_name()
+            ))),
+            _ => Err(fault(
+                28765,
+                format!("$bitNot only supports numeric types, not {}", value.type_name()),
+            )),
+        }
+    }),
+];
+
+/// Integers extended with their sign give the same low bits whatever their width.
+fn combine<'a>(
+    name: &str,
+    start: i64,
+    operation: fn(i64, i64) -> i64,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let (mut bits, mut long) = (start, false);
+    for argument in arguments {
+        let value = argument.evaluate(frame)?;
+        bits = match value.or_undefined() {
+            RawValue::Int32(value) => operation(bits, i64::from(value)),
+            RawValue::Int64(value) => {
+                long = true;
+                operation(bits, value)
+            }
+            RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
+            _ => {
+                let found = value.type_name();
+                let text = format!("{name} only supports int and long operands, not {found}.");
+                return Err(Error::type_mismatch(text));
+            }
+        };
+    }
+    Ok(if long { Value::Borrowed(RawValue::Int64(bits)) } else { int(bits as i32) })
+}

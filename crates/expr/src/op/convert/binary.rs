@@ -1,0 +1,175 @@
+//! Binary data: from and to texts in several formats, and since 8.0 from and to numbers.
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use mayfly_base::Result;
+use mayfly_value::{RawValue, ty};
+
+use super::super::operand::{double, fault, text};
+use super::to::{small, unsupported};
+use super::{Manner, Target, conversion_fault};
+use crate::{Value, check_size};
+
+const UUID: u8 = 4;
+
+/// Upper-case digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Bytes of digits in either case.
+pub(super) fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| char::from(digit).to_digit(16);
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => Some((value(*high)? * 16 + value(*low)?) as u8),
+            _ => None,
+        })
+        .collect()
+}
+
+fn binary(subtype: u8, bytes: &[u8]) -> Result<Value<'static>> {
+    check_size(bytes.len())?;
+    Ok(Value::Owned(RawValue::Binary { subtype, bytes }.to_owned()))
+}
+
+fn from_uuid(digits: &str) -> Option<Vec<u8>> {
+    let dashes = [8, 13, 18, 23].iter().all(|at| digits.as_bytes().get(*at) == Some(&b'-'));
+    if digits.len() != 36 || !dashes {
+        return None;
+    }
+    from_hex(&digits.replace('-', "")).filter(|bytes| bytes.len() == 16)
+}
+
+/// Something as binary data.
+pub(super) fn to_binary(
+    input: RawValue<'_>,
+    target: Target,
+    manner: &Manner,
+) -> Result<Value<'static>> {
+    match input {
+        RawValue::Binary { subtype, bytes } if subtype == target.subtype => binary(subtype, bytes),
+        RawValue::Binary { .. } => Err(conversion_fault(
+            "Conversions between different BinData subtypes are not supported in $convert with no onError value",
+        )),
+        RawValue::String(value) => from_text(value, target, manner),
+        RawValue::Int32(value) => number(&value.to_le_bytes(), target, manner, input),
+        RawValue::Int64(value) => number(&value.to_le_bytes(), target, manner, input),
+        RawValue::Double(value) => number(&value.to_le_bytes(), target, manner, input),
+        _ => Err(unsupported(input, target)),
+    }
+}
+
+fn number(
+    bytes: &[u8],
+    target: Target,
+    manner: &Manner,
+    input: RawValue<'_>,
+) -> Result<Value<'static>> {
+    if target.subtype != 0 {
+        return Err(unsupported(input, target));
+    }
+    let mut bytes = bytes.to_vec();
+    if manner.big_endian {
+        bytes.reverse();
+    }
+    binary(0, &bytes)
+}
+
+fn from_text(value: &str, target: Target, manner: &Manner) -> Result<Value<'static>> {
+    let Some(format) = manner.format.as_deref() else {
+        let text = "Format must be speficied when converting from 'string' to 'binData'";
+        return Err(fault(4_341_115, text));
+    };
+    if target.subtype == UUID && !matches!(format, "uuid" | "auto") {
+        return Err(fault(4_341_116, "Only the 'uuid' format is allowed with the UUID subtype"));
+    }
+    let fail = |why: &str| {
+        conversion_fault(format!("Input '{value}' doesn't match expected format '{format}'{why}"))
+    };
+    let bytes = match format {
+        "uuid" => {
+            if target.subtype != UUID {
+                return Err(fault(4_341_117, "Invalid format 'uuid'"));
+            }
+            from_uuid(value).ok_or_else(|| fail(""))?
+        }
+        "auto" if target.subtype == UUID => from_uuid(value).ok_or_else(|| fail(""))?,
+        "base64" | "auto" => STANDARD.decode(value).map_err(|_| fail(""))?,
+        "base64url" => URL_SAFE_NO_PAD.decode(value.trim_end_matches('=')).map_err(|_| fail(""))?,
+        "hex" => from_hex(value).ok_or_else(|| fail(""))?,
+        _ => value.as_bytes().to_vec(),
+    };
+    binary(target.subtype, &bytes)
+}
+
+/// Binary data as text.
+pub(super) fn to_text(subtype: u8, bytes: &[u8], manner: &Manner) -> Result<Value<'static>> {
+    let Some(format) = manner.format.as_deref() else {
+        let text = "Format must be speficied when converting from 'binData' to 'string'";
+        return Err(fault(4_341_115, text));
+    };
+    let uuid = |bytes: &[u8]| -> Result<Value<'static>> {
+        if bytes.len() != 16 {
+            return Err(conversion_fault("BinData does not represent a valid UUID"));
+        }
+        let digits = hex(bytes).to_lowercase();
+        let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
+        text(&parts.join("-"))
+    };
+    match format {
+        "uuid" => uuid(bytes),
+        "auto" if subtype == UUID => uuid(bytes),
+        "hex" => text(&hex(bytes)),
+        "base64url" => text(&URL_SAFE_NO_PAD.encode(bytes)),
+        "utf8" => match std::str::from_utf8(bytes) {
+            Ok(value) => text(value),
+            Err(_) => Err(conversion_fault("BinData does not represent a valid UTF-8 string")),
+        },
+        _ => text(&STANDARD.encode(bytes)),
+    }
+}
+
+/// Binary data as a number: integers of 1, 2, 4 and 8 bytes, doubles of 4 and 8.
+pub(super) fn to_number(
+    input: RawValue<'_>,
+    bytes: &[u8],
+    target: Target,
+    manner: &Manner,
+) -> Result<Value<'static>> {
+    let mut bytes = bytes.to_vec();
+    if manner.big_endian {
+        bytes.reverse();
+    }
+    let integer = match bytes.as_slice() {
+        [a] => Some(i64::from(i8::from_le_bytes([*a]))),
+        [a, b] => Some(i64::from(i16::from_le_bytes([*a, *b]))),
+        [a, b, c, d] => Some(i64::from(i32::from_le_bytes([*a, *b, *c, *d]))),
+        [a, b, c, d, e, f, g, h] => Some(i64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h])),
+        _ => None,
+    };
+    let found = match (target.kind, integer, bytes.as_slice()) {
+        (ty::INT32, Some(value), small_bytes) if small_bytes.len() <= 4 => {
+            i32::try_from(value).ok().map(small)
+        }
+        (ty::INT64, Some(value), _) => Some(Value::Borrowed(RawValue::Int64(value))),
+        (ty::DOUBLE, _, [a, b, c, d]) => {
+            Some(double(f64::from(f32::from_le_bytes([*a, *b, *c, *d]))))
+        }
+        (ty::DOUBLE, Some(value), whole) if whole.len() == 8 => {
+            Some(double(f64::from_bits(value as u64)))
+        }
+        _ => None,
+    };
+    let length = bytes.len();
+    found.ok_or_else(|| match target.kind {
+        ty::INT32 | ty::INT64 | ty::DOUBLE => {
+            let to = mayfly_value::type_name(target.kind);
+            conversion_fault(format!(
+                "Failed to convert '{input:?}' to {to} in $convert with no onError value because of invalid length: {length}"
+            ))
+        }
+        _ => unsupported(input, target),
+    })
+}

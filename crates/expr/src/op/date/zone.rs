@@ -1,0 +1,125 @@
+//! Time zones: UTC, fixed offsets (`+01:00`, `-0330`, `+05`), and names of the Olson database.
+
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use mayfly_base::Result;
+
+use super::super::operand::fault;
+use super::civil::Civil;
+
+/// A time zone.
+#[derive(Clone, Debug)]
+pub(crate) enum Zone {
+    /// Milliseconds east of UTC.
+    Fixed(i64),
+    /// With rules.
+    Named(TimeZone),
+}
+
+static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
+impl Zone {
+    /// UTC.
+    pub(crate) const UTC: Zone = Zone::Fixed(0);
+
+    /// By its identifier.
+    ///
+    /// # Errors
+    /// 40485 for an unknown one.
+    pub(crate) fn named(name: &str) -> Result<Zone> {
+        if matches!(name, "UTC" | "GMT" | "Z") {
+            return Ok(Zone::UTC);
+        }
+        if let Some(offset) = fixed_offset(name) {
+            return Ok(Zone::Fixed(offset));
+        }
+        match DATABASE.get(name) {
+            Ok(zone) => Ok(Zone::Named(zone)),
+            Err(_) => Err(fault(40485, format!("unrecognized time zone identifier: \"{name}\""))),
+        }
+    }
+
+    /// Whether it is UTC.
+    pub(crate) fn is_utc(&self) -> bool {
+        matches!(self, Zone::Fixed(0))
+    }
+
+    /// Milliseconds east of UTC at a moment. Beyond the years that rules are known for, those of the last one hold.
+    pub(crate) fn offset_ms(&self, utc_ms: i64) -> i64 {
+        match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Named(zone) => {
+                let limits = Timestamp::MIN.as_millisecond()..=Timestamp::MAX.as_millisecond();
+                let clamped = utc_ms.clamp(*limits.start() + 1, *limits.end() - 1);
+                let moment = Timestamp::from_millisecond(clamped).unwrap_or(Timestamp::UNIX_EPOCH);
+                i64::from(zone.to_offset(moment).seconds()) * 1000
+            }
+        }
+    }
+
+    /// The local time of a moment.
+    pub(crate) fn local_ms(&self, utc_ms: i64) -> i64 {
+        utc_ms.saturating_add(self.offset_ms(utc_ms))
+    }
+
+    /// The parts of a moment.
+    pub(crate) fn civil(&self, utc_ms: i64) -> Civil {
+        Civil::of(self.local_ms(utc_ms))
+    }
+
+    /// The moment of a local time; nothing where it does not fit. What happens twice is taken the first time; what is left
+    /// out by clocks going forward is as much later as they go.
+    pub(crate) fn utc_ms(&self, local_ms: i64) -> Option<i64> {
+        let offset = match self {
+            Zone::Fixed(offset) => *offset,
+            Zone::Named(zone) => {
+                let civil = Civil::of(local_ms);
+                let small = |part: i64| i8::try_from(part).unwrap_or(0);
+                let plain = i16::try_from(civil.year).ok().and_then(|year| {
+                    DateTime::new(
+                        year,
+                        small(civil.month),
+                        small(civil.day),
+                        small(civil.hour),
+                        small(civil.minute),
+                        small(civil.second),
+                        0,
+                    )
+                    .ok()
+                });
+                let moment = plain
+                    .and_then(|plain| zone.to_ambiguous_timestamp(plain).compatible().ok())
+                    .map(Timestamp::as_second);
+                match moment {
+                    Some(seconds) => local_ms - civil.millisecond - seconds.checked_mul(1000)?,
+                    None => self.offset_ms(local_ms),
+                }
+            }
+        };
+        local_ms.checked_sub(offset)
+    }
+}
+
+/// `+hh`, `+hhmm`, `+hh:mm`.
+pub(crate) fn fixed_offset(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    let sign = match bytes.first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let digits: Vec<i64> = match (bytes.len(), bytes.get(3)) {
+        (3 | 5, _) => bytes[1..].to_vec(),
+        (6, Some(b':')) => [&bytes[1..3], &bytes[4..6]].concat(),
+        _ => return None,
+    }
+    .into_iter()
+    .map(|byte| byte.is_ascii_digit().then(|| i64::from(byte - b'0')))
+    .collect::<Option<_>>()?;
+    let hours = digits[0] * 10 + digits[1];
+    let minutes = digits.get(2..4).map_or(0, |minutes| minutes[0] * 10 + minutes[1]);
+    Some(sign * (hours * 60 + minutes) * 60_000)
+}

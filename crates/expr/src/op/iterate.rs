@@ -1,0 +1,206 @@
+//! `$map`, `$filter`, `$reduce`: an expression evaluated for each item of an array, with variables of its own.
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::operand::{array, fault, long_integer, parts, required};
+use super::{OpRow, own};
+use crate::expression::Locals;
+use crate::parse::Parser;
+use crate::scope::check_variable_name;
+use crate::{Expression, Frame, Value, check_size};
+
+pub(super) const ROWS: &[OpRow] = &[
+    own("$map", "2.6", "An expression over each item.", parse_map),
+    own("$filter", "3.2", "The items that satisfy a condition.", parse_filter),
+    own("$reduce", "3.4", "One value from all items.", parse_reduce),
+];
+
+/// An expression for each item of an array.
+#[derive(Clone, Debug)]
+pub struct Each {
+    kind: Kind,
+    /// The place of the first variable.
+    first: usize,
+    input: Expression,
+    body: Expression,
+    /// `$filter`: at most so many; `$reduce`: the value to begin with.
+    further: Expression,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Map,
+    Filter,
+    Reduce,
+}
+
+impl Each {
+    /// The expressions inside.
+    pub(crate) fn children(&self) -> Vec<&Expression> {
+        vec![&self.input, &self.body, &self.further]
+    }
+
+    /// The value for this document.
+    pub(crate) fn evaluate<'a>(&'a self, frame: Frame<'a>) -> Result<Value<'a>> {
+        let input = self.input.evaluate(frame)?;
+        if input.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let RawValue::Array(items) = input.or_undefined() else {
+            let found = input.type_name();
+            return Err(match self.kind {
+                Kind::Map => fault(16883, format!("input to $map must be an array not {found}")),
+                Kind::Filter => {
+                    fault(28651, format!("input to $filter must be an array not {found}"))
+                }
+                Kind::Reduce => fault(
+                    40080,
+                    format!("$reduce requires that 'input' be an array, found: {found}"),
+                ),
+            });
+        };
+        match self.kind {
+            Kind::Map => self.map(items, frame),
+            Kind::Filter => self.filter(items, frame),
+            Kind::Reduce => self.reduce(items, frame),
+        }
+    }
+
+    fn map(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
+        let mut out = DocBuilder::new_array();
+        for item in items {
+            let values = [Value::Borrowed(item.value())];
+            let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+            let result = self.body.evaluate(frame.within(&locals))?;
+            out.push(result.as_raw().unwrap_or(RawValue::Null));
+            check_size(out.len())?;
+        }
+        array(out)
+    }
+
+    fn filter(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
+        let limit = self.further.evaluate(frame)?;
+        let mut left = usize::MAX;
+        if !limit.is_nullish() {
+            left = self.limit(&limit)?;
+        }
+        let mut out = DocBuilder::new_array();
+        for item in items {
+            if left == 0 {
+                break;
+            }
+            let values = [Value::Borrowed(item.value())];
+            let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+            if self.body.evaluate(frame.within(&locals))?.is_true() {
+                out.push(item.value());
+                left -= 1;
+            }
+        }
+        array(out)
+    }
+
+    fn limit(&self, limit: &Value<'_>) -> Result<usize> {
+        let shown = mayfly_value::shell::ShellValue(limit.or_undefined());
+        match super::operand::small_integer(limit.or_undefined()) {
+            None => Err(fault(
+                327_391,
+                format!("$filter: limit must be represented as a 32-bit integral value: {shown}"),
+            )),
+            Some(small) if small <= 0 => {
+                Err(fault(327_392, format!("$filter: limit must be greater than 0: {shown}")))
+            }
+            Some(_) => Ok(long_integer(limit.or_undefined())
+                .and_then(|limit| usize::try_from(limit).ok())
+                .unwrap_or(usize::MAX)),
+        }
+    }
+
+    fn reduce(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
+        let mut sum = self.further.evaluate(frame)?.detached();
+        for item in items {
+            let values = [sum, Value::Borrowed(item.value())];
+            let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+            sum = self.body.evaluate(frame.within(&locals))?.detached();
+            if let Value::Owned(value) = &sum {
+                check_size(value.data().len())?;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+fn variable_name(part: Option<RawValue<'_>>) -> Result<String> {
+    let name = match part {
+        None => "this",
+        Some(RawValue::String(name)) => name,
+        Some(other) => {
+            let text = format!("'as' must be a string, found: {}", other.type_name());
+            return Err(mayfly_base::Error::failed_to_parse(text));
+        }
+    };
+    check_variable_name(name)?;
+    Ok(name.to_owned())
+}
+
+fn each(kind: Kind, first: usize, parts: [Expression; 3]) -> Expression {
+    let [input, body, further] = parts;
+    Expression::Each(Box::new(Each { kind, first, input, body, further }))
+}
+
+fn parse_map(
+    parser: &mut Parser<'_>,
+    _: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let [input, name, body] = parts(
+        operand,
+        ["input", "as", "in"],
+        |_| fault(16878, "$map only supports an object as its argument"),
+        |name| fault(16879, format!("Unrecognized parameter to $map: {name}")),
+    )?;
+    let input = required(parser, input, || fault(16880, "Missing 'input' parameter to $map"))?;
+    let body = body.ok_or_else(|| fault(16882, "Missing 'in' parameter to $map"))?;
+    let (first, body) = parser.with_locals(vec![variable_name(name)?], body)?;
+    Ok(each(Kind::Map, first, [input, body, Expression::Absent]))
+}
+
+fn parse_filter(
+    parser: &mut Parser<'_>,
+    _: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let [input, name, body, limit] = parts(
+        operand,
+        ["input", "as", "cond", "limit"],
+        |_| fault(28646, "$filter only supports an object as its argument"),
+        |name| fault(28647, format!("Unrecognized parameter to $filter: {name}")),
+    )?;
+    let input = required(parser, input, || fault(28648, "Missing 'input' parameter to $filter"))?;
+    let body = body.ok_or_else(|| fault(28650, "Missing 'cond' parameter to $filter"))?;
+    let limit = super::operand::optional(parser, limit)?;
+    let (first, body) = parser.with_locals(vec![variable_name(name)?], body)?;
+    Ok(each(Kind::Filter, first, [input, body, limit]))
+}
+
+fn parse_reduce(
+    parser: &mut Parser<'_>,
+    _: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let [input, initial, body] = parts(
+        operand,
+        ["input", "initialValue", "in"],
+        |found| fault(40075, format!("$reduce requires an object as an argument, found: {found}")),
+        |name| fault(40076, format!("$reduce found an unknown argument: {name}")),
+    )?;
+    let input =
+        required(parser, input, || fault(40077, "$reduce requires 'input' to be specified"))?;
+    let initial = required(parser, initial, || {
+        fault(40078, "$reduce requires 'initialValue' to be specified")
+    })?;
+    let body = body.ok_or_else(|| fault(40079, "$reduce requires 'in' to be specified"))?;
+    let names = vec!["value".to_owned(), "this".to_owned()];
+    let (first, body) = parser.with_locals(names, body)?;
+    Ok(each(Kind::Reduce, first, [input, body, initial]))
+}

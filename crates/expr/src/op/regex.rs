@@ -1,0 +1,248 @@
+//! `$regexMatch`, `$regexFind`, `$regexFindAll`, by the engine that match expressions use, too (PCRE2).
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::operand::{array, document, fault, optional, parts, required};
+use super::{OpRow, Prepared, own};
+use crate::parse::Parser;
+use crate::{Expression, Frame, Value, check_size};
+
+pub(super) const ROWS: &[OpRow] = &[
+    own("$regexMatch", "4.2", "Whether a text matches.", parse),
+    own("$regexFind", "4.2", "The first match with its groups.", parse),
+    own("$regexFindAll", "4.2", "All matches with their groups.", parse),
+];
+
+/// Longest pattern, in bytes; the engine's own limit in the reference.
+const MAX_PATTERN_BYTES: usize = 32_764;
+
+/// A compiled pattern.
+#[derive(Debug)]
+pub struct Pattern(pcre2::bytes::Regex);
+
+impl Pattern {
+    fn compile(name: &str, pattern: &str, options: &str) -> Result<Pattern> {
+        if pattern.contains('\0') {
+            let text = format!("{name}: regular expression cannot contain an embedded null byte");
+            return Err(fault(51109, text));
+        }
+        if options.contains('\0') {
+            let text =
+                format!("{name}: regular expression options cannot contain an embedded null byte");
+            return Err(fault(51110, text));
+        }
+        let mut builder = pcre2::bytes::RegexBuilder::new();
+        builder.utf(true).jit_if_available(true);
+        for option in options.chars() {
+            match option {
+                'i' => builder.caseless(true),
+                'm' => builder.multi_line(true),
+                'x' => builder.extended(true),
+                's' => builder.dotall(true),
+                'u' => &mut builder,
+                other => {
+                    let text = format!("{name}: invalid flag in regex options: {other}");
+                    return Err(fault(51108, text));
+                }
+            };
+        }
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return Err(fault(51111, format!("Invalid Regex in {name}: pattern is too long")));
+        }
+        let compiled = builder
+            .build(pattern)
+            .map_err(|error| fault(51111, format!("Invalid Regex in {name}: {error}")))?;
+        Ok(Pattern(compiled))
+    }
+}
+
+fn parse(
+    parser: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let name = row.name;
+    let [input, regex, options] = parts(
+        operand,
+        ["input", "regex", "options"],
+        |found| {
+            fault(51103, format!("{name} expects an object of named arguments but found: {found}"))
+        },
+        |part| fault(31024, format!("{name} found an unknown argument: {part}")),
+    )?;
+    let input =
+        required(parser, input, || fault(31022, format!("{name} requires 'input' parameter")))?;
+    let regex =
+        required(parser, regex, || fault(31023, format!("{name} requires 'regex' parameter")))?;
+    let options = optional(parser, options)?;
+    let constant = match (&regex, &options) {
+        (Expression::Constant(regex), Expression::Absent) => Some((regex.as_raw(), None)),
+        (Expression::Constant(regex), Expression::Constant(options)) => {
+            Some((regex.as_raw(), Some(options.as_raw())))
+        }
+        _ => None,
+    };
+    let compiled = match constant {
+        Some((regex, options)) => compile(name, regex, options)?,
+        None => None,
+    };
+    let run = match name {
+        "$regexMatch" => is_match,
+        "$regexFind" => find_first,
+        _ => find_all,
+    };
+    parser.ready(row, run, Prepared::Regex(compiled), vec![input, regex, options])
+}
+
+/// Nothing when the pattern is null or missing.
+fn compile(
+    name: &str,
+    regex: RawValue<'_>,
+    options: Option<RawValue<'_>>,
+) -> Result<Option<Pattern>> {
+    let options = match options {
+        None | Some(RawValue::Null | RawValue::Undefined) => None,
+        Some(RawValue::String(options)) => Some(options),
+        Some(_) => {
+            return Err(fault(51106, format!("{name} needs 'options' to be of type string")));
+        }
+    };
+    let (pattern, own) = match regex {
+        RawValue::Null | RawValue::Undefined => return Ok(None),
+        RawValue::String(pattern) => (pattern, ""),
+        RawValue::Regex { pattern, options } => (pattern, options),
+        _ => {
+            let text = format!("{name} needs 'regex' to be of type string or regex");
+            return Err(fault(51105, text));
+        }
+    };
+    if !own.is_empty() && options.is_some() {
+        let text =
+            format!("{name}: found regex option(s) specified in both 'regex' and 'option' fields");
+        return Err(fault(51107, text));
+    }
+    Pattern::compile(name, pattern, options.unwrap_or(own)).map(Some)
+}
+
+/// Hands text and pattern to a function; nothing when one of them is null or missing.
+fn with_pattern<'a>(
+    name: &str,
+    prepared: &'a Prepared,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+    found: impl FnOnce(&str, &Pattern) -> Result<Value<'static>>,
+) -> Result<Option<Value<'a>>> {
+    let input = arguments[0].evaluate(frame)?;
+    let text = match input.or_undefined() {
+        RawValue::String(text) => Some(text),
+        RawValue::Null | RawValue::Undefined => None,
+        _ => return Err(fault(51104, format!("{name} needs 'input' to be of type string"))),
+    };
+    let made;
+    let pattern = match prepared {
+        Prepared::Regex(Some(pattern)) => Some(pattern),
+        _ => {
+            let regex = arguments[1].evaluate(frame)?;
+            let options = arguments[2].evaluate(frame)?;
+            made = compile(name, regex.or_undefined(), options.as_raw())?;
+            made.as_ref()
+        }
+    };
+    match (text, pattern) {
+        (Some(text), Some(pattern)) => found(text, pattern).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn failed(name: &str, error: &pcre2::Error) -> mayfly_base::Error {
+    let code = error.code();
+    let text = format!(
+        "Error occurred while executing the regular expression in {name}. Result code: {code}"
+    );
+    fault(51156, text)
+}
+
+fn is_match<'a>(
+    prepared: &'a Prepared,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    const NAME: &str = "$regexMatch";
+    let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
+        let found = pattern.0.is_match(text.as_bytes()).map_err(|error| failed(NAME, &error))?;
+        Ok(found.into())
+    })?;
+    Ok(found.unwrap_or(false.into()))
+}
+
+fn find_first<'a>(
+    prepared: &'a Prepared,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    const NAME: &str = "$regexFind";
+    let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
+        let mut groups = pattern.0.capture_locations();
+        let found = pattern.0.captures_read(&mut groups, text.as_bytes());
+        if found.map_err(|error| failed(NAME, &error))?.is_none() {
+            return Ok(Value::NULL);
+        }
+        let mut out = DocBuilder::new();
+        append(text, &groups, &mut out);
+        document(out)
+    })?;
+    Ok(found.unwrap_or(Value::NULL))
+}
+
+fn find_all<'a>(
+    prepared: &'a Prepared,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    const NAME: &str = "$regexFindAll";
+    let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
+        let mut out = DocBuilder::new_array();
+        let mut groups = pattern.0.capture_locations();
+        let mut from = 0;
+        loop {
+            let found = pattern.0.captures_read_at(&mut groups, text.as_bytes(), from);
+            let Some(whole) = found.map_err(|error| failed(NAME, &error))? else { break };
+            out.push_document();
+            append(text, &groups, &mut out);
+            out.end();
+            check_size(out.len())?;
+            // An empty match steps over one letter, so that the next one is another.
+            let step = match whole.end() - whole.start() {
+                0 => text[whole.end()..].chars().next().map_or(1, char::len_utf8),
+                _ => 0,
+            };
+            from = whole.end() + step;
+            if from >= text.len() {
+                break;
+            }
+        }
+        array(out)
+    })?;
+    match found {
+        Some(found) => Ok(found),
+        None => array(DocBuilder::new_array()),
+    }
+}
+
+/// `{ match, idx, captures }`; the place counts code points.
+fn append(text: &str, groups: &pcre2::bytes::CaptureLocations, out: &mut DocBuilder) {
+    let part = |(from, to): (usize, usize)| text.get(from..to).unwrap_or("");
+    let whole = groups.get(0).unwrap_or((0, 0));
+    out.append("match", part(whole));
+    let at = part((0, whole.0)).chars().count();
+    out.append("idx", i32::try_from(at).unwrap_or(i32::MAX));
+    out.start_array("captures");
+    for group in 1..groups.len() {
+        match groups.get(group) {
+            Some(group) => out.push(part(group)),
+            None => out.push(RawValue::Null),
+        };
+    }
+    out.end();
+}

@@ -1,0 +1,203 @@
+//! Arrays as sets: `$setUnion`, `$setIntersection`, `$setDifference`, `$setEquals`, `$setIsSubset`, `$anyElementTrue`,
+//! `$allElementsTrue`. Arrays inside are items like others. Results are in ascending order where the order says nothing,
+//! those of `$setDifference` in the order of the first array.
+
+use std::cmp::Ordering;
+
+use mayfly_base::Result;
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, compare_values_in};
+
+use super::operand::{array, fault};
+use super::{ANY, OpRow, list, own};
+use crate::parse::Parser;
+use crate::{Expression, Frame, Value};
+
+pub(super) const ROWS: &[OpRow] = &[
+    list("$setUnion", "2.6", "What is in any of the arrays.", ANY, union),
+    list("$setIntersection", "2.6", "What is in all arrays.", ANY, intersection),
+    list("$setDifference", "2.6", "What is in the first array only.", (2, 2), difference),
+    own("$setEquals", "2.6", "Whether arrays have the same items.", parse_equals),
+    list("$setIsSubset", "2.6", "Whether the second array has all of the first.", (2, 2), subset),
+    list("$anyElementTrue", "2.6", "Whether any item is true.", (1, 1), |args, frame| {
+        truths("$anyElementTrue", 17041, args, frame)
+    }),
+    list("$allElementsTrue", "2.6", "Whether all items are true.", (1, 1), |args, frame| {
+        truths("$allElementsTrue", 17040, args, frame)
+    }),
+];
+
+/// Values in ascending order, each once.
+pub(crate) struct Sorted<'v> {
+    items: Vec<RawValue<'v>>,
+    collation: Option<&'v Collation>,
+}
+
+impl<'v> Sorted<'v> {
+    /// The items of an array.
+    pub(crate) fn of(items: RawDoc<'v>, collation: Option<&'v Collation>) -> Sorted<'v> {
+        Sorted::from_values(items.iter().map(|item| item.value()).collect(), collation)
+    }
+
+    fn from_values(mut items: Vec<RawValue<'v>>, collation: Option<&'v Collation>) -> Sorted<'v> {
+        items.sort_by(|a, b| compare_values_in(*a, *b, collation));
+        items.dedup_by(|a, b| compare_values_in(*a, *b, collation).is_eq());
+        Sorted { items, collation }
+    }
+
+    pub(crate) fn contains(&self, value: RawValue<'_>) -> bool {
+        let order =
+            |have: &RawValue<'_>| -> Ordering { compare_values_in(*have, value, self.collation) };
+        self.items.binary_search_by(order).is_ok()
+    }
+
+    fn into_array(self) -> Result<Value<'static>> {
+        let mut out = DocBuilder::new_array();
+        for item in self.items {
+            out.push(item);
+        }
+        array(out)
+    }
+}
+
+fn evaluated<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Vec<Value<'a>>> {
+    arguments.iter().map(|argument| argument.evaluate(frame)).collect()
+}
+
+/// The arrays of the arguments; nothing when the first that is no array is null or missing.
+fn arrays<'v>(name: &str, code: i32, values: &'v [Value<'_>]) -> Result<Option<Vec<RawDoc<'v>>>> {
+    let mut found = Vec::with_capacity(values.len());
+    for value in values {
+        match value.or_undefined() {
+            RawValue::Array(items) => found.push(items),
+            RawValue::Null | RawValue::Undefined => return Ok(None),
+            _ => {
+                let kind = value.type_name();
+                return Err(fault(
+                    code,
+                    format!(
+                        "All operands of {name} must be arrays. One argument is of type: {kind}"
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(Some(found))
+}
+
+fn union<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let values = evaluated(arguments, frame)?;
+    let Some(arrays) = arrays("$setUnion", 17043, &values)? else { return Ok(Value::NULL) };
+    let items = arrays.iter().flat_map(|items| items.iter().map(|item| item.value())).collect();
+    Sorted::from_values(items, frame.collation()).into_array()
+}
+
+fn intersection<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let values = evaluated(arguments, frame)?;
+    let found = arrays("$setIntersection", 17047, &values)?;
+    let Some(arrays) = found else { return Ok(Value::NULL) };
+    let mut arrays = arrays.into_iter();
+    let first = arrays.next().unwrap_or(RawDoc::EMPTY);
+    let mut both = Sorted::of(first, frame.collation());
+    for items in arrays {
+        let other = Sorted::of(items, frame.collation());
+        both.items.retain(|item| other.contains(*item));
+    }
+    both.into_array()
+}
+
+/// The arrays of an operator that has exactly two operands.
+fn two(name: &str, codes: (i32, i32), values: &[Value<'_>]) -> Result<()> {
+    let wrong = |which: &str, code: i32, value: &Value<'_>| {
+        let kind = value.type_name();
+        let text =
+            format!("both operands of {name} must be arrays. {which} argument is of type: {kind}");
+        fault(code, text)
+    };
+    if values[0].or_undefined().as_array().is_none() {
+        return Err(wrong("First", codes.0, &values[0]));
+    }
+    if values[1].or_undefined().as_array().is_none() {
+        return Err(wrong("Second", codes.1, &values[1]));
+    }
+    Ok(())
+}
+
+fn items_of<'v>(value: &'v Value<'_>) -> RawDoc<'v> {
+    value.or_undefined().as_array().unwrap_or(RawDoc::EMPTY)
+}
+
+fn difference<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let values = evaluated(arguments, frame)?;
+    if values.iter().any(Value::is_nullish) {
+        return Ok(Value::NULL);
+    }
+    two("$setDifference", (17048, 17049), &values)?;
+    let without = Sorted::of(items_of(&values[1]), frame.collation());
+    let mut given = Vec::new();
+    let mut out = DocBuilder::new_array();
+    for item in items_of(&values[0]).iter().map(|item| item.value()) {
+        let at = given.binary_search_by(|have| compare_values_in(*have, item, frame.collation()));
+        if let (false, Err(at)) = (without.contains(item), at) {
+            given.insert(at, item);
+            out.push(item);
+        }
+    }
+    array(out)
+}
+
+fn equals<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let values = evaluated(arguments, frame)?;
+    for (at, value) in values.iter().enumerate() {
+        if value.or_undefined().as_array().is_none() {
+            let (nth, kind) = (at + 1, value.type_name());
+            let text = format!(
+                "All operands of $setEquals must be arrays. {nth}-th argument is of type: {kind}"
+            );
+            return Err(fault(17044, text));
+        }
+    }
+    let mut sets = values.iter().map(|value| Sorted::of(items_of(value), frame.collation()));
+    let Some(first) = sets.next() else { return Ok(true.into()) };
+    let same = |other: Sorted<'_>| {
+        other.items.len() == first.items.len()
+            && other.items.iter().all(|item| first.contains(*item))
+    };
+    Ok(sets.all(same).into())
+}
+
+/// It has an error of its own for too few operands.
+fn parse_equals(
+    parser: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let arguments = parser.arguments(operand)?;
+    if arguments.len() < 2 {
+        let given = arguments.len();
+        let text = format!("$setEquals needs at least two arguments had: {given}");
+        return Err(fault(17045, text));
+    }
+    parser.call(row, equals, arguments)
+}
+
+fn subset<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let values = evaluated(arguments, frame)?;
+    two("$setIsSubset", (17046, 17042), &values)?;
+    let all = Sorted::of(items_of(&values[1]), frame.collation());
+    Ok(items_of(&values[0]).iter().all(|item| all.contains(item.value())).into())
+}
+
+fn truths<'a>(
+    name: &str,
+    code: i32,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let value = arguments[0].evaluate(frame)?;
+    let RawValue::Array(items) = value.or_undefined() else {
+        let kind = value.type_name();
+        return Err(fault(code, format!("{name}'s argument must be an array, but is {kind}")));
+    };
+    let mut truths = items.iter().map(|item| Value::Borrowed(item.value()).is_true());
+    Ok(if code == 17041 { truths.any(|truth| truth) } else { truths.all(|truth| truth) }.into())
+}

@@ -1,0 +1,173 @@
+//! `$binarySize`, `$bsonSize`, `$toHashedIndexKey`, `$tsSecond`, `$tsIncrement`, `$meta`: what values are made of.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{Number, RawDoc, RawElement, RawValue, canonical_type};
+use md5::{Digest, Md5};
+
+use super::operand::{count, fault};
+use super::{OpRow, Prepared, list, own};
+use crate::parse::Parser;
+use crate::{Expression, Frame, Value};
+
+pub(super) const ROWS: &[OpRow] = &[
+    list("$binarySize", "4.4", "Bytes of a text or binary data.", (1, 1), |args, frame| {
+        let value = args[0].evaluate(frame)?;
+        match value.or_undefined() {
+            RawValue::String(text) => Ok(count(text.len())),
+            RawValue::Binary { bytes, .. } => Ok(count(bytes.len())),
+            RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
+            _ => {
+                let found = value.type_name();
+                let text =
+                    format!("$binarySize requires a string or BinData argument, found: {found}");
+                Err(fault(51276, text))
+            }
+        }
+    }),
+    list("$bsonSize", "4.4", "Bytes of a document.", (1, 1), |args, frame| {
+        let value = args[0].evaluate(frame)?;
+        match value.or_undefined() {
+            RawValue::Document(document) => Ok(count(document.as_bytes().len())),
+            RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
+            _ => {
+                let found = value.type_name();
+                Err(fault(31393, format!("$bsonSize requires a document input, found: {found}")))
+            }
+        }
+    }),
+    list("$toHashedIndexKey", "7.1", "The key of a hashed index.", (1, 1), |args, frame| {
+        let value = args[0].evaluate(frame)?;
+        let value = value.as_raw().unwrap_or(RawValue::Null);
+        Ok(Value::Borrowed(RawValue::Int64(hashed_key(value))))
+    }),
+    list("$tsSecond", "5.1", "The seconds of a timestamp.", (1, 1), |args, frame| {
+        timestamp("$tsSecond", 5_687_301, |value| value >> 32, args, frame)
+    }),
+    list("$tsIncrement", "5.1", "The increment of a timestamp.", (1, 1), |args, frame| {
+        timestamp("$tsIncrement", 5_687_302, |value| value & 0xFFFF_FFFF, args, frame)
+    }),
+    own("$meta", "2.6", "What a stage before noted about the document.", parse_meta),
+];
+
+fn timestamp<'a>(
+    name: &str,
+    code: i32,
+    part: fn(u64) -> u64,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let value = arguments[0].evaluate(frame)?;
+    match value.or_undefined() {
+        // Both halves have 32 bits.
+        RawValue::Timestamp(value) => Ok(Value::Borrowed(RawValue::Int64(part(value) as i64))),
+        RawValue::Null | RawValue::Undefined => Ok(Value::NULL),
+        _ => {
+            let found = value.type_name();
+            let text = format!("Argument to {name} must be a timestamp, but is {found}");
+            Err(fault(code, text))
+        }
+    }
+}
+
+/// The first eight bytes of an MD5 over the value, as hashed indexes have it: numbers by their integer part, so that equal
+/// numbers of different types have one key.
+pub fn hashed_key(value: RawValue<'_>) -> i64 {
+    let mut digest = Md5::new();
+    // The seed.
+    digest.update(0_i32.to_le_bytes());
+    put(&mut digest, value, None);
+    let sum = digest.finalize();
+    sum.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes))
+}
+
+fn put(digest: &mut Md5, value: RawValue<'_>, name: Option<&str>) {
+    let kind = i32::from(canonical_type(value.type_byte()));
+    digest.update(kind.to_le_bytes());
+    if let Some(name) = name {
+        digest.update(name.as_bytes());
+        digest.update([0]);
+    }
+    match value {
+        RawValue::Document(inner) | RawValue::Array(inner) => put_fields(digest, inner),
+        RawValue::CodeWithScope { code, scope } => {
+            digest.update(code.as_bytes());
+            digest.update([0]);
+            put_fields(digest, scope);
+        }
+        number if number.is_number() => {
+            let number = Number::from_value(number).unwrap_or(Number::Int32(0));
+            digest.update(integer_part(number).to_le_bytes());
+        }
+        other => {
+            let mut bytes = Vec::new();
+            other.encode(&mut bytes);
+            digest.update(&bytes);
+        }
+    }
+}
+
+/// Documents have 200 levels at most, so has this.
+fn put_fields(digest: &mut Md5, inner: RawDoc<'_>) {
+    for element in inner {
+        let element: RawElement<'_> = element;
+        put(digest, element.value(), Some(element.name()));
+    }
+    // The end of a document counts as an element without name and value.
+    digest.update(0_i32.to_le_bytes());
+    digest.update([0]);
+}
+
+/// NaN is zero; what a long cannot hold is its end.
+fn integer_part(number: Number) -> i64 {
+    match number.to_i64_truncated() {
+        Some(value) => value,
+        None if number.is_nan() => 0,
+        None if number.compare(Number::Int32(0)).is_lt() => i64::MIN,
+        None => i64::MAX,
+    }
+}
+
+const METADATA: &[&str] = &[
+    "textScore",
+    "indexKey",
+    "recordId",
+    "searchScore",
+    "searchHighlights",
+    "geoNearDistance",
+    "geoNearPoint",
+    "randVal",
+    "searchScoreDetails",
+    "searchSequenceToken",
+    "sortKey",
+    "timeseriesBucketMinTime",
+    "timeseriesBucketMaxTime",
+    "vectorSearchScore",
+    "score",
+    "scoreDetails",
+    "searchRootDocumentId",
+    "stream",
+];
+
+fn parse_meta(
+    parser: &mut Parser<'_>,
+    row: &'static OpRow,
+    operand: RawValue<'_>,
+) -> Result<Expression> {
+    let RawValue::String(name) = operand else {
+        return Err(fault(17307, "$meta only supports string arguments"));
+    };
+    if !METADATA.contains(&name) {
+        return Err(fault(17308, format!("Unsupported argument to $meta: {name}")));
+    }
+    // It belongs to the document, so it is never constant.
+    let _ = parser.root();
+    let prepared = std::sync::Arc::new(Prepared::Name(name.into()));
+    Ok(Expression::Ready { row, run: meta, prepared, arguments: Vec::new() })
+}
+
+fn meta<'a>(prepared: &'a Prepared, _: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let Prepared::Name(name) = prepared else {
+        return Err(Error::internal("$meta without a name"));
+    };
+    Ok(Value::from(frame.metadata().and_then(|metadata| metadata.get(name))))
+}

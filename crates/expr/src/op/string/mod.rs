@@ -1,0 +1,152 @@
+//! Texts. Here: `$concat`, `$toLower`, `$toUpper`, `$strcasecmp`, `$strLenBytes`, `$strLenCP`, `$split`. Letters change case
+//! within ASCII only, as the reference does it.
+
+pub(super) mod part;
+pub(super) mod replace;
+pub(super) mod search;
+pub(super) mod trim;
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::operand::{array, count, fault, int, text};
+use super::{ANY, OpRow, list};
+use crate::{Expression, Frame, Value, check_size};
+
+pub(super) const ROWS: &[OpRow] = &[
+    list("$concat", "2.4", "Texts joined.", ANY, concat),
+    list("$toLower", "2.2", "ASCII letters in lower case.", (1, 1), |args, frame| {
+        text(&text_of(&args[0], frame)?.to_ascii_lowercase())
+    }),
+    list("$toUpper", "2.2", "ASCII letters in upper case.", (1, 1), |args, frame| {
+        text(&text_of(&args[0], frame)?.to_ascii_uppercase())
+    }),
+    list("$strcasecmp", "2.2", "-1, 0 or 1, whatever the case.", (2, 2), |args, frame| {
+        let left = text_of(&args[0], frame)?.to_ascii_uppercase();
+        let right = text_of(&args[1], frame)?.to_ascii_uppercase();
+        Ok(int(left.cmp(&right) as i32))
+    }),
+    list("$strLenBytes", "3.4", "The length in bytes of UTF-8.", (1, 1), |args, frame| {
+        length("$strLenBytes", 34473, str::len, args, frame)
+    }),
+    list("$strLenCP", "3.4", "The length in code points.", (1, 1), |args, frame| {
+        length("$strLenCP", 34471, |text| text.chars().count(), args, frame)
+    }),
+    list("$split", "3.4", "The parts between separators.", (2, 2), split),
+];
+
+fn length<'a>(
+    name: &str,
+    code: i32,
+    of: fn(&str) -> usize,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let value = arguments[0].evaluate(frame)?;
+    match value.or_undefined() {
+        RawValue::String(text) => Ok(count(of(text))),
+        _ => {
+            let found = value.type_name();
+            Err(fault(code, format!("{name} requires a string argument, found: {found}")))
+        }
+    }
+}
+
+fn split<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let (value, separator) = (arguments[0].evaluate(frame)?, arguments[1].evaluate(frame)?);
+    if value.is_nullish() || separator.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let wrong = |value: &Value<'_>, code: i32, which: &str| {
+        let found = value.type_name();
+        let text = format!(
+            "$split requires an expression that evaluates to a string as a {which} argument, found: {found}"
+        );
+        fault(code, text)
+    };
+    let RawValue::String(whole) = value.or_undefined() else {
+        return Err(wrong(&value, 40085, "first"));
+    };
+    let RawValue::String(by) = separator.or_undefined() else {
+        return Err(wrong(&separator, 40086, "second"));
+    };
+    if by.is_empty() {
+        return Err(fault(40087, "$split requires a non-empty separator"));
+    }
+    let mut out = DocBuilder::new_array();
+    for part in whole.split(by) {
+        out.push(part);
+        check_size(out.len())?;
+    }
+    array(out)
+}
+
+fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
+    let mut out = String::new();
+    for argument in arguments {
+        let value = argument.evaluate(frame)?;
+        match value.or_undefined() {
+            RawValue::String(text) => {
+                out.push_str(text);
+                check_size(out.len())?;
+            }
+            RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
+            _ => {
+                let found = value.type_name();
+                let text = format!("$concat only supports strings, not {found}");
+                return Err(fault(16702, text));
+            }
+        }
+    }
+    text(&out)
+}
+
+/// A value as text, for the operators that take more than texts.
+pub(super) fn text_of<'a>(argument: &'a Expression, frame: Frame<'a>) -> Result<String> {
+    let value = argument.evaluate(frame)?;
+    match value.or_undefined() {
+        RawValue::String(text) | RawValue::Symbol(text) | RawValue::Code(text) => {
+            Ok(text.to_owned())
+        }
+        RawValue::Null | RawValue::Undefined => Ok(String::new()),
+        RawValue::Int32(value) => Ok(value.to_string()),
+        RawValue::Int64(value) => Ok(value.to_string()),
+        RawValue::Double(value) => Ok(double_text(value)),
+        RawValue::Decimal128(bytes) => Ok(decimal_text(bytes)),
+        RawValue::Date(ms) => super::date::format::iso_text(ms),
+        RawValue::Timestamp { .. } => Err(Error::not_implemented("a timestamp as text")),
+        _ => {
+            let name = value.type_name();
+            Err(fault(16007, format!("can't convert from BSON type {name} to String")))
+        }
+    }
+}
+
+/// A decimal as text.
+pub(super) fn decimal_text(bytes: [u8; 16]) -> String {
+    mayfly_value::bson::Decimal128::from_bytes(bytes).to_string()
+}
+
+/// A double with at most 16 significant digits, in scientific notation where it is very large or small.
+pub(super) fn double_text(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
+    }
+    let scientific = format!("{value:.15e}");
+    let (mantissa, power) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let power: i32 = power.parse().unwrap_or(0);
+    if (-4..16).contains(&power) {
+        let places = usize::try_from(15 - power).unwrap_or(0);
+        let fixed = format!("{value:.places$}");
+        return match fixed.contains('.') {
+            true => fixed.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => fixed,
+        };
+    }
+    let mantissa = mantissa.trim_end_matches('0').trim_end_matches('.');
+    let sign = if power < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", power.abs())
+}

@@ -1,0 +1,71 @@
+//! `$indexOfBytes`, `$indexOfCP`: where a text begins in another, -1 where it does not.
+
+use mayfly_base::Result;
+use mayfly_value::RawValue;
+
+use super::super::array::sequence::position;
+use super::super::operand::{count, fault, int};
+use super::super::{OpRow, list};
+use crate::{Expression, Frame, Value};
+
+pub(in crate::op) const ROWS: &[OpRow] = &[
+    list("$indexOfBytes", "3.4", "Where a text stands, in bytes.", (2, 4), |args, frame| {
+        search("$indexOfBytes", (40091, 40092), args, frame)
+    }),
+    list("$indexOfCP", "3.4", "Where a text stands, in code points.", (2, 4), |args, frame| {
+        search("$indexOfCP", (40093, 40094), args, frame)
+    }),
+];
+
+fn search<'a>(
+    name: &str,
+    codes: (i32, i32),
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let value = arguments[0].evaluate(frame)?;
+    if value.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let wrong = |value: &Value<'_>, code: i32, which: &str| {
+        let found = value.type_name();
+        let text = format!("{name} requires a string as the {which} argument, found: {found}");
+        fault(code, text)
+    };
+    let RawValue::String(whole) = value.or_undefined() else {
+        return Err(wrong(&value, codes.0, "first"));
+    };
+    let wanted = arguments[1].evaluate(frame)?;
+    let RawValue::String(wanted) = wanted.or_undefined() else {
+        return Err(wrong(&wanted, codes.1, "second"));
+    };
+    let at = |nth: usize, which: &str| {
+        arguments.get(nth).map(|argument| position(name, which, argument, frame))
+    };
+    let start = at(2, "starting index").transpose()?.unwrap_or(0);
+    let end = at(3, "ending index").transpose()?.unwrap_or(usize::MAX);
+    if name == "$indexOfBytes" {
+        let end = end.min(whole.len());
+        let range = whole.as_bytes().get(start..end).unwrap_or(&[]);
+        if start > end {
+            return Ok(int(-1));
+        }
+        return Ok(find(range, wanted.as_bytes()).map_or(int(-1), |at| count(at + start)));
+    }
+    // Code points become bytes and the answer code points again.
+    let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).chain([whole.len()]).collect();
+    let end = end.min(places.len() - 1);
+    if start > end {
+        return Ok(int(-1));
+    }
+    let found = whole[places[start]..places[end]].find(wanted);
+    Ok(found
+        .map_or(int(-1), |at| count(places.partition_point(|place| *place < at + places[start]))))
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    match wanted.is_empty() {
+        true => Some(0),
+        false => bytes.windows(wanted.len()).position(|window| window == wanted),
+    }
+}

@@ -1,0 +1,170 @@
+//! Orders of values as `$sortArray`, `$top` and their kin take them: `1`, `-1`, or a pattern of fields.
+
+use std::cmp::Ordering;
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::paths::visit_index_values_of;
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{Collation, Number, RawDoc, RawValue, compare_values_in};
+
+/// A parsed order.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// Of the values as they are.
+    Whole {
+        /// From great to small.
+        descending: bool,
+    },
+    /// Of documents, by fields.
+    Fields(Vec<OrderField>),
+}
+
+/// One field of a pattern.
+#[derive(Clone, Debug)]
+pub struct OrderField {
+    /// Its path.
+    pub parts: Vec<String>,
+    /// From great to small.
+    pub descending: bool,
+}
+
+impl Order {
+    /// Parses the `sortBy` of `$sortArray`.
+    ///
+    /// # Errors
+    /// 2942506 for a number other than 1 and -1, 2942507 for what is neither number nor document, those of patterns.
+    pub(crate) fn parse(value: RawValue<'_>) -> Result<Order> {
+        match value {
+            RawValue::Document(pattern) => Order::parse_pattern(pattern),
+            value if value.is_number() => match direction(value) {
+                Some(descending) => Ok(Order::Whole { descending }),
+                None => {
+                    let text = "The $sort element value must be either 1 or -1";
+                    Err(Error::new(ErrorCode(2_942_506), text))
+                }
+            },
+            _ => {
+                let text = "$sortArray requires 'sortBy' to be a number or an object";
+                Err(Error::new(ErrorCode(2_942_507), text))
+            }
+        }
+    }
+
+    /// Parses `{ a: 1, 'b.c': -1 }`.
+    ///
+    /// # Errors
+    /// 15974, 15975, 15976 as sort patterns have them, those of paths.
+    pub(crate) fn parse_pattern(pattern: RawDoc<'_>) -> Result<Order> {
+        let mut fields = Vec::new();
+        for element in pattern {
+            let name = element.name();
+            if fields.len() == limits::MAX_INDEX_FIELDS {
+                return Err(Error::bad_value("too many fields in sort pattern"));
+            }
+            if !element.value().is_number() {
+                let shown = ShellValue(element.value());
+                let text = format!("Illegal key in $sort specification: {name}: {shown}");
+                return Err(Error::new(ErrorCode(15974), text));
+            }
+            let Some(descending) = direction(element.value()) else {
+                let text = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
+                return Err(Error::new(ErrorCode(15975), text));
+            };
+            fields.push(OrderField { parts: crate::parse::path_parts(name)?, descending });
+        }
+        if fields.is_empty() {
+            return Err(Error::new(
+                ErrorCode(15976),
+                "$sort stage must have at least one sort key",
+            ));
+        }
+        Ok(Order::Fields(fields))
+    }
+
+    /// Compares two items of an array. Fields are looked up in documents only; what is missing counts as null.
+    pub(crate) fn compare(
+        &self,
+        left: RawValue<'_>,
+        right: RawValue<'_>,
+        collation: Option<&Collation>,
+    ) -> Ordering {
+        match self {
+            Order::Whole { descending } => {
+                directed(compare_values_in(left, right, collation), *descending)
+            }
+            Order::Fields(fields) => {
+                // Values that are no documents have none of the fields; among each other they keep their order.
+                let by = |field: &OrderField| {
+                    let (left, right) = (inside(left, &field.parts), inside(right, &field.parts));
+                    directed(compare_values_in(left, right, collation), field.descending)
+                };
+                fields.iter().map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            }
+        }
+    }
+
+    /// The values that a document sorts by, as a sort does: of an array the least item counts when ascending, the greatest
+    /// when descending.
+    pub(crate) fn key<'v>(
+        &self,
+        document: RawDoc<'v>,
+        collation: Option<&Collation>,
+    ) -> Vec<RawValue<'v>> {
+        let Order::Fields(fields) = self else { return vec![RawValue::Document(document)] };
+        let value = |field: &OrderField| {
+            let mut best: Option<RawValue<'v>> = None;
+            let wanted = if field.descending { Ordering::Greater } else { Ordering::Less };
+            let root = RawValue::Document(document);
+            visit_index_values_of(root, &field.parts, &mut |value| {
+                let better = |best| compare_values_in(value, best, collation) == wanted;
+                if best.is_none_or(better) {
+                    best = Some(value);
+                }
+            });
+            best.unwrap_or(RawValue::Null)
+        };
+        fields.iter().map(value).collect()
+    }
+
+    /// Whether each field of a key descends.
+    pub(crate) fn directions(&self) -> Vec<bool> {
+        match self {
+            Order::Whole { descending } => vec![*descending],
+            Order::Fields(fields) => fields.iter().map(|field| field.descending).collect(),
+        }
+    }
+
+    /// The paths of its fields, joined.
+    pub fn paths(&self) -> Vec<String> {
+        match self {
+            Order::Whole { .. } => Vec::new(),
+            Order::Fields(fields) => fields.iter().map(|field| field.parts.join(".")).collect(),
+        }
+    }
+}
+
+/// Whether a direction descends; nothing for other numbers than 1 and -1.
+fn direction(value: RawValue<'_>) -> Option<bool> {
+    match Number::from_value(value)?.to_i64_exact()? {
+        1 => Some(false),
+        -1 => Some(true),
+        _ => None,
+    }
+}
+
+/// An order, turned round if it descends.
+pub(crate) fn directed(order: Ordering, descending: bool) -> Ordering {
+    if descending { order.reverse() } else { order }
+}
+
+fn inside<'v>(value: RawValue<'v>, parts: &[String]) -> RawValue<'v> {
+    let mut next = value;
+    for part in parts {
+        let RawValue::Document(document) = next else { return RawValue::Null };
+        match document.get(part) {
+            Some(value) => next = value,
+            None => return RawValue::Null,
+        }
+    }
+    next
+}
