@@ -136,7 +136,9 @@ fn pow<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
             Number::Decimal(decimal::pow(base_number.to_decimal(), power.to_decimal()))
         }
         (Number::Double(_), _) | (_, Number::Double(_)) => {
-            Number::Double(base_number.to_f64().powf(power.to_f64()))
+            let result = base_number.to_f64().powf(power.to_f64());
+            // One NaN, whatever sign the processor gives it.
+            Number::Double(if result.is_nan() { f64::NAN } else { result })
         }
         _ => integer_power(base_number, power),
     }))
