@@ -104,6 +104,11 @@ impl<'a> Frame<'a> {
         Frame { collation, ..self }
     }
 
+    /// The document.
+    pub fn root(self) -> RawDoc<'a> {
+        self.root
+    }
+
     /// How strings compare.
     pub fn collation(self) -> Option<&'a Collation> {
         self.collation
@@ -162,12 +167,7 @@ impl Expression {
     /// 168 InvalidPipelineOperator for an unknown operator, 238 NotImplemented for one that is missing here, 16410, 16872,
     /// 17276 for bad paths and variables, those of the operators, and those of evaluating what is constant.
     pub fn parse_in(value: RawValue<'_>, scope: &Scope) -> Result<Expression> {
-        let parsed = Parser::new(scope).parse(value)?;
-        Ok(match (scope.collation(), parsed) {
-            (Some(_), plain @ (Expression::Constant(_) | Expression::Path(_))) => plain,
-            (Some(collation), parsed) => Expression::Collated(collation.clone(), Box::new(parsed)),
-            (None, parsed) => parsed,
-        })
+        Parser::new(scope).parse_collated(value)
     }
 
     /// The expressions directly below, in no particular order.

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, Number, RawDoc, RawValue, compare_values_in};
@@ -126,12 +127,22 @@ impl Order {
         fields.iter().map(value).collect()
     }
 
-    /// Whether each field of a key descends.
-    pub(crate) fn directions(&self) -> Vec<bool> {
-        match self {
-            Order::Whole { descending } => vec![*descending],
-            Order::Fields(fields) => fields.iter().map(|field| field.descending).collect(),
+    /// Bytes whose order is the order of documents.
+    pub(crate) fn encoded_key(
+        &self,
+        document: RawDoc<'_>,
+        collation: Option<&Collation>,
+    ) -> Vec<u8> {
+        let fields = match self {
+            Order::Whole { .. } => &[][..],
+            Order::Fields(fields) => fields,
+        };
+        let mut key = Vec::with_capacity(16 * fields.len());
+        for (field, value) in fields.iter().zip(self.key(document, collation)) {
+            let bits = &mut TypeBits::default();
+            append_value_in(&mut key, bits, value, field.descending, collation);
         }
+        key
     }
 
     /// The paths of its fields, joined.

@@ -137,9 +137,14 @@ impl<'s> Parser<'s> {
         Ok(value.map_or(Expression::Missing, |value| Expression::Constant(value.into())))
     }
 
-    /// The collation of the strings around.
-    pub(crate) fn scope(&self) -> &Scope {
-        self.scope
+    /// Parses what is evaluated by itself: strings inside compare by the scope's collation.
+    pub(crate) fn parse_collated(&mut self, value: RawValue<'_>) -> Result<Expression> {
+        let parsed = self.parse(value)?;
+        Ok(match (self.scope.collation(), parsed) {
+            (Some(_), plain @ (Expression::Constant(_) | Expression::Path(_))) => plain,
+            (Some(collation), parsed) => Expression::Collated(collation.clone(), Box::new(parsed)),
+            (None, parsed) => parsed,
+        })
     }
 
     /// `$$ROOT`.

@@ -220,3 +220,63 @@ fn dependencies_are_found() {
     assert!(of("{$meta: 'textScore'}").metadata.contains("textScore"));
     assert!(of("{$concat: ['a', 'b']}").is_empty());
 }
+
+/// A group that was written out and merged answers like one that was not, wherever it was cut.
+#[test]
+fn saved_states_merge() {
+    let operators = [
+        "$sum: '$v'",
+        "$avg: '$v'",
+        "$min: '$v'",
+        "$max: '$v'",
+        "$first: '$v'",
+        "$last: '$v'",
+        "$push: '$v'",
+        "$addToSet: '$v'",
+        "$count: {}",
+        "$mergeObjects: '$o'",
+        "$top: {sortBy: {v: -1}, output: '$i'}",
+        "$topN: {n: 2, sortBy: {v: 1}, output: '$i'}",
+        "$bottom: {sortBy: {v: 1}, output: '$i'}",
+        "$bottomN: {n: 3, sortBy: {i: 1}, output: '$v'}",
+        "$firstN: {n: 2, input: '$v'}",
+        "$lastN: {n: 2, input: '$v'}",
+        "$minN: {n: 2, input: '$v'}",
+        "$maxN: {n: 2, input: '$v'}",
+        "$median: {input: '$v', method: 'approximate'}",
+        "$percentile: {input: '$v', p: [0.1, 0.9], method: 'approximate'}",
+        "$setUnion: '$a'",
+        "$concatArrays: '$a'",
+    ];
+    let documents = [
+        "{i: 0, a: [1]}",
+        "{i: 1, v: 3, o: {x: 1}, a: [2, 1]}",
+        "{i: 2, v: {$numberLong: '5'}, o: {y: 2}, a: []}",
+        "{i: 3, v: null, a: [3]}",
+        "{i: 4, v: 0.1, o: {x: 3}, a: [1]}",
+        "{i: 5, v: {$numberDecimal: '2.5'}, a: ['x']}",
+        "{i: 6, v: 'text', a: [null]}",
+        "{i: 7, v: 3, o: null, a: [1]}",
+    ];
+    let documents: Vec<_> = documents.iter().map(|text| parse_document(text).unwrap()).collect();
+    for operator in operators {
+        let spec = parse_document(&format!("{{f: {{{operator}}}}}")).unwrap();
+        let field = spec.as_doc().get_element("f").unwrap();
+        let accumulator = accum::Accumulator::parse(field, &Scope::default()).unwrap();
+        let run = |part: &[mayfly_value::DocBuf]| {
+            let mut state = accumulator.start(None).unwrap();
+            for document in part {
+                accumulator.add(&mut state, document.as_doc()).unwrap();
+            }
+            state
+        };
+        let whole = accumulator.finish(&run(&documents)).unwrap();
+        for cut in 0..=documents.len() {
+            let mut merged = accumulator.start(None).unwrap();
+            for part in [&documents[..cut], &documents[cut..]] {
+                accumulator.merge(&mut merged, run(part).save().as_raw()).unwrap();
+            }
+            assert_eq!(accumulator.finish(&merged).unwrap(), whole, "{operator} cut at {cut}");
+        }
+    }
+}

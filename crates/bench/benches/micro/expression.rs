@@ -2,7 +2,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use mayfly_expr::accum::{AccumState, Accumulator};
+use mayfly_expr::accum::Accumulator;
 use mayfly_expr::{Expression, Frame, Scope};
 
 use crate::{items, parse};
@@ -66,7 +66,7 @@ fn accumulate(bencher: Bencher<'_, '_>, spec: &str) {
     let element = spec.as_doc().get_element("e").expect("the field e");
     let accumulator = Accumulator::parse(element, &Scope::default()).expect("an accumulator");
     bencher.counter(ItemsCount::new(items.len())).bench(|| {
-        let mut state = AccumState::default();
+        let mut state = accumulator.start(None).expect("a state");
         for item in black_box(&items) {
             accumulator.add(&mut state, item.as_doc()).expect("no error");
         }

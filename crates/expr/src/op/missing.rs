@@ -2,7 +2,6 @@
 
 /// Operators of the reference that do not exist here yet.
 pub const MISSING: &[&str] = &[
-    "$avg",
     "$bottom",
     "$bottomN",
     "$createObjectId",
@@ -15,18 +14,11 @@ pub const MISSING: &[&str] = &[
     "$encStrStartsWith",
     "$hash",
     "$hexHash",
-    "$max",
-    "$median",
-    "$min",
-    "$percentile",
     "$serializeEJSON",
     "$similarityCosine",
     "$similarityDotProduct",
     "$similarityEuclidean",
-    "$stdDevPop",
-    "$stdDevSamp",
     "$subtype",
-    "$sum",
     "$toArray",
     "$toObject",
     "$top",

@@ -17,6 +17,7 @@ mod operand;
 pub(crate) mod regex;
 mod set;
 mod size;
+mod statistics;
 mod string;
 mod trigonometry;
 mod types;
@@ -30,10 +31,14 @@ use mayfly_value::RawValue;
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
+pub(crate) use array::ends::{check_n, n_and_input};
 pub use array::slice_range;
 pub(crate) use custom::call_script;
+pub(crate) use date::unit::Unit;
 pub use iterate::Each;
 pub use missing::MISSING;
+pub(crate) use object::merge_fault;
+pub(crate) use operand::fault;
 pub use size::hashed_key;
 
 /// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
@@ -51,6 +56,8 @@ pub enum Prepared {
     Sort(crate::order::Order),
     /// A name.
     Name(Box<str>),
+    /// The shares of a percentile, and whether it is the median.
+    Shares(std::sync::Arc<[f64]>, bool),
     /// Which member of a family.
     Which(&'static str),
 }
@@ -139,6 +146,7 @@ const FAMILIES: &[&[OpRow]] = &[
     regex::ROWS,
     set::ROWS,
     size::ROWS,
+    statistics::ROWS,
     string::ROWS,
     string::part::ROWS,
     string::replace::ROWS,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_expr::{Expression, Frame, Scope, check_size};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -13,7 +13,7 @@ use super::{Next, Running, Stage};
 use crate::Flow;
 
 /// Memory of one group beside its key and `_id`, roughly.
-const GROUP_BYTES: usize = 160;
+const GROUP_BYTES: usize = 96;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
@@ -90,17 +90,30 @@ impl RunningGroup {
             return Ok(*place);
         }
         let id = id.into_owned();
-        self.bytes += self.key.len() + id.as_ref().map_or(0, ValueBuf::heap_bytes) + GROUP_BYTES;
-        if self.bytes > limits::MAX_BLOCKING_MEMORY_BYTES {
-            return Err(Error::new(
-                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                "Exceeded memory limit for $group, but didn't allow external sort.",
-            ));
+        let key_of_group = id.as_ref().map(ValueBuf::as_raw);
+        let mut states = Vec::with_capacity(self.group.fields.len());
+        for (_, accumulator) in &self.group.fields {
+            states.push(accumulator.start(key_of_group)?);
         }
+        self.bytes += self.key.len() + id.as_ref().map_or(0, ValueBuf::heap_bytes) + GROUP_BYTES;
+        self.bytes += states.len() * size_of::<AccumState>();
+        self.check()?;
         let place = self.groups.len();
         self.places.insert(self.key.clone(), place);
-        self.groups.push((id, vec![AccumState::default(); self.group.fields.len()]));
+        self.groups.push((id, states));
         Ok(place)
+    }
+}
+
+impl RunningGroup {
+    fn check(&self) -> Result<()> {
+        if self.bytes <= limits::MAX_BLOCKING_MEMORY_BYTES {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+            "Exceeded memory limit for $group, but didn't allow external sort.",
+        ))
     }
 }
 
@@ -109,8 +122,11 @@ impl Running for RunningGroup {
         let place = self.place(document)?;
         let states = &mut self.groups[place].1;
         for ((_, accumulator), state) in self.group.fields.iter().zip(states) {
+            let before = state.bytes();
             accumulator.add(state, document)?;
+            self.bytes = (self.bytes + state.bytes()).saturating_sub(before);
         }
+        self.check()?;
         Ok(Flow::More)
     }
 
@@ -119,7 +135,8 @@ impl Running for RunningGroup {
             let mut out = DocBuilder::new();
             out.append("_id", id.as_ref().map_or(RawValue::Null, ValueBuf::as_raw));
             for ((name, accumulator), state) in self.group.fields.iter().zip(&states) {
-                out.append(name, &accumulator.finish(state));
+                out.append(name, &accumulator.finish(state)?);
+                check_size(out.len())?;
             }
             next(out.finish().as_doc())?;
         }

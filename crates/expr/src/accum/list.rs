@@ -1,0 +1,102 @@
+//! Values kept as they come: lists, sets, and the fields of merged documents.
+
+use std::collections::{HashMap, VecDeque};
+
+use mayfly_value::keys::{TypeBits, append_value_in};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
+
+/// Memory of a value beside its bytes, roughly.
+const VALUE_BYTES: usize = 40;
+
+/// Values in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct List {
+    pub(super) values: VecDeque<ValueBuf>,
+    pub(super) bytes: usize,
+}
+
+impl List {
+    pub(super) fn push(&mut self, value: RawValue<'_>) {
+        let value = value.to_owned();
+        self.bytes += value.data().len() + VALUE_BYTES;
+        self.values.push_back(value);
+    }
+
+    /// Forgets the first.
+    pub(super) fn pop_front(&mut self) {
+        if let Some(gone) = self.values.pop_front() {
+            self.bytes -= gone.data().len() + VALUE_BYTES;
+        }
+    }
+}
+
+/// Every value once; equal numbers of different types are one value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Distinct {
+    places: HashMap<Vec<u8>, usize>,
+    pub(super) list: List,
+    key_bytes: usize,
+}
+
+impl Distinct {
+    pub(super) fn put(&mut self, value: RawValue<'_>, collation: Option<&Collation>) {
+        let key = encoded(value, false, collation);
+        if let std::collections::hash_map::Entry::Vacant(place) = self.places.entry(key) {
+            self.key_bytes += place.key().len() + VALUE_BYTES;
+            place.insert(self.list.values.len());
+            self.list.push(value);
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.key_bytes + self.list.bytes
+    }
+}
+
+/// Bytes whose order is the order of values.
+pub(crate) fn encoded(
+    value: RawValue<'_>,
+    descending: bool,
+    collation: Option<&Collation>,
+) -> Vec<u8> {
+    let mut key = Vec::with_capacity(16);
+    append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
+    key
+}
+
+/// Fields in the order in which they first came, each with its last value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Merged {
+    fields: Vec<(String, ValueBuf)>,
+    places: HashMap<String, usize>,
+    pub(super) bytes: usize,
+}
+
+impl Merged {
+    pub(super) fn set_all(&mut self, document: RawDoc<'_>) {
+        for element in document {
+            let value = element.value().to_owned();
+            self.bytes += value.data().len();
+            match self.places.get(element.name()) {
+                Some(at) => {
+                    let old = std::mem::replace(&mut self.fields[*at].1, value);
+                    self.bytes -= old.data().len();
+                }
+                None => {
+                    let name = element.name().to_owned();
+                    self.bytes += 2 * name.len() + VALUE_BYTES;
+                    self.places.insert(name.clone(), self.fields.len());
+                    self.fields.push((name, value));
+                }
+            }
+        }
+    }
+
+    pub(super) fn build(&self) -> DocBuilder {
+        let mut out = DocBuilder::new();
+        for (name, value) in &self.fields {
+            out.append(name, value);
+        }
+        out
+    }
+}

@@ -1,0 +1,193 @@
+//! Accumulators as they are written.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{Number, RawDoc, RawElement, RawValue};
+
+use super::{AccumRow, Accumulator, Kind, MISSING, ROWS};
+use crate::op::{fault, n_and_input};
+use crate::parse::Parser;
+use crate::{Expression, Order, Scope};
+
+/// The value of a field of `$group`.
+pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator> {
+    let name = field.name();
+    let RawValue::Document(spec) = field.value() else {
+        return Err(fault(40234, format!("The field '{name}' must be an accumulator object")));
+    };
+    let mut operators = spec.iter();
+    let (Some(wanted), None) = (operators.next(), operators.next()) else {
+        return Err(fault(40238, format!("The field '{name}' must specify one accumulator")));
+    };
+    let Some(row) = ROWS.iter().find(|row| row.name == wanted.name()) else {
+        if MISSING.contains(&wanted.name()) {
+            return Err(Error::not_implemented(format!("accumulator '{}'", wanted.name())));
+        }
+        return Err(fault(15952, format!("unknown group operator '{}'", wanted.name())));
+    };
+    operator(row, wanted.value(), scope)
+}
+
+/// The operand of an accumulator.
+pub(super) fn operator(
+    row: &AccumRow,
+    operand: RawValue<'_>,
+    scope: &Scope,
+) -> Result<Accumulator> {
+    let mut parsed = Accumulator {
+        kind: row.kind,
+        argument: Expression::Missing,
+        n: None,
+        order: None,
+        shares: Arc::from([0.5]),
+        collation: scope.collation().cloned(),
+    };
+    match row.kind {
+        Kind::Count => {
+            if !operand.as_document().is_some_and(RawDoc::is_empty) {
+                return Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}"));
+            }
+        }
+        Kind::FirstN | Kind::LastN | Kind::MinN | Kind::MaxN => {
+            let (n, input) = n_and_input(&mut Parser::new(scope), operand)?;
+            (parsed.n, parsed.argument) = (Some(n), input);
+        }
+        Kind::Top | Kind::TopN | Kind::Bottom | Kind::BottomN => {
+            ranked(row, operand, scope, &mut parsed)?;
+        }
+        Kind::Median | Kind::Percentile => {
+            let (input, shares) = shares(row.name, operand, &mut Parser::new(scope))?;
+            (parsed.argument, parsed.shares) = (input, shares.into());
+        }
+        _ => {
+            if let RawValue::Array(_) = operand {
+                let name = row.name;
+                return Err(fault(40237, format!("The {name} accumulator is a unary operator")));
+            }
+            parsed.argument = Expression::parse_in(operand, scope)?;
+        }
+    }
+    Ok(parsed)
+}
+
+/// `{ n, output, sortBy }`
+fn ranked(
+    row: &AccumRow,
+    operand: RawValue<'_>,
+    scope: &Scope,
+    parsed: &mut Accumulator,
+) -> Result<()> {
+    let name = row.name;
+    let RawValue::Document(spec) = operand else {
+        let text = format!("specification must be an object; found {name}: {operand:?}");
+        return Err(fault(5_788_001, text));
+    };
+    let many = matches!(row.kind, Kind::TopN | Kind::BottomN);
+    let (mut n, mut output, mut order) = (None, None, None);
+    for part in spec {
+        match part.name() {
+            "n" if many => n = Some(part.value()),
+            "output" => output = Some(part.value()),
+            "sortBy" => order = Some(part.value()),
+            other => {
+                return Err(fault(5_788_002, format!("Unknown argument to {name} '{other}'")));
+            }
+        }
+    }
+    let missing = |code: i32, part: &str| fault(code, format!("Missing value for '{part}'"));
+    if many {
+        let n = n.ok_or_else(|| missing(5_788_003, "n"))?;
+        parsed.n = Some(Expression::parse_in(n, scope)?);
+    }
+    let output = output.ok_or_else(|| missing(5_788_004, "output"))?;
+    let order = order.ok_or_else(|| missing(5_788_005, "sortBy"))?;
+    parsed.argument = Expression::parse_in(output, scope)?;
+    let RawValue::Document(pattern) = order else {
+        let text = "invalid parameter: expected an object (sortBy)";
+        return Err(Error::new(ErrorCode(10065), text));
+    };
+    parsed.order = Some(Order::parse_pattern(pattern)?);
+    Ok(())
+}
+
+/// `{ input, p, method }`; `$median` has no `p`.
+pub(crate) fn shares(
+    name: &'static str,
+    operand: RawValue<'_>,
+    parser: &mut Parser<'_>,
+) -> Result<(Expression, Vec<f64>)> {
+    let RawValue::Document(spec) = operand else {
+        let code = if name == "$median" { 7_436_100 } else { 7_429_703 };
+        let text = format!("specification must be an object; found {name} :{operand:?}");
+        return Err(fault(code, text));
+    };
+    let (mut input, mut p, mut method) = (None, None, None);
+    for part in spec {
+        match part.name() {
+            "input" => input = Some(part.value()),
+            "p" if name == "$percentile" => p = Some(part.value()),
+            "method" => method = Some(part.value()),
+            other => {
+                let text = format!("BSON field '{name}.{other}' is an unknown field.");
+                return Err(fault(40415, text));
+            }
+        }
+    }
+    let missing = |part: &str| {
+        fault(40414, format!("BSON field '{name}.{part}' is missing but a required field"))
+    };
+    let input = input.ok_or_else(|| missing("input"))?;
+    if name == "$percentile" && p.is_none() {
+        return Err(missing("p"));
+    }
+    match method.ok_or_else(|| missing("method"))? {
+        RawValue::String("approximate") => {}
+        RawValue::String(_) => {
+            let text = "Currently only 'approximate' can be used as a percentile 'method'.";
+            return Err(Error::bad_value(text));
+        }
+        other => {
+            let found = other.type_name();
+            let text = format!(
+                "BSON field '{name}.method' is the wrong type '{found}', expected type 'string'"
+            );
+            return Err(Error::type_mismatch(text));
+        }
+    }
+    let shares = match p {
+        None => vec![0.5],
+        Some(p) => {
+            let p = parser.parse(p)?;
+            let constant = p.as_constant().ok_or_else(|| {
+                let text = "The $percentile 'p' field must be an array of constant values";
+                fault(7_750_300, text)
+            })?;
+            read_shares(constant)?
+        }
+    };
+    Ok((parser.parse_collated(input)?, shares))
+}
+
+fn read_shares(p: RawValue<'_>) -> Result<Vec<f64>> {
+    let wrong = |code: i32| {
+        let text = format!(
+            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {p:?}"
+        );
+        fault(code, text)
+    };
+    let RawValue::Array(items) = p else { return Err(wrong(7_750_301)) };
+    let mut shares = Vec::new();
+    for item in items {
+        let number = Number::from_value(item.value()).ok_or_else(|| wrong(7_750_302))?;
+        let share = number.to_f64();
+        if !(0.0..=1.0).contains(&share) {
+            return Err(wrong(7_750_303));
+        }
+        shares.push(share);
+    }
+    if shares.is_empty() {
+        return Err(wrong(7_750_301));
+    }
+    Ok(shares)
+}

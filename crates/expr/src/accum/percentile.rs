@@ -1,0 +1,35 @@
+//! Percentiles: the least value that at least a share of all values does not exceed. The reference estimates it with a digest;
+//! this server keeps all values and answers exactly, which is where small groups of the reference are, too.
+
+use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, ty};
+
+/// The numbers among some values, ascending.
+pub(crate) fn sorted_numbers<'v>(values: impl Iterator<Item = RawValue<'v>>) -> Vec<f64> {
+    let mut numbers: Vec<f64> = values
+        .filter_map(Number::from_value)
+        .map(Number::to_f64)
+        .filter(|number| !number.is_nan())
+        .collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers
+}
+
+/// The value at a share of ascending numbers; nothing when there are none.
+fn at(numbers: &[f64], share: f64) -> RawValue<'static> {
+    let rank = (share * numbers.len() as f64).ceil() as usize;
+    numbers
+        .get(rank.saturating_sub(1).min(numbers.len().saturating_sub(1)))
+        .map_or(RawValue::Null, |value| RawValue::Double(*value))
+}
+
+/// The result: one value for `$median`, an array in the order of the shares for `$percentile`.
+pub(crate) fn percentile(numbers: &[f64], shares: &[f64], median: bool) -> ValueBuf {
+    if median {
+        return at(numbers, 0.5).to_owned();
+    }
+    let mut out = DocBuilder::new_array();
+    for share in shares {
+        out.push(at(numbers, *share));
+    }
+    ValueBuf::from_parts(ty::ARRAY, out.finish().into_bytes())
+}
