@@ -1,7 +1,7 @@
-//! Aggregation expressions and accumulators; pure and synchronous.
+//! Aggregation expressions, accumulators and window functions; pure and synchronous.
 //!
 //! An expression is parsed once and evaluated over borrowed documents; it owns only what it constructs. The tables
-//! [`op::rows`] and [`accum::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
+//! [`op::rows`], [`accum::ROWS`] and [`window::ROWS`] say what exists, so that "unrecognized" and "not implemented" stay apart.
 
 pub mod accum;
 mod decimal;
@@ -15,6 +15,7 @@ mod random;
 mod scope;
 mod sum;
 mod value;
+pub mod window;
 
 #[cfg(test)]
 mod tests;

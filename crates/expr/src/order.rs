@@ -55,7 +55,7 @@ impl Order {
     ///
     /// # Errors
     /// 15974, 15975, 15976 as sort patterns have them, those of paths.
-    pub(crate) fn parse_pattern(pattern: RawDoc<'_>) -> Result<Order> {
+    pub fn parse_pattern(pattern: RawDoc<'_>) -> Result<Order> {
         let mut fields = Vec::new();
         for element in pattern {
             let name = element.name();
@@ -143,6 +143,14 @@ impl Order {
             append_value_in(&mut key, bits, value, field.descending, collation);
         }
         key
+    }
+
+    /// Whether each field descends.
+    pub fn directions(&self) -> Vec<bool> {
+        match self {
+            Order::Whole { descending } => vec![*descending],
+            Order::Fields(fields) => fields.iter().map(|field| field.descending).collect(),
+        }
     }
 
     /// The paths of its fields, joined.

@@ -54,7 +54,7 @@ impl Distinct {
 }
 
 /// Bytes whose order is the order of values.
-pub(crate) fn encoded(
+pub(super) fn encoded(
     value: RawValue<'_>,
     descending: bool,
     collation: Option<&Collation>,

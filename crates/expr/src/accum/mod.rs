@@ -19,7 +19,6 @@ use mayfly_value::{Collation, RawDoc, RawElement, RawValue, ValueBuf};
 use crate::op::check_n;
 use crate::{Expression, Frame, Order, Scope};
 
-pub(crate) use list::encoded;
 pub(crate) use parse::shares;
 pub(crate) use percentile::{percentile, sorted_numbers};
 pub use state::AccumState;

@@ -1,0 +1,256 @@
+//! The bounds of windows, and which documents they reach.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values};
+
+use super::WindowFunction;
+use crate::Order;
+use crate::op::{Unit, Zone, fault, moved};
+
+/// One end of a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// As far as the partition goes.
+    Unbounded,
+    /// The document itself; by range, all that sort with it.
+    Current,
+    /// So many documents further, or so much greater.
+    Offset(Number),
+}
+
+/// A window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bounds {
+    /// By position.
+    Documents(Bound, Bound),
+    /// By the value that the documents sort by.
+    Range {
+        /// The near end.
+        lower: Bound,
+        /// The far end.
+        upper: Bound,
+        /// For dates.
+        unit: Option<RangeUnit>,
+    },
+}
+
+/// A unit of time of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeUnit(pub(super) Unit);
+
+impl Bounds {
+    /// The whole partition.
+    pub(super) const ALL: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Unbounded);
+
+    /// Parses `{ documents: [l, u] }` or `{ range: [l, u], unit: ... }`.
+    pub(super) fn parse(window: RawValue<'_>, order: Option<&Order>) -> Result<Bounds> {
+        let RawValue::Document(window) = window else {
+            return Err(Error::failed_to_parse("'window' field must be an object"));
+        };
+        let (mut documents, mut range, mut unit) = (None, None, None);
+        for part in window {
+            match part.name() {
+                "documents" => documents = Some(part.value()),
+                "range" => range = Some(part.value()),
+                "unit" => unit = Some(part.value()),
+                other => {
+                    let text = format!(
+                        "'window' field can only contain 'documents', 'range' and 'unit', not '{other}'"
+                    );
+                    return Err(Error::failed_to_parse(text));
+                }
+            }
+        }
+        match (documents, range) {
+            (Some(_), Some(_)) => Err(Error::failed_to_parse(
+                "Window bounds can specify either 'documents' or 'range', not both.",
+            )),
+            (Some(_), None) if unit.is_some() => Err(Error::failed_to_parse(
+                "Window bounds can only specify 'unit' with range-based bounds.",
+            )),
+            (Some(documents), None) => by_documents(documents, order),
+            (None, Some(range)) => by_range(range, unit, order),
+            (None, None) if unit.is_some() => Err(Error::failed_to_parse(
+                "Window bounds can only specify 'unit' with range-based bounds.",
+            )),
+            (None, None) => Ok(Bounds::ALL),
+        }
+    }
+}
+
+fn pair(value: RawValue<'_>) -> Result<(Bound, Bound)> {
+    let both = || Error::failed_to_parse("Window bounds must be a 2-element array");
+    let items = value.as_array().ok_or_else(both)?;
+    let mut items = items.iter().map(|item| item.value());
+    let (Some(lower), Some(upper), None) = (items.next(), items.next(), items.next()) else {
+        return Err(both());
+    };
+    Ok((bound(lower)?, bound(upper)?))
+}
+
+fn bound(value: RawValue<'_>) -> Result<Bound> {
+    match value {
+        RawValue::String("unbounded") => Ok(Bound::Unbounded),
+        RawValue::String("current") => Ok(Bound::Current),
+        value => Number::from_value(value).map(Bound::Offset).ok_or_else(|| {
+            let text = "Window bounds must be 'unbounded', 'current', or a number.";
+            Error::failed_to_parse(text)
+        }),
+    }
+}
+
+/// A lower bound above the upper one would make every window empty by mistake.
+fn check_order(lower: Bound, upper: Bound) -> Result<()> {
+    let at = |bound: Bound| match bound {
+        Bound::Unbounded => None,
+        Bound::Current => Some(Number::Int32(0)),
+        Bound::Offset(number) => Some(number),
+    };
+    match (at(lower), at(upper)) {
+        (Some(low), Some(high)) if low.compare(high).is_gt() => {
+            let (low, high) = (low.to_value(), high.to_value());
+            let text = format!("Lower bound must not exceed upper bound: [{low:?}, {high:?}]");
+            Err(fault(5_339_900, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn by_documents(value: RawValue<'_>, order: Option<&Order>) -> Result<Bounds> {
+    let (lower, upper) = pair(value)?;
+    for bound in [lower, upper] {
+        if let Bound::Offset(number) = bound
+            && number.to_i64_exact().and_then(|it| i32::try_from(it).ok()).is_none()
+        {
+            let text = "Numeric document-based bounds must be an integer";
+            return Err(Error::failed_to_parse(text));
+        }
+    }
+    check_order(lower, upper)?;
+    let unbounded = lower == Bound::Unbounded && upper == Bound::Unbounded;
+    if order.is_none() && !unbounded {
+        return Err(fault(5_339_901, "Document-based bounds require a sortBy"));
+    }
+    Ok(Bounds::Documents(lower, upper))
+}
+
+fn by_range(
+    value: RawValue<'_>,
+    unit: Option<RawValue<'_>>,
+    order: Option<&Order>,
+) -> Result<Bounds> {
+    let (lower, upper) = pair(value)?;
+    let unit = match unit {
+        None => None,
+        Some(RawValue::String(name)) => Some(RangeUnit(Unit::parse(name)?)),
+        Some(_) => return Err(Error::failed_to_parse("'unit' must be a string")),
+    };
+    if unit.is_some() {
+        for bound in [lower, upper] {
+            if let Bound::Offset(number) = bound
+                && number.to_i64_exact().is_none()
+            {
+                let text = "With 'unit', range-based bounds must be an integer";
+                return Err(Error::failed_to_parse(text));
+            }
+        }
+    }
+    check_order(lower, upper)?;
+    match order.map(Order::directions).as_deref() {
+        Some([false]) => Ok(Bounds::Range { lower, upper, unit }),
+        Some([true]) => Err(fault(8_947_400, "Range-based bounds require an ascending sortBy")),
+        _ => Err(fault(5_339_902, "Range-based bounds require sortBy a single field")),
+    }
+}
+
+/// For each document, the positions that its window begins at and ends before.
+pub(super) fn reaches(
+    function: &WindowFunction,
+    partition: &[DocBuf],
+) -> Result<Vec<(usize, usize)>> {
+    let count = partition.len();
+    match function.bounds {
+        Bounds::Documents(lower, upper) => {
+            let at = |bound: Bound, here: usize, behind: i64, end: usize| match bound {
+                Bound::Unbounded => end,
+                Bound::Current => clamped(here as i64 + behind, count),
+                Bound::Offset(number) => {
+                    let by = number.to_i64_exact().unwrap_or(0);
+                    clamped(here as i64 + by + behind, count)
+                }
+            };
+            let reach = |here| {
+                let (from, to) = (at(lower, here, 0, 0), at(upper, here, 1, count));
+                (from.min(to), to)
+            };
+            Ok((0..count).map(reach).collect())
+        }
+        Bounds::Range { lower, upper, unit } => {
+            let values = function.sort_values(partition);
+            let end = |bound: Bound, value: RawValue<'_>| -> Result<Option<ValueBuf>> {
+                match bound {
+                    Bound::Unbounded => Ok(None),
+                    Bound::Current => Ok(Some(value.to_owned())),
+                    Bound::Offset(by) => Ok(Some(further(value, by, unit)?)),
+                }
+            };
+            let mut found = Vec::with_capacity(count);
+            for value in &values {
+                check_kind(value.as_raw(), unit)?;
+                let from = end(lower, value.as_raw())?.map_or(0, |low| {
+                    values.partition_point(|it| compare_values(it.as_raw(), low.as_raw()).is_lt())
+                });
+                let to = end(upper, value.as_raw())?.map_or(count, |high| {
+                    values.partition_point(|it| compare_values(it.as_raw(), high.as_raw()).is_le())
+                });
+                found.push((from.min(to), to));
+            }
+            Ok(found)
+        }
+    }
+}
+
+fn clamped(position: i64, count: usize) -> usize {
+    usize::try_from(position).unwrap_or(0).min(count)
+}
+
+fn check_kind(value: RawValue<'_>, unit: Option<RangeUnit>) -> Result<()> {
+    let found = value.type_name();
+    match (unit, value) {
+        (Some(_), RawValue::Date(_)) => Ok(()),
+        (Some(_), _) => Err(fault(
+            5_429_513,
+            format!("Invalid range: Expected the sortBy field to be a Date, but it was {found}"),
+        )),
+        (None, RawValue::Date(_)) => Err(fault(
+            5_429_413,
+            "Invalid range: For windows that involve date or time ranges, a unit must be provided.",
+        )),
+        (None, value) if value.is_number() => Ok(()),
+        (None, _) => Err(fault(
+            5_429_414,
+            format!("Invalid range: Expected the sortBy field to be a number, but it was {found}"),
+        )),
+    }
+}
+
+fn further(value: RawValue<'_>, by: Number, unit: Option<RangeUnit>) -> Result<ValueBuf> {
+    match (value, unit) {
+        (RawValue::Date(ms), Some(RangeUnit(unit))) => {
+            let by = by.to_i64_exact().unwrap_or(0);
+            let moved = moved(ms, unit, by, &Zone::UTC)
+                .ok_or_else(|| fault(5_166_406, "dateAdd overflowed"))?;
+            Ok(RawValue::Date(moved).to_owned())
+        }
+        _ => {
+            let number = Number::from_value(value).unwrap_or(Number::Int32(0));
+            Ok(number.plus(by).to_value().to_owned())
+        }
+    }
+}
+
+/// Whether no window ever leaves a document behind that it had.
+pub(super) fn only_grow(reaches: &[(usize, usize)]) -> bool {
+    reaches.iter().all(|(from, _)| *from == 0)
+        && reaches.windows(2).all(|pair| pair[0].1 <= pair[1].1)
+}

@@ -1,0 +1,114 @@
+//! `$shift`, `$locf`, `$linearFill`: values taken from neighbours.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuf, Number, RawValue, ValueBuf};
+
+use super::{WindowFunction, null};
+use crate::Expression;
+use crate::op::fault;
+
+/// The value of the document so many places away, or the default, or null.
+pub(super) fn shift(
+    function: &WindowFunction,
+    output: &Expression,
+    by: i64,
+    default: Option<&ValueBuf>,
+    partition: &[DocBuf],
+) -> Result<Vec<Option<ValueBuf>>> {
+    let outside = || default.cloned().unwrap_or_else(null);
+    let mut results = Vec::with_capacity(partition.len());
+    for here in 0..partition.len() {
+        let at = i64::try_from(here).ok().and_then(|here| here.checked_add(by));
+        let document = at.and_then(|at| usize::try_from(at).ok()).and_then(|at| partition.get(at));
+        results.push(Some(match document {
+            None => outside(),
+            Some(document) => {
+                let value = output.evaluate(function.frame(document))?.into_owned();
+                value.unwrap_or_else(null)
+            }
+        }));
+    }
+    Ok(results)
+}
+
+/// The last value that was neither null nor missing.
+pub(super) fn carried(
+    function: &WindowFunction,
+    input: &Expression,
+    partition: &[DocBuf],
+) -> Result<Vec<Option<ValueBuf>>> {
+    let mut last = null();
+    let mut results = Vec::with_capacity(partition.len());
+    for value in function.values(input, partition)? {
+        if let Some(value) = value.filter(|value| !is_nullish(value)) {
+            last = value;
+        }
+        results.push(Some(last.clone()));
+    }
+    Ok(results)
+}
+
+fn is_nullish(value: &ValueBuf) -> bool {
+    matches!(value.as_raw(), RawValue::Null | RawValue::Undefined)
+}
+
+/// Gaps between two numbers filled along a straight line over the order; gaps at the ends stay null.
+pub(super) fn linear(
+    function: &WindowFunction,
+    input: &Expression,
+    partition: &[DocBuf],
+) -> Result<Vec<Option<ValueBuf>>> {
+    let places = function.sort_values(partition);
+    let places: Vec<Number> =
+        places.iter().map(|place| position(place.as_raw())).collect::<Result<_>>()?;
+    if places.windows(2).any(|pair| pair[0].compare(pair[1]).is_eq()) {
+        let text = "There can be no repeated values in the sort field in the same partition";
+        return Err(fault(6_050_106, text));
+    }
+    let values = function.values(input, partition)?;
+    let mut results: Vec<Option<ValueBuf>> = Vec::with_capacity(values.len());
+    let mut left: Option<(usize, Number)> = None;
+    for (here, value) in values.into_iter().enumerate() {
+        let Some(value) = value.filter(|value| !is_nullish(value)) else {
+            results.push(Some(null()));
+            continue;
+        };
+        let Some(number) = Number::from_value(value.as_raw()) else {
+            return Err(Error::type_mismatch("Value to be filled must be numeric or nullish"));
+        };
+        if let Some((from, start)) = left {
+            for gap in from + 1..here {
+                let filled = between((places[from], start), (places[here], number), places[gap]);
+                results[gap] = Some(filled.to_value().to_owned());
+            }
+        }
+        left = Some((here, number));
+        results.push(Some(value));
+    }
+    Ok(results)
+}
+
+fn position(value: RawValue<'_>) -> Result<Number> {
+    match value {
+        RawValue::Date(ms) => Ok(Number::Int64(ms)),
+        value => Number::from_value(value).ok_or_else(|| {
+            let found = value.type_name();
+            let text = format!(
+                "$linearFill requires the sort field to be numeric or a date, found {found}"
+            );
+            Error::type_mismatch(text)
+        }),
+    }
+}
+
+/// The height of a line between two points.
+fn between(left: (Number, Number), right: (Number, Number), at: Number) -> Number {
+    let (width, rise) = (right.0.minus(left.0), right.1.minus(left.1));
+    let share = |number: Number| match (number, width) {
+        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
+            Number::Decimal(number.to_decimal().divided_by(width.to_decimal()))
+        }
+        _ => Number::Double(number.to_f64() / width.to_f64()),
+    };
+    left.1.plus(share(rise.times(at.minus(left.0))))
+}

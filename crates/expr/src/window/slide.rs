@@ -1,0 +1,165 @@
+//! Accumulators over windows. What can be taken away again moves with the window: sums, means and deviations of numbers of one
+//! type, which keep their exactness; least and greatest values by a queue of candidates. Everything else is added up anew for
+//! each document, unless the window only grows.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values_in};
+
+use super::bounds::{only_grow, reaches};
+use super::{WindowFunction, null};
+use crate::Sum;
+use crate::accum::{Accumulator, Deviation, Kind};
+
+pub(super) fn run(
+    function: &WindowFunction,
+    accumulator: &Accumulator,
+    partition: &[DocBuf],
+) -> Result<Vec<Option<ValueBuf>>> {
+    let reaches = reaches(function, partition)?;
+    if !only_grow(&reaches) {
+        match accumulator.kind() {
+            Kind::Min => {
+                return extremes(function, accumulator, partition, &reaches, Ordering::Less);
+            }
+            Kind::Max => {
+                return extremes(function, accumulator, partition, &reaches, Ordering::Greater);
+            }
+            Kind::Sum | Kind::Avg | Kind::Count | Kind::StdDevPop | Kind::StdDevSamp => {
+                let values = function.values(accumulator.argument(), partition)?;
+                let count = accumulator.kind() == Kind::Count;
+                if let Some(numbers) = alike(&values, count) {
+                    return Ok(moving(accumulator.kind(), &numbers, &reaches));
+                }
+            }
+            _ => {}
+        }
+    }
+    anew(accumulator, function, partition, &reaches)
+}
+
+/// From the first document on for each window that does not go on where the one before ended.
+fn anew(
+    accumulator: &Accumulator,
+    function: &WindowFunction,
+    partition: &[DocBuf],
+    reaches: &[(usize, usize)],
+) -> Result<Vec<Option<ValueBuf>>> {
+    let mut results = Vec::with_capacity(partition.len());
+    let mut state = accumulator.start(None)?;
+    let mut held = (0, 0);
+    for reach in reaches {
+        if reach.0 != held.0 || reach.1 < held.1 {
+            state = accumulator.start(None)?;
+            held = (reach.0, reach.0);
+        }
+        for document in &partition[held.1..reach.1] {
+            accumulator.add_in(&mut state, function.frame(document))?;
+        }
+        held.1 = held.1.max(reach.1);
+        results.push(Some(accumulator.finish(&state)?));
+    }
+    Ok(results)
+}
+
+/// The numbers, if all are finite and of one type: then what was added can be taken away without a trace.
+fn alike(values: &[Option<ValueBuf>], count: bool) -> Option<Vec<Option<Number>>> {
+    if count {
+        return Some(vec![Some(Number::Int32(1)); values.len()]);
+    }
+    let mut kind = None;
+    let mut numbers = Vec::with_capacity(values.len());
+    for value in values {
+        let number = value.as_ref().and_then(|value| Number::from_value(value.as_raw()));
+        if let Some(number) = number {
+            let same = *kind.get_or_insert(number.to_value().type_byte());
+            if same != number.to_value().type_byte() || !number.to_f64().is_finite() {
+                return None;
+            }
+            // Decimals round when they are added; what is taken away again would leave that behind.
+            if let Number::Decimal(_) = number {
+                return None;
+            }
+        }
+        numbers.push(number);
+    }
+    Some(numbers)
+}
+
+fn moving(
+    kind: Kind,
+    numbers: &[Option<Number>],
+    reaches: &[(usize, usize)],
+) -> Vec<Option<ValueBuf>> {
+    let (mut sum, mut deviation, mut count) = (Sum::default(), Deviation::default(), 0_i64);
+    let deviates = matches!(kind, Kind::StdDevPop | Kind::StdDevSamp);
+    let mut held = (0, 0);
+    let mut results = Vec::with_capacity(reaches.len());
+    for reach in reaches {
+        for number in numbers[held.1.min(reach.1)..reach.1].iter().flatten() {
+            count += 1;
+            if deviates { deviation.put(number.to_f64()) } else { sum.add(*number) }
+        }
+        for number in numbers[held.0.min(reach.0)..reach.0].iter().flatten() {
+            count -= 1;
+            if deviates { deviation.remove(number.to_f64()) } else { sum.remove(*number) }
+        }
+        if count == 0 {
+            // Nothing is left: no trace of what was, not even its type.
+            (sum, deviation) = (Sum::default(), Deviation::default());
+        }
+        held = (held.0.max(reach.0), held.1.max(reach.1));
+        let result = match kind {
+            Kind::Avg if count == 0 => RawValue::Null,
+            Kind::Avg => sum.mean(count).to_value(),
+            Kind::StdDevPop => deviation.finish(false),
+            Kind::StdDevSamp => deviation.finish(true),
+            _ => sum.finish().to_value(),
+        };
+        results.push(Some(result.to_owned()));
+    }
+    results
+}
+
+/// A candidate goes when a better one comes behind it, or when the window leaves it behind.
+fn extremes(
+    function: &WindowFunction,
+    accumulator: &Accumulator,
+    partition: &[DocBuf],
+    reaches: &[(usize, usize)],
+    wanted: Ordering,
+) -> Result<Vec<Option<ValueBuf>>> {
+    let values = function.values(accumulator.argument(), partition)?;
+    let collation = function.collation.as_deref();
+    let mut candidates: VecDeque<usize> = VecDeque::new();
+    let present = |at: usize| {
+        values[at]
+            .as_ref()
+            .map(ValueBuf::as_raw)
+            .filter(|value| !matches!(value, RawValue::Null | RawValue::Undefined))
+    };
+    let (mut next, mut results) = (0, Vec::with_capacity(partition.len()));
+    for (from, to) in reaches {
+        while next < *to {
+            if let Some(value) = present(next) {
+                let worse = |at: &usize| {
+                    present(*at)
+                        .is_some_and(|have| compare_values_in(value, have, collation) == wanted)
+                };
+                while candidates.back().is_some_and(worse) {
+                    candidates.pop_back();
+                }
+                candidates.push_back(next);
+            }
+            next += 1;
+        }
+        while candidates.front().is_some_and(|at| at < from) {
+            candidates.pop_front();
+        }
+        let best = candidates.front().and_then(|at| values[*at].clone());
+        results.push(Some(best.unwrap_or_else(null)));
+    }
+    Ok(results)
+}
