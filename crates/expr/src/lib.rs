@@ -18,6 +18,8 @@ mod value;
 pub mod window;
 
 #[cfg(test)]
+mod robustness;
+#[cfg(test)]
 mod tests;
 
 pub use dependencies::Dependencies;

@@ -62,6 +62,9 @@ impl Order {
             if fields.len() == limits::MAX_INDEX_FIELDS {
                 return Err(Error::bad_value("too many fields in sort pattern"));
             }
+            if element.value().as_document().is_some_and(|inner| inner.get("$meta").is_some()) {
+                return Err(Error::not_implemented("$meta in a sort pattern"));
+            }
             if !element.value().is_number() {
                 let shown = ShellValue(element.value());
                 let text = format!("Illegal key in $sort specification: {name}: {shown}");
@@ -71,7 +74,12 @@ impl Order {
                 let text = "$sort key ordering must be 1 (for ascending) or -1 (for descending)";
                 return Err(Error::new(ErrorCode(15975), text));
             };
-            fields.push(OrderField { parts: crate::parse::path_parts(name)?, descending });
+            let parts = crate::parse::path_parts(name)?;
+            if fields.iter().any(|have: &OrderField| have.parts == parts) {
+                let text = format!("$sort key must not contain duplicate keys (field: '{name}')");
+                return Err(Error::new(ErrorCode(7_472_500), text));
+            }
+            fields.push(OrderField { parts, descending });
         }
         if fields.is_empty() {
             return Err(Error::new(

@@ -76,7 +76,7 @@ impl<'s> Parser<'s> {
     }
 
     fn document(&mut self, document: RawDoc<'_>) -> Result<Expression> {
-        let mut fields = Vec::new();
+        let mut fields: Vec<(String, Expression)> = Vec::new();
         for element in document {
             let name = element.name();
             if name.starts_with('$') {
@@ -97,6 +97,11 @@ impl<'s> Parser<'s> {
                         "FieldPath field names may not contain '.'. Consider using $getField or $setField. {name}"
                     ),
                 ));
+            }
+            if fields.iter().any(|(have, _)| have == name) {
+                let text =
+                    format!("duplicate field name specified in object literal: {document:?}");
+                return Err(Error::new(ErrorCode(16406), text));
             }
             fields.push((name.to_owned(), self.parse(element.value())?));
         }

@@ -44,19 +44,6 @@ impl Sum {
         }
     }
 
-    /// Adds all of another sum.
-    pub fn merge(&mut self, other: &Sum) {
-        self.integers += other.integers;
-        self.any_long |= other.any_long;
-        if let Some((high, low)) = other.doubles {
-            self.add(Number::Double(high));
-            self.add(Number::Double(low));
-        }
-        if let Some(decimals) = other.decimals {
-            self.add(Number::Decimal(decimals));
-        }
-    }
-
     /// The sum of what is no decimal, as one decimal: both parts of the doubles count.
     fn rest_as_decimal(&self) -> Decimal {
         let integers = match i64::try_from(self.integers) {

@@ -42,7 +42,7 @@ impl Pattern {
                 's' => builder.dotall(true),
                 'u' => &mut builder,
                 other => {
-                    let text = format!("{name}: invalid flag in regex options: {other}");
+                    let text = format!("{name} invalid flag in regex options: {other}");
                     return Err(fault(51108, text));
                 }
             };

@@ -182,7 +182,12 @@ fn parse_equals(
 
 fn subset<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let values = evaluated(arguments, frame)?;
-    two("$setIsSubset", (17046, 17042), &values)?;
+    // The reference has numbers of its own where the second array is known when parsing.
+    let codes = match arguments {
+        [first, Expression::Constant(_)] if first.as_constant().is_none() => (17310, 17311),
+        _ => (17046, 17042),
+    };
+    two("$setIsSubset", codes, &values)?;
     let all = Sorted::of(items_of(&values[1]), frame.collation());
     Ok(items_of(&values[0]).iter().all(|item| all.contains(item.value())).into())
 }

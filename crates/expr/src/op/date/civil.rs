@@ -45,12 +45,12 @@ impl Civil {
         if year.abs() > 400_000_000 {
             return None;
         }
-        let days = days_of(year, month, 1).checked_add(self.day.checked_sub(1)?)?;
-        days.checked_mul(DAY_MS)?
-            .checked_add(self.hour.checked_mul(3_600_000)?)?
-            .checked_add(self.minute.checked_mul(60_000)?)?
-            .checked_add(self.second.checked_mul(1000)?)?
-            .checked_add(self.millisecond)
+        let days = i128::from(days_of(year, month, 1)) + i128::from(self.day) - 1;
+        let seconds = (i128::from(self.hour) * 60 + i128::from(self.minute)) * 60;
+        let seconds = seconds + i128::from(self.second);
+        // Wide on the way: at the ends of time the day alone does not fit, but the moment does.
+        let ms = days * i128::from(DAY_MS) + seconds * 1000 + i128::from(self.millisecond);
+        i64::try_from(ms).ok()
     }
 
     /// From 1.

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuilder, RawValue};
 
 use super::super::operand::{document, fault, long_integer, optional, parts, required};
 use super::super::{OpRow, own};
-use super::civil::{Civil, DAY_MS, days_of, weekday};
+use super::civil::{Civil, days_of, weekday};
 use super::{date, required_date, zone_of};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
@@ -170,7 +170,6 @@ fn to_parts<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'
         return Ok(Value::NULL);
     }
     let civil = zone.civil(required_date(&value)?);
-    debug_assert!(civil.local_ms().is_some_and(|ms| ms.div_euclid(DAY_MS) == civil.days()));
     let (iso_year, iso_week) = civil.iso_week();
     let days: [(&str, i64); 3] = if iso {
         [("isoWeekYear", iso_year), ("isoWeek", iso_week), ("isoDayOfWeek", civil.iso_weekday())]

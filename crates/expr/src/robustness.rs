@@ -1,0 +1,152 @@
+//! No operator panics, whatever it is given: every one over every combination of awkward values, in each of its forms.
+
+use mayfly_value::extjson::parse_document;
+use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
+
+use crate::{Expression, Frame, Scope, op};
+
+/// The ends of the types, and one of each.
+const VALUES: &str = "[
+    null, {$undefined: true}, true, 0, -1, 7, 2147483647, -2147483648,
+    {$numberLong: '9223372036854775807'}, {$numberLong: '-9223372036854775808'},
+    0.5, -0.0, {$numberDouble: '1e308'}, {$numberDouble: 'NaN'}, {$numberDouble: 'Infinity'}, {$numberDouble: '-Infinity'},
+    {$numberDecimal: '0'}, {$numberDecimal: '-9.999999999999999999999999999999999E+6144'},
+    {$numberDecimal: '1E-6176'}, {$numberDecimal: 'NaN'}, {$numberDecimal: '-Infinity'}, {$numberDecimal: '2.50'},
+    '', 'é寿x', '2017-02-08T12:10:40.787Z', '%Y-%m-%d', 'month', 'America/New_York', '(a|b)*',
+    [], [1, 'x', null], [['k', 1]], {}, {a: 1}, {k: 'x', v: 2},
+    {$date: {$numberLong: '9223372036854775807'}}, {$date: {$numberLong: '-9223372036854775808'}},
+    {$date: {$numberLong: '0'}}, {$timestamp: {t: 4294967295, i: 4294967295}},
+    {$oid: '5ab9c3da31c2ab715d421285'}, {$binary: {base64: 'AQA=', subType: '00'}},
+    {$regularExpression: {pattern: 'a+', options: 'i'}}, {$minKey: 1}, {$maxKey: 1}
+]";
+
+/// The names of parts that operators take.
+const PARTS: &[&[&str]] = &[
+    &["date", "timezone"],
+    &["date", "unit", "binSize", "timezone", "startOfWeek"],
+    &["date", "format", "timezone", "onNull"],
+    &["date", "timezone", "iso8601"],
+    &["dateString", "format", "timezone", "onError"],
+    &["startDate", "unit", "amount", "timezone"],
+    &["startDate", "endDate", "unit", "timezone", "startOfWeek"],
+    &["year", "month", "day", "hour", "timezone"],
+    &["isoWeekYear", "isoWeek", "isoDayOfWeek", "millisecond"],
+    &["input", "to", "format", "base", "byteOrder"],
+    &["input", "chars"],
+    &["input", "find", "replacement"],
+    &["input", "regex", "options"],
+    &["input", "sortBy"],
+    &["n", "input"],
+    &["field", "input", "value"],
+    &["input", "in"],
+    &["input", "cond", "limit"],
+    &["input", "initialValue", "in"],
+    &["inputs", "useLongestLength", "defaults"],
+    &["branches", "default"],
+    &["input", "p", "method"],
+];
+
+fn values() -> Vec<ValueBuf> {
+    let list = parse_document(&format!("{{v: {VALUES}}}")).unwrap();
+    let list = list.as_doc().get("v").unwrap().as_array().unwrap();
+    list.iter().map(|item| item.value().to_owned()).collect()
+}
+
+/// Evaluates an operator over paths into a document of values, and over the values as constants.
+fn try_all(name: &str, operand: RawValue<'_>, document: RawDoc<'_>) {
+    let mut spec = DocBuilder::new();
+    spec.append(name, operand);
+    let spec = spec.finish();
+    let scope = Scope::at(0);
+    if let Ok(parsed) = Expression::parse_in(RawValue::Document(spec.as_doc()), &scope) {
+        let _ = parsed.dependencies();
+        let _ = parsed.evaluate(Frame::new(document));
+    }
+}
+
+#[test]
+fn lists_of_arguments() {
+    let values = values();
+    let document = DocBuilder::new().finish();
+    for row in op::rows() {
+        for first in &values {
+            try_all(row.name, first.as_raw(), document.as_doc());
+            for second in &values {
+                let mut pair = DocBuilder::new_array();
+                pair.push(first).push(second);
+                try_all(row.name, RawValue::Array(pair.finish().as_doc()), document.as_doc());
+            }
+        }
+        // Three and four arguments: too many combinations for all, so a walk through them.
+        for at in 0..values.len() * 2 {
+            let mut four = DocBuilder::new_array();
+            for step in [1, 5, 11, 17].iter().take(3 + at % 2) {
+                four.push(&values[(at * step + step) % values.len()]);
+            }
+            try_all(row.name, RawValue::Array(four.finish().as_doc()), document.as_doc());
+        }
+    }
+}
+
+#[test]
+fn named_parts() {
+    let values = values();
+    let mut fields = DocBuilder::new();
+    for (at, value) in values.iter().enumerate() {
+        fields.append(&format!("f{at}"), value);
+    }
+    let document = fields.finish();
+    for row in op::rows() {
+        for names in PARTS {
+            for at in 0..values.len() * 2 {
+                let mut operand = DocBuilder::new();
+                for (nth, name) in names.iter().enumerate() {
+                    let value = (at * (2 * nth + 1) + nth * at / values.len()) % values.len();
+                    operand.append(name, format!("$f{value}").as_str());
+                }
+                let operand = operand.finish();
+                try_all(row.name, RawValue::Document(operand.as_doc()), document.as_doc());
+            }
+        }
+    }
+}
+
+/// Dates at the ends of time, moved and cut in every unit.
+#[test]
+fn dates_at_the_ends() {
+    let moments =
+        [i64::MIN, i64::MIN + 1, -62_135_596_800_000, -1, 0, 253_402_300_800_000, i64::MAX];
+    let amounts = [i64::MIN, -1, 1, 400, i64::MAX];
+    let units =
+        ["millisecond", "second", "minute", "hour", "day", "week", "month", "quarter", "year"];
+    for zone in ["UTC", "+14:00", "Europe/Paris"] {
+        for unit in units {
+            for moment in moments {
+                let date = format!("{{$date: {{$numberLong: '{moment}'}}}}");
+                let run = |text: String| {
+                    let spec = parse_document(&text).unwrap();
+                    let _ = Expression::parse(RawValue::Document(spec.as_doc()));
+                };
+                for amount in amounts {
+                    let amount = format!("{{$numberLong: '{amount}'}}");
+                    for name in ["$dateAdd", "$dateSubtract"] {
+                        run(format!(
+                            "{{{name}: {{startDate: {date}, unit: '{unit}', amount: {amount}, timezone: '{zone}'}}}}"
+                        ));
+                    }
+                    run(format!(
+                        "{{$dateTrunc: {{date: {date}, unit: '{unit}', binSize: {amount}, timezone: '{zone}'}}}}"
+                    ));
+                }
+                for other in moments {
+                    let other = format!("{{$date: {{$numberLong: '{other}'}}}}");
+                    run(format!(
+                        "{{$dateDiff: {{startDate: {date}, endDate: {other}, unit: '{unit}', timezone: '{zone}'}}}}"
+                    ));
+                }
+                run(format!("{{$dateToParts: {{date: {date}, timezone: '{zone}'}}}}"));
+                run(format!("{{$isoWeek: {{date: {date}, timezone: '{zone}'}}}}"));
+            }
+        }
+    }
+}
