@@ -34,7 +34,6 @@ use crate::{Expression, Frame, Value};
 pub(crate) use array::ends::{check_n, n_and_input};
 pub use array::slice_range;
 pub(crate) use custom::call_script;
-pub(crate) use date::unit::Unit;
 pub(crate) use date::unit::{Unit, moved};
 pub(crate) use date::zone::Zone;
 pub use iterate::Each;
