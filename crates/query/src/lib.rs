@@ -3,6 +3,7 @@
 //!
 //! Plans are read-only; what runs keeps its own state and goes on from its last key in a new snapshot for each batch.
 
+mod buckets;
 mod canonical;
 mod cursor;
 mod distinct;

@@ -10,6 +10,8 @@ use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
+use crate::buckets::{OnBuckets, wanted_fields};
+use crate::stage::unpack::Unpack;
 use crate::stage::{Running, Stage};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
 
@@ -51,6 +53,12 @@ impl Pipeline {
                 ));
             }
             stages.extend(parsed);
+        }
+        if let Some(Stage::Unpack(unpack)) = stages.first_mut() {
+            let on_buckets = use_what_is_asked(unpack, pipeline);
+            if let Some(filter) = on_buckets {
+                stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), scope)?));
+            }
         }
         Ok(Pipeline { stages, collation: scope.collation().cloned() })
     }
@@ -109,6 +117,17 @@ impl Pipeline {
         };
         Ok(PipelineRun::new(Input::Documents(documents.into()), stages.into()))
     }
+}
+
+/// Tells a stage that takes buckets apart what the stages behind it look at; gives a filter for the buckets.
+fn use_what_is_asked(unpack: &mut Unpack, pipeline: RawDoc<'_>) -> Option<DocBuf> {
+    let mut behind = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
+    unpack.wanted = wanted_fields(behind.clone());
+    let first = behind.next()?.get("$match")?.as_document()?;
+    let asked = OnBuckets::of(first, &unpack.fields, unpack.span_ms);
+    let filter = asked.filter();
+    unpack.tests = asked.tests;
+    filter
 }
 
 /// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.

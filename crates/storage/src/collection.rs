@@ -5,6 +5,7 @@
 //! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -15,6 +16,7 @@ use parking_lot::RwLock;
 use crate::capped::{Capped, CappedRuntime, maintained};
 use crate::index_spec::IndexSpec;
 use crate::layout::{RecordKey, record_key_in};
+use crate::timeseries::{OpenBuckets, TimeSeries};
 use crate::ttl::PolicyRuntime;
 use crate::validation::{DocumentCheck, Validation};
 
@@ -37,6 +39,8 @@ pub struct Collection {
     pub id_uses: Uses,
     /// What its own policy did.
     pub(crate) ttl: PolicyRuntime,
+    /// Of a collection of buckets: those that are open.
+    pub(crate) open_buckets: Option<Box<OpenBuckets>>,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
 }
@@ -50,9 +54,11 @@ pub(crate) struct CollectionState {
     pub validation: Option<Arc<Validation>>,
     /// The limits among them.
     pub capped: Option<Capped>,
+    /// The time series among them: documents are buckets of measurements.
+    pub time_series: Option<Arc<TimeSeries>>,
     /// The time to live among them: `_id` is a date, and this is how long it stays, in seconds.
     pub expire_after_secs: Option<i64>,
-    /// The index on `_id` of a capped collection; elsewhere the records themselves are in its order.
+    /// The index on `_id` of capped collections and of buckets; elsewhere the records themselves are in its order.
     pub id_index: Option<Arc<Index>>,
     /// All indexes, those still being built included; `_id_` is not among them.
     pub indexes: Vec<Arc<Index>>,
@@ -168,11 +174,20 @@ impl CollectionState {
     ) -> Result<CollectionState> {
         let validation = Validation::from_options(options.as_doc(), filters)?;
         let capped = Capped::from_options(options.as_doc());
+        let time_series = TimeSeries::from_options(options.as_doc()).map(Arc::new);
         let expire_after_secs = match options.as_doc().get("expireAfterSeconds") {
             Some(RawValue::Int64(seconds)) if seconds >= 0 => Some(seconds),
             _ => None,
         };
-        Ok(CollectionState { options, validation, capped, expire_after_secs, id_index, indexes })
+        Ok(CollectionState {
+            options,
+            validation,
+            capped,
+            time_series,
+            expire_after_secs,
+            id_index,
+            indexes,
+        })
     }
 
     fn hides_expired(&self) -> bool {
@@ -207,6 +222,7 @@ impl Collection {
         state: CollectionState,
         collation: Option<Arc<Collation>>,
     ) -> Collection {
+        let open_buckets = state.time_series.is_some().then(Box::default);
         Collection {
             id,
             uuid,
@@ -220,6 +236,7 @@ impl Collection {
             capped: CappedRuntime::default(),
             id_uses: Uses::default(),
             ttl: PolicyRuntime::default(),
+            open_buckets,
             commits: AtomicU64::new(0),
         }
     }
@@ -290,6 +307,26 @@ impl Collection {
     /// Options as `listCollections` shows them.
     pub fn options(&self) -> DocBuf {
         self.state.read_recursive().options.clone()
+    }
+
+    /// Its time series, when its documents are buckets.
+    pub fn time_series(&self) -> Option<Arc<TimeSeries>> {
+        self.state.read_recursive().time_series.clone()
+    }
+
+    /// The field that records stand in the order of; nothing where that is no field.
+    pub fn clustered_by(&self) -> Option<Cow<'static, str>> {
+        let state = self.state.read_recursive();
+        match (&state.time_series, state.capped) {
+            (Some(series), _) => Some(format!("control.min.{}", series.fields.time).into()),
+            (None, Some(_)) => None,
+            (None, None) => Some("_id".into()),
+        }
+    }
+
+    /// Whether records stand in the order of `_id`.
+    pub fn in_id_order(&self) -> bool {
+        self.state.read_recursive().id_index.is_none()
     }
 
     /// `expireAfterSeconds` of the collection itself.

@@ -22,6 +22,7 @@ use crate::collection::{Collection, CollectionState};
 use crate::error::from_kv;
 use crate::layout::catalog_key;
 use crate::oplog::OplogBatch;
+use crate::timeseries::default_index;
 pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,
@@ -122,7 +123,15 @@ impl Store {
         let command = command.finish();
         let id = self.change(|txn, oplog| {
             let id = self.catalog.new_id(txn)?;
-            if state.capped.is_some() {
+            state.indexes = Vec::new();
+            if let Some(series) = &state.time_series
+                && let Some(spec) = default_index(&series.fields)?
+            {
+                let index = new_index(self.catalog.new_id(txn)?, spec, &*self.filters)?;
+                index.runtime.ready.store(true, Ordering::Release);
+                state.indexes.push(Arc::new(index));
+            }
+            if state.capped.is_some() || state.time_series.is_some() {
                 let index = new_index(
                     self.catalog.new_id(txn)?,
                     id_index_spec(collation.as_ref())?,

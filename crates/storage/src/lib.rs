@@ -22,6 +22,7 @@ mod store;
 mod sweep;
 #[cfg(test)]
 mod tests;
+pub mod timeseries;
 pub mod ttl;
 mod unit;
 mod validate;
@@ -42,11 +43,14 @@ pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_rang
 pub use retry::{Executed, SessionKey, Statement};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
+pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 pub use validation::DocumentCheck;
-pub use views::{MAX_VIEW_DEPTH, ResolvedView, SYSTEM_VIEWS, View, reads_of as view_reads};
+pub use views::{
+    MAX_VIEW_DEPTH, ResolvedView, SYSTEM_VIEWS, UNPACK_STAGE, View, reads_of as view_reads,
+};
 
 // What callers of the scans need.
 pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

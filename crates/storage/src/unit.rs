@@ -46,7 +46,7 @@ pub(crate) enum Expiring<'a> {
 pub struct WriteUnit<'s> {
     pub(crate) txn: Box<dyn Txn>,
     pub(crate) collection: &'s Collection,
-    state: &'s CollectionState,
+    pub(crate) state: &'s CollectionState,
     ns: &'s str,
     moment: Moment,
     pub(crate) oplog: OplogBatch,
@@ -185,8 +185,19 @@ impl<'s> WriteUnit<'s> {
             let collation = self.collection.collation();
             return Err(self.duplicate("_id_", &id_pattern(), id_value(id), collation));
         }
+        self.insert_as(document, &key, &record_key)
+    }
+
+    /// Adds a document as the record of this key, which nobody else has.
+    pub(crate) fn insert_under(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
+        check_storable(document)?;
+        let key = prefixed(self.collection.id(), record_key);
+        self.insert_as(document, &key, record_key)
+    }
+
+    fn insert_as(&mut self, document: RawDoc<'_>, key: &[u8], record_key: &[u8]) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.insert_with(&mut scratch, document, &key, &record_key);
+        let result = self.insert_with(&mut scratch, document, key, record_key);
         self.scratch = scratch;
         result?;
         self.oplog.insert(self.ns, &self.collection.uuid(), document);

@@ -207,12 +207,10 @@ impl Run<'_> {
                 run.corrupt(key);
                 return Ok(());
             };
-            // Records of a capped collection stand under their numbers; its index on `_id` is checked like others.
-            let named = match run.collection.capped() {
-                Some(_) => key.len() == 8,
-                None => run.collection.record_key(id) == key,
-            };
-            if !named {
+            // Records of capped collections and of buckets stand under other keys.
+            let elsewhere = run.collection.capped().is_some() && key.len() != 8;
+            let misnamed = run.collection.in_id_order() && run.collection.record_key(id) != key;
+            if elsewhere || misnamed {
                 run.corrupt(key);
                 return Ok(());
             }

@@ -14,13 +14,16 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, 
 
 use crate::layout::record_key;
 use crate::read::Scanned;
-use crate::{Direction, ScanLimit, Store, UpdateStyle, whole_range};
+use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
 
 /// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
 pub const MAX_VIEW_DEPTH: usize = 20;
 
 /// The collection of a database that holds its views.
 pub const SYSTEM_VIEWS: &str = "system.views";
+
+/// The stage that takes buckets apart.
+pub const UNPACK_STAGE: &str = "$_internalUnpackBucket";
 
 /// Where a view's documents come from in the end.
 #[derive(Clone, Debug)]
@@ -47,11 +50,21 @@ fn id_key(ns: &Namespace) -> Vec<u8> {
 }
 
 impl Store {
+    /// The collection of buckets of the time series of this name, and what it is.
+    pub fn time_series_named(&self, ns: &Namespace) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
+        let buckets = self.collection(&TimeSeries::buckets_of(ns)?)?;
+        let series = buckets.time_series()?;
+        Some((buckets, series))
+    }
+
     /// What the view of this name was defined as; nothing when there is no view of this name.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn view(&self, ns: &Namespace) -> Result<Option<DocBuf>> {
+        if let Some((buckets, series)) = self.time_series_named(ns) {
+            return Ok(Some(view_of_buckets(ns, &buckets.namespace(), &series)));
+        }
         let Ok(system) = Namespace::new(ns.db(), SYSTEM_VIEWS) else { return Ok(None) };
         match self.collection(&system) {
             Some(views) => self.read_one(&views, &id_key(ns), |view| view.to_owned()),
@@ -285,6 +298,20 @@ fn pipeline_reads<'p>(pipeline: RawDoc<'p>, depth: usize, names: &mut Vec<&'p st
             _ => {}
         }
     }
+}
+
+/// The view that shows the measurements in buckets.
+fn view_of_buckets(ns: &Namespace, buckets: &Namespace, series: &TimeSeries) -> DocBuf {
+    let mut out = DocBuilder::new();
+    out.append("_id", ns.as_str()).append("viewOn", buckets.collection());
+    out.start_array("pipeline").push_document().start_document(UNPACK_STAGE);
+    out.append("timeField", series.fields.time.as_str());
+    if let Some(meta) = &series.fields.meta {
+        out.append("metaField", meta.as_str());
+    }
+    out.append("bucketMaxSpanSeconds", series.max_span_secs as i32);
+    out.end().end().end();
+    out.finish()
 }
 
 fn view_of(db: &str, document: RawDoc<'_>) -> Option<View> {

@@ -4,6 +4,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_storage::WriteUnit;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::measurements;
 use super::object_id::new_object_id;
 use super::write::{
     WriteResults, bypass_validation, check_count, check_writable, ends_command, on_collection,
@@ -62,17 +63,26 @@ pub(super) fn insert_documents<'d>(
     ordered: bool,
 ) -> Result<WriteResults> {
     let mut results = WriteResults::default();
+    let series = measurements::series_named(ctx, ns).map(|(_, series)| series);
+    let unit_documents = match series {
+        Some(_) => measurements::UNIT_MEASUREMENTS,
+        None => UNIT_DOCUMENTS,
+    };
     let mut chunk = Chunk {
         base,
         first: 0,
         documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)),
         bytes: 0,
+        measurements: series.is_some(),
     };
     let mut stopped = false;
     let total = documents.len();
     for (index, document) in documents.enumerate() {
         let attempt = ctx.attempt(base + index)?;
-        let prepared = prepare(document, ctx.op.now_ms());
+        let prepared = match &series {
+            Some(series) => measurements::prepare(document, series, ctx.op.now_ms()),
+            None => prepare(document, ctx.op.now_ms()),
+        };
         match (attempt, prepared) {
             (Attempt::Again(_), _) => {
                 stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?;
@@ -84,7 +94,7 @@ pub(super) fn insert_documents<'d>(
                     || results.fail(index, error, ordered);
             }
         }
-        let full = chunk.documents.len() >= UNIT_DOCUMENTS || chunk.bytes >= UNIT_BYTES;
+        let full = chunk.documents.len() >= unit_documents || chunk.bytes >= UNIT_BYTES;
         if !stopped && (full || index + 1 == total) {
             stopped = chunk.flush(ctx, ns, ordered, index + 1, &mut results)?;
         }
@@ -96,13 +106,13 @@ pub(super) fn insert_documents<'d>(
 }
 
 /// A document as it is stored: borrowed when nothing has to change.
-enum Prepared<'a> {
+pub(super) enum Prepared<'a> {
     As(RawDoc<'a>),
     Changed(DocBuf),
 }
 
 impl Prepared<'_> {
-    fn doc(&self) -> RawDoc<'_> {
+    pub(super) fn doc(&self) -> RawDoc<'_> {
         match self {
             Prepared::As(document) => *document,
             Prepared::Changed(document) => document.as_doc(),
@@ -153,6 +163,8 @@ struct Chunk<'a> {
     first: usize,
     documents: Vec<Prepared<'a>>,
     bytes: usize,
+    /// Whether they go into buckets.
+    measurements: bool,
 }
 
 impl<'a> Chunk<'a> {
@@ -173,7 +185,7 @@ impl<'a> Chunk<'a> {
         let mut stopped = false;
         if !self.documents.is_empty() {
             let documents = &self.documents;
-            let together = insert_all(ctx, ns, self.base + self.first, documents);
+            let together = self.insert_all(ctx, ns, self.base + self.first, documents);
             match together {
                 Ok(()) => results.n += documents.len() as i64,
                 Err(error) if ends_command(&error) => return Err(error),
@@ -199,7 +211,7 @@ impl<'a> Chunk<'a> {
     ) -> Result<bool> {
         for (at, document) in self.documents.iter().enumerate() {
             let one = std::slice::from_ref(document);
-            match insert_all(ctx, ns, self.base + self.first + at, one) {
+            match self.insert_all(ctx, ns, self.base + self.first + at, one) {
                 Ok(()) => results.n += 1,
                 Err(error) if ends_command(&error) => return Err(error),
                 Err(error) => {
@@ -210,6 +222,27 @@ impl<'a> Chunk<'a> {
             }
         }
         Ok(false)
+    }
+
+    fn insert_all(
+        &self,
+        ctx: &CommandContext<'_>,
+        ns: &Namespace,
+        first: usize,
+        documents: &[Prepared<'_>],
+    ) -> Result<()> {
+        if !self.measurements {
+            return insert_all(ctx, ns, first, documents);
+        }
+        ctx.op.check()?;
+        measurements::insert_all(ctx, ns, documents, |unit| match &ctx.retry {
+            Some(retry) => retry.record_inserts(unit, first, documents.len()),
+            None => Ok(()),
+        })?;
+        match &ctx.retry {
+            Some(retry) => retry.note_inserts(first, documents.len()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod find;
 mod find_and_modify;
 mod get_more;
 mod insert;
+mod measurements;
 mod object_id;
 mod read;
 mod update;

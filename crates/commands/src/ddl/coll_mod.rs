@@ -3,20 +3,20 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::ttl::TtlOptions;
 use mayfly_storage::ttl::value::{expire_after_for_collection, expire_after_for_collmod};
-use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TtlIndexRules};
+use mayfly_storage::{CollModChange, IndexSelector, NewExpireAfter, TimeSeries, TtlIndexRules};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
     Images, capped_max, capped_size, compact, images, invalid, merged, validation, with_expiry,
 };
-use super::{view, wrote};
+use super::{time_series, view, wrote};
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection or index", run)
     .flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are missing here.
-const MISSING: &[&str] = &["timeseries", "recordPreImages"];
+const MISSING: &[&str] = &["recordPreImages"];
 
 /// Options of a collection that this changes.
 const OF_COLLECTIONS: &[&str] = &[
@@ -26,6 +26,7 @@ const OF_COLLECTIONS: &[&str] = &[
     "changeStreamPreAndPostImages",
     "cappedSize",
     "cappedMax",
+    "timeseries",
 ];
 /// Options of a view.
 const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
@@ -46,6 +47,18 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             return Err(Error::not_implemented(format_args!("the option '{name}' of 'collMod'")));
         }
     }
+    // What clients call a time series is a collection of buckets here.
+    let series = match ctx.service.store.collection(&ns) {
+        Some(_) => None,
+        None => ctx.service.store.time_series_named(&ns),
+    };
+    if series.is_some() && index.as_ref().is_some_and(|index| index.change.expire_after.is_some()) {
+        return Err(invalid(
+            "TTL indexes are not supported for time-series collections. Please refer to the documentation and use the \
+             top-level 'expireAfterSeconds' option instead",
+        ));
+    }
+    let ns = series.as_ref().map_or(ns, |(buckets, _)| buckets.namespace());
     if ctx.service.store.collection(&ns).is_none() {
         let Some(view) = ctx.service.store.view(&ns)? else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
@@ -89,7 +102,7 @@ fn change_options(
     let (size, max) = (fields.long("cappedSize")?, fields.long("cappedMax")?);
     let collection = ctx.service.store.collection(ns);
     if (size.is_some() || max.is_some())
-        && collection.is_some_and(|collection| collection.capped().is_none())
+        && collection.as_ref().is_some_and(|collection| collection.capped().is_none())
     {
         return Err(invalid("Collection must be capped."));
     }
@@ -99,11 +112,20 @@ fn change_options(
     if let Some(max) = max {
         new.append("max", compact(capped_max(max)?));
     }
+    if fields.get("timeseries").is_some()
+        && collection.as_ref().is_none_or(|collection| collection.time_series().is_none())
+    {
+        return Err(invalid("option only supported on a time-series collection: timeseries"));
+    }
+    let grown = fields.document("timeseries")?;
     images(fields, Images::AsGiven, &mut new)?;
     validation(fields, ns, &mut new)?;
     let new = new.finish();
     let mut command = DocBuilder::new();
     command.append("collMod", ns.collection()).append_all(new.as_doc());
+    if let Some(grown) = grown {
+        command.append("timeseries", grown);
+    }
     match expiry {
         None => {}
         Some(Expiry::Off) => {
@@ -115,7 +137,10 @@ fn change_options(
     }
     let command = command.finish();
     let change = |old: RawDoc<'_>| {
-        let changed = merged(old, new.as_doc());
+        let mut changed = merged(old, new.as_doc());
+        if let (Some(grown), Some(series)) = (grown, TimeSeries::from_options(old)) {
+            changed = time_series::changed(changed.as_doc(), &series, grown)?;
+        }
         Ok(match expiry {
             None => changed,
             Some(Expiry::Off) => with_expiry(changed.as_doc(), None),

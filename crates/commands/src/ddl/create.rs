@@ -5,7 +5,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::options::{Defining, check_view_options, collection_options, invalid};
-use super::{view, wrote};
+use super::{time_series, view, wrote};
 use crate::crud::check_writable;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
@@ -13,10 +13,11 @@ pub(crate) const ROW: Row =
     Row::new("create", "Creates a collection or view", run).flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are refused here when they ask for something.
-const MISSING: &[&str] = &["timeseries", "encryptedFields", "temp"];
+const MISSING: &[&str] = &["encryptedFields", "temp"];
 
 /// The options that there are beside them.
 const KNOWN: &[&str] = &[
+    "timeseries",
     "clusteredIndex",
     "capped",
     "size",
@@ -42,6 +43,17 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     let fields = request.fields(&known)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
+    if let Some(series) = fields.document("timeseries")? {
+        check_ttl(&fields)?;
+        let defining = Defining {
+            ns: &ns,
+            now_ms: ctx.op.now_ms(),
+            rules: ctx.service.store.ttl_params().rules(),
+        };
+        time_series::create(ctx, &fields, series, &defining)?;
+        wrote(ctx, request);
+        return Ok(());
+    }
     check_together(&fields)?;
     check_ttl(&fields)?;
     for name in MISSING {

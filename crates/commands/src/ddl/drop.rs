@@ -15,7 +15,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     request.fields(&[])?;
     let ns = request.namespace()?;
     // A missing collection is no error since 7.0.
-    if let Some(indexes) = ctx.service.store.drop_collection(&ns)? {
+    let store = &ctx.service.store;
+    if store.collection(&ns).is_none()
+        && let Some((buckets, _)) = store.time_series_named(&ns)
+    {
+        if let Some(indexes) = store.drop_collection(&buckets.namespace())? {
+            // There is no index on `_id` that clients know of.
+            reply.append("nIndexesWas", indexes - 1).append("ns", ns.as_str());
+        }
+    } else if let Some(indexes) = store.drop_collection(&ns)? {
         reply.append("nIndexesWas", indexes).append("ns", ns.as_str());
     } else if ctx.service.store.drop_view(ctx.op, &ns)? {
         reply.append("ns", ns.as_str());

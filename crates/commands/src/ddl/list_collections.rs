@@ -3,7 +3,7 @@
 use mayfly_base::{Namespace, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::{Collection, View};
+use mayfly_storage::{Collection, TimeSeries, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::{FirstBatch, first_batch};
@@ -33,13 +33,19 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let collections = match fields.document("filter")?.and_then(only_name) {
         // What drivers ask before they create one, answered without a walk over all of them.
         Some(name) => match Namespace::new(request.db, name) {
-            Ok(ns) => store.collection(&ns).into_iter().collect(),
+            Ok(ns) => {
+                let named = store.time_series_named(&ns).map(|(buckets, _)| buckets);
+                store.collection(&ns).or(named).into_iter().collect()
+            }
             Err(_) => Vec::new(),
         },
         None => store.collections(Some(request.db)),
     };
+    let series: Vec<_> =
+        collections.iter().filter_map(|collection| series_entry(collection, name_only)).collect();
     let collections = collections.iter().map(|collection| entry(collection, name_only));
     let documents = collections
+        .chain(series)
         .chain(views.iter().map(|view| view_entry(view, name_only)))
         .filter(|entry| filter.as_ref().is_none_or(|filter| filter.matches(entry.as_doc())))
         .collect();
@@ -77,14 +83,33 @@ fn view_entry(view: &View, name_only: bool) -> DocBuf {
     out.finish()
 }
 
+/// A time series as clients know it, from its collection of buckets.
+fn series_entry(collection: &Collection, name_only: bool) -> Option<DocBuf> {
+    collection.time_series()?;
+    let buckets = collection.namespace();
+    let mut out = DocBuilder::new();
+    out.append("name", TimeSeries::name_of(&buckets)?).append("type", "timeseries");
+    if !name_only {
+        out.append("options", &collection.options());
+        out.start_document("info").append("readOnly", false).end();
+    }
+    Some(out.finish())
+}
+
 fn entry(collection: &Collection, name_only: bool) -> DocBuf {
     let mut out = DocBuilder::new();
     out.append("name", collection.namespace().collection()).append("type", "collection");
     if !name_only {
-        out.append("options", &collection.options());
+        if collection.time_series().is_some() {
+            out.start_document("options").append("clusteredIndex", true);
+            out.append_all(collection.options().as_doc()).end();
+        } else {
+            out.append("options", &collection.options());
+        }
         out.start_document("info").append("readOnly", false);
         out.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() }).end();
-        let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
+        let clustered = collection.options().as_doc().get("clusteredIndex").is_some()
+            || collection.time_series().is_some();
         if let (false, Some(id_index)) = (clustered, collection.list_indexes().first()) {
             out.append("idIndex", id_index);
         }

@@ -15,6 +15,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
+    let store = &ctx.service.store;
+    if store.collection(&ns).is_none()
+        && let Some((buckets, _)) = store.time_series_named(&ns)
+    {
+        let shown = buckets.list_measurement_indexes();
+        let cursor = Cursor::new(ns, CursorSource::Ready(shown.into()));
+        return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
+    }
     let Some(collection) = ctx.service.store.collection(&ns) else {
         ctx.service.store.check_no_view(&ns)?;
         return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns does not exist: {ns}")));

@@ -10,6 +10,7 @@ mod list_databases;
 mod list_indexes;
 mod options;
 mod rename;
+mod time_series;
 mod to_capped;
 mod view;
 

@@ -1,6 +1,7 @@
 //! `renameCollection`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::TimeSeries;
 use mayfly_value::DocBuilder;
 
 use super::wrote;
@@ -21,6 +22,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     let views = mayfly_storage::SYSTEM_VIEWS;
     if from.collection() == views || to.collection() == views {
         let text = "renaming system.views collection or renaming to system.views is not allowed";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    if [&from, &to].iter().any(|ns| TimeSeries::name_of(ns).is_some()) {
+        let text = "Renaming system.buckets collections is not allowed";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
     }
     let drop_target = fields.bool("dropTarget")?.unwrap_or(false);

@@ -50,8 +50,8 @@ pub(super) fn best(
             best = Some((score, plan));
         }
     }
-    let in_id_order = collection.capped().is_none();
-    let by_id = in_id_order.then(|| by_id(collection, query, bounds, false)).flatten();
+    let clustered = collection.clustered_by();
+    let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));
     match (best, by_id) {
         (Some((score, plan)), by_id) => match by_id {
             // A range of _id beats an index that only gives the order.
@@ -70,7 +70,7 @@ pub(super) fn best(
 pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Plan {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };
-    let in_id_order = collection.capped().is_none();
+    let in_id_order = collection.in_id_order();
     let sorted_by_id = id_order(collection, query).filter(|_| in_id_order);
     let direction = sorted_by_id.unwrap_or(direction);
     let blocking = query.sort.is_some() && sorted_by_id.is_none();
@@ -113,14 +113,15 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
     }
 }
 
-/// Bounds on `_id` over the clustered records.
+/// Bounds over the records on the field that they are clustered by: `_id`, or the start of buckets.
 pub(super) fn by_id(
     collection: &Collection,
     query: &CanonicalQuery,
     bounds: &[FieldBounds<'_>],
+    path: &str,
     forced: bool,
 ) -> Option<Plan> {
-    let field = bounds.iter().find(|field| field.path == "_id");
+    let field = bounds.iter().find(|field| field.path == path);
     let mut ranges = match field {
         Some(field) => {
             let matching = same_collation(collection.collation(), query.collation.as_ref());
@@ -138,7 +139,7 @@ pub(super) fn by_id(
         None if forced => vec![whole_range()],
         None => return None,
     };
-    let order = id_order(collection, query);
+    let order = id_order(collection, query).filter(|_| path == "_id");
     let direction = order.unwrap_or(Direction::Forward);
     if direction == Direction::Backward {
         ranges.reverse();

@@ -24,7 +24,7 @@ pub enum Access {
     Nothing,
     /// One record by its `_id`.
     Id(RecordKey),
-    /// Records in their order: by `_id`, or by insertion in a capped collection.
+    /// Records in their order: by `_id`, by insertion in a capped collection, by their start in one of buckets.
     Records {
         /// In the order of the scan.
         ranges: Vec<KeyRange>,
@@ -87,7 +87,7 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
         return Ok(Plan::new(Access::Nothing, false));
     }
     // The most frequent query of all needs no bounds.
-    let in_id_order = collection.capped().is_none();
+    let in_id_order = collection.in_id_order();
     if in_id_order && let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query))
     {
         return Ok(plan);
@@ -131,9 +131,9 @@ fn hinted(
         }
         Hint::Between { .. } => false,
     };
-    // In a capped collection it is an index like others.
-    if wants_id && collection.capped().is_none() {
-        return Ok(choose::by_id(collection, query, bounds, true)
+    // In a capped collection and over buckets it is an index like others.
+    if wants_id && collection.in_id_order() {
+        return Ok(choose::by_id(collection, query, bounds, "_id", true)
             .unwrap_or_else(|| choose::collection_scan(collection, query)));
     }
     // A hidden index supports no query, not even one that asks for it.

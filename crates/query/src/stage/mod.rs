@@ -9,6 +9,7 @@ mod project;
 mod reshape;
 mod sort;
 mod sort_by_count;
+pub(crate) mod unpack;
 mod unwind;
 mod window;
 
@@ -36,6 +37,7 @@ pub(crate) enum Stage {
     Group(group::Group),
     Reshape(Arc<DocumentStage>),
     Unwind(unwind::Unwind),
+    Unpack(unpack::Unpack),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -89,6 +91,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { name: "$replaceWith", source: false, parse: reshape::parse_replace_with },
     StageRow { name: "$unwind", source: false, parse: unwind::parse },
     StageRow { name: "$sortByCount", source: false, parse: sort_by_count::parse },
+    StageRow { name: mayfly_storage::UNPACK_STAGE, source: false, parse: unpack::parse },
     StageRow { name: "$currentOp", source: true, parse: parse_current_op },
     StageRow { name: "$listLocalSessions", source: true, parse: parse_local_sessions },
     StageRow { name: "$listSessions", source: true, parse: parse_sessions },
@@ -185,6 +188,7 @@ impl Stage {
             Stage::Project(projection) => Box::new(project::RunningProject(projection)),
             Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
+            Stage::Unpack(unpack) => Box::new(unpack::RunningUnpack(unpack)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind(unwind)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::CurrentOp(_)

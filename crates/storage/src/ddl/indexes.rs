@@ -14,6 +14,7 @@ use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
+use crate::timeseries::shown_to_clients;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -440,9 +441,18 @@ pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
 }
 
 impl Collection {
+    /// The documents of `listIndexes` for the time series whose buckets these are.
+    pub fn list_measurement_indexes(&self) -> Vec<DocBuf> {
+        self.indexes().iter().filter_map(|index| shown_to_clients(&index.spec)).collect()
+    }
+
     /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the reference.
     pub fn list_indexes(&self) -> Vec<DocBuf> {
         let options = self.options();
+        if self.time_series().is_some() {
+            // Buckets are in the order of their start; nobody shows an index for that.
+            return self.indexes().iter().map(|index| index.spec.listed()).collect();
+        }
         let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);
         let mut list = vec![match clustered {
             None => id_index_document(self.collation()),

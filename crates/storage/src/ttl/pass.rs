@@ -154,7 +154,8 @@ impl Store {
         batched: bool,
     ) -> bool {
         // A `collMod` since the last visit counts.
-        let Some(rule) = Rule::now(&policy.collection, policy.kind) else { return false };
+        let rules = self.ttl_params().rules();
+        let Some(rule) = Rule::now(&policy.collection, policy.kind, rules) else { return false };
         let visit = Visit {
             store: self,
             collection: &policy.collection,

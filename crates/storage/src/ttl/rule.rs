@@ -4,9 +4,13 @@
 //! rule       scans                                   a document is due when
 //! index      the index, from the oldest date up      one of its keys is a date up to the cutoff
 //! clustered  records, `_id` from 1970-01-01 up       its `_id` is a date from there up to the cutoff
+//! buckets    records, from the earliest start up     all that is in it is due
 //! ```
 //!
-//! A rule looks, it deletes nothing: [`crate::ttl::visit`] does. Expiry contract, section 4.
+//! When all of a bucket is due, the rules of `ttlIndexRules` say: by default when its latest measurement is, under `mongod8`
+//! when its start and a whole span after it are. An index over buckets goes by the same.
+//!
+//! A rule looks, it deletes nothing: [`crate::ttl::visit`] does. Expiry contract, sections 4 and 7.2.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,25 +18,65 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, ScanLimit};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::collection::{Collection, Index};
 use crate::index_spec::ExpireAfter;
 use crate::keygen::KeySet;
 use crate::read::{Scanned, Snapshot};
+use crate::timeseries::{BucketView, TimeSeries};
 use crate::ttl::due::between;
 use crate::ttl::options::PLAIN;
 use crate::ttl::value::cutoff_ms;
-use crate::ttl::{Moment, PolicyRuntime, Record, TtlOptions};
+use crate::ttl::{Moment, PolicyRuntime, Record, TtlIndexRules, TtlOptions};
 use crate::unit::{Expiring, WriteUnit};
 
 /// What a visit goes by.
 #[derive(Clone)]
 pub(super) enum Rule {
     /// A TTL index.
-    Index { index: Arc<Index>, expire_after: ExpireAfter },
+    Index {
+        index: Arc<Index>,
+        expire_after: ExpireAfter,
+        /// Over buckets: when one is due.
+        span: Option<BucketSpan>,
+    },
     /// `expireAfterSeconds` of a collection that is clustered by `_id`.
     Clustered { expire_after_secs: i64 },
+    /// `expireAfterSeconds` of a time series.
+    Buckets { expire_after_secs: i64, span: BucketSpan },
+}
+
+/// When a bucket is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BucketSpan {
+    time: String,
+    /// What must have passed since its start; nothing when its latest measurement decides.
+    since_start_ms: Option<i64>,
+}
+
+impl BucketSpan {
+    fn of(series: &TimeSeries, rules: TtlIndexRules) -> BucketSpan {
+        let since_start_ms = match rules {
+            TtlIndexRules::Manual => None,
+            TtlIndexRules::Mongod8 => Some(series.max_span_secs * 1000),
+        };
+        BucketSpan { time: series.fields.time.clone(), since_start_ms }
+    }
+
+    fn is_due(&self, bucket: RawDoc<'_>, cutoff: i64) -> bool {
+        self.decides(bucket).is_some_and(|date| date <= cutoff)
+    }
+
+    /// The date from which the time to live of a bucket counts.
+    fn decides(&self, bucket: RawDoc<'_>) -> Option<i64> {
+        let view = BucketView::new(bucket).ok()?;
+        match (view.bounds(&self.time), self.since_start_ms) {
+            (Some((_, RawValue::Date(latest))), None) => Some(latest),
+            (Some((RawValue::Date(start), _)), Some(span)) => Some(start.saturating_add(span)),
+            _ => None,
+        }
+    }
 }
 
 /// Which rule, whatever it says now.
@@ -46,21 +90,30 @@ pub(super) enum RuleKind {
 
 impl Rule {
     /// The rule as it is now; nothing when it is gone.
-    pub(super) fn now(collection: &Collection, kind: RuleKind) -> Option<Rule> {
+    pub(super) fn now(
+        collection: &Collection,
+        kind: RuleKind,
+        rules: TtlIndexRules,
+    ) -> Option<Rule> {
+        let series = collection.time_series();
+        let span = series.as_deref().map(|series| BucketSpan::of(series, rules));
         match kind {
             RuleKind::Index(id) => {
                 let ready = collection.ready_indexes();
                 let index = ready.into_iter().find(|index| index.id() == id)?;
                 match index.spec.expire_after() {
                     Some(expire_after @ (ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly)) => {
-                        Some(Rule::Index { index, expire_after })
+                        Some(Rule::Index { index, expire_after, span })
                     }
                     Some(ExpireAfter::Invalid) | None => None,
                 }
             }
             RuleKind::Collection => {
                 let expire_after_secs = collection.expire_after_secs()?;
-                Some(Rule::Clustered { expire_after_secs })
+                Some(match span {
+                    Some(span) => Rule::Buckets { expire_after_secs, span },
+                    None => Rule::Clustered { expire_after_secs },
+                })
             }
         }
     }
@@ -71,7 +124,7 @@ impl Rule {
             Rule::Index { index, .. } => {
                 unit.index(index.id()).is_some_and(|now| now.spec.same_policy(&index.spec))
             }
-            Rule::Clustered { expire_after_secs } => {
+            Rule::Clustered { expire_after_secs } | Rule::Buckets { expire_after_secs, .. } => {
                 unit.collection_expire_after() == Some(*expire_after_secs)
             }
         }
@@ -81,7 +134,7 @@ impl Rule {
     pub(super) fn name(&self) -> &str {
         match self {
             Rule::Index { index, .. } => index.spec.name(),
-            Rule::Clustered { .. } => "_id_",
+            Rule::Clustered { .. } | Rule::Buckets { .. } => "_id_",
         }
     }
 
@@ -89,7 +142,20 @@ impl Rule {
     pub(super) fn expire_after_secs(&self) -> i64 {
         match self {
             Rule::Index { expire_after, .. } => i64::from(expire_after.listed_secs()),
-            Rule::Clustered { expire_after_secs } => *expire_after_secs,
+            Rule::Clustered { expire_after_secs } | Rule::Buckets { expire_after_secs, .. } => {
+                *expire_after_secs
+            }
+        }
+    }
+
+    /// When a bucket is due; nothing for what is no bucket.
+    pub(super) fn bucket_due_at(&self, record: Record<'_>) -> Option<i64> {
+        match self {
+            Rule::Index { span: Some(span), .. } | Rule::Buckets { span, .. } => {
+                let date = span.decides(record.document)?;
+                Some(date.saturating_add(self.expire_after_secs().saturating_mul(1000)))
+            }
+            Rule::Index { span: None, .. } | Rule::Clustered { .. } => None,
         }
     }
 
@@ -97,7 +163,7 @@ impl Rule {
     pub(super) fn options(&self) -> &TtlOptions {
         match self {
             Rule::Index { index, .. } => index.spec.ttl_options(),
-            Rule::Clustered { .. } => &PLAIN,
+            Rule::Clustered { .. } | Rule::Buckets { .. } => &PLAIN,
         }
     }
 
@@ -105,7 +171,7 @@ impl Rule {
     pub(super) fn runtime<'r>(&'r self, collection: &'r Collection) -> &'r PolicyRuntime {
         match self {
             Rule::Index { index, .. } => &index.runtime.ttl,
-            Rule::Clustered { .. } => &collection.ttl,
+            Rule::Clustered { .. } | Rule::Buckets { .. } => &collection.ttl,
         }
     }
 
@@ -113,7 +179,9 @@ impl Rule {
     pub(super) fn expiring(&self) -> Expiring<'_> {
         match self {
             Rule::Index { index, .. } => Expiring::Index(index),
-            Rule::Clustered { expire_after_secs } => Expiring::Collection(*expire_after_secs),
+            Rule::Clustered { expire_after_secs } | Rule::Buckets { expire_after_secs, .. } => {
+                Expiring::Collection(*expire_after_secs)
+            }
         }
     }
 
@@ -129,7 +197,7 @@ impl Rule {
     pub(super) fn plan_summary(&self) -> String {
         match self {
             Rule::Index { index, .. } => format!("IXSCAN {}", Shell(index.spec.key())),
-            Rule::Clustered { .. } => "CLUSTERED_IXSCAN".to_owned(),
+            Rule::Clustered { .. } | Rule::Buckets { .. } => "CLUSTERED_IXSCAN".to_owned(),
         }
     }
 
@@ -145,6 +213,9 @@ impl Rule {
             Rule::Clustered { .. } => {
                 command.start_document("_id").append("$gte", RawValue::Date(0));
             }
+            Rule::Buckets { span, .. } => {
+                command.start_document(&format!("control.max.{}", span.time));
+            }
         }
         command.append("$lte", RawValue::Date(cutoff)).end().end();
         command.append("limit", 0).end().end().append("$db", db);
@@ -155,7 +226,7 @@ impl Rule {
     pub(super) fn direction(&self) -> Direction {
         match self {
             Rule::Index { index, .. } if index.spec.fields()[0].descending => Direction::Backward,
-            Rule::Index { .. } | Rule::Clustered { .. } => Direction::Forward,
+            _ => Direction::Forward,
         }
     }
 
@@ -166,6 +237,11 @@ impl Rule {
             Rule::Clustered { .. } => {
                 let last = RawValue::Date(self.cutoff(moment));
                 vec![between(RawValue::Date(0), last, false)]
+            }
+            // The keys of records begin with the start.
+            Rule::Buckets { .. } => {
+                let last = RawValue::Date(self.cutoff(moment));
+                vec![between(RawValue::Date(i64::MIN), last, false)]
             }
         }
     }
@@ -203,7 +279,7 @@ impl Rule {
                     Ok(ControlFlow::Continue(()))
                 })
             }
-            Rule::Clustered { .. } => {
+            Rule::Clustered { .. } | Rule::Buckets { .. } => {
                 snapshot.scan_stored(collection, range, direction, limit, &mut |key, _| {
                     see(key, key);
                     Ok(ControlFlow::Continue(()))
@@ -220,7 +296,11 @@ impl Rule {
         keys: &mut KeySet,
     ) -> Result<bool> {
         match self {
-            Rule::Index { index, .. } => index.is_due(record, moment, keys),
+            Rule::Index { span: None, index, .. } => index.is_due(record, moment, keys),
+            Rule::Index { index, .. } if !index.covers(record.document) => Ok(false),
+            Rule::Index { span: Some(span), .. } | Rule::Buckets { span, .. } => {
+                Ok(span.is_due(record.document, self.cutoff(moment)))
+            }
             Rule::Clustered { .. } => Ok(match record.document.get("_id") {
                 Some(RawValue::Date(date)) => (0..=self.cutoff(moment)).contains(&date),
                 _ => false,
@@ -232,7 +312,7 @@ impl Rule {
     pub(super) fn check_alive(&self) -> Result<()> {
         match self {
             Rule::Index { index, .. } => index.check_alive(),
-            Rule::Clustered { .. } => Ok(()),
+            Rule::Clustered { .. } | Rule::Buckets { .. } => Ok(()),
         }
     }
 }

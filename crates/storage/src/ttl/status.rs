@@ -85,11 +85,21 @@ impl PolicyStatus {
     }
 }
 
+/// What a look at a record told.
+#[derive(Default)]
+struct Looked {
+    due: bool,
+    /// When, of a bucket.
+    at: Option<i64>,
+}
+
 /// What is due in a range.
 #[derive(Default)]
 struct Due {
     count: i64,
     since: Option<i64>,
+    /// When the first of those will be that are not due yet.
+    next: Option<i64>,
 }
 
 impl Store {
@@ -99,11 +109,13 @@ impl Store {
     /// 175 when it is dropped meanwhile; those of the engine and of the operation's deadline.
     pub fn ttl_status(&self, op: &OpCtx, collection: &Collection) -> Result<Vec<PolicyStatus>> {
         let mut statuses = Vec::new();
-        if let Some(rule) = Rule::now(collection, RuleKind::Collection) {
+        let rules = self.ttl_params().rules();
+        if let Some(rule) = Rule::now(collection, RuleKind::Collection, rules) {
             statuses.push(self.policy_status(op, collection, &rule)?);
         }
         for index in collection.ready_indexes() {
-            let Some(rule) = Rule::now(collection, RuleKind::Index(index.id())) else { continue };
+            let kind = RuleKind::Index(index.id());
+            let Some(rule) = Rule::now(collection, kind, rules) else { continue };
             statuses.push(self.policy_status(op, collection, &rule)?);
         }
         Ok(statuses)
@@ -124,6 +136,7 @@ impl Store {
             let next = self.first_behind(collection, rule, &range)?;
             next_due = next_due.into_iter().chain(next).min();
         }
+        let next_due = next_due.into_iter().chain(due.next).min();
         let runtime = rule.runtime(collection);
         let rate = runtime.rate(now_micros);
         let limits = runtime.limits(rule.options(), now_micros);
@@ -185,22 +198,18 @@ impl Store {
             for (position, record_key) in found {
                 if by_entries {
                     due.count += 1;
-                } else if !seen.insert(record_key.clone())
-                    || !self.is_due_now(
-                        &snapshot,
-                        collection,
-                        rule,
-                        &record_key,
-                        moment,
-                        &mut keys,
-                    )?
-                {
-                    continue;
-                } else {
-                    due.count += 1;
+                    due.since = due.since.into_iter().chain(due_at(rule, &position)).min();
+                } else if seen.insert(record_key.clone()) {
+                    let looked =
+                        self.look(&snapshot, collection, rule, &record_key, moment, &mut keys)?;
+                    let at = looked.at.or(due_at(rule, &position));
+                    if looked.due {
+                        due.count += 1;
+                        due.since = due.since.into_iter().chain(at).min();
+                    } else if looked.at.is_some() {
+                        due.next = due.next.into_iter().chain(at).min();
+                    }
                 }
-                let since = due_at(rule, &position);
-                due.since = due.since.into_iter().chain(since).min();
             }
             match scanned {
                 Scanned::Exhausted => return Ok(()),
@@ -209,7 +218,7 @@ impl Store {
         }
     }
 
-    fn is_due_now(
+    fn look(
         &self,
         snapshot: &crate::Snapshot,
         collection: &Collection,
@@ -217,13 +226,14 @@ impl Store {
         record_key: &[u8],
         moment: Moment,
         keys: &mut KeySet,
-    ) -> Result<bool> {
-        let mut due = false;
+    ) -> Result<Looked> {
+        let mut looked = Looked::default();
         snapshot.stored_record(collection, record_key, &mut |record: Record<'_>| {
-            due = rule.is_due(record, moment, keys)?;
+            looked.due = rule.is_due(record, moment, keys)?;
+            looked.at = rule.bucket_due_at(record);
             Ok(())
         })?;
-        Ok(due)
+        Ok(looked)
     }
 
     /// When the first entry behind what is due will be.
@@ -311,18 +321,21 @@ impl Rule {
             Rule::Index { index, .. } if index.spec.is_last_modified() => "lastModified",
             Rule::Index { .. } => "index",
             Rule::Clustered { .. } => "clustered",
+            Rule::Buckets { .. } => "timeseries",
         }
     }
 
     fn has_one_entry_each(&self) -> bool {
         match self {
             // With a date and a ttl of their own documents have two.
-            Rule::Index { index, expire_after } => {
-                !index.is_multikey()
+            Rule::Index { index, expire_after, span } => {
+                span.is_none()
+                    && !index.is_multikey()
                     && !index.spec.is_last_modified()
                     && *expire_after != ExpireAfter::OwnOnly
             }
             Rule::Clustered { .. } => true,
+            Rule::Buckets { .. } => false,
         }
     }
 }

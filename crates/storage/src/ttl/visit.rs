@@ -403,7 +403,7 @@ impl Visit<'_> {
                 durationMillis = millis,
                 "Deleted expired documents using index"
             ),
-            Rule::Clustered { .. } => tracing::info!(
+            Rule::Clustered { .. } | Rule::Buckets { .. } => tracing::info!(
                 id = 5400702,
                 %namespace,
                 numDeleted = deleted,
@@ -426,6 +426,7 @@ mod tests {
     use mayfly_value::bson::{Bson, DateTime, doc};
 
     use super::*;
+    use crate::ttl::TtlIndexRules;
     use crate::ttl::rule::RuleKind;
     use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, StoreOptions};
 
@@ -448,7 +449,7 @@ mod tests {
         let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
         store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
         let kind = RuleKind::Index(collection.ready_indexes()[0].id());
-        let rule = Rule::now(&collection, kind).unwrap();
+        let rule = Rule::now(&collection, kind, TtlIndexRules::Manual).unwrap();
         let visit = Visit {
             store: &store,
             collection: &collection,

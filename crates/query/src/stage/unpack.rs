@@ -1,0 +1,92 @@
+//! `$_internalUnpackBucket`: takes buckets apart into measurements. It is what the view of a time series consists of.
+//!
+//! What the stages behind it ask for is used here ([`crate::buckets`]): only columns that somebody looks at are unpacked, and a
+//! bucket whose smallest and largest values rule a comparison out is passed over.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::Scope;
+use mayfly_storage::{BucketView, MeasurementFields};
+use mayfly_value::{Number, RawDoc, RawValue};
+
+use super::{Next, Running, Stage};
+use crate::Flow;
+use crate::buckets::BoundTest;
+
+/// A checked stage.
+#[derive(Clone, Debug)]
+pub(crate) struct Unpack {
+    pub(crate) fields: MeasurementFields,
+    /// The longest span of a bucket, in milliseconds.
+    pub(crate) span_ms: i64,
+    /// Fields that somebody looks at; nothing for all.
+    pub(crate) wanted: Option<HashSet<String>>,
+    /// Comparisons that measurements have to pass behind this stage.
+    pub(crate) tests: Vec<BoundTest>,
+}
+
+pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+    let RawValue::Document(spec) = value else {
+        let text = format!(
+            "$_internalUnpackBucket specification must be an object, got: {}",
+            value.type_name()
+        );
+        return Err(Error::new(ErrorCode(5346500), text));
+    };
+    let (mut time, mut meta, mut span) = (None, None, None);
+    for element in spec {
+        let text = |code| match element.value() {
+            RawValue::String(name) => Ok(Some(name.to_owned())),
+            other => Err(Error::new(
+                ErrorCode(code),
+                format!("{} field must be a string, got: {}", element.name(), other.type_name()),
+            )),
+        };
+        match element.name() {
+            "timeField" => time = text(5346504)?,
+            "metaField" => meta = text(5346505)?,
+            "bucketMaxSpanSeconds" => span = Number::from_value(element.value()),
+            other => {
+                let text = format!("unrecognized parameter to unpack stage: {other}");
+                return Err(Error::new(ErrorCode(5346506), text));
+            }
+        }
+    }
+    let Some(time) = time else {
+        let text = "The $_internalUnpackBucket stage requires a timeField parameter";
+        return Err(Error::new(ErrorCode(5346508), text));
+    };
+    let Some(span) = span.and_then(Number::to_i64_exact) else {
+        let text = "The $_internalUnpackBucket stage requires a bucketMaxSpanSeconds parameter";
+        return Err(Error::new(ErrorCode(5510402), text));
+    };
+    let fields = MeasurementFields { time, meta };
+    let span_ms = span.saturating_mul(1000);
+    Ok(vec![Stage::Unpack(Unpack { fields, span_ms, wanted: None, tests: Vec::new() })])
+}
+
+pub(super) struct RunningUnpack(pub(super) Unpack);
+
+impl Running for RunningUnpack {
+    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        let bucket = BucketView::new(document)?;
+        if !self.0.tests.iter().all(|test| test.may_hold(bucket)) {
+            return Ok(Flow::More);
+        }
+        let wanted = |name: &str| self.0.wanted.as_ref().is_none_or(|all| all.contains(name));
+        let mut flow = Flow::More;
+        bucket.measurements(&self.0.fields, &wanted, &mut |_, measurement| {
+            if next(measurement)? != Flow::More {
+                flow = Flow::Pause;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(flow)
+    }
+
+    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
+        Ok(())
+    }
+}

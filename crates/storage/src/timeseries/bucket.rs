@@ -1,0 +1,322 @@
+//! A bucket: measurements of one meta value and one span of time, as one document.
+//!
+//! ```text
+//! { _id: ObjectId(start in seconds | 8 random bytes),
+//!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true },
+//!   meta?: <meta value>,
+//!   data: { <field>: BinData(7, column) ... } }
+//! ```
+//!
+//! `control.min` of the time field is the bucket's start, rounded down; it never changes, and the record's key begins with it:
+//!
+//! ```text
+//! record    | collection id | ordered key of Date(start) | the 8 random bytes |
+//! ```
+//!
+//! So records stand in the order of 64-bit times, which the seconds in an ObjectId do not. `version` is 3 when measurements
+//! are not in the order of time. Columns are drawn in [`super::column`].
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf, ty};
+
+use super::column::{Column, MAX_ROWS};
+use crate::RecordKey;
+
+/// Measurements, and about how many bytes of them, in a bucket.
+pub(crate) const MAX_MEASUREMENTS: usize = 1000;
+pub(crate) const MAX_BYTES: usize = 128_000;
+/// Large measurements share a bucket until there are so many, or so many bytes.
+const MIN_MEASUREMENTS: usize = 10;
+const MAX_LARGE_BYTES: usize = 12 << 20;
+/// BSON's subtype for columns.
+const COLUMN: u8 = 7;
+
+/// The fields that a collection of measurements names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasurementFields {
+    /// The one that holds the time.
+    pub time: String,
+    /// The one that says whose measurement it is.
+    pub meta: Option<String>,
+}
+
+/// A stored bucket, looked at.
+#[derive(Clone, Copy)]
+pub struct BucketView<'a> {
+    document: RawDoc<'a>,
+    control: RawDoc<'a>,
+    data: RawDoc<'a>,
+    rows: usize,
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorCode::DataCorruptionDetected, "a time-series bucket cannot be read")
+}
+
+impl<'a> BucketView<'a> {
+    /// Looks at a bucket's document.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected.
+    pub fn new(document: RawDoc<'a>) -> Result<BucketView<'a>> {
+        let part = |name| document.get(name).and_then(RawValue::as_document).ok_or_else(damaged);
+        let (control, data) = (part("control")?, part("data")?);
+        let rows = control.get("count").and_then(Number::from_value);
+        let rows = rows.and_then(Number::to_i64_exact).and_then(|rows| usize::try_from(rows).ok());
+        let rows = rows.filter(|rows| *rows <= MAX_ROWS).ok_or_else(damaged)?;
+        Ok(BucketView { document, control, data, rows })
+    }
+
+    /// How many measurements it has.
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// Whose measurements these are.
+    pub fn meta(self) -> Option<RawElement<'a>> {
+        self.document.get_element("meta")
+    }
+
+    /// The smallest value of a field, and the largest; nothing when no measurement has it.
+    pub fn bounds(self, field: &str) -> Option<(RawValue<'a>, RawValue<'a>)> {
+        let side = |name| self.control.get(name)?.as_document()?.get(field);
+        Some((side("min")?, side("max")?))
+    }
+
+    /// The names of its columns.
+    pub fn fields(self) -> impl Iterator<Item = &'a str> {
+        self.data.iter().map(|column| column.name())
+    }
+
+    pub(crate) fn column(self, element: RawElement<'a>) -> Result<Column> {
+        match element.value() {
+            RawValue::Binary { subtype: COLUMN, bytes } => {
+                Column::decode(bytes, self.rows).ok_or_else(damaged)
+            }
+            _ => Err(damaged()),
+        }
+    }
+
+    /// Shows its measurements, with those fields that `wanted` lets through: time, meta, then the others in the order in
+    /// which they came up first. Ends early when `see` says so.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, those of `see`.
+    pub fn measurements(
+        self,
+        fields: &MeasurementFields,
+        wanted: &dyn Fn(&str) -> bool,
+        see: &mut dyn FnMut(usize, RawDoc<'_>) -> Result<std::ops::ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut columns: Vec<(RawElement<'_>, Column)> = Vec::new();
+        for element in self.data.iter().filter(|element| wanted(element.name())) {
+            let place = if element.name() == fields.time { 0 } else { columns.len() };
+            columns.insert(place, (element, self.column(element)?));
+        }
+        let meta_name = fields.meta.as_deref().filter(|name| wanted(name));
+        let meta = meta_name.and_then(|name| Some((name, self.meta()?)));
+        let time_first = columns.first().is_some_and(|(field, _)| field.name() == fields.time);
+        let (first, others) = columns.split_at(usize::from(time_first));
+        let mut buffer = Vec::new();
+        for row in 0..self.rows {
+            buffer.clear();
+            let mut out = DocBuilder::in_buffer(buffer);
+            append_row(&mut out, first, row);
+            if let Some((name, meta)) = meta {
+                out.append_renamed(name.as_bytes(), meta);
+            }
+            append_row(&mut out, others, row);
+            let document = out.finish();
+            if see(row, document.as_doc())?.is_break() {
+                return Ok(());
+            }
+            buffer = document.into_bytes();
+        }
+        Ok(())
+    }
+}
+
+fn append_row(out: &mut DocBuilder, columns: &[(RawElement<'_>, Column)], row: usize) {
+    for (field, column) in columns {
+        if let Some((type_byte, data)) = column.get(row) {
+            out.append_element(RawElement::from_parts(type_byte, field.name(), data));
+        }
+    }
+}
+
+/// A bucket in the making, or being changed.
+pub(crate) struct Bucket {
+    id: [u8; 12],
+    pub(crate) start_ms: i64,
+    meta: Option<ValueBuf>,
+    columns: Vec<(String, Column)>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Bucket {
+    /// An empty one.
+    pub(crate) fn new(start_ms: i64, random: u64, meta: Option<RawValue<'_>>) -> Bucket {
+        let mut id = [0; 12];
+        // Times before 1970 and after 2106 wrap around, as the reference's do; nothing goes by them.
+        id[..4].copy_from_slice(&(start_ms.div_euclid(1000) as u32).to_be_bytes());
+        id[4..].copy_from_slice(&random.to_be_bytes());
+        let meta = meta.map(RawValue::to_owned);
+        Bucket { id, start_ms, meta, columns: Vec::new(), rows: 0, bytes: 0 }
+    }
+
+    /// A stored one, taken apart.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected.
+    pub(crate) fn open(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
+        let Some(RawValue::ObjectId(id)) = view.document.get("_id") else { return Err(damaged()) };
+        let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
+            return Err(damaged());
+        };
+        let mut columns = Vec::new();
+        for element in view.data {
+            columns.push((element.name().to_owned(), view.column(element)?));
+        }
+        let bytes = columns.iter().map(|(_, column)| column.bytes()).sum();
+        let meta = view.meta().map(|meta| meta.value().to_owned());
+        Ok(Bucket { id, start_ms, meta, columns, rows: view.rows, bytes })
+    }
+
+    /// The key of its record.
+    pub(crate) fn record_key(&self) -> RecordKey {
+        let mut key = start_key(self.start_ms);
+        key.extend_from_slice(&self.id[4..]);
+        key
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether so many bytes more still fit.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let after = self.bytes + bytes;
+        self.rows == 0
+            || self.rows < MAX_MEASUREMENTS && after <= MAX_BYTES
+            || self.rows < MIN_MEASUREMENTS && after <= MAX_LARGE_BYTES
+    }
+
+    /// Adds a measurement.
+    pub(crate) fn push(&mut self, measurement: RawDoc<'_>, meta_field: Option<&str>) {
+        let mut at = 0;
+        for element in measurement {
+            let name = element.name();
+            if Some(name) == meta_field {
+                continue;
+            }
+            // Measurements mostly have the same fields in the same order.
+            if self.columns.get(at).is_none_or(|(known, _)| known != name) {
+                let known = self.columns.iter().position(|(known, _)| known == name);
+                at = known.unwrap_or_else(|| {
+                    self.columns.push((name.to_owned(), Column::absent(self.rows)));
+                    self.columns.len() - 1
+                });
+            }
+            let column = &mut self.columns[at].1;
+            // Of a name that comes twice the first one counts.
+            if column.len() == self.rows {
+                column.push(element.type_byte(), element.data());
+                self.bytes += element.data().len();
+            }
+            at += 1;
+        }
+        self.rows += 1;
+        for (_, column) in &mut self.columns {
+            if column.len() < self.rows {
+                column.push_none();
+            }
+        }
+    }
+
+    /// Takes measurements out: those for which `gone` says so. Columns that nothing is left of go, too.
+    pub(crate) fn retain(&mut self, kept: &dyn Fn(usize) -> bool) {
+        for (_, column) in &mut self.columns {
+            let mut left = Column::default();
+            for row in (0..self.rows).filter(|row| kept(*row)) {
+                match column.get(row) {
+                    Some((type_byte, data)) => left.push(type_byte, data),
+                    None => left.push_none(),
+                }
+            }
+            *column = left;
+        }
+        self.columns.retain(|(_, column)| column.bounds().is_some());
+        self.rows = (0..self.rows).filter(|row| kept(*row)).count();
+        self.bytes = self.columns.iter().map(|(_, column)| column.bytes()).sum();
+    }
+
+    /// Its document.
+    pub(crate) fn document(&self, fields: &MeasurementFields) -> DocBuf {
+        let mut out = DocBuilder::in_buffer(Vec::with_capacity(1024));
+        out.append("_id", RawValue::ObjectId(self.id)).start_document("control");
+        out.append("version", if self.is_sorted(fields) { 2 } else { 3 });
+        let bounds: Vec<_> = self.columns.iter().map(|(_, column)| column.bounds()).collect();
+        for (side, largest) in [("min", false), ("max", true)] {
+            out.start_document(side);
+            for ((name, column), bounds) in self.columns.iter().zip(&bounds) {
+                let Some((least, most)) = *bounds else { continue };
+                if !largest && *name == fields.time {
+                    out.append(name, RawValue::Date(self.start_ms));
+                    continue;
+                }
+                if let Some((type_byte, data)) = column.get(if largest { most } else { least }) {
+                    out.append_element(RawElement::from_parts(type_byte, name, data));
+                }
+            }
+            out.end();
+        }
+        out.append("count", self.rows as i32).end();
+        if let Some(meta) = &self.meta {
+            out.append("meta", meta.as_raw());
+        }
+        out.start_document("data");
+        for (name, column) in &self.columns {
+            let bytes = column.encode();
+            out.append(name, RawValue::Binary { subtype: COLUMN, bytes: &bytes });
+        }
+        out.end();
+        out.finish()
+    }
+
+    fn is_sorted(&self, fields: &MeasurementFields) -> bool {
+        let times = self.columns.iter().find(|(name, _)| *name == fields.time);
+        times.is_none_or(|(_, times)| {
+            let dates = (0..times.len()).map(|row| match times.value(row) {
+                Some(RawValue::Date(date)) => date,
+                _ => i64::MIN,
+            });
+            dates.is_sorted()
+        })
+    }
+}
+
+/// The front of the record keys of buckets that begin at this time.
+pub(crate) fn start_key(start_ms: i64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(24);
+    keys::append_value(&mut key, &mut TypeBits::default(), RawValue::Date(start_ms), false);
+    key
+}
+
+/// The time of a measurement.
+///
+/// # Errors
+/// 2 BadValue when it has none.
+pub fn measurement_time(measurement: RawDoc<'_>, fields: &MeasurementFields) -> Result<i64> {
+    match measurement.get(&fields.time) {
+        Some(value) if value.type_byte() == ty::DATE => match value {
+            RawValue::Date(date) => Ok(date),
+            _ => Err(damaged()),
+        },
+        _ => Err(Error::bad_value(format!(
+            "'{}' must be present and contain a valid BSON UTC datetime value",
+            fields.time
+        ))),
+    }
+}

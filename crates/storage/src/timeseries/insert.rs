@@ -1,0 +1,247 @@
+//! Inserting measurements: grouping, finding the bucket, adding.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{Error, OpCtx, Result};
+use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
+
+use super::bucket::{Bucket, BucketView, measurement_time, start_key};
+use super::open::{Open, Stripe, remember};
+use super::{MeasurementFields, TimeSeries};
+use crate::collection::{Collection, Index};
+use crate::oplog::UpdateStyle;
+use crate::{RecordKey, Store, WriteUnit};
+
+/// Buckets looked at in the store when memory knows none.
+const MAX_CANDIDATES: usize = 4;
+
+/// Measurements of one meta value.
+struct Group<'d> {
+    meta: Vec<u8>,
+    value: Option<RawValue<'d>>,
+    rows: Vec<(i64, RawDoc<'d>)>,
+}
+
+/// A bucket that the unit adds to.
+struct Working {
+    key: RecordKey,
+    /// What the record is now; nothing for a new one.
+    old: Option<DocBuf>,
+    bucket: Bucket,
+    grown: bool,
+}
+
+impl Store {
+    /// Adds measurements to their buckets, in one unit; `also` runs in the same.
+    ///
+    /// # Errors
+    /// 2 BadValue for one without a time; those of [`Store::write`].
+    pub fn insert_measurements(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        measurements: &[RawDoc<'_>],
+        also: impl Fn(&mut WriteUnit<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (Some(series), Some(open)) = (collection.time_series(), &collection.open_buckets)
+        else {
+            return Err(Error::internal("measurements for a collection without time series"));
+        };
+        let groups = grouped(measurements, &series.fields)?;
+        let stripe_of: Vec<usize> = groups.iter().map(|group| open.stripe(&group.meta)).collect();
+        // Held until the commit: two writers of one bucket would only make each other run again.
+        let mut stripes = open.lock(stripe_of.iter().copied());
+        let placed = self.write(op, collection, |unit| {
+            let mut placed = Vec::with_capacity(groups.len());
+            for (group, stripe) in groups.iter().zip(&stripe_of) {
+                let known = stripes.get(stripe).and_then(|stripe| stripe.get(&group.meta));
+                placed
+                    .push(Placing::new(unit, known.map_or(&[][..], Vec::as_slice))?.place(group)?);
+            }
+            also(unit)?;
+            Ok(placed)
+        })?;
+        for ((group, stripe), open) in groups.into_iter().zip(stripe_of).zip(placed) {
+            if let Some(stripe) = stripes.get_mut(&stripe) {
+                let stripe: &mut Stripe = stripe;
+                remember(stripe, group.meta, open);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes by which a meta value is told from others: its type and what it is; empty for none.
+fn meta_bytes(meta: Option<RawElement<'_>>) -> Vec<u8> {
+    meta.map_or_else(Vec::new, |meta| {
+        let mut bytes = Vec::with_capacity(1 + meta.data().len());
+        bytes.push(meta.type_byte());
+        bytes.extend_from_slice(meta.data());
+        bytes
+    })
+}
+
+fn grouped<'d>(measurements: &[RawDoc<'d>], fields: &MeasurementFields) -> Result<Vec<Group<'d>>> {
+    let mut groups: Vec<Group<'d>> = Vec::new();
+    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
+    for measurement in measurements {
+        let time = measurement_time(*measurement, fields)?;
+        let meta = fields.meta.as_deref().and_then(|meta| measurement.get_element(meta));
+        let bytes = meta_bytes(meta);
+        let at = *known.entry(bytes).or_insert_with_key(|bytes| {
+            let value = meta.map(RawElement::value);
+            groups.push(Group { meta: bytes.clone(), value, rows: Vec::new() });
+            groups.len() - 1
+        });
+        groups[at].rows.push((time, *measurement));
+    }
+    Ok(groups)
+}
+
+/// Placing the measurements of one group.
+struct Placing<'u, 's> {
+    unit: &'u mut WriteUnit<'s>,
+    series: Arc<TimeSeries>,
+    /// What memory knows, the latest last.
+    known: Vec<Open>,
+    working: Vec<Working>,
+}
+
+impl<'u, 's> Placing<'u, 's> {
+    fn new(unit: &'u mut WriteUnit<'s>, known: &[Open]) -> Result<Placing<'u, 's>> {
+        // As the collection is while the unit runs.
+        let Some(series) = unit.time_series() else {
+            return Err(Error::internal("measurements for a collection without time series"));
+        };
+        Ok(Placing { unit, series, known: known.to_vec(), working: Vec::new() })
+    }
+
+    /// Places all; gives what memory shall know afterwards.
+    fn place(mut self, group: &Group<'_>) -> Result<Vec<Open>> {
+        for (time, measurement) in &group.rows {
+            let bytes = measurement.as_bytes().len();
+            let at = match self.fitting(*time, bytes) {
+                Some(at) => at,
+                None => self.open(*time, bytes, group)?,
+            };
+            let working = &mut self.working[at];
+            working.bucket.push(*measurement, self.series.fields.meta.as_deref());
+            working.grown = true;
+        }
+        for working in self.working.iter().filter(|working| working.grown) {
+            let document = working.bucket.document(&self.series.fields);
+            match &working.old {
+                None => self.unit.insert_under(&working.key, document.as_doc())?,
+                Some(old) => {
+                    let style = UpdateStyle::Replacement;
+                    self.unit.update(&working.key, old.as_doc(), document.as_doc(), style)?;
+                }
+            }
+        }
+        let working = self.working.iter().map(|working| Open {
+            start_ms: working.bucket.start_ms,
+            key: working.key.clone(),
+            full: !working.bucket.has_room(0),
+        });
+        self.known.retain(|open| !self.working.iter().any(|working| working.key == open.key));
+        self.known.extend(working);
+        Ok(self.known)
+    }
+
+    fn fitting(&self, time: i64, bytes: usize) -> Option<usize> {
+        self.working.iter().rposition(|working| {
+            self.series.spans(working.bucket.start_ms, time) && working.bucket.has_room(bytes)
+        })
+    }
+
+    /// A bucket for a measurement that fits none at hand: one that memory knows, one in the store, or a new one.
+    fn open(&mut self, time: i64, bytes: usize, group: &Group<'_>) -> Result<usize> {
+        let known: Vec<RecordKey> = self
+            .known
+            .iter()
+            .rev()
+            .filter(|open| !open.full && self.series.spans(open.start_ms, time))
+            .map(|open| open.key.clone())
+            .collect();
+        for key in known {
+            if let Some(at) = self.load(&key, bytes, group)? {
+                return Ok(at);
+            }
+        }
+        // Behind what is known there is nothing: time goes on.
+        let starts = self.known.iter().map(|open| open.start_ms);
+        let starts = starts.chain(self.working.iter().map(|working| working.bucket.start_ms));
+        if starts.max().is_none_or(|latest| time < latest) {
+            for key in self.candidates(time, group)? {
+                if let Some(at) = self.load(&key, bytes, group)? {
+                    return Ok(at);
+                }
+            }
+        }
+        let bucket = Bucket::new(self.series.start_of(time), rand::random(), group.value);
+        let key = bucket.record_key();
+        self.working.push(Working { key, old: None, bucket, grown: false });
+        Ok(self.working.len() - 1)
+    }
+
+    /// Reads a bucket, under the lock of its record, and takes it when it is this group's and has room.
+    fn load(&mut self, key: &RecordKey, bytes: usize, group: &Group<'_>) -> Result<Option<usize>> {
+        if self.working.iter().any(|working| working.key == *key) {
+            return Ok(None);
+        }
+        let Some(document) = self.unit.read(key)? else { return Ok(None) };
+        let view = BucketView::new(document.as_doc())?;
+        if meta_bytes(view.meta()) != group.meta || view.rows() >= super::bucket::MAX_MEASUREMENTS {
+            return Ok(None);
+        }
+        let bucket = Bucket::open(view, &self.series.fields)?;
+        if !bucket.has_room(bytes) {
+            return Ok(None);
+        }
+        self.working.push(Working { key: key.clone(), old: Some(document), bucket, grown: false });
+        Ok(Some(self.working.len() - 1))
+    }
+
+    /// Buckets in the store that the time may fall into, the latest first.
+    fn candidates(&self, time: i64, group: &Group<'_>) -> Result<Vec<RecordKey>> {
+        let earliest = time.saturating_sub(self.series.max_span_secs * 1000 - 1);
+        let mut found = Vec::new();
+        let limit = ScanLimit::rows(MAX_CANDIDATES);
+        if self.series.fields.meta.is_none() {
+            let range = KeyRange { start: start_key(earliest), end: prefix_end(&start_key(time)) };
+            self.unit.scan_records(&range, Direction::Backward, limit, &mut |key| {
+                found.push(key.to_vec());
+            })?;
+            return Ok(found);
+        }
+        let Some(index) = self.index_by_meta() else { return Ok(found) };
+        let mut front = Vec::new();
+        let meta = group.value.unwrap_or(RawValue::Null);
+        if matches!(meta, RawValue::Array(_)) {
+            return Ok(found);
+        }
+        keys::append_value(&mut front, &mut TypeBits::default(), meta, false);
+        let with = |time: i64| [front.as_slice(), &start_key(time)].concat();
+        let range = KeyRange { start: with(earliest), end: prefix_end(&with(time)) };
+        self.unit.scan_entries(&index, &range, Direction::Backward, limit, &mut |entry| {
+            found.push(entry.record_key.to_vec());
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+
+    /// An index that has the meta value in front and the start behind it.
+    fn index_by_meta(&self) -> Option<Arc<Index>> {
+        let start = format!("control.min.{}", self.series.fields.time);
+        self.unit.usable_indexes().find(|index| match index.spec.fields() {
+            [meta, min, ..] => {
+                meta.path == "meta" && min.path == start && !meta.descending && !min.descending
+            }
+            _ => false,
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! Time series: measurements kept in buckets, one record for many of them.
+//!
+//! The collection that clients call `X` is `system.buckets.X` here; `X` itself is a view that takes its buckets apart. The story
+//! of an insert:
+//! 1. measurements are grouped by their meta value, bytes compared ([`insert`]);
+//! 2. each goes into the open bucket of its group whose span it falls into; which buckets are open stands in memory, bounded,
+//!    and what is not there is looked for in the store ([`open`]);
+//! 3. a bucket that gets more is taken apart, added to and packed again ([`bucket`], [`column`]): one record, its index keys and
+//!    one oplog entry in the unit's transaction.
+//!
+//! Buckets are kept in the order of their start, so that whole ones expire from the low end. Expiry contract, section 7.
+
+mod bucket;
+mod column;
+mod indexes;
+mod insert;
+mod numbers;
+mod open;
+mod options;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use bucket::{BucketView, MeasurementFields, measurement_time};
+pub(crate) use indexes::default_index;
+pub use indexes::shown_to_clients;
+pub(crate) use open::OpenBuckets;
+pub use options::{BUCKETS_PREFIX, Granularity, TimeSeries};

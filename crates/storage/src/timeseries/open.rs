@@ -1,0 +1,70 @@
+//! Which buckets are open: a bounded memory, by meta value, in stripes that each have a lock.
+//!
+//! It only saves looking. What it has forgotten (a restart, too many meta values) is found again in the store: by the index on
+//! meta and time, or by the order of records where measurements have no meta field.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::RecordKey;
+
+/// Locks; writers of different stripes do not wait for each other.
+const STRIPES: usize = 16;
+/// Meta values remembered in a stripe.
+const MAX_PER_STRIPE: usize = 4096;
+/// Buckets remembered for a meta value.
+pub(super) const MAX_PER_META: usize = 4;
+
+/// An open bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) start_ms: i64,
+    pub(super) key: RecordKey,
+    /// There is no room in it: remembered, so that nobody looks for one like it.
+    pub(super) full: bool,
+}
+
+/// One stripe: the open buckets by meta value.
+pub(super) type Stripe = HashMap<Vec<u8>, Vec<Open>>;
+
+/// All of a collection.
+pub(crate) struct OpenBuckets {
+    stripes: [Mutex<Stripe>; STRIPES],
+    hasher: RandomState,
+}
+
+impl Default for OpenBuckets {
+    fn default() -> OpenBuckets {
+        OpenBuckets { stripes: Default::default(), hasher: RandomState::new() }
+    }
+}
+
+impl OpenBuckets {
+    /// The stripe of a meta value.
+    pub(super) fn stripe(&self, meta: &[u8]) -> usize {
+        self.hasher.hash_one(meta) as usize % STRIPES
+    }
+
+    /// Locks stripes, always in the same order.
+    pub(super) fn lock(
+        &self,
+        stripes: impl Iterator<Item = usize>,
+    ) -> HashMap<usize, MutexGuard<'_, Stripe>> {
+        let mut wanted: Vec<usize> = stripes.collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.into_iter().map(|at| (at, self.stripes[at].lock())).collect()
+    }
+}
+
+/// Remembers what is open for a meta value now.
+pub(super) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<Open>) {
+    if stripe.len() >= MAX_PER_STRIPE && !stripe.contains_key(&meta) {
+        stripe.clear();
+    }
+    let surplus = open.len().saturating_sub(MAX_PER_META);
+    open.drain(..surplus);
+    stripe.insert(meta, open);
+}

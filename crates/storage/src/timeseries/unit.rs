@@ -1,0 +1,75 @@
+//! What a write unit does for buckets: records under keys of their own, and looking around inside the transaction.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
+
+use super::TimeSeries;
+use crate::WriteUnit;
+use crate::collection::Index;
+use crate::error::from_kv;
+use crate::layout::object_subrange;
+use crate::read::{EntryVisitor, entry};
+
+impl WriteUnit<'_> {
+    /// The collection's time series as it is now.
+    pub(crate) fn time_series(&self) -> Option<Arc<TimeSeries>> {
+        self.state.time_series.clone()
+    }
+
+    /// Indexes in which every record is found.
+    pub(super) fn usable_indexes(&self) -> impl Iterator<Item = Arc<Index>> {
+        let whole = |index: &&Arc<Index>| {
+            index.is_ready()
+                && !index.is_partial()
+                && !index.spec.sparse()
+                && index.spec.collation().is_none()
+        };
+        self.state.indexes.iter().filter(whole).cloned()
+    }
+
+    /// Shows the keys of records in a range.
+    pub(super) fn scan_records(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        let range = object_subrange(self.collection.id(), range);
+        self.txn
+            .scan(Keyspace::Record, &range, direction, limit, &mut |key, _| {
+                see(key.get(8..).unwrap_or(&[]));
+                ControlFlow::Continue(())
+            })
+            .map_err(from_kv)?;
+        Ok(())
+    }
+
+    /// Shows the entries of an index in a range.
+    pub(super) fn scan_entries(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<()> {
+        let range = object_subrange(index.id(), range);
+        let mut failed = None;
+        self.txn
+            .scan(Keyspace::Index, &range, direction, limit, &mut |key, value| {
+                let Some(entry) = key.get(8..).and_then(|key| entry(index, key, value)) else {
+                    return ControlFlow::Continue(());
+                };
+                visit(entry).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                })
+            })
+            .map_err(from_kv)?;
+        failed.map_or(Ok(()), Err)
+    }
+}
