@@ -101,7 +101,8 @@ proptest! {
     ) {
         let values: Vec<_> = values.into_iter().flat_map(|v| vec![v; repeat]).collect();
         let column = column_of(&values);
-        prop_assert_eq!(Column::decode(&column.encode(), values.len()).as_ref(), Some(&column));
+        let decoded = Column::decode(&column.encode(), values.len());
+        prop_assert_eq!(decoded.as_ref(), Some(&column));
         let bounds = column.bounds();
         prop_assert_eq!(bounds.is_none(), values.iter().all(Option::is_none));
         if let Some((least, most)) = bounds {
