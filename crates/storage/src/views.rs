@@ -72,6 +72,14 @@ impl Store {
         }
     }
 
+    /// The same where no collection has that very name.
+    pub(crate) fn time_series_not_hidden(
+        &self,
+        ns: &Namespace,
+    ) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
+        if self.collection(ns).is_some() { None } else { self.time_series_named(ns) }
+    }
+
     /// The views of a database, by name.
     ///
     /// # Errors

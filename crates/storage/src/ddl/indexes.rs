@@ -14,7 +14,8 @@ use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::timeseries::shown_to_clients;
+use crate::timeseries::{TimeSeries, checked_on_buckets, key_on_buckets, shown_to_clients};
+use crate::ttl::TtlIndexRules;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -95,14 +96,27 @@ impl Store {
         requests: &[RawDoc<'_>],
         options: CreateIndexesOptions,
     ) -> Result<CreateIndexesResult> {
-        let rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
+        let series = self.time_series_not_hidden(ns);
+        let mut rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
+        if series.is_some() {
+            // Under both an error here, and measurements have no time of modification.
+            rules.ttl = TtlIndexRules::Mongod8;
+            rules.last_modified = false;
+        }
         let mut wanted = Vec::with_capacity(requests.len());
         let mut id_collations = Vec::new();
         let mut result = CreateIndexesResult::default();
         for request in requests {
             match IndexSpec::request(*request, rules).map_err(|e| in_spec_context(e, *request))? {
+                Requested::Id(_) if series.is_some() => {
+                    return Err(Error::not_implemented("an index on '_id' of measurements"));
+                }
                 Requested::Id(collation) => id_collations.extend(collation),
                 Requested::Index(spec, note) => {
+                    let spec = match &series {
+                        Some((_, series)) => Box::new(checked_on_buckets(&spec, &series.fields)?),
+                        None => spec,
+                    };
                     // A filter that does not compile must not leave a new collection behind.
                     if let Some(filter) = spec.partial_filter() {
                         self.filters.compile(filter, spec.collation())?;
@@ -118,7 +132,12 @@ impl Store {
                 }
             }
         }
-        let (collection, created) = self.get_or_create(ns)?;
+        // Measurements have no index on `_id`.
+        let own = i32::from(series.is_none());
+        let (collection, created) = match series {
+            Some((buckets, _)) => (buckets, false),
+            None => self.get_or_create(ns)?,
+        };
         result.created_collection = created;
         check_id_collations(&collection, &id_collations)?;
         let wanted: Vec<IndexSpec> =
@@ -127,7 +146,7 @@ impl Store {
         loop {
             let changing = self.catalog.changing.lock();
             let existing = collection.indexes();
-            result.before = existing.len() as i32 + 1;
+            result.before = existing.len() as i32 + own;
             result.notes.truncate(own_notes);
             if options.update_policies {
                 result.updated.extend(self.update_policies(&collection, &existing, &wanted)?);
@@ -266,18 +285,22 @@ impl Store {
         selectors: Option<&[IndexSelector<'_>]>,
     ) -> Result<i32> {
         let _changing = self.catalog.changing.lock();
-        let Some(collection) = self.catalog.get(ns) else {
+        let series = self.time_series_not_hidden(ns);
+        let named = series.as_ref().map(|(buckets, _)| buckets.clone());
+        let Some(collection) = named.or_else(|| self.catalog.get(ns)) else {
             self.check_no_view(ns)?;
             return Err(Error::new(ErrorCode::NamespaceNotFound, format!("ns not found {ns}")));
         };
         let existing = collection.indexes();
-        let before = existing.len() as i32 + 1;
+        let before = existing.len() as i32 + i32::from(series.is_none());
         let gone = match selectors {
             None => existing,
             Some(selectors) => {
                 let mut gone = Vec::new();
                 for selector in selectors {
-                    gone.push(droppable(&existing, *selector, ns)?);
+                    let on_buckets = on_buckets(*selector, series.as_ref().map(|(_, s)| &**s));
+                    let mapped = on_buckets.as_ref().map(|key| IndexSelector::Key(key.as_doc()));
+                    gone.push(droppable(&existing, mapped.unwrap_or(*selector), ns)?);
                 }
                 gone
             }
@@ -310,7 +333,9 @@ impl Store {
                 None => id_index_change(),
             });
         }
-        let found = select(&collection.indexes(), selector, ns)?;
+        let on_buckets = on_buckets(selector, collection.time_series().as_deref());
+        let mapped = on_buckets.as_ref().map(|key| IndexSelector::Key(key.as_doc()));
+        let found = select(&collection.indexes(), mapped.unwrap_or(selector), ns)?;
         let mut spec = found.spec.clone();
         let mut result = CollModResult::default();
         if let Some(new) = change.expire_after {
@@ -400,6 +425,14 @@ fn clustered_index_change(
         IndexSelector::Key(key) => Shell(key).to_string(),
     };
     Error::new(ErrorCode::IndexNotFound, format!("cannot find index {shown} for ns {ns}"))
+}
+
+/// The key pattern that a pattern of measurements means on buckets.
+fn on_buckets(selector: IndexSelector<'_>, series: Option<&TimeSeries>) -> Option<DocBuf> {
+    match selector {
+        IndexSelector::Key(key) => Some(key_on_buckets(key, &series?.fields)),
+        IndexSelector::Name(_) => None,
+    }
 }
 
 /// Somebody else may still be building what was asked for: it exists when that is over.

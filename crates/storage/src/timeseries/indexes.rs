@@ -8,7 +8,7 @@
 //!
 //! The definition on the buckets carries what was asked for as `originalSpec`.
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::MeasurementFields;
@@ -45,6 +45,68 @@ pub(crate) fn on_buckets(asked: RawDoc<'_>, fields: &MeasurementFields) -> DocBu
         }
     }
     out.append("originalSpec", asked);
+    out.finish()
+}
+
+/// The definition on the buckets of an index that was asked for, when measurements may have it. Expiry contract, section 1.5.
+///
+/// # Errors
+/// 72 and 85 for policies and filters that a time series does not have, 238 for what is missing here.
+pub(crate) fn checked_on_buckets(
+    asked: &IndexSpec,
+    fields: &MeasurementFields,
+) -> Result<IndexSpec> {
+    let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    if asked.unique() {
+        return invalid("Unique indexes are not supported on time-series collections");
+    }
+    let filter = asked.partial_filter();
+    let on_meta = filter.is_some_and(|filter| only_meta(filter, fields, 0));
+    if asked.expire_after().is_some() {
+        let by_time = matches!(asked.fields(), [field] if field.path == fields.time);
+        if !by_time {
+            return invalid(
+                "TTL indexes on non-time fields are not supported on time-series collections",
+            );
+        }
+        if !on_meta {
+            return invalid(
+                "TTL indexes on time-series collections require a partialFilterExpression on the metaField",
+            );
+        }
+    }
+    if filter.is_some() && asked.document().get("collation").is_some() {
+        return Err(Error::new(
+            ErrorCode::IndexOptionsConflict,
+            "On a time-series collection, partialFilterExpression and collation arguments are incompatible",
+        ));
+    }
+    if filter.is_some() && !on_meta {
+        return Err(Error::not_implemented(
+            "a partial index of a time series by other fields than the meta field",
+        ));
+    }
+    IndexSpec::from_catalog(on_buckets(asked.document(), fields))
+}
+
+/// Whether a filter asks about the meta field, and about nothing else.
+fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bool {
+    depth < MAX_FILTER_DEPTH
+        && !filter.is_empty()
+        && filter.iter().all(|element| match (element.name(), element.value()) {
+            ("$and" | "$or", RawValue::Array(parts)) => parts.iter().all(|part| {
+                part.value().as_document().is_some_and(|part| only_meta(part, fields, depth + 1))
+            }),
+            (name, _) => fields.on_bucket_meta(name).is_some(),
+        })
+}
+
+/// A key pattern of measurements as it stands on buckets.
+pub(crate) fn key_on_buckets(key: RawDoc<'_>, fields: &MeasurementFields) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for field in key {
+        append_key(&mut out, field.name(), field.value(), fields);
+    }
     out.finish()
 }
 

@@ -22,7 +22,7 @@ mod tests;
 mod unit;
 
 pub use bucket::{BucketView, MeasurementFields, measurement_time};
-pub(crate) use indexes::default_index;
 pub use indexes::shown_to_clients;
+pub(crate) use indexes::{checked_on_buckets, default_index, key_on_buckets};
 pub(crate) use open::OpenBuckets;
 pub use options::{BUCKETS_PREFIX, Granularity, TimeSeries};
