@@ -28,7 +28,7 @@ pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
-    delete, find_and_modify, update,
+    delete, delete_measurements, find_and_modify, update, update_buckets,
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};

@@ -6,6 +6,7 @@ use mayfly_query::{
 };
 use mayfly_value::{DocBuilder, RawDoc};
 
+use super::measurements;
 use super::read::{Collating, hint};
 use super::write::{
     WriteResults, check_count, check_writable, ends_command, ordered, was_dropped, wrote,
@@ -98,12 +99,20 @@ impl DeleteStatement<'_> {
         let now_ms = Some(ctx.op.now_ms());
         let options = FindOptions { hint, variables, now_ms, collation, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter, options)?;
-        let Some(collection) = collection else {
-            return ctx.service.store.check_no_view(ns).map(|()| 0);
-        };
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = DeleteSpec { query, multi, repeatable };
+        if let Some(series) = measurements::series_named(ctx, ns) {
+            let deleted = measurements::delete(ctx, &series, filter, spec)?;
+            if deleted > 0 {
+                let outcome = ModifyOutcome { matched: deleted, ..ModifyOutcome::default() };
+                ctx.committed(statement, || outcome.record(None));
+            }
+            return Ok(deleted);
+        }
+        let Some(collection) = collection else {
+            return ctx.service.store.check_no_view(ns).map(|()| 0);
+        };
         let deleted = match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {
             // Dropped meanwhile: nothing is left to delete.
             Err(error) if was_dropped(&error, &collection) => 0,

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Namespace, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_query::{DeleteSpec, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{Collection, TimeSeries, WriteUnit};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::insert::Prepared;
 use super::object_id::new_object_id;
+use super::update::UpdateStatement;
 use super::write::was_dropped;
 use crate::CommandContext;
 
@@ -22,6 +24,127 @@ pub(super) fn series_named(
 ) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
     let store = &ctx.service.store;
     if store.collection(ns).is_some() { None } else { store.time_series_named(ns) }
+}
+
+/// Deletes measurements; gives how many.
+///
+/// # Errors
+/// Those of [`mayfly_query::delete_measurements`].
+pub(super) fn delete(
+    ctx: &CommandContext<'_>,
+    (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
+    filter: RawDoc<'_>,
+    mut spec: DeleteSpec,
+) -> Result<i64> {
+    if let Some(Hint::Key(key)) = &spec.query.hint {
+        spec.query.hint = Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())));
+    }
+    let store = &ctx.service.store;
+    match mayfly_query::delete_measurements(store, ctx.op, buckets, series, filter, &spec) {
+        Err(error) if was_dropped(&error, buckets) => Ok(0),
+        other => other,
+    }
+}
+
+/// Updates the meta value of measurements: all that a filter on it finds.
+///
+/// # Errors
+/// 72 for what a time series does not have.
+pub(super) fn update(
+    ctx: &CommandContext<'_>,
+    (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
+    statement: &UpdateStatement<'_>,
+) -> Result<ModifyOutcome> {
+    let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    if !statement.multi {
+        return invalid("Cannot perform a non-multi update on a time-series collection");
+    }
+    if statement.upsert {
+        return invalid("Cannot perform an upsert on a time-series collection");
+    }
+    let Some(meta) = &series.fields.meta else {
+        return invalid(
+            "Cannot perform an update on a time-series collection that does not have a metaField",
+        );
+    };
+    let operators = match statement.update {
+        RawValue::Document(update) if update.iter().all(|field| field.name().starts_with('$')) => {
+            update
+        }
+        RawValue::Document(_) => {
+            return invalid(
+                "Cannot perform an update on a time-series collection using a replacement document",
+            );
+        }
+        _ => {
+            return invalid(
+                "Cannot perform an update on a time-series collection using a pipeline update",
+            );
+        }
+    };
+    if !only_meta(statement.filter, &series.fields, 0) {
+        return invalid(&format!(
+            "Cannot perform an update on a time-series collection when querying on a field that is not the metaField '{meta}'"
+        ));
+    }
+    let filter = series.fields.filter_on_bucket_meta(statement.filter);
+    let Some(update) = update_on_meta(operators, &series.fields) else {
+        return invalid(&format!(
+            "Cannot perform an update on a time-series collection which updates a field that is not the metaField '{meta}'"
+        ));
+    };
+    let hint = match &statement.hint {
+        Some(Hint::Key(key)) => Some(Hint::Key(series.fields.key_on_buckets(key.as_doc()))),
+        other => other.clone(),
+    };
+    let on_buckets = UpdateStatement {
+        filter: filter.as_doc(),
+        update: RawValue::Document(update.as_doc()),
+        array_filters: statement.array_filters.clone(),
+        hint,
+        collation: statement.collation.clone(),
+        ..*statement
+    };
+    let spec = on_buckets.spec(ctx, &buckets.namespace(), None)?;
+    mayfly_query::update_buckets(&ctx.service.store, ctx.op, buckets, &spec)
+}
+
+/// Whether a filter asks about nothing but the meta field.
+fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bool {
+    depth < limits::MAX_FILTER_DEPTH
+        && filter.iter().all(|element| match (element.name(), element.value()) {
+            ("$and" | "$or" | "$nor", RawValue::Array(parts)) => parts.iter().all(|part| {
+                part.value().as_document().is_some_and(|part| only_meta(part, fields, depth + 1))
+            }),
+            ("$comment", _) => true,
+            (name, _) => fields.on_bucket_meta(name).is_some(),
+        })
+}
+
+/// An update of the meta field as one of buckets; nothing when it changes other fields.
+fn update_on_meta(update: RawDoc<'_>, fields: &MeasurementFields) -> Option<DocBuf> {
+    let mut out = DocBuilder::new();
+    for operator in update {
+        let RawValue::Document(changes) = operator.value() else {
+            // The language says what is wrong with it.
+            out.append_element(operator);
+            continue;
+        };
+        out.start_document(operator.name());
+        for change in changes {
+            let path = fields.on_bucket_meta(change.name())?;
+            match change.value() {
+                RawValue::String(to) if operator.name() == "$rename" => {
+                    out.append(&path, fields.on_bucket_meta(to)?.as_str());
+                }
+                _ => {
+                    out.append_renamed(path.as_bytes(), change);
+                }
+            }
+        }
+        out.end();
+    }
+    Some(out.finish())
 }
 
 /// A measurement as it is stored: with an `_id`, which need not be the only one of its value.
@@ -60,7 +183,7 @@ pub(super) fn insert_all(
     loop {
         let Some((buckets, _)) = store.time_series_named(ns) else {
             let text = format!("time series {ns} was dropped");
-            return Err(Error::new(mayfly_base::ErrorCode::NamespaceNotFound, text));
+            return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
         match store.insert_measurements(ctx.op, &buckets, &measurements, &also) {
             Err(error) if tries < 10 && was_dropped(&error, &buckets) => tries += 1,

@@ -10,6 +10,7 @@ use mayfly_query::{
 };
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::measurements;
 use super::object_id::new_object_id;
 use super::read::{Collating, hint};
 use super::write::{
@@ -235,6 +236,9 @@ impl<'a> UpdateStatement<'a> {
             Attempt::Again(record) => return Ok(ModifyOutcome::recall(record.as_doc()).0),
             Attempt::First(statement) => statement,
         };
+        if let Some(series) = measurements::series_named(ctx, ns) {
+            return measurements::update(ctx, &series, self);
+        }
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = self.spec(ctx, ns, repeatable)?;

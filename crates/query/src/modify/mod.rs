@@ -3,6 +3,7 @@
 
 mod change;
 mod find_and_modify;
+mod measurements;
 mod record;
 mod scan;
 mod shown;
@@ -18,6 +19,7 @@ use mayfly_value::{DocBuf, ValueBuf};
 use crate::CanonicalQuery;
 use change::{Change, change_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
+pub use measurements::{delete_measurements, update_buckets};
 use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{Again, for_each_record};

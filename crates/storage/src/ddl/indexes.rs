@@ -14,7 +14,7 @@ use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::timeseries::{TimeSeries, checked_on_buckets, key_on_buckets, shown_to_clients};
+use crate::timeseries::{TimeSeries, checked_on_buckets, shown_to_clients};
 use crate::ttl::TtlIndexRules;
 
 /// What `createIndexes` reports.
@@ -430,7 +430,7 @@ fn clustered_index_change(
 /// The key pattern that a pattern of measurements means on buckets.
 fn on_buckets(selector: IndexSelector<'_>, series: Option<&TimeSeries>) -> Option<DocBuf> {
     match selector {
-        IndexSelector::Key(key) => Some(key_on_buckets(key, &series?.fields)),
+        IndexSelector::Key(key) => Some(series?.fields.key_on_buckets(key)),
         IndexSelector::Name(_) => None,
     }
 }

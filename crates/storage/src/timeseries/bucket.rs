@@ -1,7 +1,7 @@
 //! A bucket: measurements of one meta value and one span of time, as one document.
 //!
 //! ```text
-//! { _id: ObjectId(start in seconds | 8 random bytes),
+//! { _id: ObjectId(start in seconds | 5 random bytes of the process, 3 of a counter),
 //!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true },
 //!   meta?: <meta value>,
 //!   data: { <field>: BinData(7, column) ... } }
@@ -10,11 +10,14 @@
 //! `control.min` of the time field is the bucket's start, rounded down; it never changes, and the record's key begins with it:
 //!
 //! ```text
-//! record    | collection id | ordered key of Date(start) | the 8 random bytes |
+//! record    | collection id | ordered key of Date(start) | the last 8 bytes of _id |
 //! ```
 //!
 //! So records stand in the order of 64-bit times, which the seconds in an ObjectId do not. `version` is 3 when measurements
 //! are not in the order of time. Columns are drawn in [`super::column`].
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
@@ -157,11 +160,11 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// An empty one.
-    pub(crate) fn new(start_ms: i64, random: u64, meta: Option<RawValue<'_>>) -> Bucket {
+    pub(crate) fn new(start_ms: i64, suffix: u64, meta: Option<RawValue<'_>>) -> Bucket {
         let mut id = [0; 12];
         // Times before 1970 and after 2106 wrap around, as the reference's do; nothing goes by them.
         id[..4].copy_from_slice(&(start_ms.div_euclid(1000) as u32).to_be_bytes());
-        id[4..].copy_from_slice(&random.to_be_bytes());
+        id[4..].copy_from_slice(&suffix.to_be_bytes());
         let meta = meta.map(RawValue::to_owned);
         Bucket { id, start_ms, meta, columns: Vec::new(), rows: 0, bytes: 0 }
     }
@@ -295,6 +298,15 @@ impl Bucket {
             dates.is_sorted()
         })
     }
+}
+
+/// The rest of a bucket's `_id`: five random bytes of this process and a counter, so that of buckets with one start the
+/// earlier one stands in front.
+pub(crate) fn new_suffix() -> u64 {
+    static PROCESS: OnceLock<(u64, AtomicU32)> = OnceLock::new();
+    let (process, counter) =
+        PROCESS.get_or_init(|| (rand::random::<u64>() << 24, AtomicU32::new(rand::random())));
+    process | u64::from(counter.fetch_add(1, Ordering::Relaxed) & 0xFF_FFFF)
 }
 
 /// The front of the record keys of buckets that begin at this time.

@@ -101,15 +101,6 @@ fn only_meta(filter: RawDoc<'_>, fields: &MeasurementFields, depth: usize) -> bo
         })
 }
 
-/// A key pattern of measurements as it stands on buckets.
-pub(crate) fn key_on_buckets(key: RawDoc<'_>, fields: &MeasurementFields) -> DocBuf {
-    let mut out = DocBuilder::new();
-    for field in key {
-        append_key(&mut out, field.name(), field.value(), fields);
-    }
-    out.finish()
-}
-
 fn append_key(out: &mut DocBuilder, path: &str, order: RawValue<'_>, fields: &MeasurementFields) {
     if let Some(path) = fields.on_bucket_meta(path) {
         out.append(&path, order);
@@ -127,6 +118,15 @@ impl MeasurementFields {
     pub fn on_bucket_meta(&self, path: &str) -> Option<String> {
         let below = path.strip_prefix(self.meta.as_deref()?)?;
         (below.is_empty() || below.starts_with('.')).then(|| format!("meta{below}"))
+    }
+
+    /// A key pattern of measurements as it stands on buckets.
+    pub fn key_on_buckets(&self, key: RawDoc<'_>) -> DocBuf {
+        let mut out = DocBuilder::new();
+        for field in key {
+            append_key(&mut out, field.name(), field.value(), self);
+        }
+        out.finish()
     }
 
     /// A filter on the meta field as one on buckets. The caller has parsed it, so that its depth is bounded.

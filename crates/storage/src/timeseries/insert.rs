@@ -9,7 +9,7 @@ use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
-use super::bucket::{Bucket, BucketView, measurement_time, start_key};
+use super::bucket::{Bucket, BucketView, measurement_time, new_suffix, start_key};
 use super::open::{Open, Stripe, remember};
 use super::{MeasurementFields, TimeSeries};
 use crate::collection::{Collection, Index};
@@ -182,7 +182,7 @@ impl<'u, 's> Placing<'u, 's> {
                 }
             }
         }
-        let bucket = Bucket::new(self.series.start_of(time), rand::random(), group.value);
+        let bucket = Bucket::new(self.series.start_of(time), new_suffix(), group.value);
         let key = bucket.record_key();
         self.working.push(Working { key, old: None, bucket, grown: false });
         Ok(self.working.len() - 1)

@@ -5,18 +5,41 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
+use mayfly_value::RawDoc;
 
-use super::TimeSeries;
+use super::bucket::{Bucket, BucketView};
+use super::{MeasurementFields, TimeSeries};
 use crate::WriteUnit;
 use crate::collection::Index;
 use crate::error::from_kv;
 use crate::layout::object_subrange;
+use crate::oplog::UpdateStyle;
 use crate::read::{EntryVisitor, entry};
 
 impl WriteUnit<'_> {
     /// The collection's time series as it is now.
     pub(crate) fn time_series(&self) -> Option<Arc<TimeSeries>> {
         self.state.time_series.clone()
+    }
+
+    /// Takes measurements out of a bucket, all for which `kept` says no; with the last one the bucket goes.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, those of the engine.
+    pub fn retain_measurements(
+        &mut self,
+        record_key: &[u8],
+        document: RawDoc<'_>,
+        fields: &MeasurementFields,
+        kept: &dyn Fn(usize) -> bool,
+    ) -> Result<()> {
+        let mut bucket = Bucket::open(BucketView::new(document)?, fields)?;
+        bucket.retain(kept);
+        if bucket.rows() == 0 {
+            return self.delete(record_key, document);
+        }
+        let left = bucket.document(fields);
+        self.update(record_key, document, left.as_doc(), UpdateStyle::Replacement)
     }
 
     /// Indexes in which every record is found.

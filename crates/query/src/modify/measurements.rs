@@ -1,0 +1,128 @@
+//! Deletes and updates of measurements: on the buckets that they are in.
+//!
+//! A delete takes buckets apart, keeps what does not match and packs the rest again; a bucket that nothing is left of goes. An
+//! update changes the meta value of whole buckets. Manual: "Time Series Collection Limitations", "Updates and Deletes".
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store, TimeSeries};
+use mayfly_value::RawDoc;
+
+use super::record::Images;
+use super::{DeleteSpec, ModifyOutcome, UpdateSpec, update_with};
+use crate::buckets::OnBuckets;
+use crate::{CanonicalQuery, Executor, Flow};
+
+/// Buckets looked for at once before they are changed.
+const BATCH_BUCKETS: usize = 64;
+
+/// Deletes measurements; `filter` is what `spec.query` was parsed from. Gives how many went.
+///
+/// # Errors
+/// Those of the filter, of storage, and of the operation's deadline.
+pub fn delete_measurements(
+    store: &Store,
+    op: &OpCtx,
+    buckets: &Arc<Collection>,
+    series: &TimeSeries,
+    filter: RawDoc<'_>,
+    spec: &DeleteSpec,
+) -> Result<i64> {
+    let mut deleted = 0;
+    let query = on_buckets(filter, series, &spec.query)?;
+    let mut executor = Executor::new(buckets.clone(), query)?;
+    executor.remember_records();
+    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    while !executor.is_done() {
+        let mut found: Vec<RecordKey> = Vec::new();
+        executor.run(store, op, &mut |key, _| {
+            found.push(key.to_vec());
+            Ok(if found.len() >= BATCH_BUCKETS { Flow::Pause } else { Flow::More })
+        })?;
+        for key in found {
+            op.check()?;
+            deleted += delete_from(store, op, buckets, &series.fields, spec, &key)?;
+            if deleted > 0 && !spec.multi {
+                return Ok(deleted);
+            }
+        }
+    }
+    Ok(deleted)
+}
+
+/// The search for buckets that may hold what a query on measurements wants.
+fn on_buckets(
+    filter: RawDoc<'_>,
+    series: &TimeSeries,
+    query: &CanonicalQuery,
+) -> Result<CanonicalQuery> {
+    let asked = OnBuckets::of(filter, &series.fields, series.max_span_secs * 1000);
+    let wide = asked.filter();
+    let options = crate::FindOptions {
+        hint: query.hint.clone(),
+        collation: query.collation.clone(),
+        ..crate::FindOptions::default()
+    };
+    CanonicalQuery::parse(wide.as_ref().map_or(RawDoc::EMPTY, |wide| wide.as_doc()), options)
+}
+
+/// Deletes from one bucket what matches, or the first that does.
+fn delete_from(
+    store: &Store,
+    op: &OpCtx,
+    buckets: &Collection,
+    fields: &MeasurementFields,
+    spec: &DeleteSpec,
+    key: &RecordKey,
+) -> Result<i64> {
+    store.write(op, buckets, |unit| {
+        let Some(document) = unit.read(key)? else { return Ok(0) };
+        let view = BucketView::new(document.as_doc())?;
+        let mut kept = vec![true; view.rows()];
+        let mut gone = 0;
+        view.measurements(fields, &|_| true, &mut |row, measurement| {
+            if spec.query.matcher.try_matches(measurement)? {
+                kept[row] = false;
+                gone += 1;
+                if !spec.multi {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if gone == 0 {
+            return Ok(0);
+        }
+        unit.retain_measurements(key, document.as_doc(), fields, &|row| kept[row])?;
+        if let Some(repeatable) = &spec.repeatable {
+            let outcome = ModifyOutcome { matched: gone, ..ModifyOutcome::default() };
+            repeatable.record(unit, &outcome, Images::default())?;
+        }
+        Ok(gone)
+    })
+}
+
+/// Runs an update on buckets; the outcome counts their measurements.
+///
+/// # Errors
+/// As [`super::update`].
+pub fn update_buckets(
+    store: &Store,
+    op: &OpCtx,
+    buckets: &Arc<Collection>,
+    spec: &UpdateSpec,
+) -> Result<ModifyOutcome> {
+    let mut counted = ModifyOutcome::default();
+    update_with(store, op, buckets, spec, &mut |versions| {
+        let rows = versions.before.as_ref().and_then(|before| {
+            BucketView::new(before.as_doc()).ok().map(|view| view.rows() as i64)
+        });
+        counted.matched += rows.unwrap_or(0);
+        if versions.after.is_some() {
+            counted.modified += rows.unwrap_or(0);
+        }
+    })?;
+    Ok(counted)
+}
