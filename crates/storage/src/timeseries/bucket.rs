@@ -33,7 +33,7 @@ pub(crate) const MAX_BYTES: usize = 128_000;
 const MIN_MEASUREMENTS: usize = 10;
 const MAX_LARGE_BYTES: usize = 12 << 20;
 /// BSON's subtype for columns.
-const COLUMN: u8 = 7;
+pub(super) const COLUMN: u8 = 7;
 
 /// The fields that a collection of measurements names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,9 +87,12 @@ impl<'a> BucketView<'a> {
         Some((side("min")?, side("max")?))
     }
 
-    /// The names of its columns.
-    pub fn fields(self) -> impl Iterator<Item = &'a str> {
-        self.data.iter().map(|column| column.name())
+    pub(super) fn control(self) -> RawDoc<'a> {
+        self.control
+    }
+
+    pub(super) fn data(self) -> RawDoc<'a> {
+        self.data
     }
 
     pub(crate) fn column(self, element: RawElement<'a>) -> Result<Column> {
@@ -148,6 +151,14 @@ fn append_row(out: &mut DocBuilder, columns: &[(RawElement<'_>, Column)], row: u
     }
 }
 
+/// Whether a bucket with so many measurements of so many bytes has room for so many bytes more.
+pub(super) fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
+    let after = bytes + more;
+    rows == 0
+        || rows < MAX_MEASUREMENTS && after <= MAX_BYTES
+        || rows < MIN_MEASUREMENTS && after <= MAX_LARGE_BYTES
+}
+
 /// A bucket in the making, or being changed.
 pub(crate) struct Bucket {
     id: [u8; 12],
@@ -198,12 +209,55 @@ impl Bucket {
         self.rows
     }
 
-    /// Whether so many bytes more still fit.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let after = self.bytes + bytes;
-        self.rows == 0
-            || self.rows < MAX_MEASUREMENTS && after <= MAX_BYTES
-            || self.rows < MIN_MEASUREMENTS && after <= MAX_LARGE_BYTES
+    /// Bytes of its values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn columns(&self) -> &[(String, Column)] {
+        &self.columns
+    }
+
+    pub(super) fn column_named(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)
+    }
+
+    /// The same bucket without what it holds, for what is added to it.
+    pub(super) fn addition_to(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
+        let Some(RawValue::ObjectId(id)) = view.document.get("_id") else { return Err(damaged()) };
+        let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
+            return Err(damaged());
+        };
+        Ok(Bucket { id, start_ms, meta: None, columns: Vec::new(), rows: 0, bytes: 0 })
+    }
+
+    /// Adds what another bucket holds.
+    pub(super) fn extend(&mut self, other: &Bucket) {
+        for (name, column) in &other.columns {
+            if self.column_named(name).is_none() {
+                self.columns.push((name.clone(), Column::absent(self.rows)));
+            }
+            let own = self.columns.iter_mut().find(|(known, _)| known == name);
+            if let Some((_, own)) = own {
+                own.extend(column);
+            }
+        }
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        for (_, column) in &mut self.columns {
+            if column.len() < self.rows {
+                column.extend(&Column::absent(self.rows - column.len()));
+            }
+        }
+    }
+
+    /// The earliest of its times.
+    pub(super) fn earliest(&self, fields: &MeasurementFields) -> Option<i64> {
+        let times = self.column_named(&fields.time)?;
+        match times.value(times.bounds()?.0) {
+            Some(RawValue::Date(date)) => Some(date),
+            _ => None,
+        }
     }
 
     /// Adds a measurement.
@@ -260,6 +314,22 @@ impl Bucket {
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(1024));
         out.append("_id", RawValue::ObjectId(self.id)).start_document("control");
         out.append("version", if self.is_sorted(fields) { 2 } else { 3 });
+        self.append_bounds(&mut out, fields);
+        out.append("count", self.rows as i32).end();
+        if let Some(meta) = &self.meta {
+            out.append("meta", meta.as_raw());
+        }
+        out.start_document("data");
+        for (name, column) in &self.columns {
+            let bytes = column.encode();
+            out.append(name, RawValue::Binary { subtype: COLUMN, bytes: &bytes });
+        }
+        out.end();
+        out.finish()
+    }
+
+    /// `min` and `max` of its control.
+    pub(super) fn append_bounds(&self, out: &mut DocBuilder, fields: &MeasurementFields) {
         let bounds: Vec<_> = self.columns.iter().map(|(_, column)| column.bounds()).collect();
         for (side, largest) in [("min", false), ("max", true)] {
             out.start_document(side);
@@ -275,20 +345,9 @@ impl Bucket {
             }
             out.end();
         }
-        out.append("count", self.rows as i32).end();
-        if let Some(meta) = &self.meta {
-            out.append("meta", meta.as_raw());
-        }
-        out.start_document("data");
-        for (name, column) in &self.columns {
-            let bytes = column.encode();
-            out.append(name, RawValue::Binary { subtype: COLUMN, bytes: &bytes });
-        }
-        out.end();
-        out.finish()
     }
 
-    fn is_sorted(&self, fields: &MeasurementFields) -> bool {
+    pub(super) fn is_sorted(&self, fields: &MeasurementFields) -> bool {
         let times = self.columns.iter().find(|(name, _)| *name == fields.time);
         times.is_none_or(|(_, times)| {
             let dates = (0..times.len()).map(|row| match times.value(row) {
@@ -305,7 +364,7 @@ impl Bucket {
 pub(crate) fn new_suffix() -> u64 {
     static PROCESS: OnceLock<(u64, AtomicU32)> = OnceLock::new();
     let (process, counter) =
-        PROCESS.get_or_init(|| (rand::random::<u64>() << 24, AtomicU32::new(rand::random())));
+        PROCESS.get_or_init(|| (rand::random::<u64>() << 24, AtomicU32::new(0)));
     process | u64::from(counter.fetch_add(1, Ordering::Relaxed) & 0xFF_FFFF)
 }
 

@@ -71,6 +71,14 @@ impl Column {
         (type_byte != NONE).then(|| (type_byte, self.slice(row)))
     }
 
+    /// Adds the rows of another column.
+    pub(crate) fn extend(&mut self, other: &Column) {
+        let before = self.data.len() as u32;
+        self.types.extend_from_slice(&other.types);
+        self.ends.extend(other.ends.iter().map(|end| before + end));
+        self.data.extend_from_slice(&other.data);
+    }
+
     pub(crate) fn value(&self, row: usize) -> Option<RawValue<'_>> {
         self.get(row).map(|(type_byte, data)| RawValue::decode(type_byte, data))
     }
@@ -125,16 +133,21 @@ impl Column {
     /// Its bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
+        self.encode_runs(&mut out);
+        out
+    }
+
+    /// Its runs, behind what is there.
+    pub(crate) fn encode_runs(&self, out: &mut Vec<u8>) {
         let mut start = 0;
         while start < self.len() {
             let type_byte = self.types[start];
             let same = self.types[start..].iter().take_while(|other| **other == type_byte).count();
             out.push(type_byte);
-            put_varint(&mut out, same as u64);
-            self.encode_run(&mut out, type_byte, start..start + same);
+            put_varint(out, same as u64);
+            self.encode_run(out, type_byte, start..start + same);
             start += same;
         }
-        out
     }
 
     fn encode_run(&self, out: &mut Vec<u8>, type_byte: u8, rows: std::ops::Range<usize>) {

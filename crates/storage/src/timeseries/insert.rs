@@ -9,7 +9,8 @@ use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
-use super::bucket::{Bucket, BucketView, measurement_time, new_suffix, start_key};
+use super::append::{Packed, packed_with};
+use super::bucket::{Bucket, BucketView, has_room, measurement_time, new_suffix, start_key};
 use super::open::{Open, Stripe, remember};
 use super::{MeasurementFields, TimeSeries};
 use crate::collection::{Collection, Index};
@@ -31,8 +32,17 @@ struct Working {
     key: RecordKey,
     /// What the record is now; nothing for a new one.
     old: Option<DocBuf>,
-    bucket: Bucket,
-    grown: bool,
+    /// What is in that.
+    packed: Packed,
+    /// What comes to it.
+    added: Bucket,
+}
+
+impl Working {
+    fn has_room(&self, more: usize) -> bool {
+        let (rows, bytes) = (self.added.rows(), self.added.bytes());
+        has_room(self.packed.rows + rows, self.packed.bytes + bytes, more)
+    }
 }
 
 impl Store {
@@ -128,24 +138,29 @@ impl<'u, 's> Placing<'u, 's> {
                 Some(at) => at,
                 None => self.open(*time, bytes, group)?,
             };
-            let working = &mut self.working[at];
-            working.bucket.push(*measurement, self.series.fields.meta.as_deref());
-            working.grown = true;
+            self.working[at].added.push(*measurement, self.series.fields.meta.as_deref());
         }
-        for working in self.working.iter().filter(|working| working.grown) {
-            let document = working.bucket.document(&self.series.fields);
+        let fields = &self.series.fields;
+        for working in self.working.iter_mut().filter(|working| working.added.rows() > 0) {
+            let added = &working.added;
             match &working.old {
-                None => self.unit.insert_under(&working.key, document.as_doc())?,
+                None => {
+                    self.unit.insert_under(&working.key, added.document(fields).as_doc())?;
+                    let (rows, bytes) = (added.rows(), added.bytes());
+                    working.packed = Packed { rows, bytes, additions: 0 };
+                }
                 Some(old) => {
+                    let (new, packed) = packed_with(old.as_doc(), working.packed, added, fields)?;
                     let style = UpdateStyle::Replacement;
-                    self.unit.update(&working.key, old.as_doc(), document.as_doc(), style)?;
+                    self.unit.update(&working.key, old.as_doc(), new.as_doc(), style)?;
+                    working.packed = packed;
                 }
             }
         }
         let working = self.working.iter().map(|working| Open {
-            start_ms: working.bucket.start_ms,
+            start_ms: working.added.start_ms,
             key: working.key.clone(),
-            full: !working.bucket.has_room(0),
+            packed: working.packed,
         });
         self.known.retain(|open| !self.working.iter().any(|working| working.key == open.key));
         self.known.extend(working);
@@ -154,42 +169,51 @@ impl<'u, 's> Placing<'u, 's> {
 
     fn fitting(&self, time: i64, bytes: usize) -> Option<usize> {
         self.working.iter().rposition(|working| {
-            self.series.spans(working.bucket.start_ms, time) && working.bucket.has_room(bytes)
+            self.series.spans(working.added.start_ms, time) && working.has_room(bytes)
         })
     }
 
     /// A bucket for a measurement that fits none at hand: one that memory knows, one in the store, or a new one.
     fn open(&mut self, time: i64, bytes: usize, group: &Group<'_>) -> Result<usize> {
-        let known: Vec<RecordKey> = self
+        let known: Vec<Open> = self
             .known
             .iter()
             .rev()
-            .filter(|open| !open.full && self.series.spans(open.start_ms, time))
-            .map(|open| open.key.clone())
+            .filter(|open| {
+                has_room(open.packed.rows, open.packed.bytes, bytes)
+                    && self.series.spans(open.start_ms, time)
+            })
+            .cloned()
             .collect();
-        for key in known {
-            if let Some(at) = self.load(&key, bytes, group)? {
+        for open in known {
+            if let Some(at) = self.load(&open.key, Some(open.packed), bytes, group)? {
                 return Ok(at);
             }
         }
         // Behind what is known there is nothing: time goes on.
         let starts = self.known.iter().map(|open| open.start_ms);
-        let starts = starts.chain(self.working.iter().map(|working| working.bucket.start_ms));
+        let starts = starts.chain(self.working.iter().map(|working| working.added.start_ms));
         if starts.max().is_none_or(|latest| time < latest) {
             for key in self.candidates(time, group)? {
-                if let Some(at) = self.load(&key, bytes, group)? {
+                if let Some(at) = self.load(&key, None, bytes, group)? {
                     return Ok(at);
                 }
             }
         }
-        let bucket = Bucket::new(self.series.start_of(time), new_suffix(), group.value);
-        let key = bucket.record_key();
-        self.working.push(Working { key, old: None, bucket, grown: false });
+        let added = Bucket::new(self.series.start_of(time), new_suffix(), group.value);
+        let (key, packed) = (added.record_key(), Packed::default());
+        self.working.push(Working { key, old: None, packed, added });
         Ok(self.working.len() - 1)
     }
 
     /// Reads a bucket, under the lock of its record, and takes it when it is this group's and has room.
-    fn load(&mut self, key: &RecordKey, bytes: usize, group: &Group<'_>) -> Result<Option<usize>> {
+    fn load(
+        &mut self,
+        key: &RecordKey,
+        known: Option<Packed>,
+        bytes: usize,
+        group: &Group<'_>,
+    ) -> Result<Option<usize>> {
         if self.working.iter().any(|working| working.key == *key) {
             return Ok(None);
         }
@@ -198,11 +222,21 @@ impl<'u, 's> Placing<'u, 's> {
         if meta_bytes(view.meta()) != group.meta || view.rows() >= super::bucket::MAX_MEASUREMENTS {
             return Ok(None);
         }
-        let bucket = Bucket::open(view, &self.series.fields)?;
-        if !bucket.has_room(bytes) {
+        let fields = &self.series.fields;
+        // Somebody may have deleted some of it.
+        let packed = match known.filter(|known| known.rows == view.rows()) {
+            Some(packed) => packed,
+            None => {
+                let bytes = Bucket::open(view, fields)?.bytes();
+                // How often it was added to is not known: it will be packed anew.
+                Packed { rows: view.rows(), bytes, additions: usize::MAX / 2 }
+            }
+        };
+        if !has_room(packed.rows, packed.bytes, bytes) {
             return Ok(None);
         }
-        self.working.push(Working { key: key.clone(), old: Some(document), bucket, grown: false });
+        let added = Bucket::addition_to(view, fields)?;
+        self.working.push(Working { key: key.clone(), old: Some(document), packed, added });
         Ok(Some(self.working.len() - 1))
     }
 

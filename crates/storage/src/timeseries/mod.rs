@@ -10,6 +10,7 @@
 //!
 //! Buckets are kept in the order of their start, so that whole ones expire from the low end. Expiry contract, section 7.
 
+mod append;
 mod bucket;
 mod column;
 mod indexes;

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::append::Packed;
 use crate::RecordKey;
 
 /// Locks; writers of different stripes do not wait for each other.
@@ -22,8 +23,8 @@ pub(super) const MAX_PER_META: usize = 4;
 pub(super) struct Open {
     pub(super) start_ms: i64,
     pub(super) key: RecordKey,
-    /// There is no room in it: remembered, so that nobody looks for one like it.
-    pub(super) full: bool,
+    /// What is in it. It may have no room: remembered, so that nobody looks for one like it.
+    pub(super) packed: Packed,
 }
 
 /// One stripe: the open buckets by meta value.

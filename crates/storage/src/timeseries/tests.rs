@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 
 use mayfly_value::arbitrary::{any_document, any_value};
 use mayfly_value::bson::{Bson, DateTime, doc, oid::ObjectId};
-use mayfly_value::{DocBuf, RawDoc, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use proptest::prelude::*;
 
 use super::MeasurementFields;
+use super::append::{Packed, packed_with};
 use super::bucket::{Bucket, BucketView};
 use super::column::Column;
 
@@ -94,6 +95,69 @@ fn measurements_come_out_as_they_went_in() {
 }
 
 proptest! {
+    #[test]
+    fn what_is_added_bit_by_bit_is_what_is_put_in_at_once(
+        rows in prop::collection::vec((-5000i64..5000, any_document()), 1..80),
+        steps in prop::collection::vec(1usize..7, 80),
+    ) {
+        let measurement = |(time, rest): &(i64, DocBuf)| {
+            let mut out = DocBuilder::new();
+            out.append("t", RawValue::Date(*time));
+            let mut names = std::collections::HashSet::from(["t".to_owned(), "m".to_owned()]);
+            for element in rest.as_doc() {
+                if names.insert(element.name().to_owned()) {
+                    out.append_element(element);
+                }
+            }
+            out.finish()
+        };
+        let rows: Vec<DocBuf> = rows.iter().map(measurement).collect();
+        let mut whole = Bucket::new(-10_000, 7, None);
+        rows.iter().for_each(|row| whole.push(row.as_doc(), Some("m")));
+        let whole = whole.document(&fields());
+        let (mut left, mut steps) = (rows.as_slice(), steps.into_iter());
+        let mut stored: Option<(DocBuf, Packed)> = None;
+        while !left.is_empty() {
+            let (now, rest) = left.split_at(steps.next().unwrap_or(1).min(left.len()));
+            left = rest;
+            stored = Some(match stored {
+                None => {
+                    let mut first = Bucket::new(-10_000, 7, None);
+                    now.iter().for_each(|row| first.push(row.as_doc(), Some("m")));
+                    let (rows, bytes) = (first.rows(), first.bytes());
+                    (first.document(&fields()), Packed { rows, bytes, additions: 0 })
+                }
+                Some((document, packed)) => {
+                    let view = BucketView::new(document.as_doc()).unwrap();
+                    let mut added = Bucket::addition_to(view, &fields()).unwrap();
+                    now.iter().for_each(|row| added.push(row.as_doc(), Some("m")));
+                    packed_with(document.as_doc(), packed, &added, &fields()).unwrap()
+                }
+            });
+        }
+        let (stored, packed) = stored.unwrap();
+        prop_assert_eq!(packed.rows, rows.len());
+        prop_assert_eq!(measurements(&stored), measurements(&whole));
+        let (stored, whole) = (stored.as_doc(), whole.as_doc());
+        // Which of several values that compare as equal is the smallest is not said.
+        prop_assert_eq!(stored.get("_id"), whole.get("_id"));
+        let version = |bucket: RawDoc<'_>| {
+            bucket.get("control").and_then(|c| c.as_document()?.get("version")).map(|v| v.to_owned())
+        };
+        prop_assert_eq!(version(stored), version(whole));
+        for field in ["t", "a", "b", "x"] {
+            let (stored, whole) = (BucketView::new(stored).unwrap(), BucketView::new(whole).unwrap());
+            let same = match (stored.bounds(field), whole.bounds(field)) {
+                (Some(one), Some(other)) => {
+                    let equal = mayfly_value::equal_values;
+                    equal(one.0, other.0) && equal(one.1, other.1)
+                }
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            prop_assert!(same, "{}", field);
+        }
+    }
+
     #[test]
     fn columns_round_trip(
         values in prop::collection::vec(prop::option::weighted(0.9, any_value()), 0..60),
