@@ -9,5 +9,6 @@ mod model;
 mod properties;
 mod scripting;
 mod scripts;
+mod time_series;
 mod ttl_monitor;
 mod ttl_statements;

@@ -51,7 +51,7 @@ fn value() -> BoxedStrategy<String> {
 }
 
 /// Fields of a document: `a`, `b` and `c`, each maybe.
-fn document() -> impl Strategy<Value = String> {
+pub(crate) fn document() -> impl Strategy<Value = String> {
     let field = || prop::option::weighted(0.8, value());
     (field(), field(), field()).prop_map(|(a, b, c)| {
         let named = [("a", a), ("b", b), ("c", c)];
@@ -87,7 +87,7 @@ fn predicate() -> BoxedStrategy<String> {
         .boxed()
 }
 
-fn filter() -> BoxedStrategy<String> {
+pub(crate) fn filter() -> BoxedStrategy<String> {
     let path = select(vec!["a", "b", "c", "a.x", "b.x", "a.y", "a.0"]);
     let field = prop_oneof![
         3 => (path.clone(), predicate())
@@ -122,7 +122,7 @@ const INDEXES: &str = "[{key: {a: 1}, name: '1'}, {key: {b: -1, a: 1}, name: '2'
   {key: {b: 1}, name: '5', partialFilterExpression: {a: {$gte: 1}}},
   {key: {'b.x': 1, c: -1}, name: '6'}, {key: {a: 1, c: 1, _id: 1}, name: '7'}]";
 
-fn ids(reply: &DocBuf) -> Vec<ValueBuf> {
+pub(crate) fn ids(reply: &DocBuf) -> Vec<ValueBuf> {
     let batch = expect::batch(reply.as_doc()).and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
     let id = |document: RawValue<'_>| document.as_document()?.get("_id").map(RawValue::to_owned);
     batch.iter().filter_map(|element| id(element.value())).collect()

@@ -1,0 +1,103 @@
+//! Random measurements and filters: a time series answers as a plain collection with the same documents does.
+
+use mayfly_testkit::{Fixture, memory, memory_under_chaos};
+use mayfly_value::{RawValue, ValueBuf, compare_values};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::properties::{document, filter, ids, runner};
+
+/// Times that share buckets, begin them, and lie far away; in milliseconds.
+fn time() -> impl Strategy<Value = i64> {
+    let near = select(vec![0, 1, 59_999, 60_000, 3_599_999, 3_600_000, -1, 7_200_000]);
+    let base = select(vec![0i64, 1_800_000_000_000, -9_000_000_000_000, 5_000_000_000_000]);
+    (base, near).prop_map(|(base, near)| base + near)
+}
+
+/// A filter that is about times, too.
+fn timed_filter() -> impl Strategy<Value = String> {
+    let operator = select(vec!["$eq", "$gt", "$gte", "$lt", "$lte", "$ne"]);
+    let timed = (operator, time()).prop_map(|(op, time)| format!("{{t: {{{op}: Date({time})}}}}"));
+    (timed, filter(), select(vec!["one", "and", "or", "other"])).prop_map(|(timed, other, way)| {
+        match way {
+            "one" => timed,
+            "and" => format!("{{$and: [{timed}, {other}]}}"),
+            "or" => format!("{{$or: [{timed}, {other}]}}"),
+            _ => other,
+        }
+    })
+}
+
+fn sorted(mut ids: Vec<ValueBuf>) -> Vec<ValueBuf> {
+    ids.sort_by(|a, b| compare_values(a.as_raw(), b.as_raw()));
+    ids
+}
+
+fn agree(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError> {
+    let run = |collection: &str, verb: &str, rest: &str| {
+        fixture.run("test", &format!("{{{verb}: '{collection}', {rest}}}"))
+    };
+    for projection in ["{}", "{_id: 1}", "{_id: 1, b: 1}"] {
+        let rest = format!("filter: {filter}, projection: {projection}, batchSize: 1000");
+        let find = |collection| sorted(ids(&run(collection, "find", &rest)));
+        prop_assert_eq!(find("series"), find("plain"), "{} {}", filter, projection);
+    }
+    let rest = format!("query: {filter}");
+    let count =
+        |collection| run(collection, "count", &rest).as_doc().get("n").map(RawValue::to_owned);
+    prop_assert_eq!(count("series"), count("plain"), "{}", filter);
+    let group = "{$group: {_id: null, n: {$sum: 1}, most: {$max: '$c'}}}";
+    let rest = format!("pipeline: [{{$match: {filter}}}, {group}], cursor: {{}}");
+    let grouped = |collection: &str| {
+        let reply = run(collection, "aggregate", &rest);
+        let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document);
+        cursor.and_then(|cursor| cursor.get("firstBatch")).map(RawValue::to_owned)
+    };
+    prop_assert_eq!(grouped("series"), grouped("plain"), "{}", filter);
+    Ok(())
+}
+
+fn check(fixture: &Fixture, cases: u32) {
+    let rows = prop::collection::vec((time(), document()), 1..40);
+    let filters = prop::collection::vec(timed_filter(), 4);
+    let batch = 1usize..9;
+    let result = runner(cases).run(&(rows, filters, batch), |(rows, filters, batch)| {
+        fixture.ok("test", "{drop: 'series'}");
+        fixture.ok("test", "{drop: 'plain'}");
+        let series = "{timeField: 't', metaField: 'a'}";
+        fixture.ok("test", &format!("{{create: 'series', timeseries: {series}}}"));
+        let documents: Vec<String> = rows
+            .iter()
+            .enumerate()
+            .map(|(id, (time, fields))| format!("{{_id: {id}, t: Date({time}), {fields}}}"))
+            .collect();
+        for some in documents.chunks(batch) {
+            for collection in ["series", "plain"] {
+                let text = format!("{{insert: '{collection}', documents: [{}]}}", some.join(", "));
+                let reply = fixture.ok("test", &text);
+                prop_assert!(reply.as_doc().get("writeErrors").is_none(), "{}", text);
+            }
+        }
+        for filter in &filters {
+            agree(fixture, filter)?;
+        }
+        let delete = format!("deletes: [{{q: {}, limit: 0}}]", filters[0]);
+        let deleted = |collection: &str| {
+            let reply = fixture.run("test", &format!("{{delete: '{collection}', {delete}}}"));
+            reply.as_doc().get("n").map(RawValue::to_owned)
+        };
+        prop_assert_eq!(deleted("series"), deleted("plain"), "{}", delete);
+        agree(fixture, "{}")
+    });
+    result.unwrap();
+}
+
+#[test]
+fn a_time_series_answers_as_a_plain_collection() {
+    check(&Fixture::new(memory()), 150);
+}
+
+#[test]
+fn a_time_series_answers_as_a_plain_collection_under_chaos() {
+    check(&Fixture::new(memory_under_chaos(5)), 40);
+}
