@@ -171,14 +171,9 @@ impl OnBuckets {
             RawValue::Date(date) => add("$eq", date),
             RawValue::Document(operators) => {
                 for operator in operators {
-                    match (operator.name(), operator.value()) {
-                        (
-                            name @ ("$eq" | "$gt" | "$gte" | "$lt" | "$lte"),
-                            RawValue::Date(date),
-                        ) => {
-                            add(name, date);
-                        }
-                        _ => {}
+                    let RawValue::Date(date) = operator.value() else { continue };
+                    if let name @ ("$eq" | "$gt" | "$gte" | "$lt" | "$lte") = operator.name() {
+                        add(name, date);
                     }
                 }
             }

@@ -37,11 +37,15 @@ all does not exist in the reference either.
   doubles; a field of a document keeps its integer type. Dates that JavaScript cannot hold come back as the lowest date.
   `print` writes nothing; there is no `sleep`, no `hex_md5`, no `Proxy`, and no stored functions.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
+* The columns in buckets of a time series (`system.buckets.*`) are this server's own, not the reference's BSONColumn; nobody but
+  the server writes to those collections, so that a time series is restored measurement by measurement. Meta values are grouped
+  byte by byte: documents with their fields in another order are different sources. `system.views` does not list time series.
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions of several statements, change streams, time series,
-index kinds other than ascending and descending keys, spilling to disk.
+Authentication and TLS, transactions of several statements, change streams,
+index kinds other than ascending and descending keys, spilling to disk. Of time series: collations, indexes on `_id`, partial
+indexes by other fields than the meta field, `findAndModify`, `$out` into one.
 
 ";
 

@@ -19,33 +19,61 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     let scale = scale(&fields)?;
     let ns = request.namespace()?;
     doc.append("ns", ns.as_str());
-    match ctx.service.store.collection(&ns) {
-        Some(collection) => append(ctx, &collection, scale, doc),
-        None => {
+    let store = &ctx.service.store;
+    match (store.collection(&ns), store.time_series_named(&ns)) {
+        (Some(collection), _) => append(ctx, &collection, Shown::Documents, scale, doc),
+        (None, Some((buckets, _))) => append(ctx, &buckets, Shown::Measurements, scale, doc),
+        (None, None) => {
             append_nothing(scale, doc);
             Ok(())
         }
     }
 }
 
+/// What the documents of a collection are to the one who asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Documents.
+    Documents,
+    /// Buckets of measurements, which are counted in a section of their own.
+    Measurements,
+}
+
 /// The fields behind the namespace.
 fn append(
     ctx: &CommandContext<'_>,
     collection: &Collection,
+    shown: Shown,
     scale: i64,
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let sizes = ctx.service.store.sizes(ctx.op, collection)?;
     let (count, size) = (sizes.documents, sizes.data_bytes);
-    doc.append("size", small(size / scale)).append("count", small(count));
-    if count > 0 {
-        doc.append("avgObjSize", small(size / count));
+    doc.append("size", small(size / scale));
+    match shown {
+        Shown::Measurements => {
+            doc.start_document("timeseries");
+            doc.append("bucketsNs", collection.namespace().as_str());
+            doc.append("bucketCount", small(count));
+            if count > 0 {
+                doc.append("avgBucketSize", small(size / count));
+            }
+            doc.end();
+        }
+        Shown::Documents => {
+            doc.append("count", small(count));
+            if count > 0 {
+                doc.append("avgObjSize", small(size / count));
+            }
+        }
     }
     doc.append("numOrphanDocs", 0);
     let storage = bytes(sizes.storage_bytes);
     doc.append("storageSize", small(storage / scale)).append("freeStorageSize", 0);
     append_capped(collection, scale, doc);
-    doc.append("nindexes", small(sizes.indexes.len() as i64 + 1));
+    // Buckets have no index on `_id` that clients know of.
+    let own = i64::from(collection.time_series().is_none());
+    doc.append("nindexes", small(sizes.indexes.len() as i64 + own));
     doc.start_array("indexBuilds");
     for (index, _) in sizes.indexes.iter().filter(|(index, _)| !index.is_ready()) {
         doc.push(index.spec.name());
@@ -54,7 +82,10 @@ fn append(
     let index_bytes: i64 = sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum();
     doc.append("totalIndexSize", small(index_bytes / scale));
     doc.append("totalSize", small((storage + index_bytes) / scale));
-    doc.start_document("indexSizes").append("_id_", 0);
+    doc.start_document("indexSizes");
+    if own > 0 {
+        doc.append("_id_", 0);
+    }
     for (index, size) in &sizes.indexes {
         doc.append(index.spec.name(), small(bytes(*size) / scale));
     }
