@@ -5,6 +5,7 @@
 //! document   { d: { name: false, .. },     fields that went
 //!              u: { name: value, .. },     fields that have another value, at their old place
 //!              i: { name: value, .. },     fields that came, behind all others, in this order
+//!              b: { name: { o: offset, d: BinData }, .. },   binary fields with another end: from the offset on, `d`
 //!              s<name>: delta, .. }        fields whose document or array has a delta of its own
 //! array      { a: true, l: length, u<index>: value, .., s<index>: delta, .. }
 //! ```
@@ -19,6 +20,11 @@ const MAX_LEVELS: usize = 20;
 /// More changed fields than this in one document: it is replaced as a whole.
 const MAX_CHANGES: usize = 256;
 
+/// Binary values that share fewer bytes at their front are replaced as a whole.
+const MIN_SHARED_BYTES: usize = 64;
+/// Bytes compared at once.
+const BLOCK: usize = 64;
+
 /// The delta from `old` to `new`; nothing when the new document has to be logged as it is.
 pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>) -> Option<DocBuf> {
     document_delta(old, new, MAX_LEVELS)
@@ -30,12 +36,15 @@ struct Changes<'a> {
     gone: Vec<RawElement<'a>>,
     set: Vec<RawElement<'a>>,
     came: Vec<RawElement<'a>>,
+    /// Binary fields, and how many bytes at their front stay.
+    tails: Vec<(RawElement<'a>, usize)>,
     inner: Vec<(RawElement<'a>, DocBuf)>,
 }
 
 impl Changes<'_> {
     fn len(&self) -> usize {
-        self.gone.len() + self.set.len() + self.came.len() + self.inner.len()
+        let whole = self.gone.len() + self.set.len() + self.came.len();
+        whole + self.tails.len() + self.inner.len()
     }
 }
 
@@ -72,10 +81,32 @@ fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, levels: usize, changes:
     if old.type_byte() == new.type_byte() && old.data() == new.data() {
         return;
     }
+    if let Some(shared) = shared_front(old.value(), new.value()) {
+        changes.tails.push((new, shared));
+        return;
+    }
     match inner_delta(old.value(), new.value(), levels) {
         Some(delta) => changes.inner.push((new, delta)),
         None => changes.set.push(new),
     }
+}
+
+/// How many bytes at the front two binary values share, when these are worth leaving out.
+fn shared_front(old: RawValue<'_>, new: RawValue<'_>) -> Option<usize> {
+    let (
+        RawValue::Binary { subtype: before, bytes: old },
+        RawValue::Binary { subtype: after, bytes: new },
+    ) = (old, new)
+    else {
+        return None;
+    };
+    // By blocks first: values that grow at their end are long and the same up to there.
+    let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
+    let same = BLOCK * blocks.take_while(|(a, b)| a == b).count();
+    let rest = old[same..].iter().zip(&new[same..]);
+    let shared = same + rest.take_while(|(a, b)| a == b).count();
+    let fits = i32::try_from(shared).is_ok();
+    (before == after && shared >= MIN_SHARED_BYTES && fits).then_some(shared)
 }
 
 /// The delta of an embedded document or array, when it is shorter than the new value.
@@ -124,6 +155,7 @@ fn unambiguous(old: RawDoc<'_>, new: RawDoc<'_>, changes: &Changes<'_>) -> bool 
         doc.iter().filter(|element| element.name_bytes() == name).nth(1).is_none()
     };
     let inner = changes.inner.iter().map(|(element, _)| element);
+    let inner = inner.chain(changes.tails.iter().map(|(element, _)| element));
     changes
         .gone
         .iter()
@@ -151,6 +183,16 @@ fn write_document(changes: &Changes<'_>) -> DocBuf {
             delta.end();
         }
     }
+    if !changes.tails.is_empty() {
+        delta.start_document("b");
+        for (element, shared) in &changes.tails {
+            let RawValue::Binary { subtype, bytes } = element.value() else { continue };
+            let bytes = bytes.get(*shared..).unwrap_or(&[]);
+            delta.start_document(element.name()).append("o", *shared as i32);
+            delta.append("d", RawValue::Binary { subtype, bytes }).end();
+        }
+        delta.end();
+    }
     for (element, inner) in &changes.inner {
         let name = [b"s", element.name_bytes()].concat();
         let inner = match element.type_byte() {
@@ -166,13 +208,13 @@ fn write_document(changes: &Changes<'_>) -> DocBuf {
 mod tests {
     use super::*;
     use mayfly_value::arbitrary::any_document;
-    use mayfly_value::bson::{Document, doc};
+    use mayfly_value::bson::{Binary, Document, doc, spec::BinarySubtype};
     use proptest::prelude::*;
 
     /// The new document by the old one and a delta: what a reader of the log does.
     fn apply(old: RawDoc<'_>, delta: RawDoc<'_>) -> DocBuf {
         let part = |name| delta.get(name).and_then(RawValue::as_document);
-        let (gone, set, came) = (part("d"), part("u"), part("i"));
+        let (gone, set, came, tails) = (part("d"), part("u"), part("i"), part("b"));
         let has = |part: Option<RawDoc<'_>>, name: &str| {
             part.is_some_and(|part| part.get_element(name).is_some())
         };
@@ -180,6 +222,19 @@ mod tests {
         for element in old.iter() {
             let name = element.name();
             if has(gone, name) || has(came, name) {
+                continue;
+            }
+            if let Some(RawValue::Document(tail)) = tails.and_then(|tails| tails.get(name)) {
+                let (
+                    RawValue::Binary { bytes: was, .. },
+                    Some(RawValue::Binary { subtype, bytes: end }),
+                    Some(RawValue::Int32(offset)),
+                ) = (element.value(), tail.get("d"), tail.get("o"))
+                else {
+                    panic!("not a tail: {tail:?}");
+                };
+                let bytes = [&was[..offset as usize], end].concat();
+                out.append(name, RawValue::Binary { subtype, bytes: &bytes });
                 continue;
             }
             let inner = delta.get(&format!("s{name}"));
@@ -261,6 +316,25 @@ mod tests {
         );
         check(doc! {"a": [&long]}, doc! {"a": [&long, 7]}, doc! {"sa": {"a": true, "u1": 7}});
         check(doc! {"a": 1}, doc! {"a": [1]}, doc! {"u": {"a": [1]}});
+    }
+
+    #[test]
+    fn of_a_binary_value_with_another_end_only_the_end_is_named() {
+        let binary =
+            |bytes: &[u8]| Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() };
+        let (old, longer) = ([7; 100], [[7; 100].as_slice(), &[1, 2]].concat());
+        check(
+            doc! {"a": binary(&old)},
+            doc! {"a": binary(&longer)},
+            doc! {"b": {"a": {"o": 100, "d": binary(&[1, 2])}}},
+        );
+        check(
+            doc! {"a": binary(&longer)},
+            doc! {"a": binary(&old)},
+            doc! {"b": {"a": {"o": 100, "d": binary(&[])}}},
+        );
+        let short = doc! {"a": binary(&[1, 2])};
+        check(short.clone(), doc! {"a": binary(&[1, 3])}, doc! {"u": {"a": binary(&[1, 3])}});
     }
 
     #[test]

@@ -151,7 +151,11 @@ impl<'u, 's> Placing<'u, 's> {
                 }
                 Some(old) => {
                     let (new, packed) = packed_with(old.as_doc(), working.packed, added, fields)?;
-                    let style = UpdateStyle::Replacement;
+                    // What is packed anew has nothing in common with what it was.
+                    let style = match packed.additions {
+                        0 => UpdateStyle::Replacement,
+                        _ => UpdateStyle::Operators,
+                    };
                     self.unit.update(&working.key, old.as_doc(), new.as_doc(), style)?;
                     working.packed = packed;
                 }

@@ -5,7 +5,7 @@
 //! 1. measurements are grouped by their meta value, bytes compared ([`insert`]);
 //! 2. each goes into the open bucket of its group whose span it falls into; which buckets are open stands in memory, bounded,
 //!    and what is not there is looked for in the store ([`open`]);
-//! 3. a bucket that gets more is taken apart, added to and packed again ([`bucket`], [`column`]): one record, its index keys and
+//! 3. a bucket that gets more is taken apart, added to and packed again ([`mod@bucket`], [`mod@column`]): one record, its index keys and
 //!    one oplog entry in the unit's transaction.
 //!
 //! Buckets are kept in the order of their start, so that whole ones expire from the low end. Expiry contract, section 7.
