@@ -11,7 +11,8 @@ use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store
 use mayfly_value::RawDoc;
 
 use super::record::Images;
-use super::{DeleteSpec, ModifyOutcome, UpdateSpec, update_with};
+use super::shown::Shown;
+use super::{DeleteSpec, ModifyOutcome, UpdateSpec, Versions, update_with};
 use crate::buckets::OnBuckets;
 use crate::{CanonicalQuery, Executor, Flow};
 
@@ -115,7 +116,8 @@ pub fn update_buckets(
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
     let mut counted = ModifyOutcome::default();
-    update_with(store, op, buckets, spec, &mut |versions| {
+    let shown = Shown::nothing(&spec.query);
+    update_with(store, op, buckets, spec, shown, &mut |versions: Versions| {
         let rows = versions.before.as_ref().and_then(|before| {
             BucketView::new(before.as_doc()).ok().map(|view| view.rows() as i64)
         });

@@ -14,7 +14,7 @@ use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::timeseries::{TimeSeries, checked_on_buckets, shown_to_clients};
+use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
 use crate::ttl::TtlIndexRules;
 
 /// What `createIndexes` reports.
@@ -354,6 +354,9 @@ impl Store {
                 ));
             }
             spec = spec.with_ttl_options(ttl);
+            if collection.time_series().is_some() {
+                check_policy(&spec)?;
+            }
             check_archive(ns, &spec)?;
             self.check_archive_place(&spec)?;
         }

@@ -334,7 +334,7 @@ mod tests {
             doc! {"b": {"a": {"o": 100, "d": binary(&[])}}},
         );
         let short = doc! {"a": binary(&[1, 2])};
-        check(short.clone(), doc! {"a": binary(&[1, 3])}, doc! {"u": {"a": binary(&[1, 3])}});
+        check(short, doc! {"a": binary(&[1, 3])}, doc! {"u": {"a": binary(&[1, 3])}});
     }
 
     #[test]

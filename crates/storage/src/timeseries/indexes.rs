@@ -57,6 +57,7 @@ pub(crate) fn checked_on_buckets(
     fields: &MeasurementFields,
 ) -> Result<IndexSpec> {
     let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    check_policy(asked)?;
     if asked.unique() {
         return invalid("Unique indexes are not supported on time-series collections");
     }
@@ -87,6 +88,21 @@ pub(crate) fn checked_on_buckets(
         ));
     }
     IndexSpec::from_catalog(on_buckets(asked.document(), fields))
+}
+
+/// A policy of a time series deals with whole buckets: it has a pace, but cannot look at single measurements.
+///
+/// # Errors
+/// 72 InvalidOptions.
+pub(crate) fn check_policy(spec: &IndexSpec) -> Result<()> {
+    let ttl = spec.ttl_options();
+    match ttl.hide_expired || ttl.archive.is_some() || ttl.hold_field.is_some() {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorCode::InvalidOptions,
+            "'ttl.hideExpired', 'ttl.archive' and 'ttl.holdField' are not supported on time-series collections",
+        )),
+    }
 }
 
 /// Whether a filter asks about the meta field, and about nothing else.

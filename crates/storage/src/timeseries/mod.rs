@@ -24,6 +24,6 @@ mod unit;
 
 pub use bucket::{BucketView, MeasurementFields, measurement_time};
 pub use indexes::shown_to_clients;
-pub(crate) use indexes::{checked_on_buckets, default_index};
+pub(crate) use indexes::{check_policy, checked_on_buckets, default_index};
 pub(crate) use open::OpenBuckets;
 pub use options::{BUCKETS_PREFIX, Granularity, TimeSeries};
