@@ -19,6 +19,8 @@ mod numbers;
 mod open;
 mod options;
 #[cfg(test)]
+mod store_tests;
+#[cfg(test)]
 mod tests;
 mod unit;
 

@@ -43,6 +43,10 @@ impl Default for OpenBuckets {
 }
 
 impl OpenBuckets {
+    /// How many stripes there are.
+    #[cfg(test)]
+    pub(super) const COUNT: usize = STRIPES;
+
     /// The stripe of a meta value.
     pub(super) fn stripe(&self, meta: &[u8]) -> usize {
         self.hasher.hash_one(meta) as usize % STRIPES

@@ -1,0 +1,136 @@
+//! Buckets over a store: several writers, forgetting what is open, deletions in between.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_kv::{Direction, MemoryEngine, ScanLimit};
+use mayfly_value::bson::{DateTime, doc};
+use mayfly_value::{DocBuf, Number};
+
+use super::bucket::{BucketView, MAX_MEASUREMENTS};
+use super::open::OpenBuckets;
+use crate::read::whole_range;
+use crate::{Collection, Store, StoreOptions};
+
+const NOW: i64 = 1_800_000_000_000;
+
+struct Fixture {
+    clock: Arc<ManualClock>,
+    store: Arc<Store>,
+    buckets: Arc<Collection>,
+}
+
+fn fixture() -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+    let ns = Namespace::parse("d.system.buckets.s").unwrap();
+    let options =
+        doc! { "expireAfterSeconds": 100i64, "timeseries": { "timeField": "t", "metaField": "m" } };
+    let buckets = store.create_collection(&ns, DocBuf::from_bson(&options)).unwrap();
+    Fixture { clock, store, buckets }
+}
+
+impl Fixture {
+    fn insert(&self, rows: &[(i64, i32, i32)]) {
+        let op = OpCtx::detached(self.clock.clone());
+        let documents: Vec<DocBuf> = rows
+            .iter()
+            .map(|(time, meta, id)| {
+                let time = DateTime::from_millis(NOW + time);
+                DocBuf::from_bson(&doc! { "_id": id, "t": time, "m": meta })
+            })
+            .collect();
+        let measurements: Vec<_> = documents.iter().map(DocBuf::as_doc).collect();
+        self.store.insert_measurements(&op, &self.buckets, &measurements, |_| Ok(())).unwrap();
+    }
+
+    /// Numbers of measurements in the buckets, and the `_id`s of all, sorted.
+    fn all(&self) -> (Vec<usize>, Vec<i64>) {
+        let fields = &self.buckets.time_series().unwrap().fields;
+        let (mut rows, mut ids) = (Vec::new(), Vec::new());
+        let (range, limit) = (whole_range(), ScanLimit::NONE);
+        let snapshot = self.store.snapshot().unwrap();
+        let mut see = |_: &[u8], document: mayfly_value::RawDoc<'_>| {
+            let view = BucketView::new(document)?;
+            rows.push(view.rows());
+            view.measurements(fields, &|_| true, &mut |_, measurement| {
+                let id = measurement.get("_id").and_then(Number::from_value);
+                ids.extend(id.and_then(Number::to_i64_exact));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(ControlFlow::Continue(()))
+        };
+        snapshot.scan_records(&self.buckets, &range, Direction::Forward, limit, &mut see).unwrap();
+        ids.sort_unstable();
+        (rows, ids)
+    }
+}
+
+#[test]
+fn writers_of_the_same_buckets_lose_nothing() {
+    let fixture = fixture();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                for batch in 0..60 {
+                    let row = |at: i32| {
+                        let id = writer * 600 + batch * 10 + at;
+                        (i64::from(id % 1800) * 1000, at % 3, id)
+                    };
+                    fixture.insert(&(0..10).map(row).collect::<Vec<_>>());
+                }
+            });
+        }
+    });
+    let (rows, ids) = fixture.all();
+    assert_eq!(ids, (0..2400).collect::<Vec<i64>>());
+    assert!(rows.iter().all(|rows| *rows <= MAX_MEASUREMENTS));
+    assert!(rows.len() <= 12, "{rows:?}");
+}
+
+#[test]
+fn a_bucket_is_full_at_a_thousand_and_what_was_forgotten_is_found_again() {
+    let fixture = fixture();
+    fixture.insert(&(0..1500).map(|id| (i64::from(id), 1, id)).collect::<Vec<_>>());
+    assert_eq!(fixture.all().0, [1000, 500]);
+    // As after a restart.
+    let open = fixture.buckets.open_buckets.as_ref().unwrap();
+    open.lock(0..OpenBuckets::COUNT).values_mut().for_each(|stripe| stripe.clear());
+    fixture.insert(&[(1501, 1, 1500), (1502, 1, 1501)]);
+    let (mut rows, ids) = fixture.all();
+    rows.sort_unstable();
+    assert_eq!(rows, [502, 1000]);
+    assert_eq!(ids.len(), 1502);
+}
+
+#[test]
+fn measurements_out_of_order_share_buckets_by_turns() {
+    let fixture = fixture();
+    for id in 0..40 {
+        let time = if id % 2 == 0 { i64::from(id) } else { -9_000_000 + i64::from(id) };
+        fixture.insert(&[(time, 1, id)]);
+    }
+    assert_eq!(fixture.all().0, [20, 20]);
+}
+
+#[test]
+fn what_expired_is_begun_anew() {
+    let fixture = fixture();
+    fixture.insert(&[(0, 1, 1), (1000, 1, 2), (0, 2, 3)]);
+    fixture.clock.advance_ms(100_000);
+    fixture.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    assert_eq!(fixture.all(), (vec![2], vec![1, 2]));
+    fixture.insert(&[(500, 2, 4)]);
+    assert_eq!(fixture.all().1, [1, 2, 4]);
+    fixture.clock.advance_ms(10_000);
+    fixture.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    assert_eq!(fixture.all(), (vec![], vec![]));
+    let deleted =
+        fixture.store.ttl_stats().deleted_documents.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(deleted, 3);
+}
