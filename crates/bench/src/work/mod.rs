@@ -4,6 +4,7 @@ mod bulk;
 mod connections;
 mod idle;
 mod large;
+mod measurements;
 mod point;
 mod query;
 mod restart;
@@ -128,6 +129,10 @@ pub(crate) const ALL: &[Work] = &[
     work("pipelined", "find by _id, 4 connections x 8 under way", connections::pipelined),
     work("large-100k", "100 KB: insert and find", large::hundred_kilobytes),
     work("large-10m", "10 MB: insert and find", large::ten_megabytes),
+    budgeted("measurements", "insertMany of 1,000 measurements of 100 sensors, each",
+        &[Budget::rate(150_000.0)], measurements::ingest),
+    budgeted("measurements-ttl", "expiry of whole buckets, measurements",
+        &[Budget::rate(5_000_000.0)], measurements::expire),
     budgeted("ttl", "TTL deletion, 3 further keys", &[
         Budget::rate(80_000.0),
         Budget::server(8.0),

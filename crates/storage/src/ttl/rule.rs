@@ -262,13 +262,14 @@ impl Rule {
         (!behind.is_empty()).then_some(behind)
     }
 
-    /// Shows positions in the range and the records that they belong to.
+    /// Shows positions in the range that may be due, and the records that they belong to.
     pub(super) fn scan(
         &self,
         snapshot: &Snapshot,
         collection: &Collection,
         range: &KeyRange,
         limit: ScanLimit,
+        cutoff: i64,
         see: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Scanned> {
         let direction = self.direction();
@@ -279,7 +280,16 @@ impl Rule {
                     Ok(ControlFlow::Continue(()))
                 })
             }
-            Rule::Clustered { .. } | Rule::Buckets { .. } => {
+            // A bucket of every source is under way at the cutoff: those need no lock to be seen to stay.
+            Rule::Buckets { span, .. } => {
+                snapshot.scan_stored(collection, range, direction, limit, &mut |key, stored| {
+                    if span.is_due(stored.document, cutoff) {
+                        see(key, key);
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })
+            }
+            Rule::Clustered { .. } => {
                 snapshot.scan_stored(collection, range, direction, limit, &mut |key, _| {
                     see(key, key);
                     Ok(ControlFlow::Continue(()))

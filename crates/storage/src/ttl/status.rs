@@ -21,6 +21,9 @@ use crate::{RecordKey, Store};
 /// Entries looked at in one snapshot.
 const BATCH_ENTRIES: usize = 10_000;
 
+/// A cutoff behind everything: buckets that are not due are looked at, too.
+const ANY: i64 = i64::MAX;
+
 /// How a policy is doing.
 #[derive(Clone, Debug)]
 pub struct PolicyStatus {
@@ -188,7 +191,7 @@ impl Store {
             let mut found: Vec<(Vec<u8>, RecordKey)> = Vec::new();
             let limit = ScanLimit::rows(BATCH_ENTRIES);
             let scanned =
-                rule.scan(&snapshot, collection, &range, limit, &mut |position, key| {
+                rule.scan(&snapshot, collection, &range, limit, ANY, &mut |position, key| {
                     if by_entries && due.since.is_some() {
                         due.count += 1;
                     } else {
@@ -250,6 +253,7 @@ impl Store {
             collection,
             &range,
             ScanLimit::rows(1),
+            ANY,
             &mut |position, _| {
                 next = due_at(rule, position);
             },

@@ -154,7 +154,9 @@ impl Visit<'_> {
             let mut see = |position: &[u8], record_key: &[u8]| {
                 found.push((position.to_vec(), record_key.to_vec()));
             };
-            let scanned = self.rule.scan(&snapshot, self.collection, &range, limit, &mut see)?;
+            let cutoff = self.rule.cutoff(moment);
+            let scanned =
+                self.rule.scan(&snapshot, self.collection, &range, limit, cutoff, &mut see)?;
             drop(snapshot);
             progress.keys_examined += found.len() as i64;
             let mut rest = found.as_slice();
