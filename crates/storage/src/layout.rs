@@ -3,6 +3,7 @@
 //! ```text
 //! record   | collection id, 8 bytes big-endian | ordered key of _id |
 //!          | (capped: record number, 8 bytes big-endian; see [`crate::capped`]) |
+//!          | (buckets: ordered key of their start, 8 bytes; see [`crate::timeseries`]) |
 //!          | 1 | flags | last-modified ms, 8 bytes little-endian | BSON, exact bytes |
 //!
 //! index    | index id, 8 bytes | ordered keys of the values | ordered key of _id |
