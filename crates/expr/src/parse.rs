@@ -152,6 +152,11 @@ impl<'s> Parser<'s> {
         })
     }
 
+    /// What may be named.
+    pub(crate) fn scope(&self) -> &Scope {
+        self.scope
+    }
+
     /// `$$ROOT`.
     pub(crate) fn root(&mut self) -> Expression {
         self.reads_document = true;

@@ -27,6 +27,7 @@ pub struct Scope {
     collation: Option<Arc<Collation>>,
     variables: Vec<(String, Expression)>,
     scripts: Scripts,
+    metadata: Vec<String>,
 }
 
 impl Scope {
@@ -40,6 +41,18 @@ impl Scope {
     pub fn with_system(mut self, name: &str, value: RawValue<'_>) -> Scope {
         self.variables.push((name.to_owned(), Expression::constant(value)));
         self
+    }
+
+    /// The same scope where `$meta` may ask for this; what evaluates the expressions hands it in with the document.
+    #[must_use]
+    pub fn with_metadata(mut self, name: &str) -> Scope {
+        self.metadata.push(name.to_owned());
+        self
+    }
+
+    /// Whether `$meta` may ask for this.
+    pub(crate) fn has_metadata(&self, name: &str) -> bool {
+        self.metadata.iter().any(|have| have == name)
     }
 
     /// The same scope where strings compare by this collation.

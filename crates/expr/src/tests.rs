@@ -208,9 +208,10 @@ fn values_do_not_grow_without_end() {
 
 #[test]
 fn dependencies_are_found() {
+    let scope = Scope::default().with_metadata("textScore");
     let of = |text: &str| {
         let spec = parse_document(&format!("{{e: {text}}}")).unwrap();
-        Expression::parse(spec.as_doc().get("e").unwrap()).unwrap().dependencies()
+        Expression::parse_in(spec.as_doc().get("e").unwrap(), &scope).unwrap().dependencies()
     };
     let found = of("{$map: {input: '$a.b', as: 'x', in: {$add: ['$$x', '$c', {$rand: {}}]}}}");
     assert_eq!(found.paths.iter().map(String::as_str).collect::<Vec<_>>(), ["a.b", "c"]);
@@ -219,6 +220,20 @@ fn dependencies_are_found() {
     assert!(of("'$$ROOT'").whole_document);
     assert!(of("{$meta: 'textScore'}").metadata.contains("textScore"));
     assert!(of("{$concat: ['a', 'b']}").is_empty());
+}
+
+/// Manual: "$meta": an error where nothing notes what it asks for.
+#[test]
+fn metadata_comes_with_the_document() {
+    let spec = parse_document("{e: {$meta: 'textScore'}}").unwrap();
+    let spec = spec.as_doc().get("e").unwrap();
+    assert_eq!(Expression::parse(spec).unwrap_err().code().0, 40218);
+    let scope = Scope::default().with_metadata("textScore");
+    let parsed = Expression::parse_in(spec, &scope).unwrap();
+    let notes = parse_document("{textScore: 1.5}").unwrap();
+    let frame = Frame::new(RawDoc::EMPTY).with_metadata(Some(notes.as_doc()));
+    let score = parsed.evaluate(frame).unwrap();
+    assert_eq!(score.as_raw(), Some(mayfly_value::RawValue::Double(1.5)));
 }
 
 /// A group that was written out and merged answers like one that was not, wherever it was cut.

@@ -159,6 +159,16 @@ fn parse_meta(
     if !METADATA.contains(&name) {
         return Err(fault(17308, format!("Unsupported argument to $meta: {name}")));
     }
+    if !parser.scope().has_metadata(name) {
+        let what = match name {
+            "textScore" => "text score",
+            "geoNearDistance" => "$geoNear distance",
+            "geoNearPoint" => "$geoNear point",
+            other => return Err(Error::not_implemented(format!("$meta of '{other}'"))),
+        };
+        let text = format!("query requires {what} metadata, but it is not available");
+        return Err(fault(40218, text));
+    }
     // It belongs to the document, so it is never constant.
     let _ = parser.root();
     let prepared = std::sync::Arc::new(Prepared::Name(name.into()));
