@@ -204,9 +204,10 @@ impl<'s> Parser<'s> {
             }
             "REMOVE" => return Ok(Expression::Missing),
             "NOW" => self.scope.now(),
+            // Without access control nobody has roles.
+            "USER_ROLES" => Some(self.scope.variable(name).unwrap_or_else(|| array(Vec::new()))),
             _ => self.scope.variable(name),
         };
-
         match (constant, name) {
             (Some(constant), _) if rest.is_empty() => Ok(constant),
             // A path below a constant: the variable of an operator that is not there.
@@ -239,7 +240,7 @@ fn array(items: Vec<Expression>) -> Expression {
 
 fn undefined(name: &str) -> Error {
     match name {
-        "NOW" | "CLUSTER_TIME" | "USER_ROLES" => {
+        "NOW" | "CLUSTER_TIME" => {
             let text = format!("Builtin variable '$${name}' is not available");
             Error::new(ErrorCode(51144), text)
         }

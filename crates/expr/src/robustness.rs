@@ -150,3 +150,36 @@ fn dates_at_the_ends() {
         }
     }
 }
+
+/// Expressions as deep as the parser lets them be fit the stack of a thread of the runtime.
+#[test]
+fn deep_expressions_fit_the_stack() {
+    let forms = [
+        ("{$not: [", "]}", "'$a'"),
+        ("{$map: {input: [1], in: ", "}}", "'$$this'"),
+        ("{$reduce: {input: [1], initialValue: 0, in: ", "}}", "'$$value'"),
+        ("{$let: {vars: {x: '$a'}, in: ", "}}", "'$$x'"),
+        ("{$cond: [", ", 1, '$b']}", "'$a'"),
+        ("{$ifNull: [{$concat: [{$toString: ", "}]}, '$a']}", "'$a'"),
+        ("{$regexFind: {regex: 'a', input: ", "}}", "'$a'"),
+        ("{$sum: [1, ", "]}", "'$a'"),
+        ("{a: ", "}", "'$a'"),
+    ];
+    let run = move || {
+        for (open, close, inside) in forms {
+            for levels in [30, 60, 90, 120] {
+                let (open, close) = (open.repeat(levels), close.repeat(levels));
+                let Ok(spec) = parse_document(&format!("{{e: {open}{inside}{close}}}")) else {
+                    continue;
+                };
+                let spec = spec.as_doc().get("e").unwrap();
+                if let Ok(parsed) = Expression::parse(spec) {
+                    let document = parse_document("{a: 'a'}").unwrap();
+                    let _ = parsed.dependencies();
+                    let _ = parsed.evaluate(Frame::new(document.as_doc()));
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+}

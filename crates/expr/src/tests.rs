@@ -48,6 +48,7 @@ fn paths_constants_and_variables() {
     check("'$$CURRENT'", "{a: 1}", "{a: 1}");
     check("'$$NOW'", "{}", "{$date: {$numberLong: '1000'}}");
     check("'$$REMOVE'", "{}", "missing");
+    check("'$$USER_ROLES'", "{}", "[]");
     check("['$$limit', '$$sum']", "{}", "[5, 6]");
     check("{$let: {vars: {x: '$a', y: 2}, in: {$add: ['$$x', '$$y']}}}", "{a: 1}", "3");
     check("{$let: {vars: {x: '$a'}, in: '$$x.b'}}", "{a: {b: 7}}", "7");

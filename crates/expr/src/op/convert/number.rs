@@ -23,6 +23,11 @@ pub(super) fn parsed(text: &str, kind: u8) -> Result<Number> {
     if text.starts_with(|c: char| c.is_ascii_whitespace()) {
         return Err(fail(text, "Leading whitespace"));
     }
+    if text.starts_with("0x") {
+        return Err(conversion_fault(format!(
+            "Illegal hexadecimal input in $convert with no onError value: {text}"
+        )));
+    }
     match kind {
         ty::INT32 | ty::INT64 => {
             let whole = whole(text, 10)?;
@@ -83,20 +88,10 @@ fn double(text: &str) -> Result<f64> {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
         _ => {}
     }
-    // Hexadecimal numbers are understood as C does it, whole ones only.
-    if let Some(digits) = size.strip_prefix("0x") {
-        return match u64::from_str_radix(digits, 16) {
-            Ok(whole) => Ok(sign * whole as f64),
-            Err(_) => Err(fail(text, "Did not consume whole string.")),
-        };
-    }
     let shaped = size.bytes().all(|byte| byte.is_ascii_digit() || b".e+-".contains(&byte));
     match size.parse::<f64>() {
         Ok(value) if shaped && value.is_infinite() => Err(fail(text, "Out of range")),
         Ok(value) if shaped => Ok(sign * value),
-        _ if size.starts_with(|c: char| c.is_ascii_digit() || c == '.') => {
-            Err(fail(text, "Did not consume whole string."))
-        }
         _ => Err(fail(text, "Did not consume whole string.")),
     }
 }
