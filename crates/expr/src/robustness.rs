@@ -183,3 +183,120 @@ fn deep_expressions_fit_the_stack() {
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
 }
+
+/// A document per value: `t` its position, `v` the value, `w` another one.
+fn rows_of_values() -> Vec<mayfly_value::DocBuf> {
+    let values = values();
+    let row = |at: usize| {
+        let mut row = DocBuilder::new();
+        row.append("t", i32::try_from(at).unwrap());
+        row.append("v", &values[at]);
+        row.append("w", &values[(at * 7 + 3) % values.len()]);
+        row.finish()
+    };
+    (0..values.len()).map(row).collect()
+}
+
+#[test]
+fn accumulators_take_any_value() {
+    let rows = rows_of_values();
+    let operands = [
+        "'$v'",
+        "{}",
+        "{n: 3, input: '$v'}",
+        "{output: '$v', sortBy: {w: -1, v: 1}}",
+        "{n: 3, output: '$v', sortBy: {w: 1}}",
+        "{input: '$v', method: 'approximate'}",
+        "{input: '$v', p: [0, 0.5, 1], method: 'approximate'}",
+    ];
+    for row in crate::accum::ROWS {
+        for operand in operands {
+            let spec = parse_document(&format!("{{f: {{{}: {operand}}}}}", row.name)).unwrap();
+            let field = spec.as_doc().get_element("f").unwrap();
+            let Ok(parsed) = crate::accum::Accumulator::parse(field, &Scope::default()) else {
+                continue;
+            };
+            let mut state = parsed.start(None).unwrap();
+            for document in &rows {
+                let _ = parsed.add(&mut state, document.as_doc());
+                let _ = parsed.finish(&state);
+            }
+            let mut merged = parsed.start(None).unwrap();
+            let _ = parsed.merge(&mut merged, state.save().as_raw());
+            // What was never saved by a state must not hurt either.
+            for document in &rows {
+                let _ = parsed.merge(&mut merged, RawValue::Document(document.as_doc()));
+            }
+        }
+    }
+}
+
+#[test]
+fn window_functions_take_any_value() {
+    let rows = rows_of_values();
+    let functions = [
+        "$sum: '$v'",
+        "$avg: '$v'",
+        "$min: '$v'",
+        "$max: '$v'",
+        "$stdDevSamp: '$v'",
+        "$push: '$v'",
+        "$rank: {}",
+        "$denseRank: {}",
+        "$shift: {output: '$v', by: -2147483648}",
+        "$shift: {output: '$v', by: 2147483647}",
+        "$locf: '$v'",
+        "$linearFill: '$v'",
+        "$derivative: {input: '$v'}",
+        "$derivative: {input: '$v', unit: 'week'}",
+        "$integral: {input: '$v'}",
+        "$integral: {input: '$v', unit: 'millisecond'}",
+        "$expMovingAvg: {input: '$v', N: 9223372036854775807}",
+        "$covarianceSamp: ['$v', '$w']",
+    ];
+    let windows = [
+        "",
+        ", window: {documents: [-2147483648, 2147483647]}",
+        ", window: {documents: [-1, 1]}",
+        ", window: {documents: [2147483646, 2147483647]}",
+        ", window: {range: [{$numberDouble: '-1e308'}, {$numberDouble: '1e308'}]}",
+        ", window: {range: [{$numberLong: '-9223372036854775808'}, 'current']}",
+        ", window: {range: [{$numberLong: '-9223372036854775808'}, 1], unit: 'year'}",
+    ];
+    for function in functions {
+        for window in windows {
+            let spec = parse_document(&format!("{{{function}{window}}}")).unwrap();
+            for order in ["{t: 1}", "{v: 1}", "{w: 1}"] {
+                let pattern = parse_document(order).unwrap();
+                let order = crate::Order::parse_pattern(pattern.as_doc()).unwrap();
+                let parsed = crate::window::WindowFunction::parse(
+                    spec.as_doc(),
+                    Some(&order),
+                    &Scope::default(),
+                );
+                if let Ok(parsed) = parsed {
+                    let mut rows = rows.clone();
+                    rows.sort_by_cached_key(|row| order.encoded_key(row.as_doc(), None));
+                    let _ = parsed.run(&rows);
+                    for part in rows.chunks(3) {
+                        let _ = parsed.run(part);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One value must not outgrow memory, whatever is done with groups.
+#[test]
+fn lists_end_with_their_memory() {
+    let spec = parse_document("{f: {$push: '$v'}}").unwrap();
+    let field = spec.as_doc().get_element("f").unwrap();
+    let parsed = crate::accum::Accumulator::parse(field, &Scope::default()).unwrap();
+    let mut state = parsed.start(None).unwrap();
+    let mut document = DocBuilder::new();
+    document.append("v", "x".repeat(1 << 20).as_str());
+    let document = document.finish();
+    let failed = (0..101).find_map(|_| parsed.add(&mut state, document.as_doc()).err());
+    assert_eq!(failed.unwrap().code().0, 146);
+}
