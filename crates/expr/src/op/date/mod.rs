@@ -3,8 +3,8 @@
 //! * [`civil`]: days and months of the proleptic Gregorian calendar, ISO weeks.
 //! * [`zone`]: time zones; the data is inside the binary.
 //! * `part`: one part of a date. `parts`: all of them, and back.
-//! * [`format`], `read`: dates as text, and back.
-//! * [`unit`]: units of time and how dates move by them. `shift`, `diff`, `trunc`: the operators that do.
+//! * [`mod@format`], `read`: dates as text, and back.
+//! * [`mod@unit`]: units of time and how dates move by them. `shift`, `diff`, `trunc`: the operators that do.
 
 pub(crate) mod civil;
 pub(super) mod diff;
