@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::{Direction, MemoryEngine, ScanLimit};
+use mayfly_kv::{Direction, KeyRange, Keyspace, MemoryEngine, ScanLimit};
 use mayfly_value::bson::{DateTime, doc};
 use mayfly_value::{DocBuf, Number};
 
@@ -46,6 +46,20 @@ impl Fixture {
             .collect();
         let measurements: Vec<_> = documents.iter().map(DocBuf::as_doc).collect();
         self.store.insert_measurements(&op, &self.buckets, &measurements, |_| Ok(())).unwrap();
+    }
+
+    /// The lengths of the entries of the log, the oldest first.
+    fn log(&self) -> Vec<usize> {
+        let snapshot = self.store.snapshot().unwrap();
+        let mut bytes = Vec::new();
+        let (all, limit) = (KeyRange { start: Vec::new(), end: vec![0xFF; 9] }, ScanLimit::NONE);
+        let mut see = |_: &[u8], value: &[u8]| {
+            bytes.push(value.len());
+            ControlFlow::Continue(())
+        };
+        let txn = &snapshot.txn;
+        txn.scan(Keyspace::Oplog, &all, Direction::Forward, limit, &mut see).unwrap();
+        bytes
     }
 
     /// Numbers of measurements in the buckets, and the `_id`s of all, sorted.
@@ -106,6 +120,32 @@ fn a_bucket_is_full_at_a_thousand_and_what_was_forgotten_is_found_again() {
     rows.sort_unstable();
     assert_eq!(rows, [502, 1000]);
     assert_eq!(ids.len(), 1502);
+}
+
+/// T-75 of the expiry contract: what a bucket's end is logged as does not depend on what was in it.
+#[test]
+fn the_log_says_once_that_a_bucket_expired() {
+    let fixture = fixture();
+    fixture.insert(&(0..1000).map(|id| (i64::from(id), 1, id)).collect::<Vec<_>>());
+    let before = fixture.log().len();
+    fixture.clock.advance_ms(1_000_000);
+    fixture.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    assert_eq!(fixture.all().1, []);
+    let after = fixture.log();
+    assert_eq!(after.len(), before + 1);
+    assert!(after[before] < 300, "{}", after[before]);
+}
+
+/// A measurement that comes to a bucket is logged as what it adds.
+#[test]
+fn the_log_does_not_repeat_a_bucket_for_each_measurement() {
+    let fixture = fixture();
+    fixture.insert(&(0..500).map(|id| (i64::from(id * id % 1000), 1, id)).collect::<Vec<_>>());
+    fixture.insert(&[(1000, 1, 500)]);
+    let log = fixture.log();
+    let [.., whole, added] = log.as_slice() else { panic!("two entries") };
+    assert!(added * 2 < *whole, "{added} {whole}");
+    assert_eq!(fixture.all().1.len(), 501);
 }
 
 #[test]
