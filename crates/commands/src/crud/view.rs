@@ -89,7 +89,16 @@ impl Stages {
         let pipeline = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
         let parsed = Pipeline::parse(pipeline.as_doc(), &scope)?;
-        let run = parsed.start(ctx.service.store.collection(&view.on), hint)?;
+        let collection = ctx.service.store.collection(&view.on);
+        // Of measurements the client knows other key patterns than their buckets have.
+        let series = collection.as_ref().and_then(|collection| collection.time_series());
+        let hint = match (hint, series) {
+            (Some(Hint::Key(key)), Some(series)) => {
+                Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())))
+            }
+            (hint, _) => hint,
+        };
+        let run = parsed.start(collection, hint)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }
