@@ -14,11 +14,13 @@ use crate::documents::{Random, item_id};
 use crate::figures::{Measured, RATE};
 use crate::load::{self, Load, converse};
 use crate::server::Target;
-use crate::wire::Request;
+use crate::wire::{Request, number_at};
 
 /// Sources; each measures once a second.
 const SENSORS: u32 = 100;
 const SERIES: &str = "measurements";
+/// What a measurement takes in its bucket, uncompressed by the store.
+const BYTES_EACH: &str = "bytes each";
 /// How often the buckets are counted.
 const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -71,7 +73,19 @@ fn inserter(writer: u16) -> Box<dyn Caller> {
 pub(super) fn ingest(target: &Target, plan: &Plan) -> Result<Measured> {
     let mut client = target.client()?;
     create(&mut client, None)?;
-    let measured = load::run(target, plan, &Load::new(plan, 1, |n| inserter(n as u16)))?;
+    let mut measured = load::run(target, plan, &Load::new(plan, 1, |n| inserter(n as u16)))?;
+    let sizes = client.ask(|doc| {
+        doc.append("collStats", format!("system.buckets.{SERIES}").as_str());
+        doc.append("$db", DATABASE);
+    })?;
+    if let (Some(bytes), Some(count)) =
+        (number_at(sizes.as_doc(), &["size"]), measured.get("operations"))
+    {
+        measured.set(BYTES_EACH, bytes / count, "bytes");
+        let mut plain = Vec::new();
+        append(&mut plain, 0, 0, &mut Random::new(1));
+        measured.set("as plain BSON", plain.len() as f64, "bytes");
+    }
     drop_collection(&mut client, SERIES)?;
     Ok(measured)
 }

@@ -2,6 +2,7 @@
 
 mod bulk;
 mod connections;
+mod expiry;
 mod idle;
 mod large;
 mod measurements;
@@ -130,7 +131,7 @@ pub(crate) const ALL: &[Work] = &[
     work("large-100k", "100 KB: insert and find", large::hundred_kilobytes),
     work("large-10m", "10 MB: insert and find", large::ten_megabytes),
     budgeted("measurements", "insertMany of 1,000 measurements of 100 sensors, each",
-        &[Budget::rate(150_000.0)], measurements::ingest),
+        &[Budget::rate(150_000.0), Budget::at_most("bytes each", 20.0, "bytes")], measurements::ingest),
     budgeted("measurements-ttl", "expiry of whole buckets, measurements",
         &[Budget::rate(5_000_000.0)], measurements::expire),
     budgeted("ttl", "TTL deletion, 3 further keys", &[
@@ -138,6 +139,10 @@ pub(crate) const ALL: &[Work] = &[
         Budget::server(8.0),
         Budget::at_most("p99 ratio", 3.0, "x"),
     ], ttl::expire),
+    budgeted("ttl-idle", "pass over 1,000 policies, nothing due",
+        &[Budget::at_most("pass", 50.0, "ms"), Budget::at_most("pass writes", 0.0, "bytes")], expiry::idle_passes),
+    work("ttl-fair", "TTL deletion in 100 collections, one large", expiry::fairness),
+    work("ttl-hidden", "find by _id where a policy hides, 4 connections", expiry::hidden),
     work("storm", "TTL storm: 90 % expires beside a load", storm::storm),
     // Last of those that write, because the disk may be busy with its gigabytes for long.
     budgeted("start-2m", "start with 2,000,000 documents",

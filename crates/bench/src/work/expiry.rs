@@ -1,0 +1,179 @@
+//! What expiry costs where nothing is due, whether the smallest waits for the largest, and what it costs to hide at once
+//! what is due.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use mayfly_value::RawValue;
+
+use super::bulk::{LONG_AGO_MS, fill};
+use super::point::{RECORDS, load_records, reader};
+use super::ttl::monitor;
+use super::{DATABASE, Plan, create_indexes, document_count, drop_collection};
+use crate::client::Client;
+use crate::figures::{Measured, RATE, SERVER};
+use crate::load::{self, Load};
+use crate::server::Target;
+use crate::wire::number_at;
+
+const PATIENCE: Duration = Duration::from_secs(180);
+const LOOK: Duration = Duration::from_millis(10);
+/// Collections with a policy each.
+const COLLECTIONS: u32 = 100;
+/// What is due in each but the largest.
+const SMALL: u32 = 100;
+/// Policies under which nothing is due.
+const IDLE: u32 = 1000;
+const LARGE: &str = "large";
+
+fn counter(client: &mut Client, name: &str) -> Result<f64> {
+    let status = client.ask(|doc| {
+        doc.append("serverStatus", 1).append("$db", "admin");
+    })?;
+    number_at(status.as_doc(), &["metrics", "ttl", name]).context("no metrics.ttl")
+}
+
+/// Waits for a full pass that begins after this call; gives how long one took, in milliseconds.
+fn pass_millis(client: &mut Client) -> Result<f64> {
+    let began = Instant::now();
+    let first = counter(client, "passes")?;
+    let mut before = (first, counter(client, "durationMicros")?);
+    loop {
+        let now = (counter(client, "passes")?, counter(client, "durationMicros")?);
+        // The first one that ends may have begun before.
+        if now.0 >= first + 2.0 {
+            return Ok((now.1 - before.1) / (now.0 - before.0) / 1000.0);
+        }
+        if now.0 == first + 1.0 {
+            before = now;
+        }
+        if began.elapsed() > PATIENCE {
+            bail!("no pass ends");
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// A pass over a thousand policies with nothing due: milliseconds, and bytes written.
+pub(super) fn idle_passes(target: &Target, _: &Plan) -> Result<Measured> {
+    let mut client = target.client()?;
+    monitor(&mut client, false)?;
+    let name = |number: u32| format!("idle_{number}");
+    let future = RawValue::Date(i64::MAX / 2);
+    for number in 0..IDLE {
+        drop_collection(&mut client, &name(number))?;
+        create_indexes(&mut client, &name(number), &["at"], Some(("at", 0)))?;
+        client.run(|doc| {
+            doc.append("insert", name(number).as_str()).start_array("documents").push_document();
+            doc.append("_id", 1).append("at", future).end().end().append("$db", DATABASE);
+        })?;
+    }
+    target.settle();
+    monitor(&mut client, true)?;
+    // The first visits fill caches.
+    pass_millis(&mut client)?;
+    let written = |target: &Target| target.process.and_then(|process| process.written_bytes());
+    let before = written(target);
+    let millis = pass_millis(&mut client)?;
+    let after = written(target);
+    monitor(&mut client, false)?;
+    let mut measured = Measured::default();
+    measured.set("pass", millis, "ms");
+    if let (Some(before), Some(after)) = (before, after) {
+        measured.set("pass writes", after - before, "bytes");
+    }
+    for number in 0..IDLE {
+        drop_collection(&mut client, &name(number))?;
+    }
+    Ok(measured)
+}
+
+/// A hundred collections, of which one has nearly everything that is due: how long the smallest wait.
+pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
+    let mut client = target.client()?;
+    monitor(&mut client, false)?;
+    let name = |number: u32| format!("small_{number}");
+    drop_collection(&mut client, LARGE)?;
+    create_indexes(&mut client, LARGE, &["at", "g", "y"], Some(("at", 0)))?;
+    fill(target, LARGE, plan.documents)?;
+    for number in 1..COLLECTIONS {
+        drop_collection(&mut client, &name(number))?;
+        create_indexes(&mut client, &name(number), &["at"], Some(("at", 0)))?;
+        client.run(|doc| {
+            doc.append("insert", name(number).as_str()).start_array("documents");
+            for id in 0..SMALL {
+                doc.push_document().append("_id", id as i32);
+                doc.append("at", RawValue::Date(LONG_AGO_MS)).end();
+            }
+            doc.end().append("$db", DATABASE);
+        })?;
+    }
+    target.settle();
+    monitor(&mut client, true)?;
+    let all = counter(&mut client, "deletedDocuments")?;
+    let waiting = Instant::now();
+    while counter(&mut client, "deletedDocuments")? == all {
+        if waiting.elapsed() > PATIENCE {
+            bail!("the monitor does not delete what is due");
+        }
+        std::thread::sleep(LOOK);
+    }
+    let began = Instant::now();
+    let mut waiting: Vec<u32> = (1..COLLECTIONS).collect();
+    let mut small_done = None;
+    loop {
+        let mut left = Vec::new();
+        for number in waiting {
+            if document_count(&mut client, &name(number))? > 0 {
+                left.push(number);
+            }
+        }
+        waiting = left;
+        if waiting.is_empty() && small_done.is_none() {
+            small_done = Some(began.elapsed().as_secs_f64());
+        }
+        let large = document_count(&mut client, LARGE)?;
+        if large == 0 && waiting.is_empty() {
+            break;
+        }
+        if began.elapsed() > PATIENCE {
+            bail!("{large} documents are still there");
+        }
+        std::thread::sleep(LOOK);
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    monitor(&mut client, false)?;
+    for number in 1..COLLECTIONS {
+        drop_collection(&mut client, &name(number))?;
+    }
+    drop_collection(&mut client, LARGE)?;
+    let mut measured = Measured::default();
+    measured.set(RATE, f64::from(plan.documents) / seconds, "/s");
+    measured.set("worst lag of the small", small_done.unwrap_or(seconds), "s");
+    measured.set("the large one", seconds, "s");
+    Ok(measured)
+}
+
+/// Finds by `_id` where a policy hides what is due, against the same without it.
+pub(super) fn hidden(target: &Target, plan: &Plan) -> Result<Measured> {
+    let mut client = target.client()?;
+    monitor(&mut client, false)?;
+    load_records(target, RECORDS, plan.records)?;
+    let read = |number: usize| reader(800 + number as u64, plan.records);
+    let plain = load::run(target, plan, &Load::new(plan, 4, read))?;
+    client.run(|doc| {
+        doc.append("createIndexes", RECORDS).start_array("indexes").push_document();
+        doc.start_document("key").append("_ts", 1).end().append("name", "hides");
+        doc.append("expireAfterSeconds", i32::MAX).end().end().append("$db", DATABASE);
+    })?;
+    target.settle();
+    let mut measured = load::run(target, plan, &Load::new(plan, 4, read))?;
+    client.run(|doc| {
+        doc.append("dropIndexes", RECORDS).append("index", "hides").append("$db", DATABASE);
+    })?;
+    if let (Some(with), Some(without)) = (measured.get(SERVER), plain.get(SERVER)) {
+        measured.set("server us without", without, "us");
+        measured.set("overhead", with - without, "us");
+    }
+    Ok(measured)
+}
