@@ -198,9 +198,15 @@ impl CollectionState {
         self.indexes.iter().any(|index| index.spec.ttl_options().archive.is_some())
     }
 
-    /// The policies that hide what is due.
-    pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Index>> {
-        self.indexes.iter().filter(|index| index.spec.hides_expired() && index.is_ready())
+    /// The policies that say what is hidden: those that hide what is due, and those that hold documents.
+    pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Index>> + Clone {
+        let hides = |index: &Index| index.spec.hides_expired() && index.is_ready();
+        self.indexes.iter().filter(move |index| hides(index) || index.holds_documents())
+    }
+
+    /// Whether some policy says that the document must stay: then none removes or hides it.
+    pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
+        self.indexes.iter().any(|index| index.spec.ttl_options().holds(document))
     }
 
     /// Whether a record's time of modification has index entries.
@@ -259,7 +265,13 @@ impl Collection {
         self.archives.load(Ordering::Acquire)
     }
 
-    /// The policies that hide what is due; none most of the time.
+    /// The policies that hold documents; whatever is due by another one stays, too.
+    pub(crate) fn holding(&self) -> Vec<Arc<Index>> {
+        let state = self.state.read_recursive();
+        state.indexes.iter().filter(|index| index.holds_documents()).cloned().collect()
+    }
+
+    /// The policies that say what is hidden; none most of the time.
     pub(crate) fn hiding(&self) -> Vec<Arc<Index>> {
         match self.hides_expired() {
             true => self.state.read_recursive().hiding().cloned().collect(),
@@ -393,6 +405,11 @@ impl Index {
     /// Whether reads may use it.
     pub fn is_ready(&self) -> bool {
         self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
+    }
+
+    /// Whether it is a policy that keeps documents which say so.
+    fn holds_documents(&self) -> bool {
+        self.spec.ttl_options().hold_field.is_some()
     }
 
     /// Whether it was dropped.

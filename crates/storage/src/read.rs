@@ -112,19 +112,23 @@ impl Hidden {
     fn visible<'v>(&self, value: &'v [u8]) -> Result<Option<RawDoc<'v>>> {
         let Some((policies, moment)) = &self.0 else { return decode_record(value).map(Some) };
         let record = decode_stored(value)?;
-        let due = due_by(policies, record, *moment)?;
+        let due = hidden_by(policies, record, *moment)?;
         Ok(due.is_none().then_some(record.document))
     }
 }
 
-/// The first policy that says the record is due.
-pub(crate) fn due_by<'p>(
-    policies: impl IntoIterator<Item = &'p Arc<Index>>,
+/// The first policy that hides the record; none when another one holds it.
+pub(crate) fn hidden_by<'p>(
+    policies: impl IntoIterator<Item = &'p Arc<Index>, IntoIter: Clone>,
     record: Record<'_>,
     moment: Moment,
 ) -> Result<Option<&'p Arc<Index>>> {
+    let mut policies = policies.into_iter();
+    if policies.clone().any(|index| index.spec.ttl_options().holds(record.document)) {
+        return Ok(None);
+    }
     let mut keys = KeySet::default();
-    for index in policies {
+    while let Some(index) = policies.find(|index| index.spec.hides_expired() && index.is_ready()) {
         if index.is_due(record, moment, &mut keys)? {
             return Ok(Some(index));
         }

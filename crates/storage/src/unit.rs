@@ -22,7 +22,7 @@ use crate::layout::{
     catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, prefixed,
 };
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
-use crate::read::due_by;
+use crate::read::hidden_by;
 use crate::ttl::archive::Archives;
 use crate::ttl::{Moment, Record};
 use crate::validation::Validation;
@@ -368,7 +368,7 @@ impl<'s> WriteUnit<'s> {
         let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(None) };
         let hidden = self.collection.hides_expired() && {
             let record = Record { document: document.as_doc(), modified_ms };
-            due_by(self.state.hiding(), record, self.moment)?.is_some()
+            hidden_by(self.state.hiding(), record, self.moment)?.is_some()
         };
         Ok((!hidden).then_some(document))
     }
@@ -386,6 +386,11 @@ impl<'s> WriteUnit<'s> {
         found
     }
 
+    /// Whether some policy holds the document, for whatever reason it is due.
+    pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
+        self.state.holds(document)
+    }
+
     /// Removes the record if it is hidden: what nobody sees is in nobody's way. True when it is gone.
     fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
         if !self.collection.hides_expired() {
@@ -393,7 +398,7 @@ impl<'s> WriteUnit<'s> {
         }
         let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(false) };
         let record = Record { document: document.as_doc(), modified_ms };
-        let due = due_by(self.state.hiding(), record, self.moment)?.cloned();
+        let due = hidden_by(self.state.hiding(), record, self.moment)?.cloned();
         let Some(policy) = due else { return Ok(false) };
         self.archive(&policy, &[document.as_doc()])?;
         self.expire(record_key, document.as_doc(), Expiring::Index(&policy))?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_kv::{Direction, ScanLimit};
@@ -59,6 +60,7 @@ impl Census {
     fn add(
         &mut self,
         index: &Index,
+        holding: &[Arc<Index>],
         record: Record<'_>,
         moment: Moment,
         keys: &mut KeySet,
@@ -72,7 +74,8 @@ impl Census {
         } else {
             self.add_dated(index, document);
         }
-        if !index.is_due(record, moment, keys)? {
+        let held = holding.iter().any(|policy| policy.spec.ttl_options().holds(document));
+        if held || !index.is_due(record, moment, keys)? {
             return Ok(());
         }
         self.due += 1;
@@ -172,6 +175,9 @@ impl Store {
         let mut census = Census::default();
         let moment = self.moment();
         let mut keys = KeySet::default();
+        // The policy in question speaks for itself.
+        let mut holding = collection.map(Collection::holding).unwrap_or_default();
+        holding.retain(|policy| policy.spec.name() != index.spec.name());
         let mut range = whole_range();
         while let Some(collection) = collection {
             op.check()?;
@@ -184,7 +190,7 @@ impl Store {
                 forward,
                 limit,
                 &mut |_, record| {
-                    census.add(&index, record, moment, &mut keys)?;
+                    census.add(&index, &holding, record, moment, &mut keys)?;
                     Ok(ControlFlow::Continue(()))
                 },
             )?;

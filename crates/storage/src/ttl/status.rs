@@ -3,13 +3,14 @@
 //! What is due is counted by the same scan that a visit makes, so the lag it tells is the truth of the moment.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use crate::collection::Collection;
+use crate::collection::{Collection, Index};
 use crate::index_spec::ExpireAfter;
 use crate::keygen::KeySet;
 use crate::read::Scanned;
@@ -96,6 +97,20 @@ struct Looked {
     at: Option<i64>,
 }
 
+impl Looked {
+    fn at(
+        rule: &Rule,
+        holding: &[Arc<Index>],
+        record: Record<'_>,
+        moment: Moment,
+        keys: &mut KeySet,
+    ) -> Result<Looked> {
+        let held = holding.iter().any(|index| index.spec.ttl_options().holds(record.document));
+        let due = !held && rule.is_due(record, moment, keys)?;
+        Ok(Looked { due, at: rule.bucket_due_at(record) })
+    }
+}
+
 /// What is due in a range.
 #[derive(Default)]
 struct Due {
@@ -103,6 +118,8 @@ struct Due {
     since: Option<i64>,
     /// When the first of those will be that are not due yet.
     next: Option<i64>,
+    /// Documents that were looked at: some have several entries, of two kinds even.
+    seen: HashSet<RecordKey>,
 }
 
 impl Store {
@@ -180,8 +197,8 @@ impl Store {
         due: &mut Due,
     ) -> Result<()> {
         // Entries stand for documents where each has one, and none is kept.
-        let by_entries = rule.has_one_entry_each() && rule.options().hold_field.is_none();
-        let mut seen: HashSet<RecordKey> = HashSet::new();
+        let holding = collection.holding();
+        let by_entries = rule.has_one_entry_each() && holding.is_empty();
         let mut keys = KeySet::default();
         loop {
             op.check()?;
@@ -202,9 +219,12 @@ impl Store {
                 if by_entries {
                     due.count += 1;
                     due.since = due.since.into_iter().chain(due_at(rule, &position)).min();
-                } else if seen.insert(record_key.clone()) {
-                    let looked =
-                        self.look(&snapshot, collection, rule, &record_key, moment, &mut keys)?;
+                } else if due.seen.insert(record_key.clone()) {
+                    let mut looked = Looked::default();
+                    snapshot.stored_record(collection, &record_key, &mut |record| {
+                        looked = Looked::at(rule, &holding, record, moment, &mut keys)?;
+                        Ok(())
+                    })?;
                     let at = looked.at.or(due_at(rule, &position));
                     if looked.due {
                         due.count += 1;
@@ -219,24 +239,6 @@ impl Store {
                 Scanned::Paused(last) => range = range.after(&last, rule.direction()),
             }
         }
-    }
-
-    fn look(
-        &self,
-        snapshot: &crate::Snapshot,
-        collection: &Collection,
-        rule: &Rule,
-        record_key: &[u8],
-        moment: Moment,
-        keys: &mut KeySet,
-    ) -> Result<Looked> {
-        let mut looked = Looked::default();
-        snapshot.stored_record(collection, record_key, &mut |record: Record<'_>| {
-            looked.due = rule.is_due(record, moment, keys)?;
-            looked.at = rule.bucket_due_at(record);
-            Ok(())
-        })?;
-        Ok(looked)
     }
 
     /// When the first entry behind what is due will be.

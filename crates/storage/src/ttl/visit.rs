@@ -229,8 +229,11 @@ impl Visit<'_> {
                 let Some((document, modified_ms)) = document else { continue };
                 examined += 1;
                 let record = Record { document: document.as_doc(), modified_ms };
+                if unit.holds(document.as_doc()) {
+                    held += 1;
+                    continue;
+                }
                 if !self.rule.is_due(record, moment, &mut keys)? {
-                    held += i64::from(options.holds(document.as_doc()));
                     continue;
                 }
                 deleted += 1;
