@@ -43,6 +43,8 @@ impl Archive {
     pub(crate) fn new(options: ArchiveOptions) -> io::Result<Archive> {
         if let Some(folder) = &options.folder {
             fs::create_dir_all(folder)?;
+            // Its own name must outlive a crash of the machine, too.
+            sync_names(folder, folder.parent().unwrap_or(folder))?;
         }
         Ok(Archive { options, stores: ObjectStores::from_environment() })
     }
@@ -106,7 +108,8 @@ impl ArchiveSink for Archive {
             return self.stores.put(place.path, &format!("{folder}/{name}"), bytes);
         }
         let folder = self.allowed_folder(place.path)?.join(folder);
-        write_durably(&folder, &name, &bytes).map_err(|error| {
+        let root = self.options.folder.as_deref().unwrap_or(&folder);
+        write_durably(root, &folder, &name, &bytes).map_err(|error| {
             let text = format!("cannot write the archive {}: {error}", folder.display());
             Error::new(ErrorCode::FileStreamFailed, text)
         })
@@ -130,7 +133,7 @@ fn file_name_part(name: &str) -> String {
     part
 }
 
-fn write_durably(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+fn write_durably(root: &Path, folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let hidden = folder.join(format!(".{name}.part"));
     let written = File::create(&hidden).and_then(|mut file| {
@@ -142,9 +145,19 @@ fn write_durably(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&hidden);
         return Err(error);
     }
-    // The names: of the file, of its folder, and of the folder above.
-    for folder in folder.ancestors().take(2) {
-        File::open(folder)?.sync_all()?;
+    // The name of the file, and of every folder down to it.
+    sync_names(folder, root)
+}
+
+/// Makes names durable: those in this folder, and in the folders above up to `last`.
+fn sync_names(folder: &Path, last: &Path) -> io::Result<()> {
+    for folder in folder.ancestors() {
+        // The parent of a relative path of one part.
+        let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        File::open(name)?.sync_all()?;
+        if folder == last {
+            break;
+        }
     }
     Ok(())
 }

@@ -35,6 +35,12 @@ pub struct Flags {
     /// Size of the operation log in MB [default: 1024]
     #[arg(long = "oplogSize", value_name = "MB")]
     pub(super) oplog_size: Option<String>,
+    /// Folder under which policies may archive expired documents in files
+    #[arg(long = "archiveFolder", value_name = "FOLDER")]
+    pub(super) archive_folder: Option<String>,
+    /// Prefixes of URLs under which they may, separated by commas
+    #[arg(long = "archiveUrls", value_name = "URLS")]
+    pub(super) archive_urls: Option<String>,
     /// Refuse $where, $function and what else runs scripts
     #[arg(long)]
     pub(super) noscripting: bool,
@@ -73,6 +79,8 @@ impl Flags {
             ("cacheSizeGB", &self.cache_size_gb),
             ("replSet", &self.repl_set),
             ("oplogSize", &self.oplog_size),
+            ("archiveFolder", &self.archive_folder),
+            ("archiveUrls", &self.archive_urls),
             ("logpath", &self.logpath),
         ];
         let mut given: Vec<_> =

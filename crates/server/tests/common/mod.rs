@@ -30,9 +30,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(folder: &Path) -> Server {
+        Self::start_with(folder, &[])
+    }
+
+    /// With further options of the command line.
+    pub(crate) fn start_with(folder: &Path, options: &[&str]) -> Server {
         let mut child = Command::new(env!("CARGO_BIN_EXE_mayflydb"))
             .args(["--port", "0", "--dbpath"])
             .arg(folder)
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

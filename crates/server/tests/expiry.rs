@@ -1,0 +1,299 @@
+//! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, the pace of deletion, and what the
+//! traffic beside it feels. Real time on purpose: these statements are about it.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{Client, Server};
+use mayfly_value::bson::{Bson, DateTime, Document, doc};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+/// Longest wait for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// So that a pass begins a second after the start.
+const EVERY_SECOND: &[&str] = &["--setParameter", "ttlMonitorSleepSecs=1"];
+/// So that none does.
+const NEVER: &[&str] = &["--setParameter", "ttlMonitorEnabled=false"];
+
+fn number(document: RawDoc<'_>, name: &str) -> f64 {
+    match document.get(name) {
+        Some(RawValue::Int32(value)) => f64::from(value),
+        Some(RawValue::Int64(value)) => value as f64,
+        Some(RawValue::Double(value)) => value,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// A member of `serverStatus().metrics.ttl`.
+fn metric(client: &mut Client, name: &str) -> f64 {
+    let status = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
+    let metrics = status.as_doc().get("metrics").and_then(RawValue::as_document).unwrap();
+    number(metrics.get("ttl").and_then(RawValue::as_document).unwrap(), name)
+}
+
+fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !happened() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Two passes that began after this call.
+fn wait_for_passes(client: &mut Client) {
+    let before = metric(client, "passes");
+    wait_until("two passes", || metric(client, "passes") >= before + 2.0);
+}
+
+/// All documents of a collection, in one batch.
+fn documents(client: &mut Client, db: &str, collection: &str) -> Vec<DocBuf> {
+    let find = doc! { "find": collection, "batchSize": 1_000_000, "$db": db };
+    client.all(&find)
+}
+
+/// `_id`, or the `_id` under which a document was archived when its own was taken.
+fn id_of(document: RawDoc<'_>) -> i64 {
+    match document.get("_id") {
+        Some(RawValue::Document(id)) => number(id, "id") as i64,
+        _ => number(document, "_id") as i64,
+    }
+}
+
+fn ids(client: &mut Client, db: &str) -> Vec<i64> {
+    documents(client, db, "c").iter().map(|document| id_of(document.as_doc())).collect()
+}
+
+fn make_policy(client: &mut Client, ttl: Document) {
+    client.ok(&doc! { "createIndexes": "c", "$db": "crash", "indexes": [
+        { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0, "ttl": ttl },
+        { "key": { "a": 1 }, "name": "a_1" },
+    ] });
+}
+
+/// Inserts documents that are due, and waits until they are durable.
+fn insert_due(client: &mut Client, ids: std::ops::Range<i64>) {
+    let at = DateTime::from_millis(1_000_000);
+    let documents: Vec<Bson> = ids
+        .map(|id| doc! { "_id": id, "at": at, "a": id % 7, "v": "x".repeat(100) }.into())
+        .collect();
+    for some in documents.chunks(1000) {
+        client.ok(&doc! {
+            "insert": "c", "$db": "crash", "documents": some.to_vec(),
+            "writeConcern": { "w": "majority" },
+        });
+    }
+}
+
+/// What `$ttlStats` says of the policy.
+fn ttl_stats(client: &mut Client) -> DocBuf {
+    let command = doc! {
+        "aggregate": "c", "pipeline": [{ "$ttlStats": {} }], "cursor": {}, "$db": "crash",
+    };
+    client.all(&command).swap_remove(0)
+}
+
+fn kill(mut server: Server) {
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+}
+
+const ROUNDS: i64 = 4;
+const EACH: i64 = 4000;
+
+/// T-71: whenever the server dies, every document is in the collection or in the archive, and never in both.
+#[test]
+fn t_71_no_document_is_lost_while_it_is_archived_into_a_collection() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut torn, mut inserted) = (0, 0);
+    for round in 0..ROUNDS {
+        let server = Server::start_with(folder.path(), EVERY_SECOND);
+        let mut client = server.connect();
+        if round == 0 {
+            make_policy(&mut client, doc! { "archive": { "collection": "old.c" } });
+        }
+        insert_due(&mut client, inserted..inserted + EACH);
+        inserted += EACH;
+        wait_until("something goes", || metric(&mut client, "deletedDocuments") > 0.0);
+        std::thread::sleep(Duration::from_millis(20 * round as u64));
+        kill(server);
+
+        let server = Server::start_with(folder.path(), NEVER);
+        let mut client = server.connect();
+        let (left, old) = (ids(&mut client, "crash"), ids(&mut client, "old"));
+        torn += i32::from(!left.is_empty() && !old.is_empty());
+        let mut all: Vec<i64> = left.into_iter().chain(old).collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..inserted), "round {round}: each document is there once");
+        for db in ["crash", "old"] {
+            let validated = client.ok(&doc! { "validate": "c", "$db": db });
+            assert_eq!(validated.as_doc().get("valid"), Some(RawValue::Bool(true)), "{db}");
+        }
+        kill(server);
+    }
+    assert!(torn > 0, "some kill came between two units");
+    let server = Server::start_with(folder.path(), EVERY_SECOND);
+    let mut client = server.connect();
+    wait_for_passes(&mut client);
+    assert_eq!(ids(&mut client, "crash"), []);
+    assert_eq!(ids(&mut client, "old").len() as i64, inserted);
+}
+
+/// The documents in the finished files of an archive.
+fn archived(folder: &Path, found: &mut BTreeSet<i64>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            archived(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "zst") {
+            let bytes = zstd::decode_all(fs::File::open(&path).unwrap()).unwrap();
+            let mut rest = bytes.as_slice();
+            while let Some(length) = rest.first_chunk() {
+                let (document, behind) = rest.split_at(u32::from_le_bytes(*length) as usize);
+                found.insert(id_of(RawDoc::new(document).unwrap()));
+                rest = behind;
+            }
+        }
+    }
+}
+
+/// T-71 for files: a document may be in both, as the file comes first.
+#[test]
+fn t_71_no_document_is_lost_while_it_is_archived_into_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = tempfile::tempdir().unwrap();
+    let in_archive = || {
+        let mut found = BTreeSet::new();
+        archived(archive.path(), &mut found);
+        found
+    };
+    let place = ["--archiveFolder", archive.path().to_str().unwrap()];
+    let (with_passes, without) = ([EVERY_SECOND, &place].concat(), [NEVER, &place].concat());
+    let mut inserted = 0;
+    for round in 0..ROUNDS {
+        let server = Server::start_with(folder.path(), &with_passes);
+        let mut client = server.connect();
+        if round == 0 {
+            let ttl = doc! { "archive": { "path": "some/where", "format": "bson.zst" } };
+            make_policy(&mut client, ttl);
+        }
+        let before = in_archive().len();
+        insert_due(&mut client, inserted..inserted + EACH);
+        inserted += EACH;
+        wait_until("a file", || in_archive().len() > before);
+        std::thread::sleep(Duration::from_millis(5 * round as u64));
+        kill(server);
+
+        let server = Server::start_with(folder.path(), &without);
+        let left = ids(&mut server.connect(), "crash");
+        let mut all = in_archive();
+        all.extend(left);
+        assert!(all.into_iter().eq(0..inserted), "round {round}: every document is somewhere");
+        kill(server);
+    }
+    let server = Server::start_with(folder.path(), &with_passes);
+    let mut client = server.connect();
+    wait_for_passes(&mut client);
+    assert_eq!(ids(&mut client, "crash"), []);
+    assert!(in_archive().into_iter().eq(0..inserted), "all of them are archived");
+}
+
+#[test]
+fn an_archive_that_cannot_be_written_keeps_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = tempfile::tempdir().unwrap();
+    // Where the policy's folder should be, there is a file.
+    let in_the_way = archive.path().join("old");
+    fs::write(&in_the_way, "in the way").unwrap();
+    let place = ["--archiveFolder", archive.path().to_str().unwrap()];
+    let server = Server::start_with(folder.path(), &[EVERY_SECOND, &place].concat());
+    let mut client = server.connect();
+    make_policy(&mut client, doc! { "archive": { "path": "old", "format": "bson.zst" } });
+    insert_due(&mut client, 0..100);
+    wait_for_passes(&mut client);
+    assert_eq!(ids(&mut client, "crash").len(), 100);
+    let stats = ttl_stats(&mut client);
+    let error = stats.as_doc().get("lastError").and_then(RawValue::as_str).unwrap();
+    assert!(error.contains("cannot write the archive"), "{error}");
+    assert_eq!(number(stats.as_doc(), "due"), 100.0);
+
+    fs::remove_file(&in_the_way).unwrap();
+    wait_for_passes(&mut client);
+    assert_eq!(ids(&mut client, "crash"), []);
+    assert_eq!(ttl_stats(&mut client).as_doc().get("lastError"), Some(RawValue::Null));
+    let mut found = BTreeSet::new();
+    archived(archive.path(), &mut found);
+    assert!(found.into_iter().eq(0..100));
+}
+
+/// T-69 over the wire and real time.
+#[test]
+fn t_69_deletion_keeps_its_pace() {
+    const PER_SEC: f64 = 500.0;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder.path(), EVERY_SECOND);
+    let mut client = server.connect();
+    make_policy(&mut client, doc! { "maxDocsPerSec": PER_SEC });
+    insert_due(&mut client, 0..5000);
+    wait_until("something goes", || metric(&mut client, "deletedDocuments") > 0.0);
+    // Behind what was saved up.
+    std::thread::sleep(Duration::from_millis(300));
+    let (begun, before) = (Instant::now(), metric(&mut client, "deletedDocuments"));
+    std::thread::sleep(Duration::from_secs(4));
+    let (after, secs) = (metric(&mut client, "deletedDocuments"), begun.elapsed().as_secs_f64());
+    let rate = (after - before) / secs;
+    assert!((rate / PER_SEC - 1.0).abs() <= 0.15, "{rate} in a second");
+    let stats = ttl_stats(&mut client);
+    let stats = stats.as_doc();
+    let due = number(stats, "due");
+    assert!(due > 0.0 && due < 5000.0, "{due}");
+    assert!(number(stats, "oldestOverdueSecs") > 1e6);
+    assert!((number(stats, "etaSecs") - due / PER_SEC).abs() < 1.0, "{stats:?}");
+}
+
+/// T-58: no write of a client waits for a pass, whether its document is due or not.
+#[test]
+fn t_58_updates_beside_a_long_pass_are_quick() {
+    const DUE: i64 = 30_000;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder.path(), NEVER);
+    let mut client = server.connect();
+    make_policy(&mut client, doc! {});
+    insert_due(&mut client, 0..DUE);
+    let stay: Vec<Bson> = (0..100).map(|id| doc! { "_id": DUE + id, "v": 0 }.into()).collect();
+    client.ok(&doc! { "insert": "c", "$db": "crash", "documents": stay });
+    for (name, value) in
+        [("ttlMonitorSleepSecs", Bson::Int32(1)), ("ttlMonitorEnabled", true.into())]
+    {
+        client.ok(&doc! { "setParameter": 1, name: value, "$db": "admin" });
+    }
+    let mut watcher = server.connect();
+    wait_until("the pass", || metric(&mut watcher, "deletedDocuments") > 0.0);
+    let (mut took, mut refreshed) = (Vec::new(), 0);
+    let future = DateTime::from_millis(4_000_000_000_000);
+    while metric(&mut watcher, "deletedDocuments") < (DUE - refreshed) as f64 {
+        // The youngest of those that are due, and one that never is.
+        for id in [DUE - 1 - took.len() as i64, DUE + took.len() as i64 % 100] {
+            let change = doc! { "$set": { "at": future }, "$inc": { "v2": 1 } };
+            let update = doc! { "q": { "_id": id }, "u": change };
+            let command = doc! { "update": "c", "$db": "crash", "updates": [update] };
+            let begun = Instant::now();
+            let reply = client.ok(&command);
+            took.push(begun.elapsed());
+            refreshed += i64::from(id < DUE && number(reply.as_doc(), "n") == 1.0);
+        }
+        assert!(took.len() < 1_000_000, "the pass does not end");
+    }
+    took.sort_unstable();
+    let (most, worst) = (took[took.len() * 99 / 100], took[took.len() - 1]);
+    println!("{} updates, 99 of 100 within {most:?}, the slowest {worst:?}", took.len());
+    assert!(took.len() > 20, "the pass was over too soon");
+    assert!(most < Duration::from_millis(100), "99 of 100 updates within {most:?}");
+    // The machine may be busy with other things; a pass would hold it up for longer.
+    assert!(worst < Duration::from_millis(1000), "the slowest update took {worst:?}");
+    let left = ids(&mut client, "crash");
+    assert_eq!(left.len() as i64, 100 + refreshed, "what was refreshed in time stayed");
+}
