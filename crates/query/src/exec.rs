@@ -7,6 +7,7 @@ mod count;
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mayfly_base::{Error, OpCtx, Result};
@@ -16,7 +17,8 @@ use mayfly_storage::{
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::plan::{Access, Plan, plan};
-use crate::sorter::Sorter;
+use crate::sorter::{Sorted, Sorter};
+use crate::spill::Memory;
 use crate::tail::Tail;
 use crate::{CanonicalQuery, ResultShape};
 
@@ -54,7 +56,9 @@ pub struct Executor {
     /// A document that the sink refused.
     pending: Option<(RecordKey, DocBuf)>,
     /// Results of a blocking sort.
-    sorted: Option<VecDeque<DocBuf>>,
+    sorted: Option<Sorted>,
+    /// Memory of that sort.
+    memory: Memory,
     skip_left: u64,
     limit_left: Option<u64>,
     done: bool,
@@ -109,6 +113,7 @@ impl Executor {
             keys_only: false,
             pending: None,
             sorted: None,
+            memory: Memory::default(),
             tail: None,
             shape: ResultShape::default(),
             command: None,
@@ -186,6 +191,16 @@ impl Executor {
         Ok(())
     }
 
+    /// From now on a sort has this memory.
+    pub(crate) fn sort_within(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
+    /// From now on a sort that does not fit memory goes on in files of this folder.
+    pub fn spill_into(&mut self, folder: Option<PathBuf>) {
+        self.memory.folder = folder;
+    }
+
     /// How results are shown.
     pub(crate) fn shape(&self) -> ResultShape {
         self.shape
@@ -235,15 +250,16 @@ impl Executor {
         if self.sorted.is_none() {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
-            let mut sorter = Sorter::new(pattern, keep);
+            let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
             while !self.scan_chunk(store, op, &mut |_, document| {
                 sorter.push(document)?;
                 Ok(Flow::More)
             })? {}
-            self.sorted = Some(sorter.finish());
+            self.sorted = Some(sorter.finish()?);
         }
         loop {
-            let Some(document) = self.sorted.as_mut().and_then(VecDeque::pop_front) else {
+            let next = self.sorted.as_mut().map(Sorted::pop).transpose()?.flatten();
+            let Some(document) = next else {
                 self.done = true;
                 return Ok(());
             };

@@ -16,6 +16,7 @@ mod pipeline;
 mod plan;
 mod shape;
 mod sorter;
+mod spill;
 mod stage;
 mod tail;
 mod validator;
@@ -34,4 +35,6 @@ pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
 pub use plan::{Access, Plan, plan};
 pub use shape::ResultShape;
-pub use stage::{MISSING as MISSING_STAGES, STAGES, StageRow};
+pub use stage::{
+    Around, Inside, MISSING as MISSING_STAGES, RunSettings, STAGES, StagePlace, StageRow,
+};

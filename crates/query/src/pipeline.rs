@@ -1,18 +1,18 @@
 //! A pipeline: stages parsed and checked, the front of it run as a plan, the rest shown document after document.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
-use mayfly_expr::Scope;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
 use crate::stage::unpack::Unpack;
-use crate::stage::{Running, Stage};
+use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
 
 /// A checked pipeline.
@@ -25,42 +25,17 @@ impl Pipeline {
     /// Parses and checks all stages; strings compare by the collation of the scope.
     ///
     /// # Errors
-    /// 14 for what is no document, 7749501 for too many stages, 40602 for a source that is not first, those of the stages.
-    pub fn parse(pipeline: RawDoc<'_>, scope: &Scope) -> Result<Pipeline> {
-        let mut stages = Vec::new();
-        for (at, element) in pipeline.iter().enumerate() {
-            let Some(spec) = element.value().as_document() else {
-                return Err(Error::type_mismatch(
-                    "Each element of the 'pipeline' array must be an object",
-                ));
-            };
-            if at >= limits::MAX_PIPELINE_STAGES {
-                return Err(Error::new(
-                    ErrorCode(7749501),
-                    format!(
-                        "Pipeline length must be no longer than {} stages",
-                        limits::MAX_PIPELINE_STAGES
-                    ),
-                ));
-            }
-            let parsed = Stage::parse(spec, scope)?;
-            let first_only = |stage: &Stage| stage.is_source() || stage.describes_collection();
-            if at > 0 && parsed.iter().any(first_only) {
-                let name = spec.iter().next().map_or("", |field| field.name());
-                return Err(Error::new(
-                    ErrorCode(40602),
-                    format!("{name} is only valid as the first stage in a pipeline"),
-                ));
-            }
-            stages.extend(parsed);
-        }
+    /// 14 for what is no document, 7749501 for too many stages, 40601 and 40602 for stages in the wrong place, those of the
+    /// stages.
+    pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
+        let mut stages = parse_stages(pipeline, around)?;
         if let Some(Stage::Unpack(unpack)) = stages.first_mut() {
             let on_buckets = use_what_is_asked(unpack, pipeline);
             if let Some(filter) = on_buckets {
-                stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), scope)?));
+                stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
             }
         }
-        Ok(Pipeline { stages, collation: scope.collation().cloned() })
+        Ok(Pipeline { stages, collation: around.scope.collation().cloned() })
     }
 
     /// Whether its first stage needs no collection.
@@ -91,21 +66,26 @@ impl Pipeline {
         self,
         collection: Option<Arc<Collection>>,
         hint: Option<Hint>,
+        settings: RunSettings,
     ) -> Result<PipelineRun> {
         let (mut query, rest) = split(self.stages, hint)?;
         query.collation = self.collation;
         let input = match collection {
-            Some(collection) => Input::Plan(Box::new(Executor::new(collection, query)?)),
+            Some(collection) => {
+                let mut executor = Executor::new(collection, query)?;
+                executor.sort_within(settings.memory());
+                Input::Plan(Box::new(executor))
+            }
             None => Input::Documents(VecDeque::new()),
         };
-        Ok(PipelineRun::new(input, rest))
+        Ok(PipelineRun::new(input, rest, settings))
     }
 
     /// Starts it with the documents that its first stage gives.
     ///
     /// # Errors
     /// Those of the host.
-    pub fn start_source(self, host: &dyn Host) -> Result<PipelineRun> {
+    pub fn start_source(self, host: &dyn Host, settings: RunSettings) -> Result<PipelineRun> {
         let mut stages = VecDeque::from(self.stages);
         let documents = match stages.pop_front() {
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
@@ -115,8 +95,33 @@ impl Pipeline {
             Some(Stage::TtlStats) => host.ttl_stats()?,
             _ => Vec::new(),
         };
-        Ok(PipelineRun::new(Input::Documents(documents.into()), stages.into()))
+        let input = Input::Documents(documents.into());
+        Ok(PipelineRun::new(input, stages.into(), settings))
     }
+}
+
+/// Parses all stages of a pipeline.
+fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let mut stages = Vec::new();
+    let count = pipeline.iter().count();
+    if count > limits::MAX_PIPELINE_STAGES {
+        let most = limits::MAX_PIPELINE_STAGES;
+        let text = format!("Pipeline length must be no longer than {most} stages");
+        return Err(Error::new(ErrorCode(7749501), text));
+    }
+    for element in pipeline {
+        let Some(spec) = element.value().as_document() else {
+            return Err(Error::type_mismatch(
+                "Each element of the 'pipeline' array must be an object",
+            ));
+        };
+        stages.extend(Stage::parse(spec, around)?);
+    }
+    let names = pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
+    for (at, name) in names.enumerate() {
+        StageRow::of(name)?.check_place(at, count)?;
+    }
+    Ok(stages)
 }
 
 /// Tells a stage that takes buckets apart what the stages behind it look at; gives a filter for the buckets.
@@ -170,20 +175,30 @@ enum Input {
     Documents(VecDeque<DocBuf>),
 }
 
+impl Input {
+    fn is_done(&self) -> bool {
+        match self {
+            Input::Plan(executor) => executor.is_done(),
+            Input::Documents(documents) => documents.is_empty(),
+        }
+    }
+}
+
 /// A running pipeline.
 pub struct PipelineRun {
     input: Input,
     stages: Vec<Box<dyn Running>>,
-    /// Stages before this one were told that the input is over.
+    settings: RunSettings,
+    /// Stages before this one are over.
     finished: usize,
     /// Results that the reader had no room for.
     ready: VecDeque<DocBuf>,
 }
 
 impl PipelineRun {
-    fn new(input: Input, stages: Vec<Stage>) -> PipelineRun {
+    fn new(input: Input, stages: Vec<Stage>, settings: RunSettings) -> PipelineRun {
         let stages = stages.into_iter().map(Stage::start).collect();
-        PipelineRun { input, stages, finished: 0, ready: VecDeque::new() }
+        PipelineRun { input, stages, settings, finished: 0, ready: VecDeque::new() }
     }
 
     /// What the plan at the front does, for `planSummary`.
@@ -194,14 +209,22 @@ impl PipelineRun {
         }
     }
 
+    /// Whether the plan at the front looks at every document.
+    pub(crate) fn scans_everything(&self) -> bool {
+        match &self.input {
+            Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
+            Input::Documents(_) => false,
+        }
+    }
+
     /// Whether everything was given.
     pub fn is_done(&self) -> bool {
-        let input_done = match &self.input {
-            Input::Plan(executor) => executor.is_done(),
-            Input::Documents(documents) => documents.is_empty(),
+        let over = if self.stages.is_empty() {
+            self.input.is_done()
+        } else {
+            self.finished >= self.stages.len()
         };
-        let input_done = input_done || self.stages.iter().any(|stage| stage.is_satisfied());
-        input_done && self.finished >= self.stages.len() && self.ready.is_empty()
+        over && self.ready.is_empty()
     }
 
     /// Gives results until the reader pauses, refuses, or nothing is left.
@@ -215,15 +238,14 @@ impl PipelineRun {
         reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
     ) -> Result<()> {
         let mut ready = std::mem::take(&mut self.ready);
-        let mut full = drain(&mut ready, reader)?;
-        let PipelineRun { input, stages, finished, .. } = self;
+        let full = Cell::new(drain(&mut ready, reader)?);
         let mut take = |document: RawDoc<'_>| -> Result<Flow> {
-            if !full {
+            if !full.get() {
                 match reader(document)? {
                     Flow::More => return Ok(Flow::More),
-                    Flow::Pause => full = true,
+                    Flow::Pause => full.set(true),
                     Flow::Refused => {
-                        full = true;
+                        full.set(true);
                         ready.push_back(document.to_owned());
                     }
                 }
@@ -232,34 +254,72 @@ impl PipelineRun {
             }
             Ok(Flow::Pause)
         };
-        // Once a stage was told the end, what came out of it waits in `ready`.
-        if *finished == 0 {
-            let mut over = match input {
-                Input::Plan(executor) => {
-                    executor
-                        .run(store, op, &mut |_, document| show(stages, document, &mut take))?;
-                    executor.is_done()
-                }
+        let settings = std::mem::take(&mut self.settings);
+        let context = StageContext { store, op, settings: &settings };
+        while !self.settle(&context, &full, &mut take)? {
+            self.step(&context, &mut take)?;
+        }
+        self.settings = settings;
+        self.ready = ready;
+        Ok(())
+    }
+
+    /// Goes past stages that are over; true when there is nothing more to do for now.
+    fn settle(
+        &mut self,
+        context: &StageContext<'_>,
+        full: &Cell<bool>,
+        take: &mut Reader<'_>,
+    ) -> Result<bool> {
+        let satisfied = self.stages.iter().rposition(|stage| stage.is_satisfied());
+        // Nobody wants anything from the stages before.
+        self.finished = self.finished.max(satisfied.map_or(0, |at| at + 1));
+        if self.finished == 0 && !self.input.is_done() {
+            return Ok(full.get());
+        }
+        while let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
+            if stage.holds_back() {
+                return Ok(full.get());
+            }
+            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            stage.finish(context, next)?;
+            self.finished += 1;
+        }
+        Ok(true)
+    }
+
+    /// Works until somebody pauses.
+    fn step(&mut self, context: &StageContext<'_>, take: &mut Reader<'_>) -> Result<()> {
+        for at in (self.finished..self.stages.len()).rev() {
+            let Some((stage, behind)) = self.stages[at..].split_first_mut() else { continue };
+            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            if stage.resume(context, next)? != Flow::More {
+                return Ok(());
+            }
+        }
+        let (store, op) = (context.store, context.op);
+        op.check()?;
+        if self.finished == 0 && !self.input.is_done() {
+            let stages = &mut self.stages;
+            match &mut self.input {
+                Input::Plan(executor) => executor
+                    .run(store, op, &mut |_, document| show(stages, context, document, take))?,
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
-                        if show(stages, document.as_doc(), &mut take)? != Flow::More {
+                        if show(stages, context, document.as_doc(), take)? != Flow::More {
                             break;
                         }
                     }
-                    documents.is_empty()
-                }
-            };
-            over |= stages.iter().any(|stage| stage.is_satisfied());
-            if over {
-                while *finished < stages.len() {
-                    let (now, behind) = stages[*finished..].split_at_mut(1);
-                    now[0].finish(&mut |document| show(behind, document, &mut take))?;
-                    *finished += 1;
-                    op.check()?;
                 }
             }
+            return Ok(());
         }
-        self.ready = ready;
+        if let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
+            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            if stage.finish(context, next)? == Flow::More {
+                self.finished += 1;
+            }
+        }
         Ok(())
     }
 }
@@ -281,16 +341,21 @@ fn drain(
     Ok(false)
 }
 
+/// Takes the results of a pipeline.
+type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
+
 /// Shows a document to the first stage, whose results go to the second, and so on to the reader.
-fn show(
+pub(crate) fn show(
     stages: &mut [Box<dyn Running>],
+    context: &StageContext<'_>,
     document: RawDoc<'_>,
-    reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
+    reader: &mut Reader<'_>,
 ) -> Result<Flow> {
     match stages.split_first_mut() {
         None => reader(document),
         Some((first, behind)) => {
-            let flow = first.push(document, &mut |result| show(behind, result, reader))?;
+            let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
+            let flow = first.push(context, document, next)?;
             Ok(if first.is_satisfied() { Flow::Pause } else { flow })
         }
     }

@@ -23,6 +23,9 @@ use crate::accept::{Connected, accept};
 use crate::archive::Archive;
 use crate::config::EngineChoice;
 
+/// In the data folder: what does not fit into the memory of queries.
+const SPILL_FOLDER: &str = "_tmp";
+
 /// How long running commands may go on after the wish to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 /// How long killed commands get to notice.
@@ -105,6 +108,12 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
         engine_name,
         max_connections: config.max_connections,
     });
+    if config.engine != EngineChoice::Memory {
+        let folder = config.db_path.join(SPILL_FOLDER);
+        // What a crash left of the last run.
+        let _ = std::fs::remove_dir_all(&folder);
+        let _ = service.spill_folder.set(folder);
+    }
     if let Err(why) = set_parameters(&service, &config) {
         // The reason to stop is the parameter; a failed close would only hide it.
         let _ = service.store.close();

@@ -1,6 +1,7 @@
 //! One running server as commands see it.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{Clock, OpRegistry};
 use mayfly_storage::Store;
@@ -81,6 +82,8 @@ pub struct Service {
     pub topology: Topology,
     /// Asks everybody to end.
     pub shutdown: Shutdown,
+    /// Where queries put what does not fit into memory; unset: the machine's own folder for temporary files.
+    pub spill_folder: OnceLock<PathBuf>,
     started_wall_ms: i64,
     started_micros: i64,
 }
@@ -108,6 +111,7 @@ impl Service {
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),
+            spill_folder: OnceLock::new(),
             started_wall_ms,
             started_micros: clock.monotonic_micros(),
             clock,
@@ -124,6 +128,12 @@ impl Service {
     /// When it began, in milliseconds since 1970.
     pub fn started_wall_ms(&self) -> i64 {
         self.started_wall_ms
+    }
+
+    /// Where queries put what does not fit into memory.
+    pub fn spill_folder(&self) -> PathBuf {
+        let own = || std::env::temp_dir().join("mayflydb");
+        self.spill_folder.get().cloned().unwrap_or_else(own)
     }
 
     /// How long it has been running.

@@ -1,12 +1,12 @@
 //! `aggregate`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Cursor, CursorSource, Host, Pipeline};
+use mayfly_query::{Around, Cursor, CursorSource, Host, Pipeline};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
-use super::view::{Source, Stages, check_collation, command_scope, source};
+use super::view::{Source, Stages, check_collation, command_scope, run_settings, source};
 use crate::diagnostics::index_stats::index_stats;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
@@ -47,7 +47,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
-    let parsed = Pipeline::parse(pipeline, &scope)?;
+    let settings = run_settings(ctx, &fields)?;
+    let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
     if parsed.lists_sessions()
         && request.namespace().ok().as_ref().map(Namespace::as_str) != Some(SESSIONS)
     {
@@ -55,20 +56,20 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
     let (ns, run) = match request.target() {
-        RawValue::String(_) if parsed.lists_sessions() => {
-            (request.namespace()?, parsed.start_source(&ServerHost { ctx, collection: None })?)
-        }
+        RawValue::String(_) if parsed.lists_sessions() => (
+            request.namespace()?,
+            parsed.start_source(&ServerHost { ctx, collection: None }, settings)?,
+        ),
         RawValue::String(_) => {
             let ns = request.namespace()?;
             if parsed.is_source() {
                 return Err(only_without_collection(pipeline));
             }
             let run = match source(ctx, &ns)? {
-                Source::Collection(collection) if parsed.describes_collection() => {
-                    parsed.start_source(&ServerHost { ctx, collection: Some(&collection) })?
-                }
-                Source::Collection(collection) => parsed.start(Some(collection), hint)?,
-                Source::Nothing => parsed.start(None, hint)?,
+                Source::Collection(collection) if parsed.describes_collection() => parsed
+                    .start_source(&ServerHost { ctx, collection: Some(&collection) }, settings)?,
+                Source::Collection(collection) => parsed.start(Some(collection), hint, settings)?,
+                Source::Nothing => parsed.start(None, hint, settings)?,
                 Source::View(_) if parsed.describes_collection() => {
                     return Err(Error::new(
                         ErrorCode::CommandNotSupportedOnView,
@@ -79,7 +80,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     check_collation(&view, &collation)?;
                     let mut stages = Stages::new(&view);
                     stages.push_all(pipeline);
-                    stages.start(ctx, &view, variables, hint)?
+                    stages.start(ctx, &view, variables, hint, settings)?
                 }
             };
             (ns, run)
@@ -92,7 +93,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             if request.db != "admin" && parsed.is_admin_only() {
                 return Err(only_without_collection(pipeline));
             }
-            (ns, parsed.start_source(&ServerHost { ctx, collection: None })?)
+            (ns, parsed.start_source(&ServerHost { ctx, collection: None }, settings)?)
         }
         other => return Err(fields.wrong("aggregate", other, "[string, int]")),
     };

@@ -6,7 +6,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, check_collation, only, source};
+use super::view::{Source, Stages, check_collation, only, run_settings, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
@@ -36,8 +36,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Collection(collection) => collection,
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let counted =
-                on_view(&view, filter, skip, limit).start(ctx, &view, None, query.hint)?;
+            let counted = on_view(&view, filter, skip, limit).start(
+                ctx,
+                &view,
+                None,
+                query.hint,
+                run_settings(ctx, &fields)?,
+            )?;
             let counted = counted_by(ctx, counted)?;
             reply.append("n", number(counted));
             return Ok(());

@@ -14,7 +14,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, check_collation, for_each, source};
+use super::view::{Source, Stages, check_collation, for_each, run_settings, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
@@ -63,7 +63,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             values.collation = view.collation.clone();
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
-            let run = stages.start(ctx, &view, None, query.hint)?;
+            let run = stages.start(ctx, &view, None, query.hint, run_settings(ctx, &fields)?)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }

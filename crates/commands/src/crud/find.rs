@@ -8,7 +8,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
-use super::view::{Source, Stages, check_collation, check_find, source};
+use super::view::{Source, Stages, check_collation, check_find, run_settings, source};
 use crate::dispatch::may_block;
 use crate::{CommandContext, Fields, OpKind, Request, Row};
 
@@ -77,6 +77,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 &view,
                 fields.document("let")?,
                 hint(&fields)?,
+                run_settings(ctx, &fields)?,
             )?;
             let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             return may_block(|| first_batch(ctx, cursor, batch, reply));
@@ -92,6 +93,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     executor.show_as(shape)?;
     executor.name_failures("find");
+    executor.spill_into(run_settings(ctx, &fields)?.spill_folder);
     ctx.op.update_info(|info| {
         info.plan_summary = executor.plan().summary();
     });

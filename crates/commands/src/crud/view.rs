@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
-use mayfly_query::{Flow, Hint, Pipeline, PipelineRun};
+use mayfly_query::{Around, Flow, Hint, Pipeline, PipelineRun, RunSettings};
 use mayfly_storage::{Collection, ResolvedView};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
-use crate::CommandContext;
+use crate::{CommandContext, Fields};
 
 /// What a name stands for.
 pub(crate) enum Source {
@@ -85,10 +85,12 @@ impl Stages {
         view: &ResolvedView,
         variables: Option<RawDoc<'_>>,
         hint: Option<Hint>,
+        settings: RunSettings,
     ) -> Result<PipelineRun> {
         let pipeline = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
-        let parsed = Pipeline::parse(pipeline.as_doc(), &scope)?;
+        let around = Around::command(view.on.db(), &scope);
+        let parsed = Pipeline::parse(pipeline.as_doc(), &around)?;
         let collection = ctx.service.store.collection(&view.on);
         // Of measurements the client knows other key patterns than their buckets have.
         let series = collection.as_ref().and_then(|collection| collection.time_series());
@@ -98,7 +100,7 @@ impl Stages {
             }
             (hint, _) => hint,
         };
-        let run = parsed.start(collection, hint)?;
+        let run = parsed.start(collection, hint, settings)?;
         ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
         Ok(run)
     }
@@ -132,6 +134,17 @@ pub(crate) fn command_scope(
         scope.declare(variables)?;
     }
     Ok(scope)
+}
+
+/// What a command says about the run of its pipeline.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(crate) fn run_settings(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<RunSettings> {
+    let may_spill = fields.bool("allowDiskUse")?.unwrap_or(true);
+    let spill_folder = may_spill.then(|| ctx.service.spill_folder());
+    let bypass_validation = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
+    Ok(RunSettings { spill_folder, bypass_validation, ..RunSettings::default() })
 }
 
 /// Shows all documents of a pipeline.

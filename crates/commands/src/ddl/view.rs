@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::Pipeline;
+use mayfly_query::{Around, Pipeline};
 use mayfly_storage::view_reads;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -80,7 +80,8 @@ fn definition(
             return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
         }
     }
-    Pipeline::parse(pipeline, &command_scope(ctx, collation.clone(), None)?)?;
+    let scope = command_scope(ctx, collation.clone(), None)?;
+    Pipeline::parse(pipeline, &Around::view(ns.db(), &scope))?;
     let mut options = DocBuilder::new();
     options.append("viewOn", on).append("pipeline", RawValue::Array(pipeline));
     if let Some(collation) = collation {

@@ -1,6 +1,6 @@
 //! `$group`: one result per distinct `_id`, in the order in which the groups came up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
@@ -9,7 +9,7 @@ use mayfly_expr::{Expression, Frame, Scope, check_size};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 
-use super::{Next, Running, Stage};
+use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
 
 /// Memory of one group beside its key and `_id`, roughly.
@@ -63,7 +63,7 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
 pub(super) struct RunningGroup {
     group: Group,
     places: HashMap<Vec<u8>, usize>,
-    groups: Vec<(Option<ValueBuf>, Vec<AccumState>)>,
+    groups: VecDeque<(Option<ValueBuf>, Vec<AccumState>)>,
     bytes: usize,
     key: Vec<u8>,
 }
@@ -73,7 +73,7 @@ impl RunningGroup {
         RunningGroup {
             group,
             places: HashMap::new(),
-            groups: Vec::new(),
+            groups: VecDeque::new(),
             bytes: 0,
             key: Vec::new(),
         }
@@ -100,7 +100,7 @@ impl RunningGroup {
         self.check()?;
         let place = self.groups.len();
         self.places.insert(self.key.clone(), place);
-        self.groups.push((id, states));
+        self.groups.push_back((id, states));
         Ok(place)
     }
 }
@@ -118,7 +118,12 @@ impl RunningGroup {
 }
 
 impl Running for RunningGroup {
-    fn push(&mut self, document: RawDoc<'_>, _: &mut Next<'_>) -> Result<Flow> {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
         let place = self.place(document)?;
         let states = &mut self.groups[place].1;
         for ((_, accumulator), state) in self.group.fields.iter().zip(states) {
@@ -130,17 +135,23 @@ impl Running for RunningGroup {
         Ok(Flow::More)
     }
 
-    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
-        for (id, states) in std::mem::take(&mut self.groups) {
+    fn finish(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        self.places.clear();
+        while let Some((id, states)) = self.groups.pop_front() {
             let mut out = DocBuilder::new();
             out.append("_id", id.as_ref().map_or(RawValue::Null, ValueBuf::as_raw));
             for ((name, accumulator), state) in self.group.fields.iter().zip(&states) {
                 out.append(name, &accumulator.finish(state)?);
                 check_size(out.len())?;
             }
-            next(out.finish().as_doc())?;
+            if next(out.finish().as_doc())? != Flow::More && !self.groups.is_empty() {
+                return Ok(Flow::Pause);
+            }
         }
-        self.places.clear();
-        Ok(())
+        Ok(Flow::More)
+    }
+
+    fn holds_back(&self) -> bool {
+        true
     }
 }

@@ -6,7 +6,7 @@ use mayfly_mql::Projection;
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Next, Running, Stage};
+use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
 
 pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
@@ -23,11 +23,12 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
 pub(super) struct RunningProject(pub(super) Projection);
 
 impl Running for RunningProject {
-    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
         next(self.0.project(document)?.as_doc())
-    }
-
-    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
-        Ok(())
     }
 }

@@ -5,9 +5,9 @@ use mayfly_expr::Scope;
 use mayfly_mql::SortPattern;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Next, Running, Stage};
+use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
-use crate::sorter::Sorter;
+use crate::sorter::{Sorted, Sorter};
 
 pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     match value {
@@ -22,27 +22,49 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     }
 }
 
-pub(super) struct RunningSort(Option<Sorter>);
+pub(super) struct RunningSort {
+    pattern: SortPattern,
+    sorter: Option<Sorter>,
+    sorted: Option<Sorted>,
+}
 
 impl RunningSort {
     pub(super) fn new(pattern: SortPattern) -> RunningSort {
-        RunningSort(Some(Sorter::new(pattern, None)))
+        RunningSort { pattern, sorter: None, sorted: None }
     }
 }
 
 impl Running for RunningSort {
-    fn push(&mut self, document: RawDoc<'_>, _: &mut Next<'_>) -> Result<Flow> {
-        if let Some(sorter) = &mut self.0 {
-            sorter.push(document)?;
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let begin = || Sorter::new(self.pattern.clone(), None, context.settings.memory());
+        self.sorter.get_or_insert_with(begin).push(document)?;
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if let Some(sorter) = self.sorter.take() {
+            self.sorted = Some(sorter.finish()?);
+        }
+        let Some(sorted) = &mut self.sorted else { return Ok(Flow::More) };
+        let mut given = 0u64;
+        while let Some(document) = sorted.pop()? {
+            given += 1;
+            if given.is_multiple_of(256) {
+                context.op.check()?;
+            }
+            if next(document.as_doc())? != Flow::More && !sorted.is_empty() {
+                return Ok(Flow::Pause);
+            }
         }
         Ok(Flow::More)
     }
 
-    fn finish(&mut self, next: &mut Next<'_>) -> Result<()> {
-        let sorted = self.0.take().map(Sorter::finish).unwrap_or_default();
-        for document in sorted {
-            next(document.as_doc())?;
-        }
-        Ok(())
+    fn holds_back(&self) -> bool {
+        true
     }
 }

@@ -11,7 +11,7 @@ use mayfly_expr::Scope;
 use mayfly_storage::{BucketView, MeasurementFields};
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Next, Running, Stage};
+use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::buckets::BoundTest;
 
@@ -70,7 +70,12 @@ pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
 pub(super) struct RunningUnpack(pub(super) Unpack);
 
 impl Running for RunningUnpack {
-    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
         let bucket = BucketView::new(document)?;
         if !self.0.tests.iter().all(|test| test.may_hold(bucket)) {
             return Ok(Flow::More);
@@ -84,9 +89,5 @@ impl Running for RunningUnpack {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(flow)
-    }
-
-    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
-        Ok(())
     }
 }

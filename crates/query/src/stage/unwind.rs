@@ -1,10 +1,9 @@
 //! `$unwind`: a document for each item of an array.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scope;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Next, Running, Stage};
+use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 
 /// A parsed `$unwind`.
@@ -19,7 +18,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
     let (mut path, mut index, mut keep_empty) = (None, None, false);
     match value {
         RawValue::String(text) => path = Some(text),
@@ -109,45 +108,82 @@ fn parts(path: &str) -> Result<Vec<String>> {
     Ok(parts)
 }
 
-pub(super) struct RunningUnwind(pub(super) Unwind);
+pub(super) struct RunningUnwind {
+    unwind: Unwind,
+    /// A document whose items are not all shown, and the first that is left.
+    rest: Option<(DocBuf, usize)>,
+}
+
+impl RunningUnwind {
+    pub(super) fn new(unwind: Unwind) -> RunningUnwind {
+        RunningUnwind { unwind, rest: None }
+    }
+
+    /// Shows a document for each item from this one on, until the next stage pauses; gives where to go on.
+    fn show_items(
+        &self,
+        document: RawDoc<'_>,
+        from: usize,
+        next: &mut Next<'_>,
+    ) -> Result<(Flow, Option<usize>)> {
+        let Unwind { path, index, .. } = &self.unwind;
+        let Some(RawValue::Array(items)) = reached(document, path) else {
+            return Ok((Flow::More, None));
+        };
+        let mut items = items.iter().enumerate().skip(from).peekable();
+        while let Some((at, item)) = items.next() {
+            let mut unwound = replaced(document, path, Some(item.value()));
+            if let Some(index) = index {
+                let at = RawValue::Int64(at as i64);
+                unwound = replaced(unwound.as_doc(), index, Some(at));
+            }
+            // Who pauses has taken the document all the same.
+            if next(unwound.as_doc())? != Flow::More {
+                return Ok((Flow::Pause, items.peek().map(|(at, _)| *at)));
+            }
+        }
+        Ok((Flow::More, None))
+    }
+}
 
 impl Running for RunningUnwind {
-    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        let Unwind { path, index, keep_empty } = &self.0;
-        let mut show = |document: RawDoc<'_>, at: Option<i64>| match index {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let Unwind { path, index, keep_empty } = &self.unwind;
+        let mut show = |document: RawDoc<'_>| match index {
             None => next(document),
-            Some(index) => {
-                let at = at.map_or(RawValue::Null, RawValue::Int64);
-                next(replaced(document, index, Some(at)).as_doc())
-            }
+            Some(index) => next(replaced(document, index, Some(RawValue::Null)).as_doc()),
         };
         match reached(document, path) {
-            None | Some(RawValue::Null | RawValue::Undefined) if *keep_empty => {
-                show(document, None)
-            }
+            None | Some(RawValue::Null | RawValue::Undefined) if *keep_empty => show(document),
             None | Some(RawValue::Null | RawValue::Undefined) => Ok(Flow::More),
             Some(RawValue::Array(items)) if items.is_empty() => match keep_empty {
-                true => show(replaced(document, path, None).as_doc(), None),
+                true => show(replaced(document, path, None).as_doc()),
                 false => Ok(Flow::More),
             },
-            Some(RawValue::Array(items)) => {
-                let mut flow = Flow::More;
-                for (at, item) in (0..).zip(items) {
-                    let unwound = replaced(document, path, Some(item.value()));
-                    // Who pauses has taken the document all the same.
-                    if show(unwound.as_doc(), Some(at))? != Flow::More {
-                        flow = Flow::Pause;
-                    }
-                }
+            Some(RawValue::Array(_)) => {
+                let (flow, rest) = self.show_items(document, 0, next)?;
+                self.rest = rest.map(|at| (document.to_owned(), at));
                 Ok(flow)
             }
             // Anything else counts as an array of itself.
-            Some(_) => show(document, None),
+            Some(_) => show(document),
         }
     }
 
-    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
-        Ok(())
+    fn resume(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        let Some((document, from)) = self.rest.take() else { return Ok(Flow::More) };
+        let (flow, rest) = self.show_items(document.as_doc(), from, next)?;
+        self.rest = rest.map(|at| (document, at));
+        Ok(flow)
+    }
+
+    fn holds_back(&self) -> bool {
+        self.rest.is_some()
     }
 }
 

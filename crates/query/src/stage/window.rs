@@ -1,10 +1,9 @@
 //! `$skip` and `$limit`.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scope;
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Next, Running, Stage};
+use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 
 fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
@@ -16,7 +15,7 @@ fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     })
 }
 
-pub(super) fn parse_skip(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
     match whole_number(value, "$skip", 5107200)? {
         negative if negative < 0 => Err(Error::new(
             ErrorCode(5107200),
@@ -28,7 +27,7 @@ pub(super) fn parse_skip(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     }
 }
 
-pub(super) fn parse_limit(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
     match whole_number(value, "$limit", 5107201)? {
         0 => Err(Error::new(ErrorCode(15958), "the limit must be positive")),
         negative if negative < 0 => Err(Error::new(
@@ -44,32 +43,34 @@ pub(super) fn parse_limit(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> 
 pub(super) struct RunningSkip(pub(super) u64);
 
 impl Running for RunningSkip {
-    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
         if self.0 == 0 {
             return next(document);
         }
         self.0 -= 1;
         Ok(Flow::More)
     }
-
-    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
-        Ok(())
-    }
 }
 
 pub(super) struct RunningLimit(pub(super) u64);
 
 impl Running for RunningLimit {
-    fn push(&mut self, document: RawDoc<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
         if self.0 == 0 {
             return Ok(Flow::Pause);
         }
         self.0 -= 1;
         next(document)
-    }
-
-    fn finish(&mut self, _: &mut Next<'_>) -> Result<()> {
-        Ok(())
     }
 
     fn is_satisfied(&self) -> bool {

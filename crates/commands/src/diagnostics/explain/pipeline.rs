@@ -1,12 +1,12 @@
 //! Explaining `aggregate`: the plan of the stages at its front, and the stages behind it.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, Verbosity};
+use mayfly_query::{Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, Verbosity};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use super::query::{Parts, write};
-use crate::crud::{Collating, Source, command_scope, source};
+use crate::crud::{Collating, Source, command_scope, run_settings, source};
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Request};
 
@@ -51,7 +51,7 @@ pub(super) fn explain_stages(
     let collation = inner.collating.over(collection.as_deref());
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation, variables)?;
-    let parsed = Pipeline::parse(pipeline, &scope)?;
+    let parsed = Pipeline::parse(pipeline, &Around::command(inner.ns.db(), &scope))?;
     if parsed.is_source() {
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
@@ -100,7 +100,8 @@ fn run(
 ) -> Result<u64> {
     let store = &ctx.service.store;
     let hint = hint.map(Hint::parse).transpose()?.flatten();
-    let run = pipeline.start(store.collection(&inner.ns), hint)?;
+    let run =
+        pipeline.start(store.collection(&inner.ns), hint, run_settings(ctx, &inner.fields)?)?;
     let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
     let mut results = 0;
     while !cursor.is_done() {

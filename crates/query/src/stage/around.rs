@@ -1,0 +1,120 @@
+//! Around a stage: what it is parsed in, and what its run may use.
+
+use std::path::PathBuf;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_expr::Scope;
+
+use crate::spill::Memory;
+
+/// Pipelines in pipelines: so many at most. Manual: "MongoDB Limits and Thresholds", "Nested Sub-pipelines".
+const MAX_SUB_PIPELINES: usize = 20;
+
+/// Where a pipeline stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// It is that of a command.
+    Command,
+    /// It defines a view.
+    View,
+    /// It is one of a `$facet`.
+    Facet,
+    /// It is that of a `$lookup`.
+    Lookup,
+    /// It is that of a `$unionWith`.
+    UnionWith,
+}
+
+/// What a pipeline is parsed in.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// The database of the command.
+    pub db: &'a str,
+    /// What expressions may name.
+    pub scope: &'a Scope,
+    /// Where the pipeline stands.
+    pub inside: Inside,
+    /// Pipelines around it.
+    depth: usize,
+}
+
+impl<'a> Around<'a> {
+    /// Around the pipeline of a command on this database.
+    pub fn command(db: &'a str, scope: &'a Scope) -> Around<'a> {
+        Around { db, scope, inside: Inside::Command, depth: 0 }
+    }
+
+    /// Around the pipeline of a view.
+    pub fn view(db: &'a str, scope: &'a Scope) -> Around<'a> {
+        Around { inside: Inside::View, ..Around::command(db, scope) }
+    }
+
+    /// Around a pipeline in this one.
+    ///
+    /// # Errors
+    /// 232 MaxSubPipelineDepthExceeded.
+    pub(crate) fn deeper(&self, inside: Inside) -> Result<Around<'a>> {
+        if self.depth >= MAX_SUB_PIPELINES {
+            return Err(Error::new(
+                ErrorCode::MaxSubPipelineDepthExceeded,
+                format!(
+                    "Maximum number of nested sub-pipelines exceeded. Limit is {MAX_SUB_PIPELINES}"
+                ),
+            ));
+        }
+        Ok(Around { inside, depth: self.depth + 1, ..*self })
+    }
+
+    /// The same with other variables.
+    pub(crate) fn scoped<'b>(&self, scope: &'b Scope) -> Around<'b>
+    where
+        'a: 'b,
+    {
+        Around { db: self.db, scope, inside: self.inside, depth: self.depth }
+    }
+
+    /// A collection of the command's database.
+    ///
+    /// # Errors
+    /// 73 InvalidNamespace.
+    pub(crate) fn collection(&self, name: &str) -> Result<Namespace> {
+        Namespace::new(self.db, name)
+    }
+
+    /// How deep it stands.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// As deep as another one did.
+    pub(crate) fn at_depth(self, depth: usize, inside: Inside) -> Around<'a> {
+        Around { depth, inside, ..self }
+    }
+}
+
+/// What a command says about the run of its pipeline.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    /// Where blocking stages may put what does not fit into their memory; nothing: they may not.
+    pub spill_folder: Option<PathBuf>,
+    /// Memory of one blocking stage.
+    pub memory_bytes: usize,
+    /// Documents that stages write need not follow their collection's rules.
+    pub bypass_validation: bool,
+}
+
+impl Default for RunSettings {
+    fn default() -> RunSettings {
+        RunSettings {
+            spill_folder: None,
+            memory_bytes: limits::MAX_BLOCKING_MEMORY_BYTES,
+            bypass_validation: false,
+        }
+    }
+}
+
+impl RunSettings {
+    pub(crate) fn memory(&self) -> Memory {
+        Memory { bytes: self.memory_bytes, folder: self.spill_folder.clone() }
+    }
+}

@@ -1,0 +1,32 @@
+//! `$match`.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::Matcher;
+use mayfly_value::{RawDoc, RawValue};
+
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(filter) => {
+            Ok(vec![Stage::Match(Matcher::parse_in(filter, around.scope)?)])
+        }
+        _ => {
+            Err(Error::new(ErrorCode(15959), "the match filter must be an expression in an object"))
+        }
+    }
+}
+
+pub(super) struct RunningMatch(pub(super) Matcher);
+
+impl Running for RunningMatch {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        if self.0.try_matches(document)? { next(document) } else { Ok(Flow::More) }
+    }
+}

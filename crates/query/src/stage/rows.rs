@@ -1,0 +1,184 @@
+//! The table of stages: what there is, where it may stand, and what is missing.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{RawDoc, RawElement, RawValue};
+
+use super::{Around, Inside, Stage, count, filter, group, project, reshape, sort, sort_by_count};
+use super::{source, unpack, unwind, window};
+
+/// Where in its pipeline a stage may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StagePlace {
+    /// Anywhere.
+    Anywhere,
+    /// At the beginning.
+    First,
+    /// At the end, of a command's own pipeline.
+    Last,
+}
+
+/// A row of the table of stages.
+pub struct StageRow {
+    /// With its dollar.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub place: StagePlace,
+    /// Whether it may stand in a `$facet`.
+    pub in_facet: bool,
+    /// Whether it may stand in the pipeline of `$lookup` and `$unionWith`.
+    pub in_join: bool,
+    parse: Parse,
+}
+
+type Parse = fn(RawValue<'_>, &Around<'_>) -> Result<Vec<Stage>>;
+
+/// A stage without constraints.
+const fn row(name: &'static str, parse: Parse) -> StageRow {
+    StageRow { name, place: StagePlace::Anywhere, in_facet: true, in_join: true, parse }
+}
+
+/// A stage that gives documents of its own.
+const fn first(name: &'static str, parse: Parse) -> StageRow {
+    StageRow { place: StagePlace::First, in_facet: false, in_join: false, ..row(name, parse) }
+}
+
+/// Stages that work.
+pub const STAGES: &[StageRow] = &[
+    row("$match", filter::parse),
+    row("$sort", |value, around| sort::parse(value, around.scope)),
+    row("$skip", window::parse_skip),
+    row("$limit", window::parse_limit),
+    row("$project", |value, around| project::parse(value, around.scope)),
+    row("$count", |value, around| count::parse(value, around.scope)),
+    row("$group", |value, around| group::parse(value, around.scope)),
+    row("$set", |value, around| reshape::parse("$set", value, around.scope)),
+    row("$addFields", |value, around| reshape::parse("$addFields", value, around.scope)),
+    row("$unset", |value, around| reshape::parse("$unset", value, around.scope)),
+    row("$replaceRoot", |value, around| reshape::parse("$replaceRoot", value, around.scope)),
+    row("$replaceWith", |value, around| reshape::parse("$replaceWith", value, around.scope)),
+    row("$unwind", unwind::parse),
+    row("$sortByCount", |value, around| sort_by_count::parse(value, around.scope)),
+    row(mayfly_storage::UNPACK_STAGE, |value, around| unpack::parse(value, around.scope)),
+    first("$currentOp", source::current_op),
+    first("$listLocalSessions", source::local_sessions),
+    first("$listSessions", source::sessions),
+    first("$indexStats", source::index_stats),
+    first("$ttlStats", source::ttl_stats),
+];
+
+/// Stages of the reference that do not exist here yet.
+pub const MISSING: &[&str] = &[
+    "$backupCursor",
+    "$backupCursorExtend",
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$collStats",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$listCatalog",
+    "$listClusterCatalog",
+    "$listMqlEntities",
+    "$listSampledQueries",
+    "$listSearchIndexes",
+    "$lookup",
+    "$merge",
+    "$mergeCursors",
+    "$operationMetrics",
+    "$out",
+    "$planCacheStats",
+    "$querySettings",
+    "$queryStats",
+    "$rankFusion",
+    "$redact",
+    "$rerank",
+    "$sample",
+    "$score",
+    "$scoreFusion",
+    "$search",
+    "$searchMeta",
+    "$setWindowFields",
+    "$shardedDataDistribution",
+    "$unionWith",
+    "$vectorSearch",
+];
+
+impl Stage {
+    /// Parses one element of a pipeline; some stages are short for two others.
+    ///
+    /// # Errors
+    /// 40323, 40324 for what is no stage, 238 for a stage that is missing here, 40600, 51047, 31441 for one that may not stand
+    /// here, those of the stage.
+    pub(crate) fn parse(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+        let mut fields = spec.iter();
+        let (Some(field), None) = (fields.next(), fields.next()) else {
+            return Err(Error::new(
+                ErrorCode(40323),
+                "A pipeline stage specification object must contain exactly one field.",
+            ));
+        };
+        let row = StageRow::of(field)?;
+        row.check_inside(around.inside)?;
+        (row.parse)(field.value(), around)
+    }
+}
+
+impl StageRow {
+    /// The row of a stage as it stands in a pipeline.
+    ///
+    /// # Errors
+    /// 40324 for what is no stage, 238 for a stage that is missing here.
+    pub(crate) fn of(field: RawElement<'_>) -> Result<&'static StageRow> {
+        let name = field.name();
+        if let Some(row) = STAGES.iter().find(|row| row.name == name) {
+            return Ok(row);
+        }
+        if MISSING.contains(&name) {
+            return Err(Error::not_implemented(format!("pipeline stage '{name}'")));
+        }
+        Err(Error::new(ErrorCode(40324), format!("Unrecognized pipeline stage name: '{name}'")))
+    }
+
+    fn check_inside(&self, inside: Inside) -> Result<()> {
+        let name = self.name;
+        let (code, text) = match inside {
+            Inside::Facet if !self.in_facet => {
+                (40600, format!("{name} is not allowed to be used within a $facet stage"))
+            }
+            Inside::Lookup if !self.in_join => {
+                (51047, format!("{name} is not allowed within a $lookup's sub-pipeline"))
+            }
+            Inside::UnionWith if !self.in_join => {
+                (31441, format!("{name} is not allowed within a $unionWith's sub-pipeline"))
+            }
+            Inside::Command | Inside::View | Inside::Facet | Inside::Lookup | Inside::UnionWith => {
+                return Ok(());
+            }
+        };
+        Err(Error::new(ErrorCode(code), text))
+    }
+
+    /// Checks its place among the stages of its pipeline.
+    ///
+    /// # Errors
+    /// 40601, 40602.
+    pub(crate) fn check_place(&self, at: usize, count: usize) -> Result<()> {
+        let name = self.name;
+        match self.place {
+            StagePlace::First if at > 0 => Err(Error::new(
+                ErrorCode(40602),
+                format!("{name} is only valid as the first stage in a pipeline"),
+            )),
+            StagePlace::Last if at + 1 < count => Err(Error::new(
+                ErrorCode(40601),
+                format!("{name} can only be the final stage in the pipeline"),
+            )),
+            StagePlace::Anywhere | StagePlace::First | StagePlace::Last => Ok(()),
+        }
+    }
+}
