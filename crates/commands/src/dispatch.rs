@@ -163,7 +163,8 @@ fn run_row(
         return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
     };
     let generic = generic::parse(incoming.body, row.name)?;
-    if generic.write_concern.given && !row.flags.has(RowFlags::WRITE_CONCERN) {
+    let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
+    if generic.write_concern.given && !writes {
         let text = "Command does not support writeConcern";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }

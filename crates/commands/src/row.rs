@@ -71,6 +71,8 @@ impl RowFlags {
     pub const RETRYABLE: RowFlags = RowFlags(256);
     /// Changes data, and may be sent again.
     pub const RETRYABLE_WRITE: RowFlags = RowFlags::WRITE.and(RowFlags::RETRYABLE);
+    /// Changes data only for some arguments; takes a write concern.
+    pub const MAY_WRITE: RowFlags = RowFlags(512);
 
     /// Both sets of properties.
     #[must_use]

@@ -68,6 +68,9 @@ impl Pipeline {
         hint: Option<Hint>,
         settings: RunSettings,
     ) -> Result<PipelineRun> {
+        if self.gives_documents() {
+            return Ok(self.start_over(Vec::new(), settings));
+        }
         let (mut query, rest) = split(self.stages, hint)?;
         query.collation = self.collation;
         let input = match collection {
@@ -81,6 +84,27 @@ impl Pipeline {
         Ok(PipelineRun::new(input, rest, settings))
     }
 
+    /// Whether it changes data.
+    pub fn writes(&self) -> bool {
+        matches!(self.stages.last(), Some(Stage::Out(_) | Stage::Merge(_)))
+    }
+
+    /// Whether its documents are written in its first stage.
+    pub fn gives_documents(&self) -> bool {
+        matches!(self.stages.first(), Some(Stage::Documents(_)))
+    }
+
+    /// Starts it over documents that are there, or those in its first stage.
+    pub(crate) fn start_over(self, documents: Vec<DocBuf>, settings: RunSettings) -> PipelineRun {
+        let (mut documents, mut stages) = (documents, VecDeque::from(self.stages));
+        if let Some(Stage::Documents(_)) = stages.front()
+            && let Some(Stage::Documents(own)) = stages.pop_front()
+        {
+            documents = own;
+        }
+        PipelineRun::new(Input::Documents(documents.into()), stages.into(), settings)
+    }
+
     /// Starts it with the documents that its first stage gives.
     ///
     /// # Errors
@@ -88,6 +112,7 @@ impl Pipeline {
     pub fn start_source(self, host: &dyn Host, settings: RunSettings) -> Result<PipelineRun> {
         let mut stages = VecDeque::from(self.stages);
         let documents = match stages.pop_front() {
+            Some(Stage::Documents(documents)) => documents,
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
             Some(Stage::LocalSessions(options)) => host.local_sessions(options.as_doc())?,
             Some(Stage::Sessions(options)) => host.sessions(options.as_doc())?,
@@ -101,7 +126,7 @@ impl Pipeline {
 }
 
 /// Parses all stages of a pipeline.
-fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
     let mut stages = Vec::new();
     let count = pipeline.iter().count();
     if count > limits::MAX_PIPELINE_STAGES {
@@ -135,11 +160,10 @@ fn use_what_is_asked(unpack: &mut Unpack, pipeline: RawDoc<'_>) -> Option<DocBuf
     filter
 }
 
-/// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.
-fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Stage>)> {
-    let everything = Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?;
-    let mut query = CanonicalQuery {
-        matcher: Arc::new(everything),
+/// The query for all documents.
+pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
+    Ok(CanonicalQuery {
+        matcher: Arc::new(Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?),
         sort: None,
         natural_backward: None,
         projection: None,
@@ -147,7 +171,12 @@ fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<
         limit: None,
         hint,
         collation: None,
-    };
+    })
+}
+
+/// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.
+fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Stage>)> {
+    let mut query = everything(hint)?;
     let mut rest = stages.into_iter().peekable();
     if let Some(Stage::Match(_)) = rest.peek()
         && let Some(Stage::Match(matcher)) = rest.next()
@@ -256,11 +285,24 @@ impl PipelineRun {
         };
         let settings = std::mem::take(&mut self.settings);
         let context = StageContext { store, op, settings: &settings };
-        while !self.settle(&context, &full, &mut take)? {
-            self.step(&context, &mut take)?;
+        let outcome = self.work(&context, &full, &mut take);
+        if outcome.is_err() {
+            self.stages.iter_mut().for_each(|stage| stage.abandon(&context));
         }
         self.settings = settings;
         self.ready = ready;
+        outcome
+    }
+
+    fn work(
+        &mut self,
+        context: &StageContext<'_>,
+        full: &Cell<bool>,
+        take: &mut Reader<'_>,
+    ) -> Result<()> {
+        while !self.settle(context, full, take)? {
+            self.step(context, take)?;
+        }
         Ok(())
     }
 

@@ -13,7 +13,8 @@ const ROW_BYTES: usize = 64;
 
 /// Collects documents, then gives them in order.
 pub(crate) struct Sorter {
-    pattern: SortPattern,
+    /// Nothing: documents come with their keys.
+    pattern: Option<SortPattern>,
     /// Only so many of the first are wanted.
     keep: Option<usize>,
     memory: Memory,
@@ -24,8 +25,13 @@ pub(crate) struct Sorter {
 
 impl Sorter {
     pub(crate) fn new(pattern: SortPattern, keep: Option<u64>, memory: Memory) -> Sorter {
+        Sorter { pattern: Some(pattern), ..Sorter::by_keys(keep, memory) }
+    }
+
+    /// Documents come with their keys.
+    pub(crate) fn by_keys(keep: Option<u64>, memory: Memory) -> Sorter {
         let keep = keep.and_then(|keep| usize::try_from(keep).ok());
-        Sorter { pattern, keep, memory, rows: Vec::new(), bytes: 0, runs: None }
+        Sorter { pattern: None, keep, memory, rows: Vec::new(), bytes: 0, runs: None }
     }
 
     /// Takes one document.
@@ -33,7 +39,15 @@ impl Sorter {
     /// # Errors
     /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files.
     pub(crate) fn push(&mut self, document: RawDoc<'_>) -> Result<()> {
-        let key = self.pattern.sort_key(document);
+        let key = self.pattern.as_ref().map(|pattern| pattern.sort_key(document));
+        self.push_keyed(key.unwrap_or_default(), document)
+    }
+
+    /// Takes one document with its key.
+    ///
+    /// # Errors
+    /// As [`Sorter::push`].
+    pub(crate) fn push_keyed(&mut self, key: Vec<u8>, document: RawDoc<'_>) -> Result<()> {
         self.bytes += key.len() + document.as_bytes().len() + ROW_BYTES;
         self.rows.push((key, document.to_owned()));
         if let Some(keep) = self.keep

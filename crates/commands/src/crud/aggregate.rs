@@ -7,11 +7,13 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::view::{Source, Stages, check_collation, command_scope, run_settings, source};
+use super::write::wrote;
 use crate::diagnostics::index_stats::index_stats;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
-pub(crate) const ROW: Row =
-    Row::new("aggregate", "Runs a pipeline", run).since("2.2").flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Row = Row::new("aggregate", "Runs a pipeline", run)
+    .since("2.2")
+    .flags(RowFlags::MAY_BLOCK.and(RowFlags::MAY_WRITE));
 
 /// The collection that `$listSessions` stands for.
 const SESSIONS: &str = "config.system.sessions";
@@ -49,6 +51,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
     let settings = run_settings(ctx, &fields)?;
     let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
+    let writes = parsed.writes();
     if parsed.lists_sessions()
         && request.namespace().ok().as_ref().map(Namespace::as_str) != Some(SESSIONS)
     {
@@ -62,6 +65,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         ),
         RawValue::String(_) => {
             let ns = request.namespace()?;
+            if parsed.gives_documents() {
+                let text =
+                    format!("'{}' can only be run with {{aggregate: 1}}", stage_name(pipeline));
+                return Err(Error::new(ErrorCode::InvalidNamespace, text));
+            }
             if parsed.is_source() {
                 return Err(only_without_collection(pipeline));
             }
@@ -102,7 +110,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         info.plan_summary = run.plan_summary();
     });
     let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
-    first_batch(ctx, cursor, batch, reply)
+    if !writes {
+        return first_batch(ctx, cursor, batch, reply);
+    }
+    let _writing = ctx.service.store.fsync_lock.enter(ctx.op)?;
+    first_batch(ctx, cursor, batch, reply)?;
+    wrote(ctx, request);
+    Ok(())
 }
 
 fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {
@@ -130,6 +144,10 @@ fn only_without_collection(pipeline: RawDoc<'_>) -> Error {
 }
 
 fn needs_collection(pipeline: RawDoc<'_>) -> Error {
+    if pipeline.is_empty() {
+        let text = "{aggregate: 1} is not valid for an empty pipeline.";
+        return Error::new(ErrorCode::InvalidNamespace, text);
+    }
     Error::new(
         ErrorCode::InvalidNamespace,
         format!(

@@ -5,21 +5,34 @@
 
 mod around;
 mod count;
+mod documents;
+mod facet;
 mod filter;
+mod graph_lookup;
 mod group;
+mod join_table;
+mod lookup;
+mod merge;
+mod out;
 mod project;
+mod redact;
 mod reshape;
 mod rows;
+mod sample;
 mod sort;
 mod sort_by_count;
 mod source;
+mod sub;
+mod target;
+mod union_with;
 pub(crate) mod unpack;
 mod unwind;
 mod window;
 
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_expr::Expression;
 use mayfly_mql::update::pipeline::DocumentStage;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_storage::Store;
@@ -45,6 +58,15 @@ pub(crate) enum Stage {
     Reshape(Arc<DocumentStage>),
     Unwind(unwind::Unwind),
     Unpack(unpack::Unpack),
+    Lookup(Box<lookup::Lookup>),
+    GraphLookup(Box<graph_lookup::GraphLookup>),
+    UnionWith(Box<sub::SubPipeline>),
+    Facet(facet::Facet),
+    Redact(Expression),
+    Sample(u64),
+    Out(Namespace),
+    Merge(Box<merge::Merge>),
+    Documents(Vec<DocBuf>),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -92,6 +114,9 @@ pub(crate) trait Running: Send {
         Ok(Flow::More)
     }
 
+    /// The run failed, here or elsewhere: clears away what nobody will look for.
+    fn abandon(&mut self, _: &StageContext<'_>) {}
+
     /// Whether it wants no further document, whatever comes.
     fn is_satisfied(&self) -> bool {
         false
@@ -106,7 +131,13 @@ pub(crate) trait Running: Send {
 impl Stage {
     /// Whether it needs no collection.
     pub(crate) fn is_source(&self) -> bool {
-        matches!(self, Stage::CurrentOp(_) | Stage::LocalSessions(_) | Stage::Sessions(_))
+        matches!(
+            self,
+            Stage::CurrentOp(_)
+                | Stage::LocalSessions(_)
+                | Stage::Sessions(_)
+                | Stage::Documents(_)
+        )
     }
 
     /// Whether it gives documents about the collection instead of those in it.
@@ -126,8 +157,17 @@ impl Stage {
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
             Stage::Unpack(unpack) => Box::new(unpack::RunningUnpack(unpack)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind::new(unwind)),
+            Stage::Lookup(lookup) => Box::new(lookup::RunningLookup::new(*lookup)),
+            Stage::GraphLookup(graph) => Box::new(graph_lookup::RunningGraphLookup(*graph)),
+            Stage::UnionWith(sub) => Box::new(union_with::RunningUnionWith::new(*sub)),
+            Stage::Facet(facet) => Box::new(facet::RunningFacet::new(facet)),
+            Stage::Redact(expression) => Box::new(redact::RunningRedact(expression)),
+            Stage::Sample(size) => Box::new(sample::RunningSample::new(size)),
+            Stage::Out(target) => Box::new(out::RunningOut::new(target)),
+            Stage::Merge(merge) => Box::new(merge::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
-            Stage::CurrentOp(_)
+            Stage::Documents(_)
+            | Stage::CurrentOp(_)
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)
             | Stage::IndexStats

@@ -4,7 +4,10 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::{Around, Inside, Stage, count, filter, group, project, reshape, sort, sort_by_count};
-use super::{source, unpack, unwind, window};
+use super::{
+    documents, facet, graph_lookup, lookup, merge, out, redact, sample, source, union_with,
+};
+use super::{unpack, unwind, window};
 
 /// Where in its pipeline a stage may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,11 @@ const fn first(name: &'static str, parse: Parse) -> StageRow {
     StageRow { place: StagePlace::First, in_facet: false, in_join: false, ..row(name, parse) }
 }
 
+/// A stage that writes.
+const fn last(name: &'static str, parse: Parse) -> StageRow {
+    StageRow { place: StagePlace::Last, in_facet: false, in_join: false, ..row(name, parse) }
+}
+
 /// Stages that work.
 pub const STAGES: &[StageRow] = &[
     row("$match", filter::parse),
@@ -59,6 +67,15 @@ pub const STAGES: &[StageRow] = &[
     row("$unwind", unwind::parse),
     row("$sortByCount", |value, around| sort_by_count::parse(value, around.scope)),
     row(mayfly_storage::UNPACK_STAGE, |value, around| unpack::parse(value, around.scope)),
+    row("$lookup", lookup::parse),
+    row("$graphLookup", graph_lookup::parse),
+    row("$unionWith", union_with::parse),
+    StageRow { in_facet: false, ..row("$facet", facet::parse) },
+    row("$redact", redact::parse),
+    row("$sample", sample::parse),
+    StageRow { in_join: true, ..first("$documents", documents::parse) },
+    last("$out", out::parse),
+    last("$merge", merge::parse),
     first("$currentOp", source::current_op),
     first("$listLocalSessions", source::local_sessions),
     first("$listSessions", source::sessions),
@@ -76,35 +93,26 @@ pub const MISSING: &[&str] = &[
     "$changeStreamSplitLargeEvent",
     "$collStats",
     "$densify",
-    "$documents",
-    "$facet",
     "$fill",
     "$geoNear",
-    "$graphLookup",
     "$listCatalog",
     "$listClusterCatalog",
     "$listMqlEntities",
     "$listSampledQueries",
     "$listSearchIndexes",
-    "$lookup",
-    "$merge",
     "$mergeCursors",
     "$operationMetrics",
-    "$out",
     "$planCacheStats",
     "$querySettings",
     "$queryStats",
     "$rankFusion",
-    "$redact",
     "$rerank",
-    "$sample",
     "$score",
     "$scoreFusion",
     "$search",
     "$searchMeta",
     "$setWindowFields",
     "$shardedDataDistribution",
-    "$unionWith",
     "$vectorSearch",
 ];
 

@@ -89,7 +89,7 @@ fn index_path(text: &str) -> Result<Vec<String>> {
     parts(text)
 }
 
-fn parts(path: &str) -> Result<Vec<String>> {
+pub(super) fn parts(path: &str) -> Result<Vec<String>> {
     let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
     if parts.len() > mayfly_value::paths::MAX_PATH_PARTS {
         return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
@@ -195,7 +195,11 @@ fn reached<'a>(document: RawDoc<'a>, path: &[String]) -> Option<RawValue<'a>> {
 }
 
 /// The document with another value at a path, at its place or behind everything; without a value the field goes.
-fn replaced(document: RawDoc<'_>, path: &[String], value: Option<RawValue<'_>>) -> DocBuf {
+pub(super) fn replaced(
+    document: RawDoc<'_>,
+    path: &[String],
+    value: Option<RawValue<'_>>,
+) -> DocBuf {
     let mut out = DocBuilder::in_buffer(Vec::with_capacity(document.as_bytes().len() + 32));
     write_replaced(document, path, value, &mut out);
     out.finish()

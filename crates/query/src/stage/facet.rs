@@ -1,0 +1,140 @@
+//! `$facet`: several pipelines over the same documents; one result with an array of each one's results.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::check_size;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::{Around, Inside, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::pipeline::{parse_stages, show};
+
+/// A parsed `$facet`.
+#[derive(Clone, Debug)]
+pub(crate) struct Facet(Vec<(String, Vec<Stage>)>);
+
+fn fault(code: i32, text: String) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let spec = match value {
+        RawValue::Document(spec) if !spec.is_empty() => spec,
+        other => {
+            let text = format!(
+                "the $facet specification must be a non-empty object, but found: {}",
+                other.type_name()
+            );
+            return Err(fault(40169, text));
+        }
+    };
+    let inner = around.deeper(Inside::Facet)?;
+    let mut facets = Vec::new();
+    for facet in spec {
+        let name = facet.name();
+        if name.starts_with('$') {
+            let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+            return Err(fault(16410, text.to_owned()));
+        }
+        if name.contains('.') {
+            return Err(fault(16412, "FieldPath field names may not contain '.'.".to_owned()));
+        }
+        if name.is_empty() {
+            return Err(fault(15998, "FieldPath field names may not be empty strings.".to_owned()));
+        }
+        let RawValue::Array(pipeline) = facet.value() else {
+            let kind = facet.value().type_name();
+            let text = format!("arguments to $facet must be arrays, {name} is type {kind}");
+            return Err(fault(40170, text));
+        };
+        facets.push((name.to_owned(), parse_stages(pipeline, &inner)?));
+    }
+    Ok(vec![Stage::Facet(Facet(facets))])
+}
+
+struct Branch {
+    name: String,
+    stages: Vec<Box<dyn Running>>,
+    results: DocBuilder,
+}
+
+pub(super) struct RunningFacet(Vec<Branch>);
+
+impl RunningFacet {
+    pub(super) fn new(facet: Facet) -> RunningFacet {
+        let branch = |(name, stages): (String, Vec<Stage>)| Branch {
+            name,
+            stages: stages.into_iter().map(Stage::start).collect(),
+            results: DocBuilder::new_array(),
+        };
+        RunningFacet(facet.0.into_iter().map(branch).collect())
+    }
+}
+
+fn keep(results: &mut DocBuilder, document: RawDoc<'_>) -> Result<Flow> {
+    results.push(document);
+    check_size(results.len())?;
+    Ok(Flow::More)
+}
+
+impl Running for RunningFacet {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
+        for branch in &mut self.0 {
+            if branch.stages.iter().any(|stage| stage.is_satisfied()) {
+                continue;
+            }
+            let results = &mut branch.results;
+            show(&mut branch.stages, context, document, &mut |result| keep(results, result))?;
+            resume(branch, context)?;
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        let mut out = DocBuilder::new();
+        for mut branch in std::mem::take(&mut self.0) {
+            let satisfied = branch.stages.iter().rposition(|stage| stage.is_satisfied());
+            for at in satisfied.map_or(0, |at| at + 1)..branch.stages.len() {
+                loop {
+                    context.op.check()?;
+                    let (now, behind) = branch.stages[at..].split_at_mut(1);
+                    let results = &mut branch.results;
+                    let take = &mut |document: RawDoc<'_>| {
+                        show(behind, context, document, &mut |result| keep(results, result))
+                    };
+                    let over = now[0].finish(context, take)? == Flow::More;
+                    resume(&mut branch, context)?;
+                    // Somebody behind may have enough.
+                    if over || branch.stages[at..].iter().any(|stage| stage.is_satisfied()) {
+                        break;
+                    }
+                }
+            }
+            out.append(&branch.name, RawValue::Array(branch.results.finish().as_doc()));
+            check_size(out.len())?;
+        }
+        next(out.finish().as_doc())?;
+        Ok(Flow::More)
+    }
+
+    fn holds_back(&self) -> bool {
+        true
+    }
+}
+
+/// Lets stages give what they held back because a stage behind had enough.
+fn resume(branch: &mut Branch, context: &StageContext<'_>) -> Result<()> {
+    for at in (0..branch.stages.len()).rev() {
+        let (now, behind) = branch.stages[at..].split_at_mut(1);
+        let results = &mut branch.results;
+        let take = &mut |document: RawDoc<'_>| {
+            show(behind, context, document, &mut |result| keep(results, result))
+        };
+        now[0].resume(context, take)?;
+    }
+    Ok(())
+}

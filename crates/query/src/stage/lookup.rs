@@ -1,0 +1,302 @@
+//! `$lookup`: joins with another collection or view.
+//!
+//! 1. For each document the values at `localField` become a filter on `foreignField`, and the variables of `let` get values.
+//! 2. Where an index serves the filter, it is asked each time.
+//! 3. Otherwise the other collection is read once into a table by its values ([`super::join_table`]), as long as that fits memory.
+//!    What the table finds is checked by the filter, so that both ways give the same.
+//! 4. A pipeline that uses neither is run once and its results are kept.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_mql::Matcher;
+use mayfly_value::paths::{Hit, visit_path};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use std::ops::ControlFlow;
+
+use super::join_table::JoinTable;
+use super::sub::{From, SubPipeline, pipeline_argument};
+use super::unwind::{parts, replaced};
+use super::{Around, Inside, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::pipeline::PipelineRun;
+
+/// A parsed `$lookup`.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    sub: SubPipeline,
+    fields: Option<JoinFields>,
+    variables: Vec<(String, Expression)>,
+    result: Vec<String>,
+}
+
+/// `localField` and `foreignField`.
+#[derive(Clone, Debug)]
+struct JoinFields {
+    local: Vec<String>,
+    foreign: String,
+}
+
+fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
+    value.as_str().ok_or_else(|| {
+        Error::failed_to_parse(format!(
+            "$lookup argument '{name}: {}' must be a string, is type {}",
+            ShellValue(value),
+            value.type_name()
+        ))
+    })
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let fail = |text: &str| Err(Error::failed_to_parse(text));
+    let RawValue::Document(spec) = value else {
+        let kind = value.type_name();
+        let text = format!("the $lookup stage specification must be an object, but found {kind}");
+        return Err(Error::failed_to_parse(text));
+    };
+    let (mut from, mut local, mut foreign, mut result) = (None, None, None, None);
+    let (mut variables, mut pipeline) = (None, None);
+    for option in spec {
+        let (name, value) = (option.name(), option.value());
+        match name {
+            "from" => from = Some(text_of(name, value)?),
+            "localField" => local = Some(text_of(name, value)?),
+            "foreignField" => foreign = Some(text_of(name, value)?),
+            "as" => result = Some(text_of(name, value)?),
+            "pipeline" => pipeline = Some(pipeline_argument(value)?),
+            "let" => match value {
+                RawValue::Document(document) => variables = Some(document),
+                other => {
+                    return Err(Error::failed_to_parse(format!(
+                        "$lookup argument 'let: {}' must be an object, is type {}",
+                        ShellValue(other),
+                        other.type_name()
+                    )));
+                }
+            },
+            other => {
+                let text = format!("unknown argument to $lookup: {other}");
+                return Err(Error::failed_to_parse(text));
+            }
+        }
+    }
+    let Some(result) = result else { return fail("must specify 'as' field for a $lookup") };
+    let fields = match (local, foreign) {
+        (Some(local), Some(foreign)) => {
+            parts(foreign)?;
+            Some(JoinFields { local: parts(local)?, foreign: foreign.to_owned() })
+        }
+        (None, None) if pipeline.is_none() => {
+            return fail(
+                "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be specified",
+            );
+        }
+        (None, None) => None,
+        _ => {
+            return fail(
+                "$lookup requires both or neither of 'localField' and 'foreignField' to be specified",
+            );
+        }
+    };
+    if variables.is_some() && pipeline.is_none() {
+        return fail("$lookup with a 'let' argument must also specify 'pipeline'");
+    }
+    if from.is_none() && pipeline.is_none() {
+        return fail("must specify 'pipeline' when 'from' is empty");
+    }
+    let from: Option<Namespace> = from.map(|name| around.collection(name)).transpose()?;
+    let names = variables.unwrap_or(RawDoc::EMPTY);
+    let stages = pipeline.unwrap_or(RawDoc::EMPTY);
+    let sub = SubPipeline::parse(from, stages, Inside::Lookup, names, around)?;
+    let parse = |element: mayfly_value::RawElement<'_>| {
+        let expression = Expression::parse_in(element.value(), around.scope)?;
+        Ok((element.name().to_owned(), expression))
+    };
+    let variables = names.iter().map(parse).collect::<Result<_>>()?;
+    Ok(vec![Stage::Lookup(Box::new(Lookup { sub, fields, variables, result: parts(result)? }))])
+}
+
+/// The values of a document that are joined by: the items of arrays; null where there is nothing.
+pub(super) fn local_values(document: RawDoc<'_>, path: &[String]) -> Vec<ValueBuf> {
+    let mut values = Vec::new();
+    let _ = visit_path(document, path, &mut |hit| {
+        match hit {
+            Hit::Value(RawValue::Array(_), false) | Hit::Missing => {}
+            Hit::Value(RawValue::Undefined, _) => values.push(RawValue::Null.to_owned()),
+            Hit::Value(value, _) => values.push(value.to_owned()),
+        }
+        ControlFlow::Continue(())
+    });
+    values
+}
+
+/// `{ field: one of the values }`
+pub(super) fn equality_filter(field: &str, values: &[ValueBuf]) -> DocBuf {
+    let mut out = DocBuilder::new();
+    let is_pattern = |value: &ValueBuf| matches!(value.as_raw(), RawValue::Regex { .. });
+    if let [value] = values {
+        out.start_document(field).append("$eq", value).end();
+    } else if values.iter().any(is_pattern) {
+        // In a list a pattern would mean what it matches.
+        out.start_array("$or");
+        for value in values {
+            out.push_document().start_document(field).append("$eq", value).end().end();
+        }
+        out.end();
+    } else {
+        out.start_document(field).start_array("$in");
+        for value in values {
+            out.push(value);
+        }
+        out.end().end();
+    }
+    out.finish()
+}
+
+/// How the other collection is read.
+enum Way {
+    /// Not decided yet.
+    Unknown,
+    /// Asked for each document.
+    Ask,
+    /// From a table of it.
+    Table(JoinTable),
+    /// The results are the same for each document.
+    Same(Vec<DocBuf>),
+}
+
+pub(super) struct RunningLookup {
+    lookup: Lookup,
+    way: Way,
+}
+
+impl RunningLookup {
+    pub(super) fn new(lookup: Lookup) -> RunningLookup {
+        RunningLookup { lookup, way: Way::Unknown }
+    }
+
+    fn scope(&self, document: RawDoc<'_>) -> Result<Scope> {
+        let mut scope = self.lookup.sub.scope().clone();
+        let mut values = DocBuilder::new();
+        for (name, expression) in &self.lookup.variables {
+            let value = expression.evaluate(Frame::new(document))?;
+            match value.as_raw() {
+                Some(value) => values.start_document(name).append("$literal", value).end(),
+                None => values.append(name, "$$REMOVE"),
+            };
+        }
+        scope.declare(values.finish().as_doc())?;
+        Ok(scope)
+    }
+
+    fn filter(&self, document: RawDoc<'_>) -> Option<(DocBuf, Vec<ValueBuf>)> {
+        let fields = self.lookup.fields.as_ref()?;
+        let mut values = local_values(document, &fields.local);
+        if values.is_empty() {
+            values.push(RawValue::Null.to_owned());
+        }
+        Some((equality_filter(&fields.foreign, &values), values))
+    }
+
+    /// Decides how to read, with the run for the first document.
+    fn decide(&mut self, context: &StageContext<'_>, run: &PipelineRun) -> Result<()> {
+        self.way = Way::Ask;
+        let Some(fields) = &self.lookup.fields else { return Ok(()) };
+        if !run.scans_everything() {
+            return Ok(());
+        }
+        if let From::Collection(collection, None) = self.lookup.sub.source(context)? {
+            let collation = self.lookup.sub.scope().collation().cloned();
+            let table = JoinTable::build(context, collection, &fields.foreign, collation)?;
+            self.way = table.map_or(Way::Ask, Way::Table);
+        }
+        Ok(())
+    }
+
+    /// The documents that are joined.
+    fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
+        if let Way::Same(results) = &self.way {
+            return Joined::of(results.iter(), &self.lookup);
+        }
+        let scope = self.scope(document)?;
+        let filter = self.filter(document);
+        if let (Way::Unknown, Some((filter, _))) = (&self.way, &filter) {
+            let run = self.lookup.sub.start(context, &scope, Some(filter.as_doc()))?;
+            self.decide(context, &run)?;
+        }
+        if let (Way::Table(table), Some((filter, values))) = (&self.way, &filter) {
+            let matcher = Matcher::parse_in(filter.as_doc(), self.lookup.sub.scope())?;
+            let found = table.find(values, &matcher)?;
+            if self.lookup.sub.is_empty() {
+                return Joined::of(found.into_iter(), &self.lookup);
+            }
+            let found = found.into_iter().cloned().collect();
+            let run = self.lookup.sub.start_over(context, &scope, found)?;
+            return Joined::drain(run, context, &self.lookup);
+        }
+        let filter = filter.as_ref().map(|(filter, _)| filter.as_doc());
+        let run = self.lookup.sub.start(context, &scope, filter)?;
+        let joined = Joined::drain(run, context, &self.lookup)?;
+        let same = self.lookup.fields.is_none() && self.lookup.variables.is_empty();
+        if same && matches!(self.way, Way::Unknown) && self.lookup.sub.is_repeatable() {
+            let documents = joined.array.as_doc().iter();
+            let documents = documents.filter_map(|it| Some(it.value().as_document()?.to_owned()));
+            self.way = Way::Same(documents.collect());
+        }
+        Ok(joined)
+    }
+}
+
+/// The array of what was joined.
+struct Joined {
+    array: DocBuf,
+}
+
+impl Joined {
+    fn of<'d>(documents: impl Iterator<Item = &'d DocBuf>, lookup: &Lookup) -> Result<Joined> {
+        let mut out = DocBuilder::new_array();
+        for document in documents {
+            out.push(document);
+            check_total(out.len(), lookup)?;
+        }
+        Ok(Joined { array: out.finish() })
+    }
+
+    fn drain(mut run: PipelineRun, context: &StageContext<'_>, lookup: &Lookup) -> Result<Joined> {
+        let mut out = DocBuilder::new_array();
+        while !run.is_done() {
+            run.run(context.store, context.op, &mut |document| {
+                out.push(document);
+                check_total(out.len(), lookup)?;
+                Ok(Flow::More)
+            })?;
+        }
+        Ok(Joined { array: out.finish() })
+    }
+}
+
+fn check_total(bytes: usize, lookup: &Lookup) -> Result<()> {
+    if bytes <= limits::MAX_WIRE_DOCUMENT_BYTES {
+        return Ok(());
+    }
+    let name = lookup.sub.from.as_ref().map_or("", |from| from.collection());
+    let text = format!(
+        "Total size of documents in {name} matching pipeline's $lookup stage exceeds {} bytes",
+        limits::MAX_WIRE_DOCUMENT_BYTES
+    );
+    Err(Error::new(ErrorCode(4568), text))
+}
+
+impl Running for RunningLookup {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        context.op.check()?;
+        let joined = self.joined(context, document)?;
+        let array = RawValue::Array(joined.array.as_doc());
+        next(replaced(document, &self.lookup.result, Some(array)).as_doc())
+    }
+}

@@ -1,0 +1,99 @@
+//! `$redact`: keeps, cuts out or looks into each document, on every level, as an expression says.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::{Expression, Frame};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+
+/// What the variables stand for; nobody sees it unless the expression mixes them up with other values.
+const DESCEND: &str = "descend";
+const PRUNE: &str = "prune";
+const KEEP: &str = "keep";
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let mut scope = around.scope.clone();
+    for (name, value) in [("DESCEND", DESCEND), ("PRUNE", PRUNE), ("KEEP", KEEP)] {
+        scope = scope.with_system(name, RawValue::String(value));
+    }
+    Ok(vec![Stage::Redact(Expression::parse_in(value, &scope)?)])
+}
+
+pub(super) struct RunningRedact(pub(super) Expression);
+
+impl RunningRedact {
+    /// What is left of a document; nothing when it goes.
+    fn redacted(&self, document: RawDoc<'_>) -> Result<Option<DocBuf>> {
+        let value = self.0.evaluate(Frame::new(document))?;
+        match value.as_raw() {
+            Some(RawValue::String(KEEP)) => Ok(Some(document.to_owned())),
+            Some(RawValue::String(PRUNE)) => Ok(None),
+            Some(RawValue::String(DESCEND)) => {
+                let mut out = DocBuilder::new();
+                for field in document {
+                    match field.value() {
+                        RawValue::Document(inner) => {
+                            if let Some(inner) = self.redacted(inner)? {
+                                out.append(field.name(), &inner);
+                            }
+                        }
+                        RawValue::Array(items) => {
+                            let items = self.redacted_items(items)?;
+                            out.append(field.name(), RawValue::Array(items.as_doc()));
+                        }
+                        _ => {
+                            out.append_element(field);
+                        }
+                    }
+                }
+                Ok(Some(out.finish()))
+            }
+            other => {
+                let shown = other.map_or("MISSING".to_owned(), |it| ShellValue(it).to_string());
+                let text = format!(
+                    "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and \
+                     $$PRUNE, but returned {shown}"
+                );
+                Err(Error::new(ErrorCode(17053), text))
+            }
+        }
+    }
+
+    /// As deep as documents are nested, which is limited.
+    fn redacted_items(&self, items: RawDoc<'_>) -> Result<DocBuf> {
+        let mut out = DocBuilder::new_array();
+        for item in items {
+            match item.value() {
+                RawValue::Document(inner) => {
+                    if let Some(inner) = self.redacted(inner)? {
+                        out.push(&inner);
+                    }
+                }
+                RawValue::Array(inner) => {
+                    let inner = self.redacted_items(inner)?;
+                    out.push(RawValue::Array(inner.as_doc()));
+                }
+                value => {
+                    out.push(value);
+                }
+            }
+        }
+        Ok(out.finish())
+    }
+}
+
+impl Running for RunningRedact {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        match self.redacted(document)? {
+            Some(left) => next(left.as_doc()),
+            None => Ok(Flow::More),
+        }
+    }
+}

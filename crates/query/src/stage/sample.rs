@@ -1,0 +1,79 @@
+//! `$sample`: so many documents by chance: each gets a random key, and the least keys stay.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::random_unit;
+use mayfly_value::{Number, RawDoc, RawValue};
+
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::sorter::{Sorted, Sorter};
+
+fn fault(code: i32, text: impl Into<String>) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+    let RawValue::Document(spec) = value else {
+        return Err(fault(28745, "the $sample stage specification must be an object"));
+    };
+    let mut size = None;
+    for option in spec {
+        if option.name() != "size" {
+            let text = format!("unrecognized option to $sample: {}", option.name());
+            return Err(fault(28748, text));
+        }
+        let Some(number) = Number::from_value(option.value()) else {
+            return Err(fault(28746, "size argument to $sample must be a number"));
+        };
+        match number.to_i64_truncated() {
+            Some(count) if count > 0 => size = Some(count as u64),
+            _ => return Err(fault(28747, "size argument to $sample must be a positive integer")),
+        }
+    }
+    match size {
+        Some(size) => Ok(vec![Stage::Sample(size)]),
+        None => Err(fault(28749, "$sample stage must specify a size")),
+    }
+}
+
+pub(super) struct RunningSample {
+    size: u64,
+    sorter: Option<Sorter>,
+    sorted: Sorted,
+}
+
+impl RunningSample {
+    pub(super) fn new(size: u64) -> RunningSample {
+        RunningSample { size, sorter: None, sorted: Sorted::default() }
+    }
+}
+
+impl Running for RunningSample {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let begin = || Sorter::by_keys(Some(self.size), context.settings.memory());
+        let key = random_unit().to_bits().to_be_bytes().to_vec();
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if let Some(sorter) = self.sorter.take() {
+            self.sorted = sorter.finish()?;
+        }
+        while let Some(document) = self.sorted.pop()? {
+            if next(document.as_doc())? != Flow::More && !self.sorted.is_empty() {
+                return Ok(Flow::Pause);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    fn holds_back(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,193 @@
+//! A pipeline inside a stage, over another collection or view: checked when the stage is parsed, parsed anew for each run
+//! because its variables have other values then. That makes comparisons with variables constants, which indexes serve.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_expr::Scope;
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use std::sync::Arc;
+
+use super::{Around, Inside, StageContext};
+use crate::pipeline::{Pipeline, PipelineRun};
+
+/// A checked pipeline over another collection.
+#[derive(Clone, Debug)]
+pub(crate) struct SubPipeline {
+    /// What it reads; nothing when its first stage gives the documents.
+    pub(crate) from: Option<Namespace>,
+    db: String,
+    stages: DocBuf,
+    inside: Inside,
+    depth: usize,
+    scope: Scope,
+}
+
+/// Where the documents of a name come from.
+pub(crate) enum From {
+    /// A collection, and the stages of the view over it.
+    Collection(Arc<Collection>, Option<DocBuf>),
+    /// There is no such collection.
+    Nothing,
+}
+
+/// Errors that no value of a variable causes: the pipeline itself is wrong.
+const WRITTEN_WRONG: &[i32] = &[
+    9, 14, 168, 232, 238, 15947, 15955, 15959, 15973, 15976, 16020, 16410, 16872, 17276, 31441,
+    40234, 40235, 40236, 40323, 40324, 40600, 40601, 40602, 51047,
+];
+
+impl SubPipeline {
+    /// Checks a pipeline. Where it may use variables of the stage, whose values are not known yet, only what is wrong
+    /// whatever they are is found here.
+    ///
+    /// # Errors
+    /// 232 MaxSubPipelineDepthExceeded, those of the stages.
+    pub(crate) fn parse(
+        from: Option<Namespace>,
+        stages: RawDoc<'_>,
+        inside: Inside,
+        variables: RawDoc<'_>,
+        around: &Around<'_>,
+    ) -> Result<SubPipeline> {
+        let inner = around.deeper(inside)?;
+        let mut scope = around.scope.clone();
+        let mut unknown = DocBuilder::new();
+        for variable in variables {
+            unknown.append(variable.name(), "$$REMOVE");
+        }
+        scope.declare(unknown.finish().as_doc())?;
+        let checked = Pipeline::parse(stages, &inner.scoped(&scope)).map(|parsed| {
+            let first = parsed.gives_documents();
+            first == from.is_none()
+        });
+        match checked {
+            Ok(true) => {}
+            Ok(false) if from.is_some() => {
+                let text = "'$documents' can only be run with {aggregate: 1}";
+                return Err(Error::new(ErrorCode::InvalidNamespace, text));
+            }
+            Ok(false) => {
+                let name = if inside == Inside::Lookup { "$lookup" } else { "$unionWith" };
+                let text = format!(
+                    "{name} stage without explicit collection must have a pipeline with $documents as first stage"
+                );
+                return Err(Error::failed_to_parse(text));
+            }
+            Err(error) if variables.is_empty() || WRITTEN_WRONG.contains(&error.code().0) => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+        Ok(SubPipeline {
+            from,
+            db: around.db.to_owned(),
+            stages: stages.to_owned(),
+            inside,
+            depth: inner.depth(),
+            scope: around.scope.clone(),
+        })
+    }
+
+    /// What its expressions may name beside the variables of the stage.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Whether it keeps every document.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stages.as_doc().is_empty()
+    }
+
+    /// Whether a second run gives what the first gave, as far as its own stages are concerned.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        let bytes = self.stages.as_bytes();
+        let names = |name: &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
+        !["$rand", "$sample", "$function", "$where"].into_iter().any(names)
+    }
+
+    /// Where its documents come from now.
+    ///
+    /// # Errors
+    /// Those of resolving a view.
+    pub(crate) fn source(&self, context: &StageContext<'_>) -> Result<From> {
+        let Some(from) = &self.from else { return Ok(From::Nothing) };
+        let store = context.store;
+        if let Some(collection) = store.collection(from) {
+            return Ok(From::Collection(collection, None));
+        }
+        Ok(match store.resolve_view(from)? {
+            Some(view) => match store.collection(&view.on) {
+                Some(collection) => From::Collection(collection, Some(view.pipeline)),
+                None => From::Nothing,
+            },
+            None => From::Nothing,
+        })
+    }
+
+    /// Starts it with another filter in front, which may use an index.
+    ///
+    /// # Errors
+    /// Those of the stages and of planning.
+    pub(crate) fn start(
+        &self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        filter: Option<RawDoc<'_>>,
+    ) -> Result<PipelineRun> {
+        let source = self.source(context)?;
+        let mut stages = DocBuilder::new_array();
+        let collection = match source {
+            From::Nothing => None,
+            From::Collection(collection, view) => {
+                if let Some(view) = view {
+                    view.as_doc().iter().for_each(|stage| {
+                        stages.push(stage.value());
+                    });
+                }
+                Some(collection)
+            }
+        };
+        let mut own = self.stages.as_doc().iter();
+        if self.from.is_none()
+            && let Some(documents) = own.next()
+        {
+            stages.push(documents.value());
+        }
+        if let Some(filter) = filter {
+            stages.push_document().append("$match", filter).end();
+        }
+        own.for_each(|stage| {
+            stages.push(stage.value());
+        });
+        let stages = stages.finish();
+        let around = Around::command(&self.db, scope).at_depth(self.depth, self.inside);
+        let pipeline = Pipeline::parse(stages.as_doc(), &around)?;
+        pipeline.start(collection, None, context.settings.clone())
+    }
+
+    /// Starts it over documents that are there.
+    ///
+    /// # Errors
+    /// Those of the stages.
+    pub(crate) fn start_over(
+        &self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        documents: Vec<DocBuf>,
+    ) -> Result<PipelineRun> {
+        let around = Around::command(&self.db, scope).at_depth(self.depth, self.inside);
+        let pipeline = Pipeline::parse(self.stages.as_doc(), &around)?;
+        Ok(pipeline.start_over(documents, context.settings.clone()))
+    }
+}
+
+/// The elements of a `pipeline` argument.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(crate) fn pipeline_argument<'a>(value: RawValue<'a>) -> Result<RawDoc<'a>> {
+    match value {
+        RawValue::Array(stages) => Ok(stages),
+        _ => Err(Error::type_mismatch("'pipeline' option must be specified as an array")),
+    }
+}

@@ -1,0 +1,73 @@
+//! Where `$out` and `$merge` write.
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_value::bson::oid::ObjectId;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::Around;
+
+/// `name`, or `{ db, coll }`.
+///
+/// # Errors
+/// 73 InvalidNamespace, those of the caller's `wrong`.
+pub(super) fn target(
+    value: RawValue<'_>,
+    around: &Around<'_>,
+    wrong: impl Fn(&str) -> Error,
+) -> Result<Namespace> {
+    match value {
+        RawValue::String(name) => Namespace::new(around.db, name),
+        RawValue::Document(spec) => {
+            let (mut db, mut collection) = (around.db, None);
+            for option in spec {
+                match (option.name(), option.value()) {
+                    ("db", RawValue::String(name)) => db = name,
+                    ("coll", RawValue::String(name)) => collection = Some(name),
+                    ("timeseries", _) => {
+                        return Err(Error::not_implemented("$out into a time series"));
+                    }
+                    (name, _) => return Err(wrong(name)),
+                }
+            }
+            Namespace::new(db, collection.ok_or_else(|| wrong("coll"))?)
+        }
+        _ => Err(wrong("")),
+    }
+}
+
+/// Refuses collections that no pipeline writes to.
+///
+/// # Errors
+/// The codes of the caller: for system collections, for internal databases.
+pub(super) fn check_target(ns: &Namespace, stage: &str, codes: (i32, i32)) -> Result<()> {
+    if ns.collection().starts_with("system.") {
+        let text = format!("Can't {stage} to special collection: {}", ns.collection());
+        return Err(Error::new(ErrorCode(codes.0), text));
+    }
+    if matches!(ns.db(), "admin" | "config" | "local") {
+        let text = format!("Can't {stage} to internal database: {}", ns.db());
+        return Err(Error::new(ErrorCode(codes.1), text));
+    }
+    Ok(())
+}
+
+/// A new `_id`.
+pub(super) fn new_id() -> [u8; 12] {
+    ObjectId::new().bytes()
+}
+
+/// `_id` first, made up when there is none.
+pub(super) fn with_id(document: RawDoc<'_>) -> DocBuf {
+    if document.iter().next().is_some_and(|first| first.name() == "_id") {
+        return document.to_owned();
+    }
+    let mut out = DocBuilder::new();
+    match document.get_element("_id") {
+        Some(id) => out.append_element(id),
+        None => out.append("_id", RawValue::ObjectId(new_id())),
+    };
+    for element in document.iter().filter(|element| element.name() != "_id") {
+        out.append_element(element);
+    }
+    out.finish()
+}
