@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::RwLock;
 
 use crate::capped::{Capped, CappedRuntime, maintained};
 use crate::index_spec::IndexSpec;
 use crate::layout::{RecordKey, record_key_in};
 use crate::timeseries::{OpenBuckets, TimeSeries};
-use crate::ttl::PolicyRuntime;
+use crate::ttl::{PolicyRuntime, TtlOptions};
 use crate::validation::{DocumentCheck, Validation};
 
 /// A collection.
@@ -58,6 +58,10 @@ pub(crate) struct CollectionState {
     pub time_series: Option<Arc<TimeSeries>>,
     /// The time to live among them: `_id` is a date, and this is how long it stays, in seconds.
     pub expire_after_secs: Option<i64>,
+    /// What that does beside deleting.
+    pub ttl: Arc<TtlOptions>,
+    /// The same as if it were an index on `_id`, where it hides, holds or archives.
+    pub own_policy: Option<Arc<Index>>,
     /// The index on `_id` of capped collections and of buckets; elsewhere the records themselves are in its order.
     pub id_index: Option<Arc<Index>>,
     /// All indexes, those still being built included; `_id_` is not among them.
@@ -161,6 +165,21 @@ pub trait FilterCompiler: Send + Sync {
     }
 }
 
+/// The id of what is no index: ids begin at 1.
+const NO_INDEX: u64 = 0;
+
+/// The time to live of a clustered collection as a policy on `_id`.
+fn own_policy(expire_after_secs: i64, options: RawDoc<'_>) -> Option<Arc<Index>> {
+    let mut spec = DocBuilder::new();
+    spec.append("v", 2).start_document("key").append("_id", 1).end().append("name", "_id_");
+    spec.append("expireAfterSeconds", expire_after_secs);
+    spec.append("ttl", options.get("ttl")?);
+    let spec = IndexSpec::from_catalog(spec.finish()).ok()?;
+    let runtime = IndexRuntime::default();
+    runtime.ready.store(true, Ordering::Release);
+    Some(Arc::new(Index { id: NO_INDEX, spec, filter: None, runtime: Arc::new(runtime) }))
+}
+
 impl CollectionState {
     /// A state with these options.
     ///
@@ -179,34 +198,45 @@ impl CollectionState {
             Some(RawValue::Int64(seconds)) if seconds >= 0 => Some(seconds),
             _ => None,
         };
+        let ttl = Arc::new(TtlOptions::from_catalog(options.as_doc().get("ttl")));
+        let own_policy = expire_after_secs
+            .filter(|_| time_series.is_none() && ttl.looks_at_documents())
+            .and_then(|seconds| own_policy(seconds, options.as_doc()));
         Ok(CollectionState {
             options,
             validation,
             capped,
             time_series,
             expire_after_secs,
+            ttl,
+            own_policy,
             id_index,
             indexes,
         })
     }
 
     fn hides_expired(&self) -> bool {
-        self.indexes.iter().any(|index| index.spec.hides_expired())
+        self.policies().any(|index| index.spec.hides_expired())
+    }
+
+    /// Everything that may be a policy over documents.
+    fn policies(&self) -> impl Iterator<Item = &Arc<Index>> + Clone {
+        self.indexes.iter().chain(&self.own_policy)
     }
 
     fn archives(&self) -> bool {
-        self.indexes.iter().any(|index| index.spec.ttl_options().archive.is_some())
+        self.policies().any(|index| index.spec.ttl_options().archive.is_some())
     }
 
     /// The policies that say what is hidden: those that hide what is due, and those that hold documents.
     pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Index>> + Clone {
         let hides = |index: &Index| index.spec.hides_expired() && index.is_ready();
-        self.indexes.iter().filter(move |index| hides(index) || index.holds_documents())
+        self.policies().filter(move |index| hides(index) || index.holds_documents())
     }
 
     /// Whether some policy says that the document must stay: then none removes or hides it.
     pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
-        self.indexes.iter().any(|index| index.spec.ttl_options().holds(document))
+        self.policies().any(|index| index.spec.ttl_options().holds(document))
     }
 
     /// Whether a record's time of modification has index entries.
@@ -268,7 +298,7 @@ impl Collection {
     /// The policies that hold documents; whatever is due by another one stays, too.
     pub(crate) fn holding(&self) -> Vec<Arc<Index>> {
         let state = self.state.read_recursive();
-        state.indexes.iter().filter(|index| index.holds_documents()).cloned().collect()
+        state.policies().filter(|index| index.holds_documents()).cloned().collect()
     }
 
     /// The policies that say what is hidden; none most of the time.
@@ -341,6 +371,19 @@ impl Collection {
         self.state.read_recursive().id_index.is_none()
     }
 
+    /// What its own time to live does beside deleting, and that as a policy where it looks at documents.
+    pub(crate) fn own_policy(&self) -> (Arc<TtlOptions>, Option<Arc<Index>>) {
+        let state = self.state.read_recursive();
+        (state.ttl.clone(), state.own_policy.clone())
+    }
+
+    /// All policies that archive.
+    pub(crate) fn archiving(&self) -> Vec<Arc<Index>> {
+        let state = self.state.read_recursive();
+        let archives = |index: &&Arc<Index>| index.spec.ttl_options().archive.is_some();
+        state.policies().filter(archives).cloned().collect()
+    }
+
     /// `expireAfterSeconds` of the collection itself.
     pub fn expire_after_secs(&self) -> Option<i64> {
         self.state.read_recursive().expire_after_secs
@@ -405,6 +448,11 @@ impl Index {
     /// Whether reads may use it.
     pub fn is_ready(&self) -> bool {
         self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
+    }
+
+    /// Whether it stands for the time to live of a collection.
+    pub(crate) fn is_collection_policy(&self) -> bool {
+        self.id == NO_INDEX
     }
 
     /// Whether it is a policy that keeps documents which say so.

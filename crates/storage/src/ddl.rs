@@ -106,6 +106,11 @@ impl Store {
         let options = change(state.options.as_doc())?;
         let (id_index, indexes) = (state.id_index.clone(), state.indexes.clone());
         let changed = CollectionState::new(options, id_index, indexes, &*self.filters)?;
+        if changed.expire_after_secs.unwrap_or(i64::MAX)
+            < state.expire_after_secs.unwrap_or(i64::MAX)
+        {
+            collection.ttl.begin_ramp(self.clock.monotonic_micros());
+        }
         self.change(|txn, oplog| {
             oplog.command(&command_ns(ns), &collection.uuid(), command);
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)

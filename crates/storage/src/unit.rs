@@ -24,7 +24,7 @@ use crate::layout::{
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
 use crate::read::hidden_by;
 use crate::ttl::archive::Archives;
-use crate::ttl::{Moment, Record};
+use crate::ttl::{Moment, Record, TtlOptions};
 use crate::validation::Validation;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -134,9 +134,9 @@ impl<'s> WriteUnit<'s> {
         self.state.maintained().find(|index| index.id == id)
     }
 
-    /// `expireAfterSeconds` of the collection as it is now.
-    pub(crate) fn collection_expire_after(&self) -> Option<i64> {
-        self.state.expire_after_secs
+    /// `expireAfterSeconds` and `ttl` of the collection as they are now.
+    pub(crate) fn collection_policy(&self) -> (Option<i64>, &Arc<TtlOptions>) {
+        (self.state.expire_after_secs, &self.state.ttl)
     }
 
     /// From here on documents need not follow the collection's rules.
@@ -401,7 +401,11 @@ impl<'s> WriteUnit<'s> {
         let due = hidden_by(self.state.hiding(), record, self.moment)?.cloned();
         let Some(policy) = due else { return Ok(false) };
         self.archive(&policy, &[document.as_doc()])?;
-        self.expire(record_key, document.as_doc(), Expiring::Index(&policy))?;
+        let expiring = match self.state.expire_after_secs {
+            Some(seconds) if policy.is_collection_policy() => Expiring::Collection(seconds),
+            _ => Expiring::Index(&policy),
+        };
+        self.expire(record_key, document.as_doc(), expiring)?;
         Ok(true)
     }
 

@@ -8,6 +8,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::options::{
     Images, capped_max, capped_size, compact, images, invalid, merged, validation, with_expiry,
+    with_ttl,
 };
 use super::{time_series, view, wrote};
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
@@ -20,6 +21,7 @@ const MISSING: &[&str] = &["recordPreImages"];
 
 /// Options of a collection that this changes.
 const OF_COLLECTIONS: &[&str] = &[
+    "ttl",
     "validator",
     "validationLevel",
     "validationAction",
@@ -118,6 +120,12 @@ fn change_options(
         return Err(invalid("option only supported on a time-series collection: timeseries"));
     }
     let grown = fields.document("timeseries")?;
+    let ttl = fields.document("ttl")?;
+    if let Some(ttl) = ttl {
+        let series = collection.as_ref().is_some_and(|found| found.time_series().is_some());
+        let value = RawValue::Document(ttl);
+        ctx.service.store.check_collection_policy(ns, value, series)?;
+    }
     images(fields, Images::AsGiven, &mut new)?;
     validation(fields, ns, &mut new)?;
     let new = new.finish();
@@ -125,6 +133,9 @@ fn change_options(
     command.append("collMod", ns.collection()).append_all(new.as_doc());
     if let Some(grown) = grown {
         command.append("timeseries", grown);
+    }
+    if let Some(ttl) = ttl {
+        command.append("ttl", ttl);
     }
     match expiry {
         None => {}
@@ -141,11 +152,15 @@ fn change_options(
         if let (Some(grown), Some(series)) = (grown, TimeSeries::from_options(old)) {
             changed = time_series::changed(changed.as_doc(), &series, grown)?;
         }
-        Ok(match expiry {
+        changed = match expiry {
             None => changed,
             Some(Expiry::Off) => with_expiry(changed.as_doc(), None),
             Some(Expiry::After(seconds)) => with_expiry(changed.as_doc(), Some(seconds)),
-        })
+        };
+        match ttl {
+            None => Ok(changed),
+            Some(ttl) => with_ttl(changed.as_doc(), ttl),
+        }
     };
     ctx.service.store.modify_options(ns, command.as_doc(), change)
 }

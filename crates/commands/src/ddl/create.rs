@@ -32,6 +32,7 @@ const KNOWN: &[&str] = &[
     "indexOptionDefaults",
     "autoIndexId",
     "expireAfterSeconds",
+    "ttl",
     "idIndex",
     "flags",
     "collation",
@@ -76,6 +77,9 @@ fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'
         Defining { ns, now_ms: ctx.op.now_ms(), rules: ctx.service.store.ttl_params().rules() };
     let options = collection_options(fields, &defining)?;
     let store = &ctx.service.store;
+    if let Some(ttl) = fields.get("ttl") {
+        store.check_collection_policy(ns, ttl, false)?;
+    }
     match store.create_collection(ns, options.clone()) {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
             let Some(existing) = store.collection(ns) else { return Err(error) };

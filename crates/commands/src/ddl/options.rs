@@ -17,6 +17,7 @@ const COLLECTION_ONLY: &[&str] = &[
     "timeseries",
     "clusteredIndex",
     "expireAfterSeconds",
+    "ttl",
     "validator",
     "validationLevel",
     "validationAction",
@@ -60,8 +61,21 @@ pub(super) fn collection_options(fields: &Fields<'_>, defining: &Defining<'_>) -
         let seconds = expire_after_for_collection(value, defining.now_ms, defining.rules)?;
         options.append("expireAfterSeconds", seconds);
     }
+    policy(fields, &mut options)?;
     collation(fields, &mut options)?;
     Ok(options.finish())
+}
+
+/// The document `ttl` of the collection's policy; an empty one is not stored.
+pub(super) fn policy(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
+    let Some(ttl) = fields.document("ttl")? else { return Ok(()) };
+    if fields.get("expireAfterSeconds").is_none() {
+        return Err(invalid("'ttl' can be used only together with 'expireAfterSeconds'"));
+    }
+    if !ttl.is_empty() {
+        options.append("ttl", ttl);
+    }
+    Ok(())
 }
 
 /// How strings of the collection compare; the simple way is not stored.
@@ -339,7 +353,12 @@ pub(super) fn merged(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
 /// The options with this time to live, or with none.
 pub(super) fn with_expiry(old: RawDoc<'_>, seconds: Option<i64>) -> DocBuf {
     let mut out = DocBuilder::new();
-    for element in old.iter().filter(|element| element.name() != "expireAfterSeconds") {
+    let kept = |name: &str| match name {
+        "expireAfterSeconds" => false,
+        "ttl" => seconds.is_some(),
+        _ => true,
+    };
+    for element in old.iter().filter(|element| kept(element.name())) {
         let name = element.name();
         match seconds {
             // In the places where `create` puts it.
@@ -355,4 +374,19 @@ pub(super) fn with_expiry(old: RawDoc<'_>, seconds: Option<i64>) -> DocBuf {
         }
     }
     out.finish()
+}
+
+/// The options with this document `ttl`; an empty one takes it away.
+pub(super) fn with_ttl(old: RawDoc<'_>, ttl: RawDoc<'_>) -> Result<DocBuf> {
+    if old.get("expireAfterSeconds").is_none() && !ttl.is_empty() {
+        return Err(invalid("'ttl' can be used only together with 'expireAfterSeconds'"));
+    }
+    let mut out = DocBuilder::new();
+    for element in old.iter().filter(|element| element.name() != "ttl") {
+        out.append_element(element);
+    }
+    if !ttl.is_empty() {
+        out.append("ttl", ttl);
+    }
+    Ok(out.finish())
 }

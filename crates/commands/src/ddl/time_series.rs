@@ -6,7 +6,7 @@ use mayfly_storage::ttl::value::expire_after_for_collection;
 use mayfly_storage::{Granularity, MeasurementFields, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::options::{Defining, invalid};
+use super::options::{Defining, invalid, policy};
 use crate::{CommandContext, Fields};
 
 /// Options that a time series cannot have.
@@ -54,6 +54,10 @@ pub(super) fn create(
         options.append("expireAfterSeconds", seconds);
     }
     options.append("timeseries", &series.document());
+    policy(fields, &mut options)?;
+    if let Some(ttl) = fields.get("ttl") {
+        ctx.service.store.check_collection_policy(defining.ns, ttl, true)?;
+    }
     let options = options.finish();
     let store = &ctx.service.store;
     let Some(buckets) = TimeSeries::buckets_of(ns) else {

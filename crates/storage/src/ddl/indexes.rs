@@ -121,8 +121,8 @@ impl Store {
                     if let Some(filter) = spec.partial_filter() {
                         self.filters.compile(filter, spec.collation())?;
                     }
-                    check_archive(ns, &spec)?;
-                    self.check_archive_place(&spec)?;
+                    check_archive(ns, spec.ttl_options())?;
+                    self.check_archive_place(spec.ttl_options())?;
                     if spec.expire_after().is_some() {
                         self.check_not_capped(ns)?;
                     }
@@ -355,10 +355,10 @@ impl Store {
             }
             spec = spec.with_ttl_options(ttl);
             if collection.time_series().is_some() {
-                check_policy(&spec)?;
+                check_policy(spec.ttl_options())?;
             }
-            check_archive(ns, &spec)?;
-            self.check_archive_place(&spec)?;
+            check_archive(ns, spec.ttl_options())?;
+            self.check_archive_place(spec.ttl_options())?;
         }
         if let Some(hidden) = change.hidden
             && hidden != spec.hidden()

@@ -11,8 +11,9 @@ use super::{CollModChange, IndexSelector, NewExpireAfter};
 use crate::Store;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, SpecRules};
+use crate::timeseries::check_policy;
 use crate::ttl::value::{last_modified_for_collmod, negative};
-use crate::ttl::{ArchiveTarget, Census, TtlIndexRules};
+use crate::ttl::{ArchiveTarget, Census, TtlIndexRules, TtlOptions};
 
 impl Store {
     /// How definitions are checked now.
@@ -20,6 +21,24 @@ impl Store {
         let params = self.ttl_params();
         let last_modified = params.last_modified.load(Ordering::Relaxed);
         SpecRules { ttl: params.rules(), last_modified, ignore_unknown: false }
+    }
+
+    /// Checks the document `ttl` of a collection's own policy.
+    ///
+    /// # Errors
+    /// 72 InvalidOptions.
+    pub fn check_collection_policy(
+        &self,
+        ns: &Namespace,
+        ttl: RawValue<'_>,
+        of_time_series: bool,
+    ) -> Result<()> {
+        let options = TtlOptions::parse(ttl)?;
+        if of_time_series {
+            check_policy(&options)?;
+        }
+        check_archive(ns, &options)?;
+        self.check_archive_place(&options)
     }
 
     /// The manual has no TTL indexes on capped collections; 8.x servers have.
@@ -152,8 +171,8 @@ pub(super) fn may_expire_more(old: &IndexSpec, new: &IndexSpec) -> bool {
 }
 
 /// An archive must be another collection.
-pub(super) fn check_archive(ns: &Namespace, spec: &IndexSpec) -> Result<()> {
-    match &spec.ttl_options().archive {
+pub(super) fn check_archive(ns: &Namespace, ttl: &TtlOptions) -> Result<()> {
+    match &ttl.archive {
         Some(ArchiveTarget::Collection(target)) if target == ns => Err(Error::new(
             ErrorCode::InvalidOptions,
             "'ttl.archive.collection' must be another collection",

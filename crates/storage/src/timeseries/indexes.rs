@@ -13,6 +13,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::MeasurementFields;
 use crate::index_spec::{IndexSpec, as_f64};
+use crate::ttl::TtlOptions;
 
 /// The index that a collection with a meta field gets.
 pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSpec>> {
@@ -57,7 +58,7 @@ pub(crate) fn checked_on_buckets(
     fields: &MeasurementFields,
 ) -> Result<IndexSpec> {
     let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
-    check_policy(asked)?;
+    check_policy(asked.ttl_options())?;
     if asked.unique() {
         return invalid("Unique indexes are not supported on time-series collections");
     }
@@ -94,9 +95,8 @@ pub(crate) fn checked_on_buckets(
 ///
 /// # Errors
 /// 72 InvalidOptions.
-pub(crate) fn check_policy(spec: &IndexSpec) -> Result<()> {
-    let ttl = spec.ttl_options();
-    match ttl.hide_expired || ttl.archive.is_some() || ttl.hold_field.is_some() {
+pub(crate) fn check_policy(ttl: &TtlOptions) -> Result<()> {
+    match ttl.looks_at_documents() {
         false => Ok(()),
         true => Err(Error::new(
             ErrorCode::InvalidOptions,

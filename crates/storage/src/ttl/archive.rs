@@ -14,8 +14,7 @@ use parking_lot::RwLockReadGuard;
 use crate::Store;
 use crate::collection::{Collection, CollectionState, Index};
 use crate::ddl::new_uuid;
-use crate::index_spec::IndexSpec;
-use crate::ttl::options::{ArchiveFormat, ArchiveTarget};
+use crate::ttl::options::{ArchiveFormat, ArchiveTarget, TtlOptions};
 use crate::unit::WriteUnit;
 
 /// Catalog changes take collections one after the other: who waits for one with another in hand waits this long.
@@ -70,8 +69,8 @@ impl Store {
 
     /// # Errors
     /// 72 when the policy's documents cannot be archived where it says.
-    pub(crate) fn check_archive_place(&self, spec: &IndexSpec) -> Result<()> {
-        let Some(ArchiveTarget::Files { path, .. }) = &spec.ttl_options().archive else {
+    pub(crate) fn check_archive_place(&self, ttl: &TtlOptions) -> Result<()> {
+        let Some(ArchiveTarget::Files { path, .. }) = &ttl.archive else {
             return Ok(());
         };
         match self.archive_sink.get() {
@@ -89,7 +88,7 @@ impl Store {
             return Vec::new();
         }
         let mut targets: Vec<Namespace> = Vec::new();
-        for index in collection.indexes() {
+        for index in collection.archiving() {
             if let Some(ArchiveTarget::Collection(ns)) = &index.spec.ttl_options().archive
                 && !targets.contains(ns)
             {

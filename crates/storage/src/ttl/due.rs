@@ -121,6 +121,10 @@ impl Index {
         // The usual case needs no keys.
         if let [name] = field.parts.as_slice() {
             match document.get(name) {
+                // Of a clustered collection dates before 1970 never go.
+                Some(RawValue::Date(date)) if self.is_collection_policy() => {
+                    return Ok((0..=cutoff).contains(&date));
+                }
                 Some(RawValue::Date(date)) => return Ok(date <= cutoff),
                 Some(RawValue::Array(_)) => {}
                 _ => return Ok(false),

@@ -25,16 +25,6 @@ pub struct TtlOptions {
     pub hold_field: Option<Vec<String>>,
 }
 
-/// Those of a policy that names none.
-pub(crate) static PLAIN: TtlOptions = TtlOptions {
-    hide_expired: false,
-    max_docs_per_sec: None,
-    max_bytes_per_sec: None,
-    paused: false,
-    archive: None,
-    hold_field: None,
-};
-
 /// Where expired documents are put.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArchiveTarget {
@@ -116,6 +106,11 @@ impl TtlOptions {
     pub(crate) fn from_catalog(value: Option<RawValue<'_>>) -> TtlOptions {
         let paused = TtlOptions { paused: true, ..TtlOptions::default() };
         value.map_or_else(TtlOptions::default, |value| Self::parse(value).unwrap_or(paused))
+    }
+
+    /// Whether more than dates counts: what is in documents, or where they go.
+    pub(crate) fn looks_at_documents(&self) -> bool {
+        self.hide_expired || self.archive.is_some() || self.hold_field.is_some()
     }
 
     /// Whether the document says that it must stay: one of the values at the hold field is `true`.

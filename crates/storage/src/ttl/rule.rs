@@ -26,7 +26,6 @@ use crate::keygen::KeySet;
 use crate::read::{Scanned, Snapshot};
 use crate::timeseries::{BucketView, TimeSeries};
 use crate::ttl::due::between;
-use crate::ttl::options::PLAIN;
 use crate::ttl::value::cutoff_ms;
 use crate::ttl::{Moment, PolicyRuntime, Record, TtlIndexRules, TtlOptions};
 use crate::unit::{Expiring, WriteUnit};
@@ -42,9 +41,14 @@ pub(super) enum Rule {
         span: Option<BucketSpan>,
     },
     /// `expireAfterSeconds` of a collection that is clustered by `_id`.
-    Clustered { expire_after_secs: i64 },
+    Clustered {
+        expire_after_secs: i64,
+        options: Arc<TtlOptions>,
+        /// As a policy on `_id`, where it looks at documents.
+        policy: Option<Arc<Index>>,
+    },
     /// `expireAfterSeconds` of a time series.
-    Buckets { expire_after_secs: i64, span: BucketSpan },
+    Buckets { expire_after_secs: i64, span: BucketSpan, options: Arc<TtlOptions> },
 }
 
 /// When a bucket is due.
@@ -110,9 +114,10 @@ impl Rule {
             }
             RuleKind::Collection => {
                 let expire_after_secs = collection.expire_after_secs()?;
+                let (options, policy) = collection.own_policy();
                 Some(match span {
-                    Some(span) => Rule::Buckets { expire_after_secs, span },
-                    None => Rule::Clustered { expire_after_secs },
+                    Some(span) => Rule::Buckets { expire_after_secs, span, options },
+                    None => Rule::Clustered { expire_after_secs, options, policy },
                 })
             }
         }
@@ -124,8 +129,9 @@ impl Rule {
             Rule::Index { index, .. } => {
                 unit.index(index.id()).is_some_and(|now| now.spec.same_policy(&index.spec))
             }
-            Rule::Clustered { expire_after_secs } | Rule::Buckets { expire_after_secs, .. } => {
-                unit.collection_expire_after() == Some(*expire_after_secs)
+            Rule::Clustered { expire_after_secs, options, .. }
+            | Rule::Buckets { expire_after_secs, options, .. } => {
+                unit.collection_policy() == (Some(*expire_after_secs), options)
             }
         }
     }
@@ -142,7 +148,7 @@ impl Rule {
     pub(super) fn expire_after_secs(&self) -> i64 {
         match self {
             Rule::Index { expire_after, .. } => i64::from(expire_after.listed_secs()),
-            Rule::Clustered { expire_after_secs } | Rule::Buckets { expire_after_secs, .. } => {
+            Rule::Clustered { expire_after_secs, .. } | Rule::Buckets { expire_after_secs, .. } => {
                 *expire_after_secs
             }
         }
@@ -163,7 +169,16 @@ impl Rule {
     pub(super) fn options(&self) -> &TtlOptions {
         match self {
             Rule::Index { index, .. } => index.spec.ttl_options(),
-            Rule::Clustered { .. } | Rule::Buckets { .. } => &PLAIN,
+            Rule::Clustered { options, .. } | Rule::Buckets { options, .. } => options,
+        }
+    }
+
+    /// The policy that archives.
+    pub(super) fn archiving(&self) -> Option<&Arc<Index>> {
+        match self {
+            Rule::Index { index, .. } => Some(index),
+            Rule::Clustered { policy, .. } => policy.as_ref(),
+            Rule::Buckets { .. } => None,
         }
     }
 
@@ -179,7 +194,7 @@ impl Rule {
     pub(super) fn expiring(&self) -> Expiring<'_> {
         match self {
             Rule::Index { index, .. } => Expiring::Index(index),
-            Rule::Clustered { expire_after_secs } | Rule::Buckets { expire_after_secs, .. } => {
+            Rule::Clustered { expire_after_secs, .. } | Rule::Buckets { expire_after_secs, .. } => {
                 Expiring::Collection(*expire_after_secs)
             }
         }

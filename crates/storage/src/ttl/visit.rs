@@ -258,12 +258,11 @@ impl Visit<'_> {
 
     /// What is archived first and deleted then, in one unit.
     fn archive(&self, unit: &mut WriteUnit<'_>, due: &[(&RecordKey, DocBuf)]) -> Result<()> {
-        let Rule::Index { index, .. } = self.rule else { return Ok(()) };
-        if due.is_empty() {
+        let Some(policy) = self.rule.archiving().filter(|_| !due.is_empty()) else {
             return Ok(());
-        }
+        };
         let documents: Vec<_> = due.iter().map(|(_, document)| document.as_doc()).collect();
-        unit.archive(index, &documents)?;
+        unit.archive(policy, &documents)?;
         for (record_key, document) in due {
             unit.expire(record_key, document.as_doc(), self.rule.expiring())?;
         }
