@@ -41,6 +41,8 @@ check('version and ping', () => {
   assert.equal(db.hello().ok, 1);
 });
 
+load('documents.js');
+
 check('the session of the README', () => {
   assert.equal(db.adminCommand({ setParameter: 1, ttlMonitorSleepSecs: 1 }).ok, 1);
   assert.equal(db.sessions.createIndex({ lastSeen: 1 }, { expireAfterSeconds: 5 }), 'lastSeen_1');

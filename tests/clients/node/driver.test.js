@@ -304,6 +304,99 @@ describe('ttl', () => {
   });
 });
 
+describe('time series', () => {
+  test('measurements', async () => {
+    const name = coll.collectionName;
+    const series = await db.createCollection(name, {
+      timeseries: { timeField: 't', metaField: 'source', granularity: 'minutes' }, expireAfterSeconds: 86400,
+    });
+    const [info] = await db.listCollections({ name }).toArray();
+    assert.equal(info.type, 'timeseries');
+    assert.equal(info.options.expireAfterSeconds, 86400);
+    assert.deepEqual(info.options.timeseries, {
+      timeField: 't', metaField: 'source', granularity: 'minutes', bucketMaxSpanSeconds: 86400,
+    });
+    const now = Date.now();
+    const at = n => new Date(now - n * 60e3);
+    const rows = Array.from({ length: 300 }, (_, n) => ({ t: at(n), source: { id: n % 3 }, v: n }));
+    assert.equal((await series.insertMany(rows)).insertedCount, 300);
+    assert.equal(await series.countDocuments({ 'source.id': 1 }), 100);
+    const recent = series.find({ t: { $gte: at(9) }, source: { id: 0 } }, { projection: { _id: 0 } });
+    const expected = [9, 6, 3, 0].map(n => ({ t: at(n), source: { id: 0 }, v: n }));
+    assert.deepEqual(await recent.sort({ t: 1 }).toArray(), expected);
+    const bySource = series.aggregate([
+      { $match: { t: { $gt: at(30) } } },
+      { $group: { _id: '$source.id', n: { $sum: 1 }, most: { $max: '$v' } } },
+      { $sort: { _id: 1 } },
+    ]);
+    assert.deepEqual(await bySource.toArray(), [0, 1, 2].map(id => ({ _id: id, n: 10, most: 27 + id })));
+    assert.equal((await series.deleteMany({ 'source.id': 2 })).deletedCount, 100);
+    assert.equal(await series.countDocuments(), 200);
+    await series.drop();
+    assert.deepEqual(await db.listCollections({ name: { $regex: name } }).toArray(), []);
+  });
+});
+
+describe('scripts', () => {
+  test('where and function', async () => {
+    await coll.insertMany(numbers(10, n => ({ a: n, b: 10 - n })));
+    assert.deepEqual(await ids(coll.find({ $where: 'this.a > this.b' }).sort({ _id: 1 })), [6, 7, 8, 9]);
+    const body = 'function(a, b) { return a * b; }';
+    const product = { $function: { body, args: ['$a', '$b'], lang: 'js' } };
+    const found = coll.aggregate([{ $match: { _id: 3 } }, { $project: { product } }]);
+    assert.deepEqual(await found.toArray(), [{ _id: 3, product: 21 }]);
+  });
+});
+
+describe('beyond expireAfterSeconds', () => {
+  const monitor = on => db.admin().command({ setParameter: 1, ttlMonitorEnabled: on });
+  before(() => monitor(false));
+  after(() => monitor(true));
+  const hours = n => new Date(Date.now() + n * 3600e3);
+
+  test('hide expired', async () => {
+    await coll.createIndex({ key: 1 }, { unique: true });
+    const index = { key: { at: 1 }, name: 'at_1', expireAfterSeconds: 0, ttl: { hideExpired: true } };
+    await db.command({ createIndexes: coll.collectionName, indexes: [index] });
+    await coll.insertMany([{ _id: 1, key: 1, at: hours(-1) }, { _id: 2, key: 2, at: hours(1) }]);
+    assert.deepEqual(await ids(coll.find()), [2]);
+    assert.equal(await coll.findOne({ _id: 1 }), null);
+    assert.equal(await coll.countDocuments(), 1);
+    assert.deepEqual(await coll.distinct('key'), [2]);
+    assert.equal((await db.command({ validate: coll.collectionName })).nrecords, 2);
+    await coll.insertOne({ _id: 3, key: 1 });
+    await fails(coll.insertOne({ _id: 4, key: 2 }), 11000);
+    await coll.drop();
+  });
+
+  test('dry run', async () => {
+    const due = Array.from({ length: 7 }, () => ({ at: hours(-1) }));
+    await coll.insertMany([...due, { at: '2001-01-01' }, {}]);
+    const index = { key: { at: 1 }, name: 'at_1', expireAfterSeconds: 60 };
+    const reply = await db.command({ createIndexes: coll.collectionName, indexes: [index], dryRun: true });
+    assert.equal(reply.dryRun, true);
+    assert.equal(reply.dueNow, 7);
+    assert.deepEqual(reply.never, { missing: 1, wrongType: { string: 1 } });
+    assert.equal((await coll.indexes()).length, 1);
+    assert.equal(await coll.countDocuments(), 9);
+  });
+
+  test('ttl stats', async () => {
+    await coll.createIndex({ at: 1 }, { expireAfterSeconds: 60 });
+    await coll.createIndex({ _ts: 1 }, { expireAfterSeconds: 3600 });
+    await coll.insertMany(Array.from({ length: 5 }, () => ({ at: hours(-1) })));
+    const [at, modified] = await coll.aggregate([{ $ttlStats: {} }]).toArray();
+    assert.deepEqual([at.index, at.kind, at.due, at.deleted, at.lastError], ['at_1', 'index', 5, 0, null]);
+    assert.ok(at.oldestOverdueSecs > 3500 && at.oldestOverdueSecs < 3700, `${at.oldestOverdueSecs}`);
+    assert.deepEqual([modified.kind, modified.due, modified.oldestOverdueSecs], ['lastModified', 0, null]);
+    const { policies, totals } = await db.admin().command({ ttlStatus: 1 });
+    const ofThis = policies.filter(policy => policy.ns === coll.namespace);
+    assert.deepEqual(ofThis.map(({ index, due }) => [index, due]), [['at_1', 5], ['_ts_1', 0]]);
+    assert.ok(totals.due >= 5);
+    await coll.drop();
+  });
+});
+
 describe('errors', () => {
   test('duplicate key', async () => {
     await coll.createIndex({ email: 1 }, { unique: true });

@@ -535,3 +535,112 @@ def test_explain_and_sizes(db, coll):
     assert db.command("collStats", coll.name)["count"] == 100
     assert db.command("dbStats")["collections"] >= 1
     assert db.validate_collection(coll.name)["valid"] is True
+
+
+# time series
+
+
+def test_time_series(db, request):
+    series = db.create_collection(
+        request.node.name,
+        timeseries={"timeField": "t", "metaField": "source", "granularity": "minutes"},
+        expireAfterSeconds=86400,
+    )
+    info = next(iter(db.list_collections(filter={"name": series.name})))
+    assert info["type"] == "timeseries"
+    assert info["options"]["expireAfterSeconds"] == 86400
+    assert info["options"]["timeseries"] == {
+        "timeField": "t", "metaField": "source", "granularity": "minutes", "bucketMaxSpanSeconds": 86400,
+    }
+    begin = datetime.now(timezone.utc).replace(microsecond=0, tzinfo=None)
+    at = lambda n: begin - timedelta(seconds=60 * n)
+    rows = [{"t": at(n), "source": {"id": n % 3}, "v": n} for n in range(300)]
+    assert len(series.insert_many(rows).inserted_ids) == 300
+    assert series.count_documents({"source.id": 1}) == 100
+    recent = series.find({"t": {"$gte": at(9)}, "source": {"id": 0}}, {"_id": 0}).sort("t", ASCENDING)
+    assert list(recent) == [{"t": at(n), "source": {"id": 0}, "v": n} for n in (9, 6, 3, 0)]
+    by_source = series.aggregate([
+        {"$match": {"t": {"$gt": at(30)}}},
+        {"$group": {"_id": "$source.id", "n": {"$sum": 1}, "most": {"$max": "$v"}}},
+        {"$sort": {"_id": 1}},
+    ])
+    assert list(by_source) == [
+        {"_id": 0, "n": 10, "most": 27}, {"_id": 1, "n": 10, "most": 28}, {"_id": 2, "n": 10, "most": 29},
+    ]
+    assert series.delete_many({"source.id": 2}).deleted_count == 100
+    assert series.count_documents({}) == 200
+    series.drop()
+    assert list(db.list_collections(filter={"name": {"$regex": request.node.name}})) == []
+
+
+# scripts
+
+
+def test_scripts(coll):
+    coll.insert_many({"_id": n, "a": n, "b": 10 - n} for n in range(10))
+    assert [doc["_id"] for doc in coll.find({"$where": "this.a > this.b"}).sort("_id")] == [6, 7, 8, 9]
+    assert coll.count_documents({"a": {"$lt": 8}, "$expr": {"$function": {
+        "body": "function(a, b) { return a > b; }", "args": ["$a", "$b"], "lang": "js",
+    }}}) == 2
+    body = {"body": "function(a, b) { return a * b; }", "args": ["$a", "$b"], "lang": "js"}
+    found = coll.aggregate([{"$match": {"_id": 3}}, {"$project": {"product": {"$function": body}}}])
+    assert list(found) == [{"_id": 3, "product": 21.0}]
+
+
+# what goes beyond expireAfterSeconds
+
+
+@pytest.fixture
+def without_monitor(client):
+    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    yield
+    client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
+
+
+def test_hide_expired(without_monitor, db, coll):
+    coll.create_index("key", unique=True)
+    coll.create_index("at", expireAfterSeconds=0, ttl={"hideExpired": True})
+    assert coll.index_information()["at_1"]["ttl"] == {"hideExpired": True}
+    now = datetime.now(timezone.utc)
+    coll.insert_many([
+        {"_id": 1, "key": 1, "at": now - timedelta(hours=1)},
+        {"_id": 2, "key": 2, "at": now + timedelta(hours=1)},
+    ])
+    assert [doc["_id"] for doc in coll.find()] == [2]
+    assert coll.find_one({"_id": 1}) is None
+    assert coll.count_documents({}) == 1
+    assert coll.distinct("key") == [2]
+    assert db.command("validate", coll.name)["nrecords"] == 2
+    # What is hidden is in nobody's way.
+    coll.insert_one({"_id": 3, "key": 1})
+    with pytest.raises(DuplicateKeyError):
+        coll.insert_one({"_id": 4, "key": 2})
+    coll.drop()
+
+
+def test_dry_run(db, coll):
+    hour_ago = datetime.now(timezone.utc) - timedelta(hours=1)
+    coll.insert_many([*({"at": hour_ago} for _ in range(7)), {"at": "2001-01-01"}, {}])
+    index = {"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 60}
+    reply = db.command("createIndexes", coll.name, indexes=[index], dryRun=True)
+    assert reply["dryRun"] is True
+    assert (reply["dueNow"], reply["never"]) == (7, {"missing": 1, "wrongType": {"string": 1}})
+    assert reply["dueBytes"] > 0 and reply["oldest"] == reply["newest"]
+    assert set(coll.index_information()) == {"_id_"}
+    assert coll.count_documents({}) == 9
+
+
+def test_ttl_stats(without_monitor, client, db, coll):
+    coll.create_index("at", expireAfterSeconds=60)
+    coll.create_index("_ts", expireAfterSeconds=3600)
+    hour_ago = datetime.now(timezone.utc) - timedelta(hours=1)
+    coll.insert_many({"at": hour_ago} for _ in range(5))
+    at, modified = coll.aggregate([{"$ttlStats": {}}])
+    assert (at["index"], at["kind"], at["due"], at["deleted"], at["lastError"]) == ("at_1", "index", 5, 0, None)
+    assert 3500 < at["oldestOverdueSecs"] < 3700
+    assert (modified["kind"], modified["due"], modified["oldestOverdueSecs"]) == ("lastModified", 0, None)
+    status = client.admin.command("ttlStatus")
+    of_this = [policy for policy in status["policies"] if policy["ns"] == coll.full_name]
+    assert [(policy["index"], policy["due"]) for policy in of_this] == [("at_1", 5), ("_ts_1", 0)]
+    assert status["totals"]["due"] >= 5
+    coll.drop()
