@@ -4,10 +4,15 @@
 //! to the next one, as borrowed bytes. What it may use meanwhile is its [`StageContext`].
 
 mod around;
+mod bucket;
+mod bucket_auto;
 mod count;
+mod densify;
 mod documents;
 mod facet;
+mod fill;
 mod filter;
+mod granularity;
 mod graph_lookup;
 mod group;
 mod join_table;
@@ -28,6 +33,7 @@ mod union_with;
 pub(crate) mod unpack;
 mod unwind;
 mod window;
+mod window_fields;
 
 use std::sync::Arc;
 
@@ -64,6 +70,9 @@ pub(crate) enum Stage {
     Facet(facet::Facet),
     Redact(Expression),
     Sample(u64),
+    BucketAuto(Box<bucket_auto::BucketAuto>),
+    WindowFields(Box<window_fields::WindowFields>),
+    Densify(Box<densify::Densify>),
     Out(Namespace),
     Merge(Box<merge::Merge>),
     Documents(Vec<DocBuf>),
@@ -163,6 +172,9 @@ impl Stage {
             Stage::Facet(facet) => Box::new(facet::RunningFacet::new(facet)),
             Stage::Redact(expression) => Box::new(redact::RunningRedact(expression)),
             Stage::Sample(size) => Box::new(sample::RunningSample::new(size)),
+            Stage::BucketAuto(stage) => Box::new(bucket_auto::RunningBucketAuto::new(*stage)),
+            Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
+            Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
             Stage::Out(target) => Box::new(out::RunningOut::new(target)),
             Stage::Merge(merge) => Box::new(merge::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.

@@ -3,11 +3,11 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
-use super::{Around, Inside, Stage, count, filter, group, project, reshape, sort, sort_by_count};
 use super::{
-    documents, facet, graph_lookup, lookup, merge, out, redact, sample, source, union_with,
+    Around, Inside, Stage, bucket, bucket_auto, count, densify, documents, facet, fill, filter,
+    graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort, sort_by_count,
+    source, union_with, unpack, unwind, window, window_fields,
 };
-use super::{unpack, unwind, window};
 
 /// Where in its pipeline a stage may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,11 @@ pub const STAGES: &[StageRow] = &[
     row("$graphLookup", graph_lookup::parse),
     row("$unionWith", union_with::parse),
     StageRow { in_facet: false, ..row("$facet", facet::parse) },
+    row("$bucket", bucket::parse),
+    row("$bucketAuto", bucket_auto::parse),
+    row("$setWindowFields", window_fields::parse),
+    row("$fill", fill::parse),
+    row("$densify", densify::parse),
     row("$redact", redact::parse),
     row("$sample", sample::parse),
     StageRow { in_join: true, ..first("$documents", documents::parse) },
@@ -87,13 +92,9 @@ pub const STAGES: &[StageRow] = &[
 pub const MISSING: &[&str] = &[
     "$backupCursor",
     "$backupCursorExtend",
-    "$bucket",
-    "$bucketAuto",
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$collStats",
-    "$densify",
-    "$fill",
     "$geoNear",
     "$listCatalog",
     "$listClusterCatalog",
@@ -111,7 +112,6 @@ pub const MISSING: &[&str] = &[
     "$scoreFusion",
     "$search",
     "$searchMeta",
-    "$setWindowFields",
     "$shardedDataDistribution",
     "$vectorSearch",
 ];

@@ -1,0 +1,301 @@
+//! `$bucketAuto`: so many groups of about the same size, by the order of an expression.
+
+use std::collections::VecDeque;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::accum::{AccumState, Accumulator};
+use mayfly_expr::{Expression, Frame, check_size};
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
+
+use super::bucket::is_expression;
+use super::granularity::Granularity;
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::sorter::{Sorted, Sorter};
+
+/// A parsed `$bucketAuto`.
+#[derive(Clone, Debug)]
+pub(crate) struct BucketAuto {
+    group_by: Expression,
+    buckets: i32,
+    fields: Vec<(String, Accumulator)>,
+    granularity: Option<Granularity>,
+    collation: Option<std::sync::Arc<mayfly_value::Collation>>,
+}
+
+fn fault(code: i32, text: impl Into<String>) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let RawValue::Document(spec) = value else {
+        let kind = value.type_name();
+        let text =
+            format!("The argument to $bucketAuto must be an object, but found type: {kind}.");
+        return Err(fault(40240, text));
+    };
+    let (mut group_by, mut buckets, mut output, mut granularity) = (None, None, None, None);
+    for option in spec {
+        match (option.name(), option.value()) {
+            ("groupBy", value) if is_expression(value) => {
+                group_by = Some(Expression::parse_in(value, around.scope)?);
+            }
+            ("groupBy", other) => {
+                let shown = ShellValue(other);
+                let text = format!(
+                    "The $bucketAuto 'groupBy' field must be defined as a $-prefixed path or an expression object, but \
+                     found: {shown}"
+                );
+                return Err(fault(40239, text));
+            }
+            ("buckets", value) => buckets = Some(number_of_buckets(value)?),
+            ("output", RawValue::Document(fields)) => output = Some(fields),
+            ("output", other) => {
+                let kind = other.type_name();
+                let text = format!(
+                    "The $bucketAuto 'output' field must be an object, but found type: {kind}."
+                );
+                return Err(fault(40244, text));
+            }
+            ("granularity", RawValue::String(name)) => match Granularity::named(name) {
+                Some(found) => granularity = Some(found),
+                None => return Err(fault(40257, format!("Unknown rounding granularity '{name}'"))),
+            },
+            ("granularity", other) => {
+                let kind = other.type_name();
+                let text = format!(
+                    "The $bucketAuto 'granularity' field must be a string, but found type: {kind}."
+                );
+                return Err(fault(40261, text));
+            }
+            (other, _) => {
+                return Err(fault(40245, format!("Unrecognized option to $bucketAuto: {other}.")));
+            }
+        }
+    }
+    let (Some(group_by), Some(buckets)) = (group_by, buckets) else {
+        let text = "$bucketAuto requires 'groupBy' and 'buckets' to be specified.";
+        return Err(fault(40246, text));
+    };
+    let mut counting = DocBuilder::new();
+    counting.start_document("count").append("$sum", 1).end();
+    let counting = counting.finish();
+    let parse = |field: mayfly_value::RawElement<'_>| {
+        Ok((field.name().to_owned(), Accumulator::parse(field, around.scope)?))
+    };
+    let output = output.unwrap_or(counting.as_doc());
+    let fields = output.iter().map(parse).collect::<Result<_>>()?;
+    let collation = around.scope.collation().cloned();
+    let stage = BucketAuto { group_by, buckets, fields, granularity, collation };
+    Ok(vec![Stage::BucketAuto(Box::new(stage))])
+}
+
+fn number_of_buckets(value: RawValue<'_>) -> Result<i32> {
+    let Some(number) = Number::from_value(value) else {
+        let kind = value.type_name();
+        let text = format!(
+            "The $bucketAuto 'buckets' field must be a numeric value, but found type: {kind}."
+        );
+        return Err(fault(40241, text));
+    };
+    let Some(count) = number.to_i64_exact().and_then(|count| i32::try_from(count).ok()) else {
+        let text = format!(
+            "The $bucketAuto 'buckets' field must be representable as a 32-bit integer, but found {}.",
+            ShellValue(value)
+        );
+        return Err(fault(40242, text));
+    };
+    if count <= 0 {
+        let text =
+            format!("The $bucketAuto 'buckets' field must be greater than 0, but found: {count}.");
+        return Err(fault(40243, text));
+    }
+    Ok(count)
+}
+
+pub(super) struct RunningBucketAuto {
+    stage: BucketAuto,
+    sorter: Option<Sorter>,
+    documents: u64,
+    results: Option<VecDeque<DocBuf>>,
+}
+
+struct Bucket {
+    min: ValueBuf,
+    max: ValueBuf,
+    states: Vec<AccumState>,
+}
+
+impl RunningBucketAuto {
+    pub(super) fn new(stage: BucketAuto) -> RunningBucketAuto {
+        RunningBucketAuto { stage, sorter: None, documents: 0, results: None }
+    }
+
+    /// All buckets.
+    fn buckets(&self, mut sorted: Sorted, context: &StageContext<'_>) -> Result<VecDeque<DocBuf>> {
+        let share = (self.documents as f64 / f64::from(self.stage.buckets)).round().max(1.0) as u64;
+        let mut results = VecDeque::new();
+        let mut next = self.next(&mut sorted)?;
+        let mut before: Option<ValueBuf> = None;
+        while let Some((value, document)) = next.take() {
+            context.op.check()?;
+            let is_last = results.len() as i32 + 1 == self.stage.buckets;
+            let min = match (self.stage.granularity, &before) {
+                (None, _) => value.clone(),
+                (Some(_), Some(before)) => before.clone(),
+                (Some(series), None) => double(series.below(number(value.as_raw()))),
+            };
+            let mut bucket = Bucket { min, max: value, states: self.stage.states()? };
+            self.stage.add(&mut bucket, document.as_doc())?;
+            let mut taken = 1;
+            next = self.next(&mut sorted)?;
+            while let Some((value, document)) = next.take_if(|_| is_last || taken < share) {
+                bucket.max = value;
+                self.stage.add(&mut bucket, document.as_doc())?;
+                taken += 1;
+                next = self.next(&mut sorted)?;
+            }
+            self.close(&mut bucket, &mut next, &mut sorted)?;
+            before = Some(bucket.max.clone());
+            results.push_back(self.stage.result(&bucket)?);
+        }
+        Ok(results)
+    }
+
+    /// Takes what belongs to the same bucket, and sets its upper end.
+    fn close(
+        &self,
+        bucket: &mut Bucket,
+        next: &mut Option<(ValueBuf, DocBuf)>,
+        sorted: &mut Sorted,
+    ) -> Result<()> {
+        let collation = self.stage.collation.as_deref();
+        let compare =
+            |a: &ValueBuf, b: &ValueBuf| compare_values_in(a.as_raw(), b.as_raw(), collation);
+        let Some(series) = self.stage.granularity else {
+            while let Some((_, document)) =
+                next.take_if(|(value, _)| compare(&bucket.max, value).is_eq())
+            {
+                self.stage.add(bucket, document.as_doc())?;
+                *next = self.next(sorted)?;
+            }
+            if let Some((value, _)) = next {
+                bucket.max = value.clone();
+            }
+            return Ok(());
+        };
+        let rounded = series.above(number(bucket.max.as_raw()));
+        let boundary = double(rounded);
+        while let Some((_, document)) = next.take_if(|(value, _)| compare(&boundary, value).is_gt())
+        {
+            self.stage.add(bucket, document.as_doc())?;
+            *next = self.next(sorted)?;
+        }
+        bucket.max = match next {
+            // Nothing lies above zero: the next bucket says where it begins.
+            Some((value, _)) if rounded == 0.0 => double(series.below(number(value.as_raw()))),
+            _ => boundary,
+        };
+        Ok(())
+    }
+
+    fn next(&self, sorted: &mut Sorted) -> Result<Option<(ValueBuf, DocBuf)>> {
+        let Some(document) = sorted.pop()? else { return Ok(None) };
+        let value = self.stage.value(document.as_doc())?;
+        Ok(Some((value, document)))
+    }
+}
+
+fn number(value: RawValue<'_>) -> f64 {
+    Number::from_value(value).map_or(0.0, Number::to_f64)
+}
+
+fn double(value: f64) -> ValueBuf {
+    RawValue::Double(value).to_owned()
+}
+
+impl BucketAuto {
+    /// What a document is grouped by; null where it is missing.
+    fn value(&self, document: RawDoc<'_>) -> Result<ValueBuf> {
+        let value = self.group_by.evaluate(Frame::new(document))?;
+        let value = value.as_raw().unwrap_or(RawValue::Null);
+        if self.granularity.is_some() {
+            let Some(number) = Number::from_value(value) else {
+                let text = format!(
+                    "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a value with type: {}",
+                    value.type_name()
+                );
+                return Err(fault(40258, text));
+            };
+            if number.is_nan() {
+                let text = "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found a NaN";
+                return Err(fault(40259, text));
+            }
+            if number.to_f64() < 0.0 {
+                let text = "$bucketAuto can specify a 'granularity' with non-negative numbers only, but found a negative \
+                            number";
+                return Err(fault(40260, text));
+            }
+        }
+        Ok(value.to_owned())
+    }
+
+    fn states(&self) -> Result<Vec<AccumState>> {
+        self.fields.iter().map(|(_, accumulator)| accumulator.start(None)).collect()
+    }
+
+    fn add(&self, bucket: &mut Bucket, document: RawDoc<'_>) -> Result<()> {
+        for ((_, accumulator), state) in self.fields.iter().zip(&mut bucket.states) {
+            accumulator.add(state, document)?;
+        }
+        Ok(())
+    }
+
+    fn result(&self, bucket: &Bucket) -> Result<DocBuf> {
+        let mut out = DocBuilder::new();
+        out.start_document("_id").append("min", &bucket.min).append("max", &bucket.max).end();
+        for ((name, accumulator), state) in self.fields.iter().zip(&bucket.states) {
+            out.append(name, &accumulator.finish(state)?);
+            check_size(out.len())?;
+        }
+        Ok(out.finish())
+    }
+}
+
+impl Running for RunningBucketAuto {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let value = self.stage.value(document)?;
+        let mut key = Vec::new();
+        let collation = self.stage.collation.as_deref();
+        let bits = &mut TypeBits::default();
+        keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
+        self.documents += 1;
+        let begin = || Sorter::by_keys(None, context.settings.memory());
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if let Some(sorter) = self.sorter.take() {
+            self.results = Some(self.buckets(sorter.finish()?, context)?);
+        }
+        let Some(results) = &mut self.results else { return Ok(Flow::More) };
+        while let Some(result) = results.pop_front() {
+            if next(result.as_doc())? != Flow::More && !results.is_empty() {
+                return Ok(Flow::Pause);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    fn holds_back(&self) -> bool {
+        true
+    }
+}

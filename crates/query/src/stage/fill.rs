@@ -1,0 +1,155 @@
+//! `$fill`: short for a `$setWindowFields` that fills by the neighbours, and a `$addFields` that fills by values.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::{Around, Stage, reshape, window_fields};
+
+fn fault(code: i32, text: impl Into<String>) -> Error {
+    Error::new(ErrorCode(code), text)
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let mut stages = Vec::new();
+    let (windows, values) = expanded(value)?;
+    if let Some(windows) = windows {
+        stages.extend(window_fields::parse(RawValue::Document(windows.as_doc()), around)?);
+    }
+    if let Some(values) = values {
+        let values = RawValue::Document(values.as_doc());
+        stages.extend(reshape::parse("$addFields", values, around.scope)?);
+    }
+    Ok(stages)
+}
+
+/// The specifications of both stages.
+fn expanded(value: RawValue<'_>) -> Result<(Option<DocBuf>, Option<DocBuf>)> {
+    let RawValue::Document(spec) = value else {
+        return Err(Error::failed_to_parse(format!(
+            "the $fill stage specification must be an object, found {}",
+            value.type_name()
+        )));
+    };
+    let (mut partition, mut fields, mut sort, mut output) = (None, None, None, None);
+    for option in spec {
+        match (option.name(), option.value()) {
+            ("partitionBy", value) => partition = Some(value),
+            ("partitionByFields", RawValue::Array(list)) => fields = Some(list),
+            ("sortBy", RawValue::Document(pattern)) => sort = Some(pattern),
+            ("output", RawValue::Document(list)) => output = Some(list),
+            (name @ ("partitionByFields" | "sortBy" | "output"), other) => {
+                return Err(Error::type_mismatch(format!(
+                    "BSON field '$fill.{name}' is the wrong type '{}'",
+                    other.type_name()
+                )));
+            }
+            (other, _) => {
+                return Err(fault(
+                    40415,
+                    format!("BSON field '$fill.{other}' is an unknown field."),
+                ));
+            }
+        }
+    }
+    let Some(output) = output else {
+        return Err(fault(40414, "BSON field '$fill.output' is missing but a required field"));
+    };
+    if partition.is_some() && fields.is_some() {
+        let text =
+            "Maximum one of 'partitionBy' and 'partitionByFields can be specified in '$fill'";
+        return Err(fault(6050204, text));
+    }
+    let (mut windows, mut values) = (DocBuilder::new(), DocBuilder::new());
+    write_partition(partition, fields, &mut windows)?;
+    if let Some(sort) = sort {
+        windows.append("sortBy", sort);
+    }
+    windows.start_document("output");
+    let mut by_neighbours = false;
+    for field in output {
+        by_neighbours |= write_field(field.name(), field.value(), &mut windows, &mut values)?;
+    }
+    windows.end();
+    let by_values = !values.is_empty();
+    Ok((by_neighbours.then(|| windows.finish()), by_values.then(|| values.finish())))
+}
+
+fn write_partition(
+    partition: Option<RawValue<'_>>,
+    fields: Option<RawDoc<'_>>,
+    windows: &mut DocBuilder,
+) -> Result<()> {
+    if let Some(RawValue::String(text)) = partition
+        && !text.starts_with('$')
+    {
+        return Err(fault(
+            6050202,
+            "'partitionBy' field in '$fill' must be an expression or a path",
+        ));
+    }
+    if let Some(partition) = partition {
+        windows.append("partitionBy", partition);
+    }
+    let Some(fields) = fields else { return Ok(()) };
+    windows.start_document("partitionBy");
+    for field in fields {
+        match field.value() {
+            RawValue::String(path) if !path.starts_with('$') && !path.contains('.') => {
+                windows.append(path, format!("${path}").as_str());
+            }
+            // A dotted name is no name of a field: the place takes its part.
+            RawValue::String(path) if !path.starts_with('$') => {
+                windows.append(field.name(), format!("${path}").as_str());
+            }
+            RawValue::String(_) => {
+                let text = "'partitionByFields' in '$fill' must be field names without '$'";
+                return Err(fault(6050203, text));
+            }
+            other => {
+                return Err(Error::type_mismatch(format!(
+                    "BSON field '$fill.partitionByFields.{}' is the wrong type '{}', expected type 'string'",
+                    field.name(),
+                    other.type_name()
+                )));
+            }
+        }
+    }
+    windows.end();
+    Ok(())
+}
+
+/// Writes how a field is filled; says whether its neighbours do.
+fn write_field(
+    name: &str,
+    value: RawValue<'_>,
+    windows: &mut DocBuilder,
+    values: &mut DocBuilder,
+) -> Result<bool> {
+    let RawValue::Document(spec) = value else {
+        let text = format!("'output' field '{name}' in '$fill' must be an object");
+        return Err(Error::failed_to_parse(text));
+    };
+    let path = format!("${name}");
+    let mut options = spec.iter();
+    let (Some(option), None) = (options.next(), options.next()) else {
+        let text = "Each field in the 'output' field of '$fill' must have exactly one of 'method' and 'value'";
+        return Err(fault(6050201, text));
+    };
+    let method = match (option.name(), option.value()) {
+        ("value", value) => {
+            values.start_document(name).start_array("$ifNull").push(path.as_str()).push(value);
+            values.end().end();
+            return Ok(false);
+        }
+        ("method", RawValue::String("linear")) => "$linearFill",
+        ("method", RawValue::String("locf")) => "$locf",
+        ("method", _) => {
+            return Err(fault(6050202, "Method must be either locf or linear"));
+        }
+        (other, _) => {
+            return Err(Error::failed_to_parse(format!("Unknown argument to '$fill': {other}")));
+        }
+    };
+    windows.start_document(name).append(method, path.as_str()).end();
+    Ok(true)
+}

@@ -1,0 +1,211 @@
+//! `$setWindowFields`: fields from the documents around each document.
+//!
+//! 1. Everything is sorted by the partition and then by the order.
+//! 2. One partition at a time is held in memory; each field of `output` is a function over it ([`mayfly_expr::window`]).
+
+use std::collections::VecDeque;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::window::WindowFunction;
+use mayfly_expr::{Expression, Frame, Order};
+use mayfly_mql::SortPattern;
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
+use std::sync::Arc;
+
+use super::unwind::{parts, replaced};
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::sorter::{Sorted, Sorter};
+
+/// A parsed `$setWindowFields`.
+#[derive(Clone, Debug)]
+pub(crate) struct WindowFields {
+    partition: Option<Expression>,
+    order: Option<SortPattern>,
+    output: Vec<(Vec<String>, WindowFunction)>,
+    collation: Option<Arc<Collation>>,
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let RawValue::Document(spec) = value else {
+        return Err(Error::failed_to_parse(format!(
+            "the $setWindowFields stage specification must be an object, found {}",
+            value.type_name()
+        )));
+    };
+    let (mut partition, mut sort, mut output) = (None, None, None);
+    for option in spec {
+        let wrong = |other: RawValue<'_>| {
+            Error::type_mismatch(format!(
+                "BSON field '$setWindowFields.{}' is the wrong type '{}', expected type 'object'",
+                option.name(),
+                other.type_name()
+            ))
+        };
+        match (option.name(), option.value()) {
+            ("partitionBy", value) => {
+                partition = Some(Expression::parse_in(value, around.scope)?);
+            }
+            ("sortBy", RawValue::Document(pattern)) => sort = Some(pattern),
+            ("output", RawValue::Document(fields)) => output = Some(fields),
+            ("sortBy" | "output", other) => return Err(wrong(other)),
+            (other, _) => {
+                let text = format!("BSON field '$setWindowFields.{other}' is an unknown field.");
+                return Err(Error::new(ErrorCode(40415), text));
+            }
+        }
+    }
+    let Some(output) = output else {
+        let text = "BSON field '$setWindowFields.output' is missing but a required field";
+        return Err(Error::new(ErrorCode(40414), text));
+    };
+    let by = sort.map(Order::parse_pattern).transpose()?;
+    let collation = around.scope.collation().cloned();
+    let order = sort.map(SortPattern::parse).transpose()?;
+    let order = order.map(|order| order.collated(collation.clone()));
+    let mut fields = Vec::new();
+    for field in output {
+        let path = parts(field.name())?;
+        let RawValue::Document(function) = field.value() else {
+            return Err(Error::failed_to_parse(format!(
+                "The field '{}' must be an object",
+                field.name()
+            )));
+        };
+        fields.push((path, WindowFunction::parse(function, by.as_ref(), around.scope)?));
+    }
+    check_conflicts(&fields)?;
+    let stage = WindowFields { partition, order, output: fields, collation };
+    Ok(vec![Stage::WindowFields(Box::new(stage))])
+}
+
+/// No field of `output` may lie in another.
+fn check_conflicts(fields: &[(Vec<String>, WindowFunction)]) -> Result<()> {
+    for (at, (path, _)) in fields.iter().enumerate() {
+        if fields[..at].iter().any(|(other, _)| {
+            path.starts_with(other.as_slice()) || other.starts_with(path.as_slice())
+        }) {
+            let text =
+                format!("specification contains two conflicting paths: '{}'", path.join("."));
+            return Err(Error::new(ErrorCode(40176), text));
+        }
+    }
+    Ok(())
+}
+
+pub(super) struct RunningWindowFields {
+    stage: WindowFields,
+    sorter: Option<Sorter>,
+    sorted: Sorted,
+    /// The first document of the next partition, with the partition's key.
+    ahead: Option<(Vec<u8>, DocBuf)>,
+    results: VecDeque<DocBuf>,
+}
+
+impl RunningWindowFields {
+    pub(super) fn new(stage: WindowFields) -> RunningWindowFields {
+        RunningWindowFields {
+            stage,
+            sorter: None,
+            sorted: Sorted::default(),
+            ahead: None,
+            results: VecDeque::new(),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf)>> {
+        match self.sorted.pop()? {
+            Some(document) => Ok(Some((self.stage.partition_key(document.as_doc())?, document))),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a partition and computes its results; false when there is none left.
+    fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
+        let Some((key, first)) = self.ahead.take() else { return Ok(false) };
+        let mut bytes = first.as_bytes().len();
+        let mut partition = vec![first];
+        while let Some((other, document)) = self.next()? {
+            if other != key {
+                self.ahead = Some((other, document));
+                break;
+            }
+            bytes += document.as_bytes().len();
+            if bytes > context.settings.memory_bytes {
+                let text = "Exceeded memory limit for $setWindowFields: a partition does not fit";
+                return Err(Error::new(ErrorCode(5414201), text));
+            }
+            partition.push(document);
+        }
+        context.op.check()?;
+        let mut columns: Vec<std::vec::IntoIter<Option<ValueBuf>>> = Vec::new();
+        for (_, function) in &self.stage.output {
+            columns.push(function.run(&partition)?.into_iter());
+        }
+        for mut document in partition {
+            for ((path, _), column) in self.stage.output.iter().zip(&mut columns) {
+                let value = column.next().flatten();
+                let value = value.as_ref().map(ValueBuf::as_raw);
+                document = replaced(document.as_doc(), path, value);
+            }
+            self.results.push_back(document);
+        }
+        Ok(true)
+    }
+}
+
+impl WindowFields {
+    fn partition_key(&self, document: RawDoc<'_>) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        let Some(partition) = &self.partition else { return Ok(key) };
+        let value = partition.evaluate(Frame::new(document))?;
+        let value = value.as_raw().unwrap_or(RawValue::Null);
+        if matches!(value, RawValue::Array(_)) {
+            let text = "An expression used to partition cannot evaluate to value of type array";
+            return Err(Error::type_mismatch(text));
+        }
+        let bits = &mut TypeBits::default();
+        keys::append_value_in(&mut key, bits, value, false, self.collation.as_deref());
+        Ok(key)
+    }
+}
+
+impl Running for RunningWindowFields {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let mut key = self.stage.partition_key(document)?;
+        if let Some(order) = &self.stage.order {
+            order.append_sort_key(document, &mut key);
+        }
+        let begin = || Sorter::by_keys(None, context.settings.memory());
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if let Some(sorter) = self.sorter.take() {
+            self.sorted = sorter.finish()?;
+            self.ahead = self.next()?;
+        }
+        loop {
+            while let Some(result) = self.results.pop_front() {
+                let over = self.results.is_empty() && self.ahead.is_none();
+                if next(result.as_doc())? != Flow::More && !over {
+                    return Ok(Flow::Pause);
+                }
+            }
+            if !self.partition(context)? {
+                return Ok(Flow::More);
+            }
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        true
+    }
+}
