@@ -1,7 +1,7 @@
 //! What expressions give, a row per rule.
 
 use mayfly_value::extjson::{Style, parse_document, to_string};
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::*;
 
@@ -295,4 +295,58 @@ fn saved_states_merge() {
             assert_eq!(accumulator.finish(&merged).unwrap(), whole, "{operator} cut at {cut}");
         }
     }
+}
+
+const COUNTING: &str = "{f: {$accumulator: {init: 'n => ({n: n, seen: []})', initArgs: ['$from'], \
+    accumulate: '(s, v) => { s.n += 1; s.seen.push(v); return s; }', accumulateArgs: ['$v'], \
+    merge: '(a, b) => ({n: a.n + b.n, seen: a.seen.concat(b.seen)})', \
+    finalize: 's => [s.n, s.seen.join(\"\")]', lang: 'js'}}}";
+
+/// What waits for its call is saved with the state, and merged in the order in which it came.
+#[test]
+fn accumulators_in_javascript_can_be_saved() {
+    let spec = parse_document(COUNTING).unwrap();
+    let field = spec.as_doc().get_element("f").unwrap();
+    let accumulator = accum::Accumulator::parse(field, &Scope::default()).unwrap();
+    let id = parse_document("{from: 10}").unwrap();
+    let id = Some(RawValue::Document(id.as_doc()));
+    let take = |state: &mut accum::AccumState, values: &[&str]| {
+        for value in values {
+            let document = parse_document(&format!("{{v: '{value}'}}")).unwrap();
+            accumulator.add(state, document.as_doc()).unwrap();
+        }
+    };
+    let mut later = accumulator.start(id).unwrap();
+    take(&mut later, &["c", "d"]);
+    let mut state = accumulator.start(id).unwrap();
+    take(&mut state, &["a", "b"]);
+    accumulator.merge(&mut state, later.save().as_raw()).unwrap();
+    take(&mut state, &["e"]);
+    let mut fresh = accumulator.start(id).unwrap();
+    accumulator.merge(&mut fresh, state.save().as_raw()).unwrap();
+    let wanted = parse_document("{r: [35.0, 'abcde']}").unwrap();
+    for _ in 0..2 {
+        let found = accumulator.finish(&fresh).unwrap();
+        assert_eq!(found.as_raw(), wanted.as_doc().get("r").unwrap());
+    }
+}
+
+/// Long groups call the interpreter as they come: what waits is bounded.
+#[test]
+fn accumulators_in_javascript_take_many_documents() {
+    let spec = "{f: {$accumulator: {init: 'return 0', accumulate: '(s, v) => s + v.length', \
+        accumulateArgs: ['$v'], merge: '(a, b) => a + b'}}}";
+    let spec = parse_document(spec).unwrap();
+    let field = spec.as_doc().get_element("f").unwrap();
+    let accumulator = accum::Accumulator::parse(field, &Scope::default()).unwrap();
+    let mut document = DocBuilder::new();
+    document.append("v", "x".repeat(10_000).as_str());
+    let document = document.finish();
+    let mut state = accumulator.start(None).unwrap();
+    for _ in 0..200 {
+        accumulator.add(&mut state, document.as_doc()).unwrap();
+        assert!(state.bytes() < 400_000);
+    }
+    let found = accumulator.finish(&state).unwrap();
+    assert_eq!(found.as_raw(), RawValue::Double(2_000_000.0));
 }

@@ -9,6 +9,7 @@ mod list;
 mod parse;
 mod percentile;
 mod ranked;
+mod scripted;
 mod state;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::{Expression, Frame, Order, Scope};
 
 pub(crate) use parse::shares;
 pub(crate) use percentile::{percentile, sorted_numbers};
+use scripted::{Functions, Scripted};
 pub use state::AccumState;
 pub(crate) use state::Deviation;
 
@@ -37,6 +39,7 @@ pub struct AccumRow {
 
 /// Accumulators that work.
 pub const ROWS: &[AccumRow] = &[
+    row("$accumulator", "4.4", "What JavaScript functions make of documents.", Kind::Scripted),
     row("$addToSet", "2.2", "Every value once.", Kind::AddToSet),
     row("$avg", "2.2", "The mean of the numbers.", Kind::Avg),
     row("$bottom", "5.2", "The value of the last document in an order.", Kind::Bottom),
@@ -68,7 +71,7 @@ const fn row(name: &'static str, since: &'static str, help: &'static str, kind: 
 }
 
 /// Accumulators of the reference that do not exist here yet.
-pub const MISSING: &[&str] = &["$accumulator"];
+pub const MISSING: &[&str] = &[];
 
 /// Which accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,7 @@ pub(crate) enum Kind {
     MinN,
     Percentile,
     Push,
+    Scripted,
     SetUnion,
     StdDevPop,
     StdDevSamp,
@@ -110,6 +114,8 @@ pub struct Accumulator {
     order: Option<Order>,
     /// The shares that `$percentile` wants.
     shares: Arc<[f64]>,
+    /// Those of `$accumulator`.
+    functions: Option<Arc<Functions>>,
     collation: Option<Arc<Collation>>,
 }
 
@@ -137,19 +143,20 @@ impl Accumulator {
         }
     }
 
-    /// The state of a group before its first document. The number of values that some accumulators take may depend on the
-    /// group's `_id`.
+    /// The state of a group before its first document. The number of values that some accumulators take, and what
+    /// `$accumulator` begins with, may depend on the group's `_id`.
     ///
     /// # Errors
-    /// Those of the number.
+    /// Those of the number, and of scripts.
     pub fn start(&self, id: Option<RawValue<'_>>) -> Result<AccumState> {
+        let root = id.and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+        let frame = Frame::new(root).collated(self.collation.as_deref());
+        if let Some(functions) = &self.functions {
+            return Scripted::start(functions, frame).map(AccumState::scripted);
+        }
         let n = match &self.n {
             None => 1,
-            Some(n) => {
-                let root = id.and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
-                let frame = Frame::new(root).collated(self.collation.as_deref());
-                check_n(&n.evaluate(frame)?)?
-            }
+            Some(n) => check_n(&n.evaluate(frame)?)?,
         };
         Ok(AccumState::new(self.kind, n))
     }
@@ -169,6 +176,9 @@ impl Accumulator {
     /// Those of [`Accumulator::add`].
     pub fn add_in(&self, state: &mut AccumState, frame: Frame<'_>) -> Result<()> {
         let value = self.argument.evaluate(frame)?;
+        if self.functions.is_some() {
+            return state.put_scripted(&value);
+        }
         match &self.order {
             Some(order) => {
                 let key = order.encoded_key(frame.root(), self.collation.as_deref());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
-use super::{AccumRow, Accumulator, Kind, MISSING, ROWS};
+use super::{AccumRow, Accumulator, Kind, MISSING, ROWS, scripted};
 use crate::op::{fault, n_and_input};
 use crate::parse::Parser;
 use crate::{Expression, Order, Scope};
@@ -41,6 +41,7 @@ pub(super) fn operator(
         n: None,
         order: None,
         shares: Arc::from([0.5]),
+        functions: None,
         collation: scope.collation().cloned(),
     };
     match row.kind {
@@ -60,6 +61,7 @@ pub(super) fn operator(
             let (input, shares) = shares(row.name, operand, &mut Parser::new(scope))?;
             (parsed.argument, parsed.shares) = (input, shares.into());
         }
+        Kind::Scripted => scripted::parse(operand, &mut Parser::new(scope), &mut parsed)?,
         _ => {
             if let RawValue::Array(_) = operand {
                 let name = row.name;

@@ -9,8 +9,9 @@ use super::Kind;
 use super::list::{Distinct, List, Merged, encoded};
 use super::percentile::{percentile, sorted_numbers};
 use super::ranked::Ranked;
+use super::scripted::Scripted;
 use crate::op::merge_fault;
-use crate::{Sum, check_size};
+use crate::{Sum, Value, check_size};
 
 /// The running state of an accumulator in one group.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ enum Held {
     Ranked(Ranked),
     Numbers(Vec<f64>),
     Deviation(Deviation),
+    /// Of `$accumulator`.
+    Scripted(Box<Scripted>),
 }
 
 /// Count, mean and sum of squared distances, kept up number by number.
@@ -116,8 +119,15 @@ impl AccumState {
             Kind::MinN | Kind::MaxN => Held::Ranked(Ranked::new(n, false)),
             Kind::Median | Kind::Percentile => Held::Numbers(Vec::new()),
             Kind::StdDevPop | Kind::StdDevSamp => Held::Deviation(Deviation::default()),
+            // Made of a state that a script began.
+            Kind::Scripted => Held::One(None),
         };
         AccumState { kind, n, held }
+    }
+
+    /// A state that a script began.
+    pub(super) fn scripted(scripted: Scripted) -> AccumState {
+        AccumState { kind: Kind::Scripted, n: 1, held: Held::Scripted(Box::new(scripted)) }
     }
 
     /// Memory that it holds beside its own size, in bytes.
@@ -130,6 +140,7 @@ impl AccumState {
             Held::Merged(merged) => merged.bytes,
             Held::Ranked(ranked) => ranked.bytes(),
             Held::Numbers(numbers) => numbers.capacity() * 8,
+            Held::Scripted(scripted) => scripted.bytes(),
         }
     }
 
@@ -210,6 +221,7 @@ impl AccumState {
             (Held::Deviation(deviation), _) => {
                 number.into_iter().for_each(|number| deviation.put(number.to_f64()));
             }
+            (Held::Scripted(scripted), _) => scripted.put(&Value::from(value))?,
         }
         self.check()
     }
@@ -218,6 +230,14 @@ impl AccumState {
     pub(super) fn put_ranked(&mut self, key: Vec<u8>, value: RawValue<'_>) -> Result<()> {
         if let Held::Ranked(ranked) = &mut self.held {
             ranked.put(key, value);
+        }
+        self.check()
+    }
+
+    /// Takes the arguments that one document gives to a script.
+    pub(super) fn put_scripted(&mut self, arguments: &Value<'_>) -> Result<()> {
+        if let Held::Scripted(scripted) = &mut self.held {
+            scripted.put(arguments)?;
         }
         self.check()
     }
@@ -246,6 +266,7 @@ impl AccumState {
                 Ok(Some(percentile(&numbers, shares, kind == Kind::Median)))
             }
             (Held::Deviation(deviation), kind) => value(deviation.finish(kind == Kind::StdDevSamp)),
+            (Held::Scripted(scripted), _) => scripted.finish().map(Some),
         }
     }
 
@@ -294,6 +315,7 @@ impl AccumState {
                 out.append("squares", deviation.squares);
                 out.append("notFinite", deviation.not_finite);
             }
+            Held::Scripted(scripted) => scripted.save(&mut out),
         }
         ValueBuf::from_parts(ty::DOCUMENT, out.finish().into_bytes())
     }
@@ -359,6 +381,7 @@ impl AccumState {
                 squares: double("squares"),
                 not_finite: long("notFinite"),
             }),
+            (Held::Scripted(scripted), _) => scripted.merge(saved)?,
         }
         self.check()
     }

@@ -1,7 +1,7 @@
-//! Server-side JavaScript: what `$function` and `$where` run.
+//! Server-side JavaScript: what `$function`, `$accumulator` and `$where` run.
 //!
-//! A [`Script`] is a function's source. Each thread that runs it makes a sandbox for it: an interpreter with an empty heap of
-//! its own, in which the function is compiled once and which goes with the script. So a script sees what it did to its
+//! A [`Script`] is the source of a function, or of those that work together. Each thread that runs it makes a sandbox for it:
+//! an interpreter with an empty heap of its own, in which each function is compiled once and which goes with the script. So a script sees what it did to its
 //! globals for the documents before, as long as the same thread goes on with the same statement, and nothing of it is
 //! visible to another statement, not even to another script of the same one.
 //!
@@ -25,34 +25,36 @@ use mayfly_base::current::current;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
 
-use sandbox::{Called, Sandbox};
+use sandbox::{Called, Sandbox, Source};
 
 /// Sandboxes that a thread keeps: more scripts than that in one statement take turns.
 const MAX_SANDBOXES: usize = 4;
 
 thread_local! {
     /// The most recently used last.
-    static SANDBOXES: RefCell<Vec<(Arc<str>, u64, Sandbox)>> = const { RefCell::new(Vec::new()) };
+    static SANDBOXES: RefCell<Vec<(Sources, u64, Sandbox)>> = const { RefCell::new(Vec::new()) };
 }
+
+type Sources = Arc<[String]>;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A function of a statement.
+/// A function of a statement, or several that share their globals.
 #[derive(Debug)]
 pub struct Script {
     id: u64,
-    source: Arc<str>,
+    sources: Sources,
 }
 
 impl Script {
     /// A function, as its own source, as an expression, or as the statements of its body. Nothing is compiled yet.
     pub fn new(source: &str) -> Script {
-        Script { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), source: source.into() }
+        Script::of(vec![source.to_owned()])
     }
 
-    /// What it was made of.
-    pub fn source(&self) -> &str {
-        &self.source
+    /// Functions that work together; each is compiled when it is first called.
+    pub fn of(sources: Vec<String>) -> Script {
+        Script { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), sources: sources.into() }
     }
 
     /// Compiles it now.
@@ -60,7 +62,7 @@ impl Script {
     /// # Errors
     /// 139 JSInterpreterFailure for what is no JavaScript.
     pub fn check(&self) -> Result<()> {
-        self.with_sandbox(|_| Ok(()))
+        self.with_sandbox(|sandbox| sandbox.compile(self.source(0)))
     }
 
     /// Calls it with these arguments.
@@ -69,8 +71,30 @@ impl Script {
     /// 139 JSInterpreterFailure for what it throws, 50 and 11601 when it has to end, 17279 for a result without an end,
     /// 10334 for one that is too large.
     pub fn call(&self, arguments: RawDoc<'_>) -> Result<ValueBuf> {
+        self.call_at(0, arguments)
+    }
+
+    /// Calls the function at this place.
+    ///
+    /// # Errors
+    /// As [`Script::call`].
+    pub(crate) fn call_at(&self, place: usize, arguments: RawDoc<'_>) -> Result<ValueBuf> {
         let call = Called { this: None, arguments };
-        self.with_sandbox(|sandbox| sandbox.call(&call))
+        self.with_sandbox(|sandbox| sandbox.call(self.source(place), &call))
+    }
+
+    /// Calls the function at this place once for each of `calls`, which are arrays of arguments, behind the result of the call
+    /// before; `state` comes first. So only the last result has to be turned into a value.
+    ///
+    /// # Errors
+    /// As [`Script::call`].
+    pub(crate) fn fold(
+        &self,
+        place: usize,
+        state: RawValue<'_>,
+        calls: RawDoc<'_>,
+    ) -> Result<ValueBuf> {
+        self.with_sandbox(|sandbox| sandbox.fold(self.source(place), state, calls))
     }
 
     /// Calls it on a document, as `this` and `obj`, and asks whether the result counts as true.
@@ -79,7 +103,11 @@ impl Script {
     /// As [`Script::call`].
     pub fn holds(&self, document: RawDoc<'_>) -> Result<bool> {
         let call = Called { this: Some(document), arguments: RawDoc::EMPTY };
-        self.with_sandbox(|sandbox| sandbox.holds(&call))
+        self.with_sandbox(|sandbox| sandbox.holds(self.source(0), &call))
+    }
+
+    fn source(&self, place: usize) -> Source<'_> {
+        Source { place, text: self.sources.get(place).map_or("", String::as_str) }
     }
 
     fn with_sandbox<T>(&self, run: impl FnOnce(&Sandbox) -> Result<T>) -> Result<T> {
@@ -90,16 +118,16 @@ impl Script {
         });
         let sandbox = match kept {
             Some((_, _, sandbox)) => sandbox,
-            None => Sandbox::new(&self.source, &current().scripts)?,
+            None => Sandbox::new(&current().scripts)?,
         };
         let result = run(&sandbox)?;
         SANDBOXES.with_borrow_mut(|sandboxes| {
-            // Who holds the only reference to a source was left behind by a script that another thread dropped.
-            sandboxes.retain(|(source, _, _)| Arc::strong_count(source) > 1);
+            // Who holds the only reference to the sources was left behind by a script that another thread dropped.
+            sandboxes.retain(|(sources, _, _)| Arc::strong_count(sources) > 1);
             if sandboxes.len() >= MAX_SANDBOXES {
                 sandboxes.remove(0);
             }
-            sandboxes.push((self.source.clone(), self.id, sandbox));
+            sandboxes.push((self.sources.clone(), self.id, sandbox));
         });
         Ok(result)
     }

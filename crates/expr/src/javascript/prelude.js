@@ -352,5 +352,10 @@
   };
   replace('flat', function flat(depth = 1) { return flatten([], Object(this), Math.trunc(Number(depth)) || 0); });
   delete globalThis.Proxy;
-  return { make, classify, compile, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
+  // Calls a function on a state and the items of one array after the other; each result is the state of the next call.
+  const fold = (called, state, calls) => {
+    for (let at = 0; at < calls.length; at++) state = apply(called, undefined, [state, ...calls[at]]);
+    return state;
+  };
+  return { make, classify, compile, fold, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
 })()

@@ -1,8 +1,10 @@
-//! One interpreter with one compiled function.
+//! One interpreter with the functions of one script, each compiled when it is first called.
+
+use std::cell::RefCell;
 
 use mayfly_base::current::{ScriptLimits, current};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, ValueBuf};
+use mayfly_value::{RawDoc, RawValue, ValueBuf};
 use rquickjs::function::Args;
 use rquickjs::object::Property;
 use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value};
@@ -18,6 +20,8 @@ const PRELUDE: &str = include_str!("prelude.js");
 #[derive(Clone)]
 pub(super) struct Prelude<'js> {
     pub(super) make: Function<'js>,
+    fold: Function<'js>,
+    compile: Function<'js>,
     pub(super) classify: Function<'js>,
     pub(super) well_formed: Function<'js>,
     /// The key of the names of integer fields.
@@ -34,65 +38,120 @@ pub(super) struct Called<'d> {
     pub(super) arguments: RawDoc<'d>,
 }
 
-/// An interpreter with a function. The fields go in this order: what the interpreter holds before the interpreter.
+/// One of a script's functions.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'s> {
+    /// Which.
+    pub(super) place: usize,
+    /// What it is compiled from.
+    pub(super) text: &'s str,
+}
+
+/// An interpreter. The fields go in this order: what the interpreter holds before the interpreter.
 pub(super) struct Sandbox {
-    function: Persistent<Function<'static>>,
+    /// Those that are compiled, by their place in the script.
+    functions: RefCell<Vec<Option<Persistent<Function<'static>>>>>,
     prelude: Persistent<Object<'static>>,
     context: Context,
     _runtime: Runtime,
 }
 
 impl Sandbox {
-    /// Makes an interpreter and compiles the function.
-    pub(super) fn new(source: &str, limits: &ScriptLimits) -> Result<Sandbox> {
+    /// Makes an interpreter in which nothing is compiled.
+    pub(super) fn new(limits: &ScriptLimits) -> Result<Sandbox> {
         let runtime = Runtime::new().map_err(|_| out_of_memory())?;
         runtime.set_memory_limit(limits.heap_bytes);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(watch::must_end)));
         let context = Context::full(&runtime).map_err(|_| out_of_memory())?;
-        let (function, prelude) = watched(|| {
+        let prelude = watched(|| {
             context.with(|ctx| {
-                let compiled = compiled(&ctx, source).map_err(|error| thrown(&ctx, &error))?;
-                let (function, prelude) = compiled;
-                Ok((Persistent::save(&ctx, function), Persistent::save(&ctx, prelude)))
+                let prelude: rquickjs::Result<Object<'_>> = ctx.eval(PRELUDE);
+                let prelude = prelude.map_err(|error| thrown(&ctx, &error))?;
+                Ok(Persistent::save(&ctx, prelude))
             })
         })?;
-        Ok(Sandbox { function, prelude, context, _runtime: runtime })
+        Ok(Sandbox { functions: RefCell::default(), prelude, context, _runtime: runtime })
     }
 
-    /// Calls the function and takes its result over.
-    pub(super) fn call(&self, call: &Called<'_>) -> Result<ValueBuf> {
-        self.run(call, from_js::value_of)
+    /// Compiles a function.
+    pub(super) fn compile(&self, from: Source<'_>) -> Result<()> {
+        self.run(from, |_, _, _| Ok(()))
     }
 
-    /// Calls the function and asks whether its result counts as true.
-    pub(super) fn holds(&self, call: &Called<'_>) -> Result<bool> {
-        self.run(call, |_, value| {
-            let ctx = value.ctx().clone();
-            value.get::<Coerced<bool>>().map(|flag| flag.0).map_err(|error| thrown(&ctx, &error))
+    /// Calls a function and takes its result over.
+    pub(super) fn call(&self, from: Source<'_>, call: &Called<'_>) -> Result<ValueBuf> {
+        self.run(from, |ctx, prelude, function| {
+            let value = called(ctx, prelude, function, call);
+            from_js::value_of(prelude, value.map_err(|error| thrown(ctx, &error))?)
+        })
+    }
+
+    /// Calls a function and asks whether its result counts as true.
+    pub(super) fn holds(&self, from: Source<'_>, call: &Called<'_>) -> Result<bool> {
+        self.run(from, |ctx, prelude, function| {
+            let flag = called(ctx, prelude, function, call)
+                .and_then(|value| value.get::<Coerced<bool>>())
+                .map_err(|error| thrown(ctx, &error))?;
+            Ok(flag.0)
+        })
+    }
+
+    /// Calls a function on a state and the items of each of these arrays in turn.
+    pub(super) fn fold(
+        &self,
+        from: Source<'_>,
+        state: RawValue<'_>,
+        calls: RawDoc<'_>,
+    ) -> Result<ValueBuf> {
+        self.run(from, |ctx, prelude, function| {
+            let failed = |error| thrown(ctx, &error);
+            let state = to_js::value(ctx, prelude, state).map_err(failed)?;
+            let calls = to_js::value(ctx, prelude, RawValue::Array(calls)).map_err(failed)?;
+            let arguments = (function.clone(), state, calls);
+            from_js::value_of(prelude, prelude.fold.call(arguments).map_err(failed)?)
         })
     }
 
     fn run<T>(
         &self,
-        call: &Called<'_>,
-        take: impl for<'js> FnOnce(&Prelude<'js>, Value<'js>) -> Result<T>,
+        from: Source<'_>,
+        work: impl for<'js> FnOnce(&Ctx<'js>, &Prelude<'js>, &Function<'js>) -> Result<T>,
     ) -> Result<T> {
         watched(|| {
             self.context.with(|ctx| {
-                let failed = |error| thrown(&ctx, &error);
-                let prelude = self.prelude(&ctx).map_err(failed)?;
-                let function = self.function.clone().restore(&ctx).map_err(failed)?;
-                let value = called(&ctx, &prelude, &function, call).map_err(failed)?;
-                take(&prelude, value)
+                let prelude = self.prelude(&ctx).map_err(|error| thrown(&ctx, &error))?;
+                let function = self.function(&ctx, &prelude, from);
+                work(&ctx, &prelude, &function.map_err(|error| thrown(&ctx, &error))?)
             })
         })
+    }
+
+    fn function<'js>(
+        &self,
+        ctx: &Ctx<'js>,
+        prelude: &Prelude<'js>,
+        from: Source<'_>,
+    ) -> rquickjs::Result<Function<'js>> {
+        let compiled = self.functions.borrow().get(from.place).cloned().flatten();
+        if let Some(function) = compiled {
+            return function.restore(ctx);
+        }
+        let function: Function<'js> = prelude.compile.call((from.text,))?;
+        let mut functions = self.functions.borrow_mut();
+        if functions.len() <= from.place {
+            functions.resize(from.place + 1, None);
+        }
+        functions[from.place] = Some(Persistent::save(ctx, function.clone()));
+        Ok(function)
     }
 
     fn prelude<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Prelude<'js>> {
         let object = self.prelude.clone().restore(ctx)?;
         Ok(Prelude {
             make: object.get("make")?,
+            fold: object.get("fold")?,
+            compile: object.get("compile")?,
             classify: object.get("classify")?,
             well_formed: object.get("wellFormed")?,
             integers: object.get("integers")?,
@@ -110,12 +169,6 @@ fn watched<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
         Some(ended) => Err(ended),
         None => result,
     }
-}
-
-fn compiled<'js>(ctx: &Ctx<'js>, source: &str) -> rquickjs::Result<(Function<'js>, Object<'js>)> {
-    let prelude: Object<'js> = ctx.eval(PRELUDE)?;
-    let compile: Function<'js> = prelude.get("compile")?;
-    Ok((compile.call((source,))?, prelude))
 }
 
 fn called<'js>(

@@ -58,8 +58,13 @@ pub const ROWS: &[WindowRow] = &[
     row("$shift", "5.0", "The value of a document so many places away."),
 ];
 
+/// Whether an accumulator is a window function, too: those in JavaScript run in groups only.
+pub fn takes_accumulator(name: &str) -> bool {
+    name != "$accumulator"
+}
+
 /// Window functions of the reference that do not exist here yet.
-pub const MISSING: &[&str] = &["$accumulator", "$minMaxScaler"];
+pub const MISSING: &[&str] = &["$minMaxScaler"];
 
 /// A parsed window function.
 #[derive(Clone, Debug)]

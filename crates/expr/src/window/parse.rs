@@ -5,7 +5,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::bounds::Bounds;
 use super::calculus::Alpha;
-use super::{Function, MISSING, WindowFunction, rank};
+use super::{Function, MISSING, WindowFunction, rank, takes_accumulator};
 use crate::accum::Accumulator;
 use crate::op::{Unit, fault};
 use crate::{Expression, Order, Scope};
@@ -38,16 +38,20 @@ pub(super) fn function(
     };
     let function = match operator_of(name, operand, window, order, scope)? {
         Some(function) => function,
-        None => match Accumulator::parse_operator(name, operand, scope)? {
-            Some(accumulator) => Function::Accumulate(Box::new(accumulator)),
-            None if MISSING.contains(&name) => {
-                return Err(Error::not_implemented(format!("window function '{name}'")));
-            }
-            None => {
+        None if MISSING.contains(&name) => {
+            return Err(Error::not_implemented(format!("window function '{name}'")));
+        }
+        None => {
+            let accumulator = match takes_accumulator(name) {
+                true => Accumulator::parse_operator(name, operand, scope)?,
+                false => None,
+            };
+            let Some(accumulator) = accumulator else {
                 let text = format!("Unrecognized window function, {name}");
                 return Err(Error::failed_to_parse(text));
-            }
-        },
+            };
+            Function::Accumulate(Box::new(accumulator))
+        }
     };
     let bounds = match window {
         Some(window) => Bounds::parse(window, order)?,
