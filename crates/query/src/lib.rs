@@ -9,8 +9,11 @@ mod cursor;
 mod distinct;
 mod exec;
 mod explain;
+#[cfg(test)]
+mod fixture;
 mod host;
 mod modify;
+mod optimise;
 mod partial;
 mod pipeline;
 mod plan;

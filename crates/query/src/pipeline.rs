@@ -11,6 +11,7 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
+use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
@@ -19,6 +20,7 @@ use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
 pub struct Pipeline {
     stages: Vec<Stage>,
     collation: Option<Arc<Collation>>,
+    rewritten: Option<DocBuf>,
 }
 
 impl Pipeline {
@@ -29,13 +31,27 @@ impl Pipeline {
     /// stages.
     pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
         let mut stages = parse_stages(pipeline, around)?;
+        let rewritten = match around.optimises() && stages.len() > 1 {
+            true => optimised(pipeline, around.scope),
+            false => None,
+        };
+        if let Some(better) = &rewritten {
+            stages = parse_stages(better.as_doc(), around)?;
+        }
+        let pipeline = rewritten.as_ref().map_or(pipeline, DocBuf::as_doc);
         if let Some(Stage::Unpack(unpack)) = stages.first_mut() {
             let on_buckets = use_what_is_asked(unpack, pipeline);
             if let Some(filter) = on_buckets {
                 stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
             }
         }
-        Ok(Pipeline { stages, collation: around.scope.collation().cloned() })
+        limit_sorts(&mut stages);
+        Ok(Pipeline { stages, collation: around.scope.collation().cloned(), rewritten })
+    }
+
+    /// Its stages as they run, when they are not those that were sent.
+    pub fn rewritten(&self) -> Option<RawDoc<'_>> {
+        self.rewritten.as_ref().map(DocBuf::as_doc)
     }
 
     /// Whether its first stage needs no collection.
@@ -116,6 +132,7 @@ impl Pipeline {
             Some(Stage::CurrentOp(options)) => host.current_ops(options.as_doc())?,
             Some(Stage::LocalSessions(options)) => host.local_sessions(options.as_doc())?,
             Some(Stage::Sessions(options)) => host.sessions(options.as_doc())?,
+            Some(Stage::CollStats(options)) => host.coll_stats(options.as_doc())?,
             Some(Stage::IndexStats) => host.index_stats()?,
             Some(Stage::TtlStats) => host.ttl_stats()?,
             _ => Vec::new(),
@@ -147,6 +164,25 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
         StageRow::of(name)?.check_place(at, count)?;
     }
     Ok(stages)
+}
+
+/// Tells sorts how many of their first results are wanted.
+fn limit_sorts(stages: &mut [Stage]) {
+    for at in 0..stages.len() {
+        let (front, behind) = stages.split_at_mut(at + 1);
+        let Some(Stage::Sort(_, keep)) = front.last_mut() else { continue };
+        let mut skipped = 0u64;
+        for stage in behind {
+            match stage {
+                Stage::Skip(count) => skipped = skipped.saturating_add(*count),
+                Stage::Limit(count) => {
+                    *keep = Some(skipped.saturating_add(*count));
+                    break;
+                }
+                _ => break,
+            }
+        }
+    }
 }
 
 /// Tells a stage that takes buckets apart what the stages behind it look at; gives a filter for the buckets.
@@ -183,8 +219,8 @@ fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<
     {
         query.matcher = Arc::new(matcher);
     }
-    if let Some(Stage::Sort(_)) = rest.peek()
-        && let Some(Stage::Sort(pattern)) = rest.next()
+    if let Some(Stage::Sort(..)) = rest.peek()
+        && let Some(Stage::Sort(pattern, _)) = rest.next()
     {
         query.sort = Some(pattern);
     }

@@ -8,6 +8,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::view::{Source, Stages, check_collation, command_scope, run_settings, source};
 use super::write::wrote;
+use crate::diagnostics::coll_stats::coll_stats_document;
 use crate::diagnostics::index_stats::index_stats;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
@@ -77,6 +78,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 Source::Collection(collection) if parsed.describes_collection() => parsed
                     .start_source(&ServerHost { ctx, collection: Some(&collection) }, settings)?,
                 Source::Collection(collection) => parsed.start(Some(collection), hint, settings)?,
+                Source::Nothing if stage_name(pipeline) == "$collStats" => {
+                    let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
+                    return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+                }
                 Source::Nothing => parsed.start(None, hint, settings)?,
                 Source::View(_) if parsed.describes_collection() => {
                     return Err(Error::new(
@@ -196,6 +201,11 @@ impl Host for ServerHost<'_, '_> {
             "$listSessions",
             options,
         )
+    }
+
+    fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+        let Some(collection) = self.collection else { return Ok(Vec::new()) };
+        Ok(vec![coll_stats_document(self.ctx, collection, options)?])
     }
 
     fn index_stats(&self) -> Result<Vec<DocBuf>> {

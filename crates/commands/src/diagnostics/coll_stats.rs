@@ -4,11 +4,11 @@
 
 use mayfly_base::Result;
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
 use crate::fields::whole_number;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("collStats", "Shows the sizes of a collection", run)
     .aliases(&["collstats"])
@@ -28,6 +28,32 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             Ok(())
         }
     }
+}
+
+/// The document of `$collStats`.
+///
+/// # Errors
+/// Those of the store; 2 BadValue for a scale that is none.
+pub(crate) fn coll_stats_document(
+    ctx: &CommandContext<'_>,
+    collection: &Collection,
+    options: RawDoc<'_>,
+) -> Result<DocBuf> {
+    let mut doc = DocBuilder::new();
+    doc.append("ns", collection.namespace().as_str()).append("host", ctx.service.host.as_str());
+    doc.append("localTime", RawValue::Date(ctx.op.now_ms()));
+    if let Some(RawValue::Document(options)) = options.get("storageStats") {
+        let fields = Fields::strict(options, "$collStats.storageStats", &["scale", "verbose"])?;
+        let scale = scale(&fields)?;
+        doc.start_document("storageStats");
+        append(ctx, collection, Shown::Documents, scale, &mut doc)?;
+        doc.end();
+    }
+    if options.get("count").is_some() {
+        let count = ctx.service.store.count_documents(ctx.op, collection)?;
+        doc.append("count", small(count));
+    }
+    Ok(doc.finish())
 }
 
 /// What the documents of a collection are to the one who asks.

@@ -1,7 +1,7 @@
 //! Commands that tell about the server and the connection.
 
 mod build_info;
-mod coll_stats;
+pub(crate) mod coll_stats;
 mod connection;
 pub(crate) mod current_op;
 mod data_size;

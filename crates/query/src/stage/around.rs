@@ -36,12 +36,14 @@ pub struct Around<'a> {
     pub inside: Inside,
     /// Pipelines around it.
     depth: usize,
+    /// It runs as it is written.
+    as_written: bool,
 }
 
 impl<'a> Around<'a> {
     /// Around the pipeline of a command on this database.
     pub fn command(db: &'a str, scope: &'a Scope) -> Around<'a> {
-        Around { db, scope, inside: Inside::Command, depth: 0 }
+        Around { db, scope, inside: Inside::Command, depth: 0, as_written: false }
     }
 
     /// Around the pipeline of a view.
@@ -70,7 +72,18 @@ impl<'a> Around<'a> {
     where
         'a: 'b,
     {
-        Around { db: self.db, scope, inside: self.inside, depth: self.depth }
+        Around { scope, ..*self }
+    }
+
+    /// The same for a pipeline that runs as it is written.
+    #[cfg(test)]
+    pub(crate) fn as_written(self) -> Around<'a> {
+        Around { as_written: true, ..self }
+    }
+
+    /// Whether a pipeline may be rewritten.
+    pub(crate) fn optimises(&self) -> bool {
+        !self.as_written
     }
 
     /// A collection of the command's database.

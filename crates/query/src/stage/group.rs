@@ -1,16 +1,18 @@
-//! `$group`: one result per distinct `_id`, in the order in which the groups came up.
+//! `$group`: one result per distinct `_id`, in the order in which the groups came up. Groups that do not fit memory are written
+//! out and put together at the end, in the order of their keys.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame, Scope, check_size};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::spill::{Merge, Runs};
 
 /// Memory of one group beside its key and `_id`, roughly.
 const GROUP_BYTES: usize = 96;
@@ -60,11 +62,17 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     }
 }
 
+/// Its `_id`, and what its accumulators know.
+type OneGroup = (Option<ValueBuf>, Vec<AccumState>);
+
 pub(super) struct RunningGroup {
     group: Group,
     places: HashMap<Vec<u8>, usize>,
-    groups: VecDeque<(Option<ValueBuf>, Vec<AccumState>)>,
+    groups: VecDeque<OneGroup>,
     bytes: usize,
+    /// Groups that did not fit memory.
+    runs: Option<Runs>,
+    merge: Option<Merge>,
     key: Vec<u8>,
 }
 
@@ -75,6 +83,8 @@ impl RunningGroup {
             places: HashMap::new(),
             groups: VecDeque::new(),
             bytes: 0,
+            runs: None,
+            merge: None,
             key: Vec::new(),
         }
     }
@@ -90,14 +100,9 @@ impl RunningGroup {
             return Ok(*place);
         }
         let id = id.into_owned();
-        let key_of_group = id.as_ref().map(ValueBuf::as_raw);
-        let mut states = Vec::with_capacity(self.group.fields.len());
-        for (_, accumulator) in &self.group.fields {
-            states.push(accumulator.start(key_of_group)?);
-        }
+        let states = self.group.start(id.as_ref())?;
         self.bytes += self.key.len() + id.as_ref().map_or(0, ValueBuf::heap_bytes) + GROUP_BYTES;
         self.bytes += states.len() * size_of::<AccumState>();
-        self.check()?;
         let place = self.groups.len();
         self.places.insert(self.key.clone(), place);
         self.groups.push_back((id, states));
@@ -106,21 +111,92 @@ impl RunningGroup {
 }
 
 impl RunningGroup {
-    fn check(&self) -> Result<()> {
-        if self.bytes <= limits::MAX_BLOCKING_MEMORY_BYTES {
+    /// Keeps within memory: writes the groups out, where that is allowed.
+    fn check(&mut self, context: &StageContext<'_>) -> Result<()> {
+        if self.bytes <= context.settings.memory_bytes {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-            "Exceeded memory limit for $group, but didn't allow external sort.",
-        ))
+        let Some(folder) = &context.settings.spill_folder else {
+            return Err(Error::new(
+                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                "Exceeded memory limit for $group, but didn't allow external sort.",
+            ));
+        };
+        let runs = self.runs.get_or_insert_with(|| Runs::new(folder.clone()));
+        let mut places: Vec<(Vec<u8>, usize)> = self.places.drain().collect();
+        places.sort_unstable();
+        let groups = &self.groups;
+        runs.write(places.into_iter().map(|(key, place)| (key, saved(&groups[place]))))?;
+        self.groups.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Gives the groups that were written out, the parts of each put together.
+    fn finish_merged(&mut self, next: &mut Next<'_>) -> Result<Flow> {
+        let Some(merge) = &mut self.merge else { return Ok(Flow::More) };
+        while let Some(entry) = merge.next() {
+            let (key, part) = entry?;
+            let id = part.as_doc().get("_id").map(RawValue::to_owned);
+            let mut states = self.group.start(id.as_ref())?;
+            self.group.merge(&mut states, part.as_doc())?;
+            while merge.next_key() == Some(key.as_slice()) {
+                if let Some(entry) = merge.next() {
+                    self.group.merge(&mut states, entry?.1.as_doc())?;
+                }
+            }
+            let result = self.group.result(id.as_ref(), &states)?;
+            if next(result.as_doc())? != Flow::More && !merge.is_over() {
+                return Ok(Flow::Pause);
+            }
+        }
+        Ok(Flow::More)
+    }
+}
+
+/// A group as it is written out: `{ _id: ..., s: [ what each accumulator knows ] }`.
+fn saved((id, states): &OneGroup) -> DocBuf {
+    let mut out = DocBuilder::new();
+    if let Some(id) = id {
+        out.append("_id", id);
+    }
+    out.start_array("s");
+    for state in states {
+        out.push(&state.save());
+    }
+    out.end();
+    out.finish()
+}
+
+impl Group {
+    fn start(&self, id: Option<&ValueBuf>) -> Result<Vec<AccumState>> {
+        let id = id.map(ValueBuf::as_raw);
+        self.fields.iter().map(|(_, accumulator)| accumulator.start(id)).collect()
+    }
+
+    fn merge(&self, states: &mut [AccumState], part: RawDoc<'_>) -> Result<()> {
+        let parts = part.get("s").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+        for (((_, accumulator), state), saved) in self.fields.iter().zip(states).zip(parts) {
+            accumulator.merge(state, saved.value())?;
+        }
+        Ok(())
+    }
+
+    fn result(&self, id: Option<&ValueBuf>, states: &[AccumState]) -> Result<DocBuf> {
+        let mut out = DocBuilder::new();
+        out.append("_id", id.map_or(RawValue::Null, ValueBuf::as_raw));
+        for ((name, accumulator), state) in self.fields.iter().zip(states) {
+            out.append(name, &accumulator.finish(state)?);
+            check_size(out.len())?;
+        }
+        Ok(out.finish())
     }
 }
 
 impl Running for RunningGroup {
     fn push(
         &mut self,
-        _: &StageContext<'_>,
+        context: &StageContext<'_>,
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
@@ -131,20 +207,24 @@ impl Running for RunningGroup {
             accumulator.add(state, document)?;
             self.bytes = (self.bytes + state.bytes()).saturating_sub(before);
         }
-        self.check()?;
+        self.check(context)?;
         Ok(Flow::More)
     }
 
-    fn finish(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if self.runs.is_some() {
+            // What is left in memory comes last.
+            self.bytes = usize::MAX;
+            self.check(context)?;
+            self.merge = self.runs.take().map(Runs::merge).transpose()?;
+        }
+        if self.merge.is_some() {
+            return self.finish_merged(next);
+        }
         self.places.clear();
         while let Some((id, states)) = self.groups.pop_front() {
-            let mut out = DocBuilder::new();
-            out.append("_id", id.as_ref().map_or(RawValue::Null, ValueBuf::as_raw));
-            for ((name, accumulator), state) in self.group.fields.iter().zip(&states) {
-                out.append(name, &accumulator.finish(state)?);
-                check_size(out.len())?;
-            }
-            if next(out.finish().as_doc())? != Flow::More && !self.groups.is_empty() {
+            let result = self.group.result(id.as_ref(), &states)?;
+            if next(result.as_doc())? != Flow::More && !self.groups.is_empty() {
                 return Ok(Flow::Pause);
             }
         }

@@ -29,6 +29,8 @@ mod sort_by_count;
 mod source;
 mod sub;
 mod target;
+#[cfg(test)]
+mod tests;
 mod union_with;
 pub(crate) mod unpack;
 mod unwind;
@@ -56,7 +58,8 @@ pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
     Match(Matcher),
-    Sort(SortPattern),
+    /// With the number of results that are wanted.
+    Sort(SortPattern, Option<u64>),
     Skip(u64),
     Limit(u64),
     Project(Projection),
@@ -80,6 +83,9 @@ pub(crate) enum Stage {
     LocalSessions(DocBuf),
     Sessions(DocBuf),
     IndexStats,
+    CollStats(DocBuf),
+    /// There is no cache of plans: nothing comes of it.
+    PlanCacheStats,
     TtlStats,
 }
 
@@ -151,14 +157,17 @@ impl Stage {
 
     /// Whether it gives documents about the collection instead of those in it.
     pub(crate) fn describes_collection(&self) -> bool {
-        matches!(self, Stage::IndexStats | Stage::TtlStats)
+        matches!(
+            self,
+            Stage::IndexStats | Stage::TtlStats | Stage::CollStats(_) | Stage::PlanCacheStats
+        )
     }
 
     /// Its running form.
     pub(crate) fn start(self) -> Box<dyn Running> {
         match self {
             Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
-            Stage::Sort(pattern) => Box::new(sort::RunningSort::new(pattern)),
+            Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
             Stage::Project(projection) => Box::new(project::RunningProject(projection)),
@@ -183,6 +192,8 @@ impl Stage {
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)
             | Stage::IndexStats
+            | Stage::CollStats(_)
+            | Stage::PlanCacheStats
             | Stage::TtlStats => Box::new(window::RunningSkip(0)),
         }
     }

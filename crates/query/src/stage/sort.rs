@@ -16,7 +16,7 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
         }
         RawValue::Document(pattern) => {
             let pattern = SortPattern::parse(pattern)?;
-            Ok(vec![Stage::Sort(pattern.collated(scope.collation().cloned()))])
+            Ok(vec![Stage::Sort(pattern.collated(scope.collation().cloned()), None)])
         }
         _ => Err(Error::new(ErrorCode(15973), "the $sort key specification must be an object")),
     }
@@ -24,13 +24,14 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
 
 pub(super) struct RunningSort {
     pattern: SortPattern,
+    keep: Option<u64>,
     sorter: Option<Sorter>,
     sorted: Option<Sorted>,
 }
 
 impl RunningSort {
-    pub(super) fn new(pattern: SortPattern) -> RunningSort {
-        RunningSort { pattern, sorter: None, sorted: None }
+    pub(super) fn new(pattern: SortPattern, keep: Option<u64>) -> RunningSort {
+        RunningSort { pattern, keep, sorter: None, sorted: None }
     }
 }
 
@@ -41,7 +42,7 @@ impl Running for RunningSort {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let begin = || Sorter::new(self.pattern.clone(), None, context.settings.memory());
+        let begin = || Sorter::new(self.pattern.clone(), self.keep, context.settings.memory());
         self.sorter.get_or_insert_with(begin).push(document)?;
         Ok(Flow::More)
     }

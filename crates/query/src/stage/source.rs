@@ -51,3 +51,53 @@ pub(super) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage
         _ => Err(Error::failed_to_parse("$ttlStats takes an empty object")),
     }
 }
+
+pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+    let RawValue::Document(options) = value else {
+        let kind = value.type_name();
+        let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
+        return Err(Error::type_mismatch(text));
+    };
+    for option in options {
+        let name = option.name();
+        match (name, option.value()) {
+            (
+                "latencyStats" | "storageStats" | "count" | "queryExecStats",
+                RawValue::Document(_),
+            ) => {}
+            ("latencyStats" | "storageStats" | "count" | "queryExecStats", other) => {
+                return Err(Error::type_mismatch(format!(
+                    "BSON field '$collStats.{name}' is the wrong type '{}', expected type 'object'",
+                    other.type_name()
+                )));
+            }
+            (other, _) => {
+                let text = format!("BSON field '$collStats.{other}' is an unknown field.");
+                return Err(Error::new(ErrorCode(40415), text));
+            }
+        }
+    }
+    for name in ["latencyStats", "queryExecStats"] {
+        if options.get(name).is_some() {
+            return Err(Error::not_implemented(format!("{name} of $collStats")));
+        }
+    }
+    Ok(vec![Stage::CollStats(options.to_owned())])
+}
+
+pub(super) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(options) if options.is_empty() => Ok(vec![Stage::PlanCacheStats]),
+        RawValue::Document(options) => {
+            let name = options.iter().next().map_or("", |option| option.name());
+            let text = format!(
+                "$planCacheStats parameters object may contain only 'allHosts' field. Found: {name}"
+            );
+            Err(Error::failed_to_parse(text))
+        }
+        other => Err(Error::failed_to_parse(format!(
+            "$planCacheStats value must be an object. Found: {}",
+            other.type_name()
+        ))),
+    }
+}

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, Verbosity};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use super::query::{Parts, write};
@@ -56,6 +56,8 @@ pub(super) fn explain_stages(
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
+    let shown = parsed.rewritten().map(RawDoc::to_owned);
+    let pipeline = shown.as_ref().map_or(pipeline, DocBuf::as_doc);
     let mut front = Front::of(pipeline);
     front.parts.hint = fields.get("hint");
     front.parts.variables = variables;

@@ -1,0 +1,60 @@
+//! A store in memory, for tests of pipelines.
+
+use std::sync::Arc;
+
+use mayfly_base::{Clock, Namespace, OpCtx, OpRegistry, SystemClock};
+use mayfly_kv::MemoryEngine;
+use mayfly_storage::{Store, StoreOptions};
+use mayfly_value::{DocBuf, RawDoc};
+
+use crate::{Around, Flow, Pipeline, RunSettings};
+
+pub(crate) struct Fixture {
+    store: Arc<Store>,
+    op: Arc<OpCtx>,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let ops = OpRegistry::new(clock.clone());
+        let options = StoreOptions { background: false, ..StoreOptions::default() };
+        let engine = Arc::new(MemoryEngine::new());
+        let store = Store::open(engine, options, clock.clone(), ops).unwrap();
+        Fixture { store, op: OpCtx::detached(clock) }
+    }
+
+    pub(crate) fn insert(&self, collection: &str, documents: &[DocBuf]) {
+        let ns = Namespace::new("test", collection).unwrap();
+        let (collection, _) = self.store.get_or_create(&ns).unwrap();
+        let write = |unit: &mut mayfly_storage::WriteUnit<'_>| {
+            documents.iter().try_for_each(|document| unit.insert(document.as_doc()))
+        };
+        self.store.write(&self.op, &collection, write).unwrap();
+    }
+
+    /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.
+    pub(crate) fn run(
+        &self,
+        stages: RawDoc<'_>,
+        around: &Around<'_>,
+        settings: RunSettings,
+    ) -> Result<Vec<String>, i32> {
+        let run = || -> mayfly_base::Result<Vec<String>> {
+            let parsed = Pipeline::parse(stages, around)?;
+            let ns = Namespace::new("test", "c")?;
+            let collection = self.store.collection(&ns);
+            let mut run = parsed.start(collection, None, settings)?;
+            let mut out = Vec::new();
+            while !run.is_done() {
+                run.run(&self.store, &self.op, &mut |document| {
+                    out.push(mayfly_value::shell::Shell(document).to_string());
+                    // Small batches, so that stages pause everywhere.
+                    Ok(if out.len() % 3 == 0 { Flow::Pause } else { Flow::More })
+                })?;
+            }
+            Ok(out)
+        };
+        run().map_err(|error| error.code().0)
+    }
+}

@@ -1,0 +1,188 @@
+//! A rewritten pipeline gives what the pipeline as it is written gives.
+
+use mayfly_expr::Scope;
+use mayfly_value::extjson::parse_document;
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::optimised;
+use crate::fixture::Fixture;
+use crate::{Around, RunSettings};
+
+fn document(text: &str) -> DocBuf {
+    parse_document(text).unwrap()
+}
+
+/// The array in `{p: [...]}`.
+fn pipeline(text: &str) -> DocBuf {
+    let wrapped = document(&format!("{{\"p\": [{text}]}}"));
+    wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap().to_owned()
+}
+
+fn rewritten(text: &str) -> Option<String> {
+    let better = optimised(pipeline(text).as_doc(), &Scope::default())?;
+    Some(mayfly_value::shell::ShellValue(RawValue::Array(better.as_doc())).to_string())
+}
+
+fn check(text: &str, expected: &str) {
+    let expected = pipeline(expected);
+    let expected = mayfly_value::shell::ShellValue(RawValue::Array(expected.as_doc())).to_string();
+    assert_eq!(rewritten(text).as_deref(), Some(expected.as_str()), "{text}");
+}
+
+#[test]
+fn filters_and_limits_go_to_the_front() {
+    check(
+        r#"{"$sort": {"a": 1}}, {"$match": {"a": 1}}, {"$match": {"b": 2}}"#,
+        r#"{"$match": {"$and": [{"a": 1}, {"b": 2}]}}, {"$sort": {"a": 1}}"#,
+    );
+    check(
+        r#"{"$project": {"b": "$a", "c": 1}}, {"$match": {"b": 1, "c.d": 2, "e": 3}}"#,
+        r#"{"$match": {"$and": [{"a": 1}, {"c.d": 2}]}}, {"$project": {"b": "$a", "c": 1}}, {"$match": {"e": 3}}"#,
+    );
+    check(
+        r#"{"$unwind": "$a"}, {"$match": {"a": 1, "b": 2}}"#,
+        r#"{"$match": {"b": 2}}, {"$unwind": "$a"}, {"$match": {"a": 1}}"#,
+    );
+    check(
+        r#"{"$group": {"_id": "$a", "n": {"$sum": 1}}}, {"$match": {"_id": {"$gt": 5}, "n": 1}}"#,
+        r#"{"$match": {"a": {"$gt": 5}}}, {"$group": {"_id": "$a", "n": {"$sum": 1}}}, {"$match": {"n": 1}}"#,
+    );
+    check(
+        r#"{"$sort": {"a": 1}}, {"$addFields": {"x": 1}}, {"$limit": 5}, {"$limit": 3}"#,
+        r#"{"$sort": {"a": 1}}, {"$limit": {"$numberLong": "3"}}, {"$addFields": {"x": 1}}"#,
+    );
+    check(
+        r#"{"$unionWith": "d"}, {"$match": {"a": 1}}"#,
+        r#"{"$match": {"a": 1}}, {"$unionWith": {"coll": "d", "pipeline": [{"$match": {"a": 1}}]}}"#,
+    );
+}
+
+#[test]
+fn what_depends_on_a_stage_stays_behind_it() {
+    for text in [
+        r#"{"$addFields": {"a.b": 1}}, {"$match": {"a.c": null}}"#,
+        r#"{"$project": {"a": 1}}, {"$match": {"b": null}}"#,
+        r#"{"$project": {"a": {"$add": ["$a", 1]}}}, {"$match": {"a": 1}}"#,
+        r#"{"$group": {"_id": "$a"}}, {"$match": {"_id": null}}"#,
+        r#"{"$limit": 3}, {"$match": {"a": 1}}"#,
+        r#"{"$sort": {"a": 1}}, {"$match": {"$sampleRate": 0.5}}"#,
+        r#"{"$sort": {"a": 1}}, {"$match": {"$expr": {"$lt": [{"$rand": {}}, 0.5]}}}"#,
+    ] {
+        assert_eq!(rewritten(text), None, "{text}");
+    }
+}
+
+/// Numbers by chance, the same in each run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % most
+    }
+
+    fn pick<'p>(&mut self, from: &[&'p str]) -> &'p str {
+        from[self.below(from.len())]
+    }
+}
+
+const VALUES: &[&str] = &[
+    "1",
+    "2",
+    "null",
+    "\"x\"",
+    "[]",
+    "[1, 2]",
+    "[{\"b\": 1}, 2]",
+    "{\"b\": 1}",
+    "{\"b\": [1, {\"c\": 2}]}",
+    "1.0",
+    "{}",
+    "[[1]]",
+];
+const PATHS: &[&str] = &["a", "b", "c", "a.b", "b.c", "_id", "a.0", "d"];
+const STAGES: &[&str] = &[
+    "{\"$sort\": {\"P\": 1, \"_id\": 1}}",
+    "{\"$sort\": {\"P\": -1, \"_id\": 1}}",
+    "{\"$addFields\": {\"P\": V}}",
+    "{\"$addFields\": {\"b\": \"$a\", \"c\": \"$Q\"}}",
+    "{\"$addFields\": {\"d\": {\"$literal\": V}, \"a\": \"$b\"}}",
+    "{\"$project\": {\"P\": 1}}",
+    "{\"$project\": {\"a\": 1, \"d\": \"$b\"}}",
+    "{\"$project\": {\"_id\": 0, \"b\": \"$a\", \"c\": \"$P\"}}",
+    "{\"$project\": {\"P\": 0}}",
+    "{\"$unset\": [\"P\"]}",
+    "{\"$unwind\": \"$P\"}",
+    "{\"$unwind\": {\"path\": \"$P\", \"includeArrayIndex\": \"d\", \"preserveNullAndEmptyArrays\": true}}",
+    "{\"$limit\": 4}",
+    "{\"$skip\": 2}",
+    "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"Q\", \"as\": \"d\"}}",
+    "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}",
+    "{\"$unionWith\": \"d\"}",
+    "{\"$group\": {\"_id\": \"$a\", \"b\": {\"$sum\": 1}}}",
+    "{\"$group\": {\"_id\": \"$b.c\", \"a\": {\"$max\": \"$a\"}}}",
+    "{\"$match\": {\"P\": V}}",
+    "{\"$match\": {\"P\": {\"$gt\": V}}}",
+    "{\"$match\": {\"P\": {\"$ne\": V}, \"Q\": {\"$in\": [1, \"x\"]}}}",
+    "{\"$match\": {\"P\": {\"$exists\": false}}}",
+    "{\"$match\": {\"$or\": [{\"P\": V}, {\"Q\": {\"$lt\": 2}}]}}",
+    "{\"$match\": {\"$expr\": {\"$eq\": [\"$Q\", 1]}}}",
+    "{\"$match\": {\"P\": {\"$elemMatch\": {\"$gte\": 1}}}}",
+];
+
+fn fill(template: &str, chance: &mut Chance) -> String {
+    let path = chance.pick(PATHS);
+    let other = chance.pick(&["a", "b", "c", "a.b"]);
+    template.replace('P', path).replace('Q', other).replace('V', chance.pick(VALUES))
+}
+
+#[test]
+fn a_rewritten_pipeline_gives_the_same() {
+    let fixture = Fixture::new();
+    let mut chance = Chance(7);
+    for collection in ["c", "d"] {
+        let documents: Vec<DocBuf> = (0..24)
+            .map(|id| {
+                let mut out = DocBuilder::new();
+                out.append("_id", id);
+                for name in ["a", "b", "c"] {
+                    if chance.below(4) > 0 {
+                        let value = document(&format!("{{\"v\": {}}}", chance.pick(VALUES)));
+                        out.append(name, value.as_doc().get("v").unwrap());
+                    }
+                }
+                out.finish()
+            })
+            .collect();
+        fixture.insert(collection, &documents);
+    }
+    let (mut rewritten, mut compared) = (0, 0);
+    for _ in 0..6000 {
+        let count = 2 + chance.below(4);
+        let text: Vec<String> =
+            (0..count).map(|_| fill(STAGES[chance.below(STAGES.len())], &mut chance)).collect();
+        let text = text.join(", ");
+        let stages = pipeline(&text);
+        let scope = Scope::default();
+        let around = Around::command("test", &scope);
+        if optimised(stages.as_doc(), &scope).is_none() {
+            continue;
+        }
+        rewritten += 1;
+        let plain = fixture.run(stages.as_doc(), &around.as_written(), RunSettings::default());
+        let better = fixture.run(stages.as_doc(), &around, RunSettings::default());
+        let (Ok(mut plain), Ok(mut better)) = (plain, better) else { continue };
+        // Groups come in no particular order.
+        if text.contains("$group") {
+            if text.contains("$limit") || text.contains("$skip") {
+                continue;
+            }
+            plain.sort();
+            better.sort();
+        }
+        assert_eq!(plain, better, "{text}");
+        compared += 1;
+    }
+    assert!(rewritten > 1000 && compared > 500, "{rewritten} {compared}");
+}
