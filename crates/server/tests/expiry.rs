@@ -297,3 +297,54 @@ fn t_58_updates_beside_a_long_pass_are_quick() {
     let left = ids(&mut client, "crash");
     assert_eq!(left.len() as i64, 100 + refreshed, "what was refreshed in time stayed");
 }
+
+fn bytes_in(folder: &Path) -> u64 {
+    let size = |entry: std::io::Result<fs::DirEntry>| match entry.and_then(|e| e.metadata()) {
+        Ok(file) => file.len(),
+        // It went while we looked.
+        Err(_) => 0,
+    };
+    fs::read_dir(folder).unwrap().map(size).sum()
+}
+
+/// T-75: disk space is back without `compact`.
+#[test]
+fn t_75_the_space_of_what_expired_comes_back_by_itself() {
+    const DOCUMENTS: u32 = 24_000;
+    let folder = tempfile::tempdir().unwrap();
+    // The log of operations would keep the documents for a while.
+    let options = [NEVER, &["--oplogSize", "1", "--cacheSizeGB", "0.05"]].concat();
+    let server = Server::start_with(folder.path(), &options);
+    let mut client = server.connect();
+    make_policy(&mut client, doc! {});
+    let mut noise = 0x9E37_79B9u32;
+    let mut random = || {
+        noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (noise >> 24) as u8
+    };
+    for chunk in 0..DOCUMENTS / 1000 {
+        let document = |n: u32| {
+            let bytes: Vec<u8> = (0..4000).map(|_| random()).collect();
+            let subtype = mayfly_value::bson::spec::BinarySubtype::Generic;
+            let blob = mayfly_value::bson::Binary { subtype, bytes };
+            Bson::from(doc! { "_id": chunk * 1000 + n, "at": DateTime::from_millis(1), "v": blob })
+        };
+        let documents: Vec<Bson> = (0..1000).map(document).collect();
+        client.ok(&doc! { "insert": "c", "$db": "crash", "documents": documents });
+    }
+    let full = bytes_in(folder.path());
+    for (name, value) in
+        [("ttlMonitorSleepSecs", Bson::Int32(1)), ("ttlMonitorEnabled", true.into())]
+    {
+        client.ok(&doc! { "setParameter": 1, name: value, "$db": "admin" });
+    }
+    wait_until("all of them go", || {
+        metric(&mut client, "deletedDocuments") == f64::from(DOCUMENTS)
+    });
+    let mut left = 0;
+    wait_until("the space comes back", || {
+        left = bytes_in(folder.path());
+        left < full / 2
+    });
+    println!("{full} bytes before, {left} after");
+}

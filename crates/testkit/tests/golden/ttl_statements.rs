@@ -231,13 +231,78 @@ fn rewrite_catalog(engine: &dyn Engine, change: impl Fn(&mut Document)) {
     write.commit().unwrap();
 }
 
+/// A server whose engine can be looked into.
+fn open_engine() -> (Fixture, Arc<dyn Engine>) {
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+    let kept = engine.clone();
+    (Fixture::new(Box::new(move || kept.clone())), engine)
+}
+
+/// The entries of the oplog, oldest first.
+fn oplog(engine: &dyn Engine) -> Vec<Document> {
+    let mut entries = Vec::new();
+    let read = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let whole = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
+    read.scan(Keyspace::Oplog, &whole, Direction::Forward, ScanLimit::NONE, &mut |_, entry| {
+        entries.push(Document::from_reader(entry).unwrap());
+        std::ops::ControlFlow::Continue(())
+    })
+    .unwrap();
+    entries
+}
+
+/// The deletions of an entry: itself, or what it applies at once.
+fn deletions(entry: &Document) -> Vec<Document> {
+    let all = match entry.get_document("o").and_then(|o| o.get_array("applyOps")) {
+        Ok(several) => several.iter().map(|op| op.as_document().unwrap().clone()).collect(),
+        Err(_) => vec![entry.clone()],
+    };
+    all.into_iter().filter(|op| op.get_str("op").is_ok_and(|kind| kind == "d")).collect()
+}
+
+#[test]
+fn t_70_log_entries_of_expired_documents_name_the_policy() {
+    let (mut fixture, engine) = open_engine();
+    due(&fixture, "c", 3);
+    fixture.ok("test", "{delete: 'c', deletes: [{q: {_id: 0}, limit: 1}]}");
+    fixture.ttl_pass();
+    let deletions: Vec<_> = oplog(&*engine).iter().flat_map(deletions).collect();
+    let ids = deletions.iter().map(|op| op.get_document("o").unwrap().get_i32("_id").unwrap());
+    assert_eq!(ids.collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(!deletions[0].contains_key("ttl"), "a client deleted it");
+    for expired in &deletions[1..] {
+        let ttl = expired.get_document("ttl").unwrap();
+        assert_eq!(ttl.get_str("index").unwrap(), "d");
+        assert_eq!(ttl.get_i32("expireAfterSeconds").unwrap(), 0);
+    }
+}
+
+/// As far as it goes: a bucket is what is dropped whole, and costs one deletion however much is in it.
+#[test]
+fn t_75_a_bucket_that_expires_is_one_deletion_in_the_log() {
+    let (mut fixture, engine) = open_engine();
+    let series = "{timeField: 't', metaField: 'm'}";
+    fixture.ok("test", &format!("{{create: 's', timeseries: {series}, expireAfterSeconds: 10}}"));
+    for source in 0..2 {
+        let of_source = |n: i32| format!("{{t: Date(now + {n}), m: {source}, v: {n}}}");
+        let documents: Vec<String> = (0..500).map(of_source).collect();
+        fixture.ok("test", &format!("{{insert: 's', documents: [{}]}}", documents.join(", ")));
+    }
+    let before = oplog(&*engine).len();
+    fixture.clock.advance_ms(11_000);
+    fixture.ttl_pass();
+    assert_eq!(count(&fixture, "test", "s"), 0);
+    let entries = oplog(&*engine).split_off(before);
+    assert_eq!(entries.iter().flat_map(deletions).count(), 2, "{entries:?}");
+    let bytes: usize = entries.iter().map(|entry| DocBuf::from_bson(entry).as_bytes().len()).sum();
+    assert!(bytes < 1000, "{bytes} bytes for 1000 measurements");
+}
+
 /// A catalog as another server may have left it.
 #[test]
 fn t_48_an_invalid_policy_in_the_catalog_stops_nobody_else() {
     for bad in [Bson::Double(f64::NAN), Bson::Int32(-5), Bson::Int64(1 << 40), "20000".into()] {
-        let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
-        let kept = engine.clone();
-        let mut fixture = Fixture::new(Box::new(move || kept.clone()));
+        let (mut fixture, engine) = open_engine();
         due(&fixture, "bad", 2);
         due(&fixture, "good", 2);
         rewrite_catalog(&*engine, |row| {
