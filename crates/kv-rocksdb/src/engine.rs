@@ -18,6 +18,9 @@ use crate::store::Store;
 use crate::sweep;
 use crate::txn::{CAPS, RocksTxn};
 
+/// Tombstones in a memtable that are worth a file: as many as mark it for compaction, and some more.
+const MANY_DELETES: u64 = 4_096;
+
 /// A store in a folder. The files are closed when the engine is closed or dropped and the last transaction ended.
 pub struct RocksEngine {
     /// None once closed.
@@ -91,6 +94,27 @@ impl Engine for RocksEngine {
         }
         let ranges = [Range::new(&range.start, &range.end)];
         Ok(store.db.get_approximate_sizes_cf(&store.family(keyspace), &ranges)[0])
+    }
+
+    /// Tombstones do nothing while they are in a memtable, which a quiet server does not fill. Files that are dense in them
+    /// are compacted soon (see the column families' options).
+    fn give_back_space(&self) -> KvResult<()> {
+        let store = self.store()?;
+        if store.health.check().is_err() {
+            return Ok(());
+        }
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        for keyspace in [Keyspace::Record, Keyspace::Index] {
+            let family = store.family(keyspace);
+            let deletes =
+                store.db.property_int_value_cf(&family, properties::NUM_DELETES_ACTIVE_MEM_TABLE);
+            if deletes.ok().flatten().unwrap_or(0) >= MANY_DELETES {
+                let begun = store.db.flush_cf_opt(&family, &options);
+                begun.map_err(|error| KvError::Unavailable(error.to_string()))?;
+            }
+        }
+        Ok(())
     }
 
     fn checkpoint(&self, folder: &Path) -> KvResult<()> {

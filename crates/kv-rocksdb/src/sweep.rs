@@ -30,7 +30,9 @@ pub(crate) fn sweep(
         batch.delete_cf(&family, key);
         ControlFlow::Continue(())
     })?;
-    if end == ScanEnd::Exhausted {
+    // Few entries of the oplog may be much: it is trimmed by whole files.
+    let short = end == ScanEnd::Exhausted && (batch.is_empty() || keyspace != Keyspace::Oplog);
+    if short {
         return if batch.is_empty() { Ok(()) } else { write(store, batch) };
     }
 

@@ -341,6 +341,15 @@ pub trait Engine: Send + Sync {
     /// Entries' bytes in a range, roughly.
     fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64>;
 
+    /// Called now and then, for engines in which the space of what was deleted comes back only when something else
+    /// happens. Must not take long: what is to be done is begun.
+    ///
+    /// # Errors
+    /// Those of the engine; nothing is lost then but space.
+    fn give_back_space(&self) -> KvResult<()> {
+        Ok(())
+    }
+
     /// A consistent copy in a new folder that can be opened as a store.
     fn checkpoint(&self, folder: &Path) -> KvResult<()>;
 

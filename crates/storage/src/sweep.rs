@@ -79,7 +79,8 @@ impl Store {
     fn sweep_all(&self) -> Result<()> {
         self.sweep_once()?;
         self.trim_oplog()?;
-        self.sweep_statements()
+        self.sweep_statements()?;
+        self.engine().give_back_space().map_err(from_kv)
     }
 
     /// Clears everything that was dropped so far.

@@ -66,6 +66,9 @@ impl Store {
                 }
             }
         }
+        if let Err(error) = self.engine().give_back_space() {
+            tracing::warn!(%error, "the space of what expired is not given back yet");
+        }
         let stats = self.ttl_stats();
         stats.passes.fetch_add(1, Ordering::Relaxed);
         let micros = self.clock.monotonic_micros() - started;
