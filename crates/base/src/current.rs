@@ -1,13 +1,13 @@
 //! What a thread works on: for code that may run long and is handed neither an [`OpCtx`] nor parameters, because it stands
-//! deep inside an expression. Scripts are the only such code.
+//! deep inside an expression. Scripts are such code, and expressions that go over arrays ([`spend`]).
 //!
 //! The dispatcher enters an operation for as long as its handler runs; [`enter`] gives a guard that restores what was before.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::OpCtx;
+use crate::{OpCtx, Result};
 
 /// What scripts may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,12 @@ pub struct Current {
     pub scripts: ScriptLimits,
 }
 
+/// Work between two looks at the operation, in units of [`spend`].
+const UNITS_PER_LOOK: usize = 128;
+
 thread_local! {
     static CURRENT: RefCell<Current> = RefCell::new(Current::default());
+    static SPENT: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Restores what was before; bound to its thread.
@@ -57,6 +61,21 @@ pub fn current() -> Current {
     CURRENT.with(|place| place.borrow().clone())
 }
 
+/// Counts work: one step over an item, or the making of a kilobyte. After some of it asks the thread's operation whether it may
+/// go on.
+///
+/// # Errors
+/// Those of [`OpCtx::check`].
+pub fn spend(units: usize) -> Result<()> {
+    let spent = SPENT.get().saturating_add(units);
+    if spent < UNITS_PER_LOOK {
+        SPENT.set(spent);
+        return Ok(());
+    }
+    SPENT.set(0);
+    CURRENT.with_borrow(|current| current.op.as_ref().map_or(Ok(()), |op| op.check()))
+}
+
 impl Drop for Entered {
     fn drop(&mut self) {
         let before = std::mem::take(&mut self.before);
@@ -68,7 +87,7 @@ impl Drop for Entered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ManualClock;
+    use crate::{ErrorCode, ManualClock};
 
     #[test]
     fn a_guard_restores_what_was_before() {
@@ -80,5 +99,18 @@ mod tests {
         assert!(current().op.is_some());
         drop(outer);
         assert!(current().op.is_none());
+    }
+
+    #[test]
+    fn work_ends_with_its_operation() {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let op = OpCtx::detached(clock.clone());
+        op.set_max_time_ms(10);
+        let _entered = enter(Current { op: Some(op), ..Current::default() });
+        let steps = |most: usize| (0..most).try_for_each(|_| spend(1));
+        assert!(steps(10 * UNITS_PER_LOOK).is_ok());
+        clock.advance_ms(10);
+        assert_eq!(steps(UNITS_PER_LOOK).unwrap_err().code(), ErrorCode::MaxTimeMSExpired);
+        assert!(spend(UNITS_PER_LOOK).is_err());
     }
 }

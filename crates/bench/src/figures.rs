@@ -25,6 +25,8 @@ pub(crate) const P999: &str = "p99.9";
 pub(crate) const MAX: &str = "max";
 /// Resident memory of the server when it was quiet again.
 pub(crate) const RESIDENT: &str = "resident";
+/// Most resident memory of the server during a load.
+pub(crate) const PEAK: &str = "peak resident";
 /// Bytes written to the disk for a byte of the user's data, until the server was quiet.
 pub(crate) const WRITTEN: &str = "written";
 /// Size of the folder of data.

@@ -31,6 +31,16 @@ impl Process {
         Some(self.figure("status", "VmRSS:")? * 1024.0)
     }
 
+    /// Most resident memory in bytes since it began, or since [`Process::forget_peak`].
+    pub(crate) fn peak_bytes(self) -> Option<f64> {
+        Some(self.figure("status", "VmHWM:")? * 1024.0)
+    }
+
+    /// Lets the most memory begin anew with what it holds now. Where the system does not allow it, the peak is that of all time.
+    pub(crate) fn forget_peak(self) {
+        let _ = fs::write(format!("/proc/{}/clear_refs", self.0), "5");
+    }
+
     /// Bytes that it caused to be written to a disk.
     pub(crate) fn written_bytes(self) -> Option<f64> {
         self.figure("io", "write_bytes:")
@@ -79,6 +89,8 @@ mod tests {
         let own = Process::own();
         assert!(own.cpu_seconds().is_some());
         assert!(own.resident_bytes().unwrap() > 100_000.0);
+        own.forget_peak();
+        assert!(own.peak_bytes().unwrap() >= own.resident_bytes().unwrap() / 2.0);
         assert!(own.threads().unwrap() >= 1.0 && own.open_files().unwrap() >= 3.0);
         assert!(Process(u32::MAX).cpu_seconds().is_none());
     }

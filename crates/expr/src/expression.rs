@@ -205,7 +205,11 @@ impl Expression {
         match self {
             Expression::Constant(value) => Ok(Value::Borrowed(value.as_raw())),
             Expression::Missing | Expression::Absent => Ok(Value::Missing),
-            Expression::Path(parts) => Ok(follow(RawValue::Document(frame.root), parts)),
+            Expression::Path(parts) => Ok(match parts.as_slice() {
+                // Most paths are one name.
+                [name] => Value::from(frame.root.get(name)),
+                parts => follow(RawValue::Document(frame.root), parts),
+            }),
             Expression::Variable { place, parts } => {
                 Ok(frame.variable(*place).map_or(Value::Missing, |value| follow(value, parts)))
             }

@@ -300,3 +300,31 @@ fn lists_end_with_their_memory() {
     let failed = (0..101).find_map(|_| parsed.add(&mut state, document.as_doc()).err());
     assert_eq!(failed.unwrap().code().0, 146);
 }
+
+/// One expression over one document may go on for hours: it ends with its operation.
+#[test]
+fn long_expressions_end_with_their_operation() {
+    use mayfly_base::current::{Current, enter};
+    use mayfly_base::{ManualClock, OpCtx};
+    let millions = |inner: &str| {
+        format!(
+            "{{$map: {{input: {{$range: [0, 30000]}}, as: 'i', in: {{$map: {{input: {{$range: [0, '$n']}}, \
+                as: 'j', in: {inner}}}}}}}}}"
+        )
+    };
+    let reduce =
+        "{$reduce: {input: {$range: [0, '$n']}, initialValue: 0, in: {$add: ['$$value', 1]}}}";
+    let filter = "{$filter: {input: {$range: [0, '$n']}, cond: {$in: ['$$i', '$l']}}}";
+    let document = parse_document("{n: 30000, l: [1, 2, 3]}").unwrap();
+    for inner in
+        [reduce, filter, "{$zip: {inputs: ['$l', {$range: [0, '$n']}], useLongestLength: true}}"]
+    {
+        let spec = parse_document(&format!("{{e: {}}}", millions(inner))).unwrap();
+        let parsed = Expression::parse(spec.as_doc().get("e").unwrap()).unwrap();
+        let op = OpCtx::detached(std::sync::Arc::new(ManualClock::at_ms(0)));
+        op.set_max_time_ms(0);
+        let _entered = enter(Current { op: Some(op), ..Current::default() });
+        let failed = parsed.evaluate(Frame::new(document.as_doc())).unwrap_err();
+        assert_eq!(failed.code().0, 50, "{inner}");
+    }
+}

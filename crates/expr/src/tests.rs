@@ -132,10 +132,31 @@ fn arrays_texts_and_types() {
     check("{$type: '$a'}", "{}", "'missing'");
     check("{$type: '$a'}", "{a: {$numberLong: '1'}}", "'long'");
     check("{$isNumber: '$a'}", "{a: 1.5}", "true");
+    check("{$setDifference: ['$a', [2]]}", "{a: [3, 1.0, 2, 3, 1, [2], 2]}", "[3, 1.0, [2]]");
+    check("{$setDifference: [[], '$a']}", "{a: [1]}", "[]");
+    // Bytes may stand inside of letters: é has two.
+    check("{$indexOfBytes: ['$a', 'é', 1]}", "{a: 'éaé'}", "3");
+    check("{$indexOfBytes: ['$a', 'é', 1, 4]}", "{a: 'éaé'}", "-1");
+    check("{$indexOfBytes: ['$a', 'a', 1, 1]}", "{a: 'éa'}", "-1");
+    check("{$indexOfBytes: ['$a', '', 1, 1]}", "{a: 'éa'}", "1");
+    check("{$indexOfBytes: ['$a', 'a', 9]}", "{a: 'éa'}", "-1");
+    check(
+        "{$map: {input: {$regexFindAll: {input: '$a', regex: 'é.'}}, in: '$$this.idx'}}",
+        "{a: 'éaxéééb'}",
+        "[0, 3, 5]",
+    );
+    check("{$size: {$range: [0, 1000000]}}", "{}", "1000000");
+    check("{$range: [0, -5, -2]}", "{}", "[0, -2, -4]");
 }
 
 #[test]
 fn faults_have_their_codes() {
+    check_error(
+        "{$range: [0, 6600000]}",
+        "{}",
+        146,
+        "$range would use too much memory (105600040 bytes) and cannot spill to disk. Memory limit: 104857600 bytes",
+    );
     let texts = [
         ("'$'", 16872, "'$' by itself is not a valid FieldPath"),
         ("'$a.'", 40353, "FieldPath must not end with a '.'."),

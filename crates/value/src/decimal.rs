@@ -85,15 +85,23 @@ impl Decimal {
 
     /// As the arithmetic library has it.
     pub fn to_dec(self) -> dec::Decimal128 {
-        let text = match self {
-            Decimal::Nan => "NaN".to_owned(),
-            Decimal::Infinity { negative: false } => "Infinity".to_owned(),
-            Decimal::Infinity { negative: true } => "-Infinity".to_owned(),
-            Decimal::Finite { negative, coefficient, exponent } => {
-                format!("{}{coefficient}E{exponent}", if negative { "-" } else { "" })
+        match self {
+            Decimal::Nan => dec::Decimal128::NAN,
+            Decimal::Infinity { .. } => dec::Decimal128::from_le_bytes(self.to_bytes()),
+            Decimal::Finite { negative, coefficient, exponent }
+                if coefficient <= MAX_COEFFICIENT
+                    && (MIN_EXPONENT..=MAX_EXPONENT).contains(&exponent) =>
+            {
+                let bits = densely_packed(coefficient, (exponent - MIN_EXPONENT) as u128);
+                let bits = bits | if negative { SIGN } else { 0 };
+                dec::Decimal128::from_le_bytes(bits.to_le_bytes())
             }
-        };
-        text.parse().unwrap_or(dec::Decimal128::NAN)
+            // Beyond the limits: the library rounds.
+            Decimal::Finite { negative, coefficient, exponent } => {
+                let text = format!("{}{coefficient}E{exponent}", if negative { "-" } else { "" });
+                text.parse().unwrap_or(dec::Decimal128::NAN)
+            }
+        }
     }
 
     /// From the arithmetic library.
@@ -137,6 +145,47 @@ impl Decimal {
         }
     }
 }
+
+/// The library's encoding, IEEE 754's decimal one, without a sign: BSON's has the same fields, but a binary coefficient.
+///
+/// ```text
+/// sign 1 | first digit and upper exponent 5 | lower exponent 12 | 11 groups of three digits, 10 each
+/// ```
+fn densely_packed(coefficient: u128, exponent: u128) -> u128 {
+    let (mut rest, mut bits) = (coefficient, 0);
+    for group in 0..11 {
+        bits |= u128::from(THREE_DIGITS[(rest % 1000) as usize]) << (10 * group);
+        rest /= 1000;
+    }
+    let (upper, lower) = (exponent >> 12, exponent & 0xFFF);
+    let combined = if rest < 8 { upper << 3 | rest } else { 0b11000 | upper << 1 | rest & 1 };
+    combined << 122 | lower << 110 | bits
+}
+
+/// Three digits in ten bits, as IEEE 754 packs them: three bits for a digit below eight, one for others.
+const THREE_DIGITS: [u16; 1000] = {
+    let mut packed = [0; 1000];
+    let mut number = 0;
+    while number < 1000 {
+        let (a, b, c) = (number as u16 / 100, number as u16 / 10 % 10, number as u16 % 10);
+        // What of a digit always stays, and the two bits that only small digits have.
+        let (last_a, last_b, last_c) = ((a & 1) << 7, (b & 1) << 4, c & 1);
+        let (two_a, two_b, two_c) = (a >> 1 & 3, b >> 1 & 3, c >> 1 & 3);
+        let middle = match (a > 7, b > 7, c > 7) {
+            (false, false, false) => two_a << 8 | two_b << 5 | two_c << 1,
+            (false, false, true) => two_a << 8 | two_b << 5 | 0b1000,
+            (false, true, false) => two_a << 8 | two_c << 5 | 0b1010,
+            (false, true, true) => two_a << 8 | 0b10 << 5 | 0b1110,
+            (true, false, false) => two_c << 8 | two_b << 5 | 0b1100,
+            (true, false, true) => two_b << 8 | 0b01 << 5 | 0b1110,
+            (true, true, false) => two_c << 8 | 0b1110,
+            (true, true, true) => 0b11 << 5 | 0b1110,
+        };
+        packed[number] = middle | last_a | last_b | last_c;
+        number += 1;
+    }
+    packed
+};
 
 /// A non-zero coefficient widened to 34 digits, and the power of ten of its first digit: magnitudes
 /// compare as `(power, widened)`.
@@ -273,6 +322,35 @@ mod tests {
             assert_eq!(ours.to_bytes(), theirs.bytes(), "{text}");
             assert_eq!(Decimal::from_bytes(theirs.bytes()), ours, "{text}");
             assert_eq!(Decimal::from_dec(ours.to_dec()), ours, "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_are_packed_as_the_library_reads_them() {
+        let check = |coefficient: u128, exponent: i32| {
+            for negative in [false, true] {
+                let ours = Decimal::Finite { negative, coefficient, exponent };
+                let theirs: dec::Decimal128 =
+                    format!("{}{coefficient}E{exponent}", if negative { "-" } else { "" })
+                        .parse()
+                        .unwrap();
+                assert_eq!(ours.to_dec().to_le_bytes(), theirs.to_le_bytes(), "{ours:?}");
+            }
+        };
+        for group in 0..1000 {
+            check(group, -3);
+            check(group * 1_000_000_000_000_000_000 + 999 - group, 7);
+            check(MAX_COEFFICIENT - group, 0);
+        }
+        for text in ["Infinity", "-Infinity", "NaN"] {
+            let theirs: dec::Decimal128 = text.parse().unwrap();
+            let ours = Decimal::parse(text).unwrap();
+            assert_eq!(ours.to_dec().to_le_bytes(), theirs.to_le_bytes(), "{text}");
+        }
+        for first in 0..10 {
+            for exponent in [MIN_EXPONENT, -4096, -2080, -1, 0, 2015, 4095, MAX_EXPONENT] {
+                check(first * 10u128.pow(33), exponent);
+            }
         }
     }
 

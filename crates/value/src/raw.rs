@@ -77,7 +77,10 @@ impl<'a> RawDoc<'a> {
 
     /// The first element with this name.
     pub fn get_element(self, name: &str) -> Option<RawElement<'a>> {
-        self.iter().find(|element| element.name_bytes() == name.as_bytes())
+        let name = name.as_bytes();
+        let first = name.first();
+        // Most names differ in their first letter, which spares the call that compares the rest.
+        self.iter().find(|element| element.name.first() == first && element.name == name)
     }
 
     /// The value of the first element with this name.
@@ -111,23 +114,13 @@ impl<'a> Iterator for RawIter<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<RawElement<'a>> {
-        let (&ty, after_type) = self.rest.split_first()?;
-        let Some((name_len, data_at)) = find_zero(after_type).map(|at| (at, at + 1)) else {
-            self.rest = &[];
-            return None;
-        };
-        let after_name = &after_type[data_at..];
-        match value_len(ty, after_name) {
-            Some(len) if len <= after_name.len() => {
-                let (data, rest) = after_name.split_at(len);
-                self.rest = rest;
-                Some(RawElement { ty, name: &after_type[..name_len], data })
-            }
-            _ => {
-                self.rest = &[];
-                None
-            }
-        }
+        let rest = std::mem::take(&mut self.rest);
+        let (&ty, after_type) = rest.split_first()?;
+        let (name, after_name) = after_type.split_at_checked(find_zero(after_type)?)?;
+        let after_name = after_name.get(1..)?;
+        let (data, rest) = after_name.split_at_checked(value_len(ty, after_name)?)?;
+        self.rest = rest;
+        Some(RawElement { ty, name, data })
     }
 }
 
@@ -135,15 +128,29 @@ impl<'a> Iterator for RawIter<'a> {
 /// one step.
 #[inline]
 pub(crate) fn find_zero(bytes: &[u8]) -> Option<usize> {
+    if let Some(at) = bytes.first_chunk::<8>().and_then(|chunk| zero_in(*chunk)) {
+        return Some(at);
+    }
+    find_zero_behind(bytes)
+}
+
+/// Where the first zero byte of a word stands.
+#[inline]
+fn zero_in(chunk: [u8; 8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let word = u64::from_le_bytes(chunk);
+    // Only the lowest mark is exact, and that is the one that counts.
+    let zeros = word.wrapping_sub(ONES) & !word & HIGHS;
+    (zeros != 0).then_some((zeros.trailing_zeros() / 8) as usize)
+}
+
+/// The same for names that the first step does not end.
+fn find_zero_behind(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*chunk);
-        // Only the lowest mark is exact, and that is the one that counts.
-        let zeros = word.wrapping_sub(ONES) & !word & HIGHS;
-        if zeros != 0 {
-            return Some(at + (zeros.trailing_zeros() / 8) as usize);
+        if let Some(zero) = zero_in(*chunk) {
+            return Some(at + zero);
         }
         at += 8;
     }
@@ -396,27 +403,49 @@ fn int32(bytes: &[u8]) -> i32 {
     }
 }
 
+/// In [`FIXED_LENGTHS`]: the length stands in the value, or there is no such type.
+const VARIES: u8 = u8::MAX;
+
+/// Lengths of the types whose values are all equally long.
+const FIXED_LENGTHS: [u8; 256] = {
+    let mut lengths = [VARIES; 256];
+    lengths[ty::DOUBLE as usize] = 8;
+    lengths[ty::DATE as usize] = 8;
+    lengths[ty::TIMESTAMP as usize] = 8;
+    lengths[ty::INT64 as usize] = 8;
+    lengths[ty::UNDEFINED as usize] = 0;
+    lengths[ty::NULL as usize] = 0;
+    lengths[ty::MIN_KEY as usize] = 0;
+    lengths[ty::MAX_KEY as usize] = 0;
+    lengths[ty::OBJECT_ID as usize] = 12;
+    lengths[ty::BOOL as usize] = 1;
+    lengths[ty::INT32 as usize] = 4;
+    lengths[ty::DECIMAL as usize] = 16;
+    lengths
+};
+
 /// The length of a value's bytes; nothing for an unknown type or a length that cannot be.
 #[inline]
 fn value_len(type_byte: u8, data: &[u8]) -> Option<usize> {
+    match FIXED_LENGTHS[usize::from(type_byte)] {
+        VARIES => varying_len(type_byte, data),
+        len => Some(usize::from(len)),
+    }
+}
+
+fn varying_len(type_byte: u8, data: &[u8]) -> Option<usize> {
     let prefixed =
         |extra: usize| -> Option<usize> { usize::try_from(int32(data)).ok()?.checked_add(extra) };
     match type_byte {
-        ty::DOUBLE | ty::DATE | ty::TIMESTAMP | ty::INT64 => Some(8),
         ty::STRING | ty::CODE | ty::SYMBOL => prefixed(4),
         ty::DOCUMENT | ty::ARRAY => prefixed(0).filter(|len| *len >= 5),
         ty::BINARY => prefixed(5),
-        ty::UNDEFINED | ty::NULL | ty::MIN_KEY | ty::MAX_KEY => Some(0),
-        ty::OBJECT_ID => Some(12),
-        ty::BOOL => Some(1),
         ty::REGEX => {
             let pattern = find_zero(data)? + 1;
             Some(pattern + find_zero(&data[pattern..])? + 1)
         }
         ty::DB_POINTER => prefixed(16),
         ty::CODE_W_SCOPE => prefixed(0),
-        ty::INT32 => Some(4),
-        ty::DECIMAL => Some(16),
         _ => None,
     }
 }

@@ -32,10 +32,16 @@ all does not exist in the reference either.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those
   of a newer Unicode than the reference's. `backwards` for locales with rules of their own, variants for searching, and
   locales without data (`bo`, `dz`, `fa_AF`, `haw`, `kl`, `lkt`, `ln`, `se`, `smn`, `wae`, `yi`) answer 238.
-* Scripts (`$where`, `$function`) run in QuickJS, each in a heap of its own that begins empty with the statement: what one
-  leaves in its globals no other sees. Texts and stacks of their errors are QuickJS's. Numbers inside arrays come back as
-  doubles; a field of a document keeps its integer type. Dates that JavaScript cannot hold come back as the lowest date.
+* Scripts (`$where`, `$function`, `$accumulator`) run in QuickJS, each in a heap of its own that begins empty with the
+  statement: what one leaves in its globals no other sees (the functions of one `$accumulator` share theirs). Texts and stacks
+  of their errors are QuickJS's. Numbers inside arrays come back as doubles; a field of a document keeps its integer type. Dates
+  that JavaScript cannot hold come back as the lowest date.
   `print` writes nothing; there is no `sleep`, no `hex_md5`, no `Proxy`, and no stored functions.
+* `$percentile` and `$median` are exact, not estimated. `$setUnion` and `$setIntersection` answer in ascending order.
+  `$dateFromString` without a `format` knows the common forms only: ISO 8601, dates with names of months, month/day/year,
+  `@seconds`, each with an offset or a time zone.
+* Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
+* A long expression over one document ends with its operation (`maxTimeMS`, `killOp`), not only between documents.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
 * The columns in buckets of a time series (`system.buckets.*`) are this server's own, not the reference's BSONColumn; nobody but
   the server writes to those collections, so that a time series is restored measurement by measurement. Meta values are grouped
@@ -77,6 +83,12 @@ pub(crate) fn page() -> String {
     let accumulators = mayfly_expr::accum::ROWS.iter().map(|row| (row.name, true));
     let missing = mayfly_expr::accum::MISSING.iter().map(|name| (*name, false));
     section(&mut out, "Accumulators of $group", accumulators.chain(missing));
+    let windows = mayfly_expr::window::ROWS.iter().map(|row| row.name);
+    let accumulators = mayfly_expr::accum::ROWS.iter().map(|row| row.name);
+    let accumulators = accumulators.filter(|name| mayfly_expr::window::takes_accumulator(name));
+    let windows = windows.chain(accumulators).map(|name| (name, true));
+    let missing = mayfly_expr::window::MISSING.iter().map(|name| (*name, false));
+    section(&mut out, "Window functions of $setWindowFields", windows.chain(missing));
     let expressions = mayfly_expr::op::rows().map(|row| (row.name, true));
     let missing = mayfly_expr::op::MISSING.iter().map(|name| (*name, false));
     section(&mut out, "Expressions", expressions.chain(missing));

@@ -1,5 +1,6 @@
 //! The loads, in the order in which they run: a function and a row each.
 
+mod aggregate;
 mod bulk;
 mod connections;
 mod expiry;
@@ -130,7 +131,7 @@ pub(crate) const ALL: &[Work] = &[
     work("pipelined", "find by _id, 4 connections x 8 under way", connections::pipelined),
     work("large-100k", "100 KB: insert and find", large::hundred_kilobytes),
     work("large-10m", "10 MB: insert and find", large::ten_megabytes),
-    budgeted("measurements", "insertMany of 1,000 measurements of 100 sensors, each",
+    budgeted("measurements", "insertMany of 1,000 measurements, each",
         &[Budget::rate(150_000.0), Budget::at_most("bytes each", 20.0, "bytes")], measurements::ingest),
     budgeted("measurements-ttl", "expiry of whole buckets, measurements",
         &[Budget::rate(5_000_000.0)], measurements::expire),
@@ -139,14 +140,21 @@ pub(crate) const ALL: &[Work] = &[
         Budget::server(8.0),
         Budget::at_most("p99 ratio", 3.0, "x"),
     ], ttl::expire),
-    budgeted("ttl-idle", "pass over 1,000 policies, nothing due",
+    budgeted("ttl-idle", "pass over 1,000 idle policies",
         &[Budget::at_most("pass", 50.0, "ms"), Budget::at_most("pass writes", 0.0, "bytes")], expiry::idle_passes),
-    work("ttl-fair", "TTL deletion in 100 collections, one large", expiry::fairness),
-    work("ttl-hidden", "find by _id where a policy hides, 4 connections", expiry::hidden),
+    work("ttl-fair", "TTL in 100 collections, one of them large", expiry::fairness),
+    work("ttl-hidden", "find by _id where a policy hides", expiry::hidden),
     work("storm", "TTL storm: 90 % expires beside a load", storm::storm),
     // Last of those that write, because the disk may be busy with its gigabytes for long.
     budgeted("start-2m", "start with 2,000,000 documents",
         &[Budget::at_most("first document", 300.0, "ms")], restart::filled),
+    named_only("aggregate-group", "$match + $group by 1,000 keys, /document", aggregate::group),
+    named_only("aggregate-group-many", "$group by as many keys as half, /document", aggregate::group_many),
+    named_only("aggregate-unwind", "$unwind of 5 + $group, /document", aggregate::unwind),
+    named_only("aggregate-sort", "$sort of everything, /document", aggregate::sort),
+    named_only("aggregate-lookup", "$lookup of 10 by an index, /look-up", aggregate::lookup),
+    named_only("aggregate-windows", "$setWindowFields, moving mean, /document", aggregate::windows),
+    named_only("aggregate-facet", "$facet of three, /document", aggregate::facet),
     named_only("stall", "sustained insertMany, 3 further indexes", stall::stall),
     named_only("soak", "reads, inserts, updates, TTL for long", soak::soak),
 ];

@@ -131,7 +131,18 @@ impl AccumState {
     }
 
     /// Memory that it holds beside its own size, in bytes.
+    #[inline]
     pub fn bytes(&self) -> usize {
+        if self.is_flat() { 0 } else { self.held_bytes() }
+    }
+
+    /// Whether it holds no memory beside its own size, whatever comes.
+    #[inline]
+    fn is_flat(&self) -> bool {
+        matches!(self.held, Held::Sum(_) | Held::Mean { .. } | Held::Deviation(_))
+    }
+
+    fn held_bytes(&self) -> usize {
         match &self.held {
             Held::Sum(_) | Held::Mean { .. } | Held::Deviation(_) => 0,
             Held::One(value) => value.iter().flatten().map(ValueBuf::heap_bytes).sum(),
@@ -145,8 +156,13 @@ impl AccumState {
     }
 
     /// One value must fit memory, whatever is done with groups.
+    #[inline]
     fn check(&self) -> Result<()> {
-        if self.bytes() <= limits::MAX_BLOCKING_MEMORY_BYTES {
+        if self.is_flat() { Ok(()) } else { self.check_bytes() }
+    }
+
+    fn check_bytes(&self) -> Result<()> {
+        if self.held_bytes() <= limits::MAX_BLOCKING_MEMORY_BYTES {
             return Ok(());
         }
         let name = super::ROWS.iter().find(|row| row.kind == self.kind).map_or("", |row| row.name);

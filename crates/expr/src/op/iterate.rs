@@ -1,6 +1,8 @@
-//! `$map`, `$filter`, `$reduce`: an expression evaluated for each item of an array, with variables of its own.
+//! `$map`, `$filter`, `$reduce`: an expression evaluated for each item of an array, with variables of its own. Nested they can go
+//! on without an end, so that each step counts as work of the operation.
 
 use mayfly_base::Result;
+use mayfly_base::current::spend;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::operand::{array, fault, long_integer, parts, required};
@@ -70,6 +72,7 @@ impl Each {
     fn map(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
         let mut out = DocBuilder::new_array();
         for item in items {
+            spend(1)?;
             let values = [Value::Borrowed(item.value())];
             let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
             let result = self.body.evaluate(frame.within(&locals))?;
@@ -90,6 +93,7 @@ impl Each {
             if left == 0 {
                 break;
             }
+            spend(1)?;
             let values = [Value::Borrowed(item.value())];
             let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
             if self.body.evaluate(frame.within(&locals))?.is_true() {
@@ -119,6 +123,7 @@ impl Each {
     fn reduce(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
         let mut sum = self.further.evaluate(frame)?.detached();
         for item in items {
+            spend(1)?;
             let values = [sum, Value::Borrowed(item.value())];
             let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
             sum = self.body.evaluate(frame.within(&locals))?.detached();

@@ -52,7 +52,7 @@ pub type RunPrepared = for<'a> fn(&'a Prepared, &'a [Expression], Frame<'a>) -> 
 #[derive(Debug)]
 pub enum Prepared {
     /// A compiled pattern; nothing when the pattern depends on the document.
-    Regex(Option<regex::Pattern>),
+    Regex(Option<crate::Pattern>),
     /// An order of values.
     Sort(crate::order::Order),
     /// A name.

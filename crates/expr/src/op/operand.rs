@@ -1,5 +1,6 @@
 //! What operators share in taking operands apart and giving results: named parts, results of their own, faults.
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, ty};
 
@@ -11,9 +12,15 @@ pub(crate) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
+/// A value that was made has a size, and making it was work.
+fn check_made(bytes: usize) -> Result<()> {
+    spend(bytes >> 10)?;
+    check_size(bytes)
+}
+
 /// A text of its own.
 pub(crate) fn text(text: &str) -> Result<Value<'static>> {
-    check_size(text.len())?;
+    check_made(text.len())?;
     Ok(Value::Owned(RawValue::String(text).to_owned()))
 }
 
@@ -39,13 +46,13 @@ pub(crate) fn number(value: Number) -> Value<'static> {
 
 /// A finished array.
 pub(crate) fn array(out: DocBuilder) -> Result<Value<'static>> {
-    check_size(out.len())?;
+    check_made(out.len())?;
     Ok(Value::Owned(ValueBuf::from_parts(ty::ARRAY, out.finish().into_bytes())))
 }
 
 /// A finished document.
 pub(crate) fn document(out: DocBuilder) -> Result<Value<'static>> {
-    check_size(out.len())?;
+    check_made(out.len())?;
     Ok(Value::Owned(ValueBuf::from_parts(ty::DOCUMENT, out.finish().into_bytes())))
 }
 

@@ -1,11 +1,13 @@
 //! `$regexMatch`, `$regexFind`, `$regexFindAll`, by the engine that match expressions use, too (PCRE2).
 
 use mayfly_base::Result;
+use mayfly_base::current::spend;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::operand::{array, document, fault, optional, parts, required};
 use super::{OpRow, Prepared, own};
 use crate::parse::Parser;
+use crate::pattern::{Pattern, PatternFault};
 use crate::{Expression, Frame, Value, check_size};
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -14,47 +16,23 @@ pub(super) const ROWS: &[OpRow] = &[
     own("$regexFindAll", "4.2", "All matches with their groups.", parse),
 ];
 
-/// Longest pattern, in bytes; the engine's own limit in the reference.
-const MAX_PATTERN_BYTES: usize = 32_764;
-
-/// A compiled pattern.
-#[derive(Debug)]
-pub struct Pattern(pcre2::bytes::Regex);
-
-impl Pattern {
-    fn compile(name: &str, pattern: &str, options: &str) -> Result<Pattern> {
-        if pattern.contains('\0') {
+/// A pattern of the operator `name`.
+fn compile_pattern(name: &str, pattern: &str, options: &str) -> Result<Pattern> {
+    Pattern::compile(pattern, options).map_err(|wrong| match wrong {
+        PatternFault::NullInPattern => {
             let text = format!("{name}: regular expression cannot contain an embedded null byte");
-            return Err(fault(51109, text));
+            fault(51109, text)
         }
-        if options.contains('\0') {
+        PatternFault::NullInOptions => {
             let text =
                 format!("{name}: regular expression options cannot contain an embedded null byte");
-            return Err(fault(51110, text));
+            fault(51110, text)
         }
-        let mut builder = pcre2::bytes::RegexBuilder::new();
-        builder.utf(true).jit_if_available(true);
-        for option in options.chars() {
-            match option {
-                'i' => builder.caseless(true),
-                'm' => builder.multi_line(true),
-                'x' => builder.extended(true),
-                's' => builder.dotall(true),
-                'u' => &mut builder,
-                other => {
-                    let text = format!("{name} invalid flag in regex options: {other}");
-                    return Err(fault(51108, text));
-                }
-            };
+        PatternFault::UnknownOption(other) => {
+            fault(51108, format!("{name} invalid flag in regex options: {other}"))
         }
-        if pattern.len() > MAX_PATTERN_BYTES {
-            return Err(fault(51111, format!("Invalid Regex in {name}: pattern is too long")));
-        }
-        let compiled = builder
-            .build(pattern)
-            .map_err(|error| fault(51111, format!("Invalid Regex in {name}: {error}")))?;
-        Ok(Pattern(compiled))
-    }
+        PatternFault::Invalid(reason) => fault(51111, format!("Invalid Regex in {name}: {reason}")),
+    })
 }
 
 fn parse(
@@ -122,7 +100,7 @@ fn compile(
             format!("{name}: found regex option(s) specified in both 'regex' and 'option' fields");
         return Err(fault(51107, text));
     }
-    Pattern::compile(name, pattern, options.unwrap_or(own)).map(Some)
+    compile_pattern(name, pattern, options.unwrap_or(own)).map(Some)
 }
 
 /// Hands text and pattern to a function; nothing when one of them is null or missing.
@@ -170,7 +148,7 @@ fn is_match<'a>(
 ) -> Result<Value<'a>> {
     const NAME: &str = "$regexMatch";
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
-        let found = pattern.0.is_match(text.as_bytes()).map_err(|error| failed(NAME, &error))?;
+        let found = pattern.is_match(text).map_err(|error| failed(NAME, &error))?;
         Ok(found.into())
     })?;
     Ok(found.unwrap_or(false.into()))
@@ -183,13 +161,13 @@ fn find_first<'a>(
 ) -> Result<Value<'a>> {
     const NAME: &str = "$regexFind";
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
-        let mut groups = pattern.0.capture_locations();
-        let found = pattern.0.captures_read(&mut groups, text.as_bytes());
+        let mut groups = pattern.program().capture_locations();
+        let found = pattern.program().captures_read(&mut groups, text.as_bytes());
         if found.map_err(|error| failed(NAME, &error))?.is_none() {
             return Ok(Value::NULL);
         }
         let mut out = DocBuilder::new();
-        append(text, &groups, &mut out);
+        append(text, &mut Counted::default(), &groups, &mut out);
         document(out)
     })?;
     Ok(found.unwrap_or(Value::NULL))
@@ -203,13 +181,14 @@ fn find_all<'a>(
     const NAME: &str = "$regexFindAll";
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
         let mut out = DocBuilder::new_array();
-        let mut groups = pattern.0.capture_locations();
-        let mut from = 0;
+        let mut groups = pattern.program().capture_locations();
+        let (mut from, mut counted) = (0, Counted::default());
         loop {
-            let found = pattern.0.captures_read_at(&mut groups, text.as_bytes(), from);
+            spend(1)?;
+            let found = pattern.program().captures_read_at(&mut groups, text.as_bytes(), from);
             let Some(whole) = found.map_err(|error| failed(NAME, &error))? else { break };
             out.push_document();
-            append(text, &groups, &mut out);
+            append(text, &mut counted, &groups, &mut out);
             out.end();
             check_size(out.len())?;
             // An empty match steps over one letter, so that the next one is another.
@@ -230,13 +209,32 @@ fn find_all<'a>(
     }
 }
 
+/// Code points in the bytes up to a place, counted on from match to match.
+#[derive(Default)]
+struct Counted {
+    bytes: usize,
+    points: usize,
+}
+
+impl Counted {
+    fn up_to(&mut self, text: &str, bytes: usize) -> i32 {
+        self.points += text.get(self.bytes..bytes).map_or(0, |part| part.chars().count());
+        self.bytes = bytes;
+        i32::try_from(self.points).unwrap_or(i32::MAX)
+    }
+}
+
 /// `{ match, idx, captures }`; the place counts code points.
-fn append(text: &str, groups: &pcre2::bytes::CaptureLocations, out: &mut DocBuilder) {
+fn append(
+    text: &str,
+    counted: &mut Counted,
+    groups: &pcre2::bytes::CaptureLocations,
+    out: &mut DocBuilder,
+) {
     let part = |(from, to): (usize, usize)| text.get(from..to).unwrap_or("");
     let whole = groups.get(0).unwrap_or((0, 0));
     out.append("match", part(whole));
-    let at = part((0, whole.0)).chars().count();
-    out.append("idx", i32::try_from(at).unwrap_or(i32::MAX));
+    out.append("idx", counted.up_to(text, whole.0));
     out.start_array("captures");
     for group in 1..groups.len() {
         match groups.get(group) {

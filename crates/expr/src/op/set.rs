@@ -133,12 +133,16 @@ fn difference<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value
     }
     two("$setDifference", (17048, 17049), &values)?;
     let without = Sorted::of(items_of(&values[1]), frame.collation());
-    let mut given = Vec::new();
+    let items: Vec<_> = items_of(&values[0]).iter().map(|item| item.value()).collect();
+    // The first of those that are equal stays, where it stands.
+    let mut places: Vec<usize> = (0..items.len()).collect();
+    let compare = |a: usize, b: usize| compare_values_in(items[a], items[b], frame.collation());
+    places.sort_by(|a, b| compare(*a, *b));
+    places.dedup_by(|later, first| compare(*later, *first).is_eq());
+    places.sort_unstable();
     let mut out = DocBuilder::new_array();
-    for item in items_of(&values[0]).iter().map(|item| item.value()) {
-        let at = given.binary_search_by(|have| compare_values_in(*have, item, frame.collation()));
-        if let (false, Err(at)) = (without.contains(item), at) {
-            given.insert(at, item);
+    for item in places.into_iter().map(|place| items[place]) {
+        if !without.contains(item) {
             out.push(item);
         }
     }

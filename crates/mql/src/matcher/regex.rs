@@ -1,48 +1,35 @@
-//! Regular expressions, by the engine that the reference uses (PCRE2), so that patterns mean the
-//! same.
+//! Regular expressions in filters, compiled as those of expressions are.
 
 use std::fmt;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::{Pattern, PatternFault};
 use mayfly_value::RawValue;
-
-/// Longest pattern, in bytes; the reference's own limit.
-const MAX_PATTERN_BYTES: usize = 32_764;
 
 /// A compiled pattern.
 #[derive(Clone)]
 pub struct Regex {
     pattern: Box<str>,
     options: Box<str>,
-    program: pcre2::bytes::Regex,
+    program: Pattern,
 }
 
 impl Regex {
     /// Compiles a pattern; options are letters of `imxsu`.
     pub fn new(pattern: &str, options: &str) -> Result<Regex> {
-        if pattern.len() > MAX_PATTERN_BYTES || pattern.contains('\0') {
-            let code = ErrorCode(if pattern.contains('\0') { 51109 } else { 51091 });
-            let text = "Regular expression is invalid: too long, or it holds a null byte";
-            return Err(Error::new(code, text));
-        }
-        let mut builder = pcre2::bytes::RegexBuilder::new();
-        builder.utf(true).jit_if_available(true);
-        for option in options.chars() {
-            match option {
-                'i' => builder.caseless(true),
-                'm' => builder.multi_line(true),
-                'x' => builder.extended(true),
-                's' => builder.dotall(true),
-                'u' => &mut builder,
-                other => {
-                    let text = format!("invalid flag in regex options: {other}");
-                    return Err(Error::new(ErrorCode(51108), text));
+        let program = Pattern::compile(pattern, options).map_err(|wrong| {
+            let (code, text) = match wrong {
+                PatternFault::NullInPattern | PatternFault::NullInOptions => {
+                    (51109, "Regular expression is invalid: it holds a null byte".to_owned())
+                }
+                PatternFault::UnknownOption(other) => {
+                    (51108, format!("invalid flag in regex options: {other}"))
+                }
+                PatternFault::Invalid(reason) => {
+                    (51091, format!("Regular expression is invalid: {reason}"))
                 }
             };
-        }
-        let program = builder.build(pattern).map_err(|error| {
-            let text = format!("Regular expression is invalid: {error}");
-            Error::new(ErrorCode(51091), text)
+            Error::new(ErrorCode(code), text)
         })?;
         Ok(Regex { pattern: pattern.into(), options: options.into(), program })
     }
@@ -60,7 +47,7 @@ impl Regex {
     /// Whether the text matches anywhere. A match that exceeds the engine's own limits counts as
     /// none.
     pub fn matches_text(&self, text: &str) -> bool {
-        self.program.is_match(text.as_bytes()).unwrap_or(false)
+        self.program.is_match(text).unwrap_or(false)
     }
 
     /// Whether the value is a text that matches, or this very pattern as a value.

@@ -193,7 +193,7 @@ fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
             && !index.is_partial()
             && mayfly_value::same_collation(spec.collation(), scope.collation())
             && fields.len() == on.len()
-            && fields.iter().all(|field| on.iter().any(|name| *name == field.path))
+            && fields.iter().all(|field| on.contains(&field.path))
     })
 }
 

@@ -1,6 +1,6 @@
 //! `$concatArrays`, `$reverseArray`, `$range`, `$indexOfArray`.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, RawValue, compare_values_in};
 
@@ -89,20 +89,32 @@ fn range<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     if step == 0 {
         return Err(fault(34449, "$range requires a non-zero step value"));
     }
-    // Each item of an array takes more than four bytes.
-    let items = (end - start).max(0) / step.max(1) + (start - end).max(0) / (-step).max(1);
-    if items > 4 * 1024 * 1024 {
-        let text = "$range would use too much memory and cannot spill";
-        return Err(Error::new(ErrorCode(146), text));
-    }
+    let steps = (end - start) / step;
+    check_range_memory(if steps < 0 { 0 } else { steps + 1 })?;
     let mut out = DocBuilder::new_array();
     let mut next = start;
     while (step > 0 && next < end) || (step < 0 && next > end) {
         // Both bounds fit, so does everything between them.
         out.push(RawValue::Int32(next as i32));
         next += step;
+        if out.len() > limits::MAX_WIRE_DOCUMENT_BYTES {
+            break;
+        }
     }
     array(out)
+}
+
+/// The limit of the reference, by what its items take there. Arrays are stored ones here, which end before.
+fn check_range_memory(items: i64) -> Result<()> {
+    let needed = 24 + 16 * items;
+    if needed < limits::MAX_BLOCKING_MEMORY_BYTES as i64 {
+        return Ok(());
+    }
+    let text = format!(
+        "$range would use too much memory ({needed} bytes) and cannot spill to disk. Memory limit: {} bytes",
+        limits::MAX_BLOCKING_MEMORY_BYTES
+    );
+    Err(Error::new(ErrorCode(146), text))
 }
 
 /// A position argument of the operators that search.

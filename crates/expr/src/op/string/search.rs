@@ -46,11 +46,10 @@ fn search<'a>(
     let end = at(3, "ending index").transpose()?.unwrap_or(usize::MAX);
     if name == "$indexOfBytes" {
         let end = end.min(whole.len());
-        let range = whole.as_bytes().get(start..end).unwrap_or(&[]);
         if start > end {
             return Ok(int(-1));
         }
-        return Ok(find(range, wanted.as_bytes()).map_or(int(-1), |at| count(at + start)));
+        return Ok(find(whole, wanted, start, end).map_or(int(-1), count));
     }
     // Code points become bytes and the answer code points again.
     let places: Vec<usize> = whole.char_indices().map(|(at, _)| at).chain([whole.len()]).collect();
@@ -63,9 +62,12 @@ fn search<'a>(
         .map_or(int(-1), |at| count(places.partition_point(|place| *place < at + places[start]))))
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    match wanted.is_empty() {
-        true => Some(0),
-        false => bytes.windows(wanted.len()).position(|window| window == wanted),
+/// Where a text stands between two bytes, which may stand inside of letters: a text never begins or ends there.
+fn find(whole: &str, wanted: &str, start: usize, end: usize) -> Option<usize> {
+    if wanted.is_empty() {
+        return Some(start);
     }
+    let first = (start..=end).find(|at| whole.is_char_boundary(*at))?;
+    let last = (first..=end).rev().find(|at| whole.is_char_boundary(*at))?;
+    whole[first..last].find(wanted).map(|at| at + first)
 }
