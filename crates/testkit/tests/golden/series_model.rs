@@ -26,6 +26,8 @@ enum Step {
     Advance(i64),
     /// The time to live, or none.
     Set(Option<i64>),
+    /// Whether the time to live of the series is paused.
+    Pause(bool),
     /// `ttlIndexRules`: "mongod8", or "manual".
     Rules(bool),
     Pass,
@@ -40,6 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3u8).prop_map(Step::DeleteSource),
         5 => (0..SPAN).prop_map(Step::Advance),
         2 => prop::option::weighted(0.8, 0..2 * SPAN).prop_map(Step::Set),
+        1 => any::<bool>().prop_map(Step::Pause),
         1 => any::<bool>().prop_map(Step::Rules),
         5 => Just(Step::Pass),
         1 => Just(Step::Restart),
@@ -53,6 +56,7 @@ struct Model {
     measurements: BTreeMap<i32, (u8, i64)>,
     next: i32,
     seconds: Option<i64>,
+    paused: bool,
     mongod8: bool,
     /// Whether source 1 has a policy of its own.
     partial: bool,
@@ -62,7 +66,8 @@ impl Model {
     /// The latest moment that is due, of a source; nothing when it has no policy.
     fn cutoff(&self, source: u8, now: i64) -> Option<i64> {
         let partial = (self.partial && source == 1).then_some(PARTIAL);
-        let seconds = self.seconds.into_iter().chain(partial).min()?;
+        let seconds = self.seconds.filter(|_| !self.paused);
+        let seconds = seconds.into_iter().chain(partial).min()?;
         Some(now - seconds * 1000)
     }
 
@@ -121,6 +126,14 @@ fn run(fixture: &mut Fixture, model: &mut Model, step: &Step) -> Result<(), Test
             let value = seconds.map_or("'off'".to_owned(), |seconds| seconds.to_string());
             fixture.ok("test", &format!("{{collMod: 's', expireAfterSeconds: {value}}}"));
             model.seconds = *seconds;
+            // Who switches it off takes its options with it.
+            model.paused &= seconds.is_some();
+        }
+        Step::Pause(paused) => {
+            if model.seconds.is_some() {
+                fixture.ok("test", &format!("{{collMod: 's', ttl: {{paused: {paused}}}}}"));
+                model.paused = *paused;
+            }
         }
         Step::Rules(mongod8) => {
             set_rules(fixture, *mongod8);

@@ -13,7 +13,7 @@ use proptest::sample::select;
 
 use crate::properties::runner;
 use crate::scripts::rocksdb;
-use model::{Archived, Coverage, Id, Kind, Model, Options, Policy};
+use model::{Archived, Coverage, Id, Kind, Model, Policy};
 use step::{Case, Step, options, seconds, step};
 
 /// Parameters that cut passes into small pieces: documents in a unit, documents in a visit.
@@ -34,11 +34,11 @@ fn policies() -> impl Strategy<Value = Vec<Policy>> {
     let d = policy(coverage().prop_map(Kind::D).boxed(), false);
     let e = policy(coverage().prop_map(Kind::E).boxed(), false);
     let modified = policy(Just(Kind::Modified).boxed(), true);
-    let clustered = seconds(false).prop_map(|seconds| Policy {
+    let clustered = (seconds(false), options()).prop_map(|(seconds, options)| Policy {
         kind: Kind::Clustered,
         descending: false,
         seconds: Some(seconds),
-        options: Options::default(),
+        options,
     });
     let some = prop::option::of;
     (some(d), some(e), some(modified), prop::option::weighted(0.3, clustered)).prop_map(
@@ -55,11 +55,11 @@ fn case(steps: usize) -> impl Strategy<Value = Case> {
 }
 
 fn set_up(fixture: &Fixture, case: &Case) -> Model {
-    if case.policies.iter().any(|policy| policy.kind == Kind::Clustered) {
-        let seconds = case.policies[0].seconds.unwrap_or(0);
+    if let Some(policy) = case.policies.iter().find(|policy| policy.kind == Kind::Clustered) {
+        let (seconds, ttl) = (policy.seconds.unwrap_or(0), policy.options.show());
         let index = "{key: {_id: 1}, unique: true}";
-        let create = format!("create: 'c', clusteredIndex: {index}, expireAfterSeconds: {seconds}");
-        fixture.ok("test", &format!("{{{create}}}"));
+        let expiry = format!("expireAfterSeconds: {seconds}, ttl: {ttl}");
+        fixture.ok("test", &format!("{{create: 'c', clusteredIndex: {index}, {expiry}}}"));
     }
     let mut indexes = vec![
         "{key: {n: 1}, name: 'n'}".to_owned(),

@@ -303,7 +303,7 @@ impl Step {
                 }
                 "expireAfterSeconds: 'off'".to_owned()
             }
-            Step::SetOptions { options, .. } if is_policy && !clustered => {
+            Step::SetOptions { options, .. } if is_policy => {
                 policy.options = *options;
                 format!("ttl: {}", options.show())
             }
