@@ -279,7 +279,11 @@ fn t_58_updates_beside_a_long_pass_are_quick() {
         for id in [DUE - 1 - took.len() as i64, DUE + took.len() as i64 % 100] {
             let change = doc! { "$set": { "at": future }, "$inc": { "v2": 1 } };
             let update = doc! { "q": { "_id": id }, "u": change };
-            let command = doc! { "update": "c", "$db": "crash", "updates": [update] };
+            // Without a wait for the disk, which may be busy with other things.
+            let concern = doc! { "w": 1 };
+            let command = doc! {
+                "update": "c", "$db": "crash", "updates": [update], "writeConcern": concern,
+            };
             let begun = Instant::now();
             let reply = client.ok(&command);
             took.push(begun.elapsed());
