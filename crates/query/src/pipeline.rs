@@ -46,6 +46,9 @@ impl Pipeline {
             }
         }
         limit_sorts(&mut stages);
+        if around.optimises() {
+            fold_unwinds(&mut stages);
+        }
         Ok(Pipeline { stages, collation: around.scope.collation().cloned(), rewritten })
     }
 
@@ -181,6 +184,23 @@ fn limit_sorts(stages: &mut [Stage]) {
                 }
                 _ => break,
             }
+        }
+    }
+}
+
+/// Lets joins unwind their results themselves.
+fn fold_unwinds(stages: &mut Vec<Stage>) {
+    let mut at = 1;
+    while at < stages.len() {
+        let (front, behind) = stages.split_at_mut(at);
+        let folded = match (front.last_mut(), behind.first()) {
+            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind))) => lookup.fold(unwind),
+            _ => false,
+        };
+        if folded {
+            stages.remove(at);
+        } else {
+            at += 1;
         }
     }
 }
@@ -321,6 +341,7 @@ impl PipelineRun {
         };
         let settings = std::mem::take(&mut self.settings);
         let context = StageContext { store, op, settings: &settings };
+        self.stages.iter_mut().for_each(|stage| stage.begin_batch());
         let outcome = self.work(&context, &full, &mut take);
         if outcome.is_err() {
             self.stages.iter_mut().for_each(|stage| stage.abandon(&context));

@@ -50,7 +50,7 @@ all does not exist in the reference either.
 ## Not there yet, beside the lists
 
 Authentication and TLS, transactions of several statements, change streams,
-index kinds other than ascending and descending keys, spilling to disk. Of time series: collations, indexes on `_id`, partial
+index kinds other than ascending and descending keys. Of time series: collations, indexes on `_id`, partial
 indexes by other fields than the meta field, `findAndModify`, `$out` into one.
 
 ";

@@ -119,6 +119,8 @@ const STAGES: &[&str] = &[
     "{\"$skip\": 2}",
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"Q\", \"as\": \"d\"}}",
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}",
+    "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"Q\", \"as\": \"d\"}}, {\"$unwind\": \"$d\"}",
+    "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}, {\"$unwind\": {\"path\": \"$a.b\", \"includeArrayIndex\": \"d\", \"preserveNullAndEmptyArrays\": true}}",
     "{\"$unionWith\": \"d\"}",
     "{\"$group\": {\"_id\": \"$a\", \"b\": {\"$sum\": 1}}}",
     "{\"$group\": {\"_id\": \"$b.c\", \"a\": {\"$max\": \"$a\"}}}",
@@ -166,7 +168,7 @@ fn a_rewritten_pipeline_gives_the_same() {
         let stages = pipeline(&text);
         let scope = Scope::default();
         let around = Around::command("test", &scope);
-        if optimised(stages.as_doc(), &scope).is_none() {
+        if optimised(stages.as_doc(), &scope).is_none() && !text.contains("}, {\"$unwind") {
             continue;
         }
         rewritten += 1;

@@ -5,6 +5,8 @@
 //! 3. Otherwise the other collection is read once into a table by its values ([`super::join_table`]), as long as that fits memory.
 //!    What the table finds is checked by the filter, so that both ways give the same.
 //! 4. A pipeline that uses neither is run once and its results are kept.
+//!
+//! What is kept is kept for one batch: the next one sees what has changed, and nothing that is due meanwhile.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_expr::{Expression, Frame, Scope};
@@ -16,7 +18,7 @@ use std::ops::ControlFlow;
 
 use super::join_table::JoinTable;
 use super::sub::{From, SubPipeline, pipeline_argument};
-use super::unwind::{parts, replaced};
+use super::unwind::{Unwind, parts, replaced};
 use super::{Around, Inside, Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::pipeline::PipelineRun;
@@ -28,6 +30,19 @@ pub(crate) struct Lookup {
     fields: Option<JoinFields>,
     variables: Vec<(String, Expression)>,
     result: Vec<String>,
+    /// The `$unwind` of the result that stands behind it: no array of it is made.
+    unwind: Option<Unwind>,
+}
+
+impl Lookup {
+    /// Takes over the stage behind it; false when that is about something else.
+    pub(crate) fn fold(&mut self, unwind: &Unwind) -> bool {
+        let same = self.unwind.is_none() && unwind.path == self.result;
+        if same {
+            self.unwind = Some(unwind.clone());
+        }
+        same
+    }
 }
 
 /// `localField` and `foreignField`.
@@ -113,7 +128,8 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         Ok((element.name().to_owned(), expression))
     };
     let variables = names.iter().map(parse).collect::<Result<_>>()?;
-    Ok(vec![Stage::Lookup(Box::new(Lookup { sub, fields, variables, result: parts(result)? }))])
+    let result = parts(result)?;
+    Ok(vec![Stage::Lookup(Box::new(Lookup { sub, fields, variables, result, unwind: None }))])
 }
 
 /// The values of a document that are joined by: the items of arrays; null where there is nothing.
@@ -168,11 +184,43 @@ enum Way {
 pub(super) struct RunningLookup {
     lookup: Lookup,
     way: Way,
+    /// What is left to show of a result that is unwound: its document, the array, and where to go on.
+    rest: Option<(DocBuf, DocBuf, usize)>,
 }
 
 impl RunningLookup {
     pub(super) fn new(lookup: Lookup) -> RunningLookup {
-        RunningLookup { lookup, way: Way::Unknown }
+        RunningLookup { lookup, way: Way::Unknown, rest: None }
+    }
+
+    /// Shows a document for each one that was joined, until the next stage pauses.
+    fn show_unwound(
+        &mut self,
+        unwind: &Unwind,
+        (document, array, from): (DocBuf, DocBuf, usize),
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let count = array.as_doc().iter().count();
+        for (at, item) in array.as_doc().iter().enumerate().skip(from) {
+            let mut out = replaced(document.as_doc(), &self.lookup.result, Some(item.value()));
+            if let Some(index) = &unwind.index {
+                out = replaced(out.as_doc(), index, Some(RawValue::Int64(at as i64)));
+            }
+            if next(out.as_doc())? != Flow::More {
+                self.rest = (at + 1 < count).then(|| (document.clone(), array.clone(), at + 1));
+                return Ok(Flow::Pause);
+            }
+        }
+        if count > 0 || !unwind.keep_empty {
+            return Ok(Flow::More);
+        }
+        let empty = RawValue::Array(RawDoc::EMPTY);
+        let mut out = replaced(document.as_doc(), &self.lookup.result, Some(empty));
+        out = replaced(out.as_doc(), &self.lookup.result, None);
+        if let Some(index) = &unwind.index {
+            out = replaced(out.as_doc(), index, Some(RawValue::Null));
+        }
+        next(out.as_doc())
     }
 
     fn scope(&self, document: RawDoc<'_>) -> Result<Scope> {
@@ -216,7 +264,7 @@ impl RunningLookup {
     /// The documents that are joined.
     fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
         if let Way::Same(results) = &self.way {
-            return Joined::of(results.iter(), &self.lookup);
+            return Joined::of(results.iter(), context, &self.lookup);
         }
         let scope = self.scope(document)?;
         let filter = self.filter(document);
@@ -228,7 +276,7 @@ impl RunningLookup {
             let matcher = Matcher::parse_in(filter.as_doc(), self.lookup.sub.scope())?;
             let found = table.find(values, &matcher)?;
             if self.lookup.sub.is_empty() {
-                return Joined::of(found.into_iter(), &self.lookup);
+                return Joined::of(found.into_iter(), context, &self.lookup);
             }
             let found = found.into_iter().cloned().collect();
             let run = self.lookup.sub.start_over(context, &scope, found)?;
@@ -253,11 +301,15 @@ struct Joined {
 }
 
 impl Joined {
-    fn of<'d>(documents: impl Iterator<Item = &'d DocBuf>, lookup: &Lookup) -> Result<Joined> {
+    fn of<'d>(
+        documents: impl Iterator<Item = &'d DocBuf>,
+        context: &StageContext<'_>,
+        lookup: &Lookup,
+    ) -> Result<Joined> {
         let mut out = DocBuilder::new_array();
         for document in documents {
             out.push(document);
-            check_total(out.len(), lookup)?;
+            check_total(out.len(), context, lookup)?;
         }
         Ok(Joined { array: out.finish() })
     }
@@ -267,7 +319,7 @@ impl Joined {
         while !run.is_done() {
             run.run(context.store, context.op, &mut |document| {
                 out.push(document);
-                check_total(out.len(), lookup)?;
+                check_total(out.len(), context, lookup)?;
                 Ok(Flow::More)
             })?;
         }
@@ -275,14 +327,17 @@ impl Joined {
     }
 }
 
-fn check_total(bytes: usize, lookup: &Lookup) -> Result<()> {
-    if bytes <= limits::MAX_WIRE_DOCUMENT_BYTES {
+fn check_total(bytes: usize, context: &StageContext<'_>, lookup: &Lookup) -> Result<()> {
+    let most = match &lookup.unwind {
+        None => limits::MAX_WIRE_DOCUMENT_BYTES,
+        Some(_) => context.settings.memory_bytes,
+    };
+    if bytes <= most {
         return Ok(());
     }
     let name = lookup.sub.from.as_ref().map_or("", |from| from.collection());
     let text = format!(
-        "Total size of documents in {name} matching pipeline's $lookup stage exceeds {} bytes",
-        limits::MAX_WIRE_DOCUMENT_BYTES
+        "Total size of documents in {name} matching pipeline's $lookup stage exceeds {most} bytes"
     );
     Err(Error::new(ErrorCode(4568), text))
 }
@@ -296,7 +351,27 @@ impl Running for RunningLookup {
     ) -> Result<Flow> {
         context.op.check()?;
         let joined = self.joined(context, document)?;
+        if let Some(unwind) = self.lookup.unwind.clone() {
+            return self.show_unwound(&unwind, (document.to_owned(), joined.array, 0), next);
+        }
         let array = RawValue::Array(joined.array.as_doc());
         next(replaced(document, &self.lookup.result, Some(array)).as_doc())
+    }
+
+    fn resume(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        match (self.rest.take(), self.lookup.unwind.clone()) {
+            (Some(rest), Some(unwind)) => self.show_unwound(&unwind, rest, next),
+            _ => Ok(Flow::More),
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    fn begin_batch(&mut self) {
+        if matches!(self.way, Way::Table(_) | Way::Same(_)) {
+            self.way = Way::Unknown;
+        }
     }
 }

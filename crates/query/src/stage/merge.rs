@@ -325,6 +325,9 @@ impl Running for RunningMerge {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
+        if context.settings.read_only {
+            return Ok(Flow::More);
+        }
         context.op.check()?;
         self.write(context, document)?;
         Ok(Flow::More)
@@ -332,7 +335,9 @@ impl Running for RunningMerge {
 
     fn finish(&mut self, context: &StageContext<'_>, _: &mut Next<'_>) -> Result<Flow> {
         // What is wrong with the target is wrong without a document, too.
-        self.target(context)?;
+        if !context.settings.read_only {
+            self.target(context)?;
+        }
         Ok(Flow::More)
     }
 

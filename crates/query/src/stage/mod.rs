@@ -129,6 +129,9 @@ pub(crate) trait Running: Send {
         Ok(Flow::More)
     }
 
+    /// A new batch begins, over a new snapshot: what was read of other collections is old.
+    fn begin_batch(&mut self) {}
+
     /// The run failed, here or elsewhere: clears away what nobody will look for.
     fn abandon(&mut self, _: &StageContext<'_>) {}
 

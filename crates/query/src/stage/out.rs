@@ -108,6 +108,9 @@ impl Running for RunningOut {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
+        if context.settings.read_only {
+            return Ok(Flow::More);
+        }
         let document = with_id(document);
         self.bytes += document.as_bytes().len();
         self.unit.push(document);
@@ -118,6 +121,9 @@ impl Running for RunningOut {
     }
 
     fn finish(&mut self, context: &StageContext<'_>, _: &mut Next<'_>) -> Result<Flow> {
+        if context.settings.read_only {
+            return Ok(Flow::More);
+        }
         self.flush(context)?;
         if let Some(beside) = &self.beside {
             context.store.rename_collection(&beside.namespace(), &self.target, true)?;

@@ -9,9 +9,9 @@ use crate::Flow;
 /// A parsed `$unwind`.
 #[derive(Clone, Debug)]
 pub(crate) struct Unwind {
-    path: Vec<String>,
-    index: Option<Vec<String>>,
-    keep_empty: bool,
+    pub(super) path: Vec<String>,
+    pub(super) index: Option<Vec<String>>,
+    pub(super) keep_empty: bool,
 }
 
 fn fault(code: i32, text: impl Into<String>) -> Error {

@@ -1,7 +1,9 @@
 //! Explaining `aggregate`: the plan of the stages at its front, and the stages behind it.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, Verbosity};
+use mayfly_query::{
+    Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, RunSettings, Verbosity,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
@@ -102,8 +104,8 @@ fn run(
 ) -> Result<u64> {
     let store = &ctx.service.store;
     let hint = hint.map(Hint::parse).transpose()?.flatten();
-    let run =
-        pipeline.start(store.collection(&inner.ns), hint, run_settings(ctx, &inner.fields)?)?;
+    let settings = RunSettings { read_only: true, ..run_settings(ctx, &inner.fields)? };
+    let run = pipeline.start(store.collection(&inner.ns), hint, settings)?;
     let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
     let mut results = 0;
     while !cursor.is_done() {
