@@ -77,10 +77,19 @@ impl<'a> RawDoc<'a> {
 
     /// The first element with this name.
     pub fn get_element(self, name: &str) -> Option<RawElement<'a>> {
-        let name = name.as_bytes();
-        let first = name.first();
-        // Most names differ in their first letter, which spares the call that compares the rest.
-        self.iter().find(|element| element.name.first() == first && element.name == name)
+        let wanted = Wanted::new(name.as_bytes())?;
+        let mut rest = self.iter().rest;
+        loop {
+            let (&ty, after_type) = rest.split_first()?;
+            let (name_len, found) = wanted.compare(after_type)?;
+            let after_name = after_type.get(name_len + 1..)?;
+            let len = value_len(ty, after_name)?;
+            if found {
+                let data = after_name.get(..len)?;
+                return Some(RawElement { ty, name: &after_type[..name_len], data });
+            }
+            rest = after_name.get(len..)?;
+        }
     }
 
     /// The value of the first element with this name.
@@ -157,6 +166,46 @@ fn find_zero_behind(bytes: &[u8]) -> Option<usize> {
     bytes[at..].iter().position(|&byte| byte == 0).map(|rest| at + rest)
 }
 
+/// A name that is looked for among the elements of a document. Eight bytes at once tell most names apart and find their ends.
+struct Wanted<'n> {
+    name: &'n [u8],
+    /// Its beginning, with the zero byte that ends it where there is room, and which bits of that count.
+    word: u64,
+    mask: u64,
+}
+
+impl<'n> Wanted<'n> {
+    /// Nothing for what is no name: one with a zero byte.
+    #[inline]
+    fn new(name: &'n [u8]) -> Option<Wanted<'n>> {
+        let mut word = [0; 8];
+        let start = name.len().min(8);
+        word[..start].copy_from_slice(&name[..start]);
+        let mask = if name.len() < 8 { u64::MAX >> (56 - 8 * name.len()) } else { u64::MAX };
+        let end = zero_in(word).unwrap_or(8);
+        if end < start || name.get(8..).is_some_and(|rest| rest.contains(&0)) {
+            return None;
+        }
+        Some(Wanted { name, word: u64::from_le_bytes(word), mask })
+    }
+
+    /// How long the name at the beginning of these bytes is, and whether it is this one.
+    #[inline]
+    fn compare(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+        if let Some(chunk) = bytes.first_chunk::<8>() {
+            let same = (u64::from_le_bytes(*chunk) ^ self.word) & self.mask == 0;
+            if same && self.name.len() < 8 {
+                return Some((self.name.len(), true));
+            }
+            if let Some(len) = zero_in(*chunk) {
+                return Some((len, false));
+            }
+        }
+        let len = find_zero_behind(bytes)?;
+        Some((len, &bytes[..len] == self.name))
+    }
+}
+
 /// One element, its value not decoded yet.
 #[derive(Clone, Copy)]
 pub struct RawElement<'a> {
@@ -194,7 +243,18 @@ impl<'a> RawElement<'a> {
     /// The value, decoded.
     #[inline]
     pub fn value(self) -> RawValue<'a> {
-        RawValue::decode(self.ty, self.data)
+        // The commonest types that are short to decode.
+        match self.ty {
+            ty::INT32 => match self.data.first_chunk() {
+                Some(bytes) => RawValue::Int32(i32::from_le_bytes(*bytes)),
+                None => RawValue::Null,
+            },
+            ty::DOUBLE => match self.data.first_chunk() {
+                Some(bytes) => RawValue::Double(f64::from_le_bytes(*bytes)),
+                None => RawValue::Null,
+            },
+            ty => RawValue::decode(ty, self.data),
+        }
     }
 }
 
@@ -637,5 +697,61 @@ impl<'a> From<&'a DocBuf> for RawValue<'a> {
 impl<'a> From<&'a ValueBuf> for RawValue<'a> {
     fn from(value: &'a ValueBuf) -> RawValue<'a> {
         value.as_raw()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DocBuilder, RawValue};
+
+    /// Names of all lengths, that begin alike, with and without bytes behind them.
+    #[test]
+    fn elements_are_found_by_their_names() {
+        let long = "abcdefghijklmnopqrstuvwxyz";
+        for last in [RawValue::Null, RawValue::Bool(true), RawValue::Int64(7), RawValue::Int32(0)] {
+            let mut doc = DocBuilder::new();
+            for len in (0..long.len()).rev() {
+                doc.append(&long[..len], len as i32);
+            }
+            doc.append("abcdefgX", -1).append("é", -2).append("z", last);
+            let doc = doc.finish();
+            let doc = doc.as_doc();
+            for len in 0..long.len() {
+                assert_eq!(doc.get(&long[..len]), Some(RawValue::Int32(len as i32)), "{len}");
+                let element = doc.get_element(&long[..len]).unwrap();
+                assert_eq!(element.name_bytes(), &long.as_bytes()[..len]);
+            }
+            assert_eq!(doc.get("abcdefgX"), Some(RawValue::Int32(-1)));
+            assert_eq!(doc.get("é"), Some(RawValue::Int32(-2)));
+            assert_eq!(doc.get("z"), Some(last));
+            for absent in
+                ["b", "abcdefgh\u{e9}", "zz", long, "abcdefgXY", "z\0", "\0", "abcdefghi\0j"]
+            {
+                assert_eq!(doc.get(absent), None, "{absent}");
+            }
+            // What was never a name must not run into the value behind one.
+            assert_eq!(doc.get("z\0\0\0"), None);
+        }
+    }
+
+    #[test]
+    fn broken_documents_end() {
+        let mut doc = DocBuilder::new();
+        doc.append("a", 1).append("text", "x").append("b", 2);
+        let good = doc.finish().into_bytes();
+        for at in 4..good.len() - 1 {
+            for byte in [0, 1, 2, 5, 0x7F, 0xFF] {
+                let mut bytes = good.clone();
+                bytes[at] = byte;
+                let doc = super::RawDoc::new(&bytes).unwrap();
+                for name in ["a", "text", "b", "c", "abcdefghijk"] {
+                    let found = doc.iter().find(|element| element.name_bytes() == name.as_bytes());
+                    let found = found.map(|element| (element.type_byte(), element.data()));
+                    let direct = doc.get_element(name);
+                    let direct = direct.map(|element| (element.type_byte(), element.data()));
+                    assert_eq!(direct, found, "{name} with {byte} at {at}");
+                }
+            }
+        }
     }
 }
