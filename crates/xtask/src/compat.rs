@@ -41,7 +41,6 @@ all does not exist in the reference either.
   `$dateFromString` without a `format` knows the common forms only: ISO 8601, dates with names of months, month/day/year,
   `@seconds`, each with an offset or a time zone.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
-* A long expression over one document ends with its operation (`maxTimeMS`, `killOp`), not only between documents.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
 * The columns in buckets of a time series (`system.buckets.*`) are this server's own, not the reference's BSONColumn; nobody but
   the server writes to those collections, so that a time series is restored measurement by measurement. Meta values are grouped
