@@ -28,6 +28,9 @@ pub use indexes::{
     NewExpireAfter,
 };
 
+/// How the names of collections begin that hold an aggregation's results until they are complete; an ObjectId follows.
+pub const TEMPORARY: &str = "tmp.agg_out.";
+
 impl Store {
     /// Creates a collection.
     ///
@@ -155,6 +158,20 @@ impl Store {
             map.insert(ns.clone(), collection.clone());
         });
         Ok(collection)
+    }
+
+    /// Drops what an aggregation was writing (`$out`) when the server stopped: it never got its name.
+    pub(crate) fn drop_temporary(&self) -> Result<()> {
+        for collection in self.collections(None) {
+            let ns = collection.namespace();
+            let id = ns.collection().strip_prefix(TEMPORARY);
+            let made = |id: &str| id.len() == 24 && id.bytes().all(|b| b.is_ascii_hexdigit());
+            if id.is_some_and(made) {
+                tracing::info!(namespace = %ns, "dropped what a stopped aggregation left");
+                self.drop_collection(&ns)?;
+            }
+        }
+        Ok(())
     }
 
     /// Drops a collection; gives the number of indexes it had, `_id_` included, or nothing when there was none.

@@ -33,7 +33,7 @@ pub use capped::Capped;
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
-    NewExpireAfter,
+    NewExpireAfter, TEMPORARY,
 };
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};

@@ -123,6 +123,7 @@ impl Store {
         });
         store.load_counts()?;
         store.forget_unfinished_builds()?;
+        store.drop_temporary()?;
         if options.background {
             *store.sweeper.lock() = Some(Sweeper::start(&store).map_err(no_thread)?);
             *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);

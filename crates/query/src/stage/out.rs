@@ -6,7 +6,7 @@
 //!    stays as it was.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{Collection, CreateIndexesOptions};
+use mayfly_storage::{Collection, CreateIndexesOptions, TEMPORARY};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl RunningOut {
             return Err(Error::new(ErrorCode(17152), text));
         }
         let number = mayfly_value::bson::oid::ObjectId::new().to_hex();
-        let name = Namespace::new(self.target.db(), &format!("tmp.agg_out.{number}"))?;
+        let name = Namespace::new(self.target.db(), &format!("{TEMPORARY}{number}"))?;
         let options = existing.as_ref().map_or_else(DocBuf::empty, |existing| existing.options());
         let beside = store.create_collection(&name, options)?;
         self.beside = Some(beside.clone());

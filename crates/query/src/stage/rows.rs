@@ -116,6 +116,20 @@ pub const MISSING: &[&str] = &[
     "$vectorSearch",
 ];
 
+/// Stages of a hosted search engine, which no server has by itself. All of them are missing, too.
+const SEARCH: &[&str] = &[
+    "$listSearchIndexes",
+    "$rankFusion",
+    "$scoreFusion",
+    "$search",
+    "$searchMeta",
+    "$vectorSearch",
+];
+
+/// SearchNotEnabled.
+const SEARCH_NOT_ENABLED: &str =
+    "Using $search and $vectorSearch aggregation stages requires additional configuration.";
+
 impl Stage {
     /// Parses one element of a pipeline; some stages are short for two others.
     ///
@@ -145,6 +159,9 @@ impl StageRow {
         let name = field.name();
         if let Some(row) = STAGES.iter().find(|row| row.name == name) {
             return Ok(row);
+        }
+        if SEARCH.contains(&name) {
+            return Err(Error::new(ErrorCode(31082), SEARCH_NOT_ENABLED));
         }
         if MISSING.contains(&name) {
             return Err(Error::not_implemented(format!("pipeline stage '{name}'")));
