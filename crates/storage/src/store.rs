@@ -20,6 +20,7 @@ use crate::oplog::OplogClock;
 use crate::read::Scanned;
 use crate::sweep::Sweeper;
 use crate::ttl::archive::{ArchiveCollection, Archives, OpenArchives};
+use crate::ttl::load::ForegroundLoad;
 use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
 use crate::ttl::{ArchiveSink, TtlMonitor, TtlParameters, TtlStats};
@@ -81,6 +82,7 @@ pub struct Store {
     pub write_conflicts: AtomicI64,
     pub(crate) visit_hook: VisitHook,
     pub(crate) paced: PacedPolicies,
+    pub(crate) load: ForegroundLoad,
     pub(crate) archive_sink: std::sync::OnceLock<Arc<dyn ArchiveSink>>,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
@@ -118,6 +120,7 @@ impl Store {
             write_conflicts: AtomicI64::new(0),
             visit_hook: VisitHook::default(),
             paced: PacedPolicies::default(),
+            load: ForegroundLoad::default(),
             archive_sink: std::sync::OnceLock::new(),
             fsync_lock: FsyncLock::default(),
         });
@@ -185,6 +188,23 @@ impl Store {
     /// Those of the body and of the engine; 50 MaxTimeMSExpired and kills of the operation; 26 NamespaceNotFound when
     /// the collection was dropped meanwhile.
     pub fn write<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let began = self.clock.monotonic_micros();
+        let result = self.write_unmeasured(op, collection, body);
+        let now = self.clock.monotonic_micros();
+        self.load.note(now - began, now);
+        result
+    }
+
+    /// The same for the server's own work, which is to make room for that of others.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub(crate) fn write_unmeasured<T>(
         &self,
         op: &OpCtx,
         collection: &Collection,

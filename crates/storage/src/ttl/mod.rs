@@ -15,6 +15,7 @@
 pub(crate) mod archive;
 mod census;
 pub(crate) mod due;
+pub(crate) mod load;
 mod monitor;
 mod options;
 mod pace;

@@ -103,6 +103,7 @@ impl Visit<'_> {
             docs_examined: 0,
             started_micros: self.store.clock.monotonic_micros(),
         };
+        let _running = self.store.load.visit();
         let result = self.drain_all(guard.op(), ranges, moment, &mut progress);
         self.finish(guard.op(), &progress);
         match result {
@@ -204,7 +205,7 @@ impl Visit<'_> {
         let options = self.rule.options();
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
-        let done = self.store.write(op, self.collection, |unit| {
+        let done = self.store.write_unmeasured(op, self.collection, |unit| {
             // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
             if !self.rule.holds_in(unit) {
                 return Ok(None);
@@ -253,6 +254,7 @@ impl Visit<'_> {
         })?;
         let Some(done) = done else { return Ok(None) };
         self.tell(op, &done, moment, progress, started);
+        self.make_room(started);
         Ok(Some(done.dealt))
     }
 
@@ -297,6 +299,15 @@ impl Visit<'_> {
             stats.batch_docs.fetch_add(deleted, Ordering::Relaxed);
             stats.staged_size_bytes.fetch_add(staged, Ordering::Relaxed);
             stats.time_in_batch_micros.fetch_add(now - started, Ordering::Relaxed);
+        }
+    }
+
+    /// Leaves the store to others for a moment, where their commits suffer from this visit.
+    fn make_room(&self, started: i64) {
+        let now = self.store.clock.monotonic_micros();
+        let pause = self.store.load.pause_micros(now - started, now);
+        if pause > 0 {
+            std::thread::sleep(std::time::Duration::from_micros(pause.unsigned_abs()));
         }
     }
 

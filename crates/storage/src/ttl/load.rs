@@ -1,0 +1,111 @@
+//! Whether deletion hurts others: how long their commits take while a visit runs, against how long they took before.
+//!
+//! Cheap and rough on purpose: two moving averages, fed by every commit of a client's write unit.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// One commit moves an average by a sixteenth of the difference.
+const WEIGHT: i64 = 16;
+/// A rise that is less than this is no rise.
+const NOISE_MICROS: i64 = 500;
+/// Who has not committed for so long is not hurt.
+const RECENT_MICROS: i64 = 100_000;
+/// One pause is no longer than this.
+const LONGEST_PAUSE_MICROS: i64 = 5_000;
+
+/// What is known of the commits of others. Averages are in microseconds.
+#[derive(Default)]
+pub(crate) struct ForegroundLoad {
+    /// While no visit ran.
+    quiet: AtomicI64,
+    /// Always.
+    lately: AtomicI64,
+    /// When the last one ended, on the monotonic clock.
+    last: AtomicI64,
+    /// Visits that run.
+    visits: AtomicI64,
+}
+
+/// A visit that runs.
+pub(crate) struct VisitMark<'l>(&'l ForegroundLoad);
+
+impl Drop for VisitMark<'_> {
+    fn drop(&mut self) {
+        self.0.visits.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl ForegroundLoad {
+    /// A client's unit took so long, from its begin to the end of its commit.
+    pub(crate) fn note(&self, micros: i64, now_micros: i64) {
+        move_towards(&self.lately, micros);
+        if self.visits.load(Ordering::Relaxed) == 0 {
+            move_towards(&self.quiet, micros);
+        }
+        self.last.store(now_micros, Ordering::Relaxed);
+    }
+
+    /// A visit begins; it ends when the mark goes.
+    pub(crate) fn visit(&self) -> VisitMark<'_> {
+        self.visits.fetch_add(1, Ordering::Relaxed);
+        VisitMark(self)
+    }
+
+    /// How long a visit whose last unit took so long should leave the store to others, in microseconds.
+    pub(crate) fn pause_micros(&self, unit_micros: i64, now_micros: i64) -> i64 {
+        if now_micros - self.last.load(Ordering::Relaxed) > RECENT_MICROS {
+            return 0;
+        }
+        let (quiet, lately) =
+            (self.quiet.load(Ordering::Relaxed), self.lately.load(Ordering::Relaxed));
+        pause_micros(quiet, lately, unit_micros)
+    }
+}
+
+/// Lost updates between threads only make the average a little slower.
+fn move_towards(average: &AtomicI64, micros: i64) {
+    let now = average.load(Ordering::Relaxed);
+    let step = (micros - now) / WEIGHT;
+    average.store(if now == 0 { micros } else { now + step }, Ordering::Relaxed);
+}
+
+/// As long as the unit took where commits take clearly longer than before: deletion never goes below half its speed.
+fn pause_micros(quiet: i64, lately: i64, unit_micros: i64) -> i64 {
+    let risen = lately > quiet.saturating_mul(2).saturating_add(NOISE_MICROS);
+    if risen { unit_micros.clamp(0, LONGEST_PAUSE_MICROS) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_rise_makes_deletion_pause() {
+        assert_eq!(pause_micros(100, 150, 800), 0);
+        assert_eq!(pause_micros(100, 700, 800), 0);
+        assert_eq!(pause_micros(100, 701, 800), 800);
+        assert_eq!(pause_micros(100, 10_000, 80_000), LONGEST_PAUSE_MICROS);
+        assert_eq!(pause_micros(5_000, 10_000, 800), 0);
+    }
+
+    #[test]
+    fn what_commits_take_beside_a_visit_is_no_measure_of_before() {
+        let load = ForegroundLoad::default();
+        for at in 0..100 {
+            load.note(50, at);
+        }
+        let mark = load.visit();
+        for at in 100..400 {
+            load.note(5_000, at);
+        }
+        assert_eq!(load.pause_micros(300, 400), 300);
+        // Nobody is there any more.
+        assert_eq!(load.pause_micros(300, 400 + 2 * RECENT_MICROS), 0);
+        drop(mark);
+        for at in 400..800 {
+            load.note(5_000, at);
+        }
+        // It is what commits take now.
+        assert_eq!(load.pause_micros(300, 800), 0);
+    }
+}
