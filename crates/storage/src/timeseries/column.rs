@@ -107,7 +107,9 @@ impl Column {
         let whole = matches!(alike, ty::INT32 | ty::INT64 | ty::DATE);
         let (mut least, mut most) = (first, first);
         for row in present {
-            if whole && self.types[row] == alike {
+            // As numbers they compare only with their like.
+            let alike_all = [row, least, most].iter().all(|row| self.types[*row] == alike);
+            if whole && alike_all {
                 let long = self.long(row);
                 if long < self.long(least) {
                     least = row;

@@ -66,6 +66,15 @@ fn a_typical_measurement_takes_few_bytes() {
 }
 
 #[test]
+fn bounds_of_mixed_types_are_those_of_the_comparison_order() {
+    let values = [Bson::Int32(0), Bson::String(String::new()), Bson::Int32(1), Bson::Null];
+    let document = DocBuf::from_bson(&doc! { "v": values.to_vec() });
+    let values = document.as_doc().get("v").unwrap().as_array().unwrap();
+    let values: Vec<_> = values.iter().map(|item| Some(item.value().to_owned())).collect();
+    assert_eq!(column_of(&values).bounds(), Some((3, 1)));
+}
+
+#[test]
 fn measurements_come_out_as_they_went_in() {
     let meta = doc! { "a": 1 };
     let meta = DocBuf::from_bson(&meta);
