@@ -306,6 +306,60 @@ def test_aggregate(coll):
 # catalog
 
 
+def test_aggregate_joins_and_windows(db, coll):
+    other = db[coll.name + "_other"]
+    other.drop()
+    day = datetime(2024, 3, 31, tzinfo=timezone.utc)
+    coll.insert_many([
+        {"_id": i, "k": i % 3, "at": day + timedelta(hours=i), "n": i} for i in range(6)
+    ])
+    other.insert_many([{"_id": 0, "name": "zero"}, {"_id": 1, "name": "one"}])
+    joined = coll.aggregate([
+        {"$lookup": {"from": other.name, "localField": "k", "foreignField": "_id", "as": "o"}},
+        {"$unwind": {"path": "$o", "preserveNullAndEmptyArrays": True}},
+        {"$group": {"_id": "$o.name", "ids": {"$push": "$_id"}, "last": {"$top": {
+            "sortBy": {"n": -1}, "output": "$n"}}}},
+        {"$sort": {"_id": 1}},
+    ])
+    assert list(joined) == [
+        {"_id": None, "ids": [2, 5], "last": 5},
+        {"_id": "one", "ids": [1, 4], "last": 4},
+        {"_id": "zero", "ids": [0, 3], "last": 3},
+    ]
+    windows = coll.aggregate([
+        {"$setWindowFields": {"partitionBy": "$k", "sortBy": {"at": 1}, "output": {
+            "sum": {"$sum": "$n", "window": {"documents": ["unbounded", "current"]}},
+            "near": {"$sum": "$n", "window": {"range": [-3, 0], "unit": "hour"}},
+            "rank": {"$rank": {}}}}},
+        {"$sort": {"_id": 1}},
+        {"$project": {"at": 0, "k": 0, "n": 0}},
+    ])
+    assert list(windows)[3:] == [
+        {"_id": 3, "sum": 3, "near": 3, "rank": 2},
+        {"_id": 4, "sum": 5, "near": 5, "rank": 2},
+        {"_id": 5, "sum": 7, "near": 7, "rank": 2},
+    ]
+    local = {"$dateToString": {"date": "$at", "format": "%Y-%m-%dT%H:%M%z", "timezone": "Europe/Berlin"}}
+    texts = coll.aggregate([{"$match": {"_id": {"$lte": 1}}}, {"$project": {"t": local}}])
+    assert [text["t"] for text in texts] == ["2024-03-31T01:00+0100", "2024-03-31T03:00+0200"]
+
+
+def test_aggregate_writes(db, coll):
+    target = db[coll.name + "_target"]
+    target.drop()
+    coll.insert_many([{"_id": i, "g": i % 2, "n": i} for i in range(10)])
+    sums = {"$group": {"_id": "$g", "n": {"$sum": "$n"}}}
+    assert list(coll.aggregate([sums, {"$out": target.name}])) == []
+    assert list(target.find().sort("_id")) == [{"_id": 0, "n": 20}, {"_id": 1, "n": 25}]
+    add = [{"$set": {"n": {"$add": ["$n", "$$new.n"]}}}]
+    merge = {"$merge": {"into": target.name, "whenMatched": add, "whenNotMatched": "insert"}}
+    list(coll.aggregate([{"$match": {"_id": {"$gt": 7}}}, sums, merge]))
+    assert list(target.find().sort("_id")) == [{"_id": 0, "n": 28}, {"_id": 1, "n": 34}]
+    with pytest.raises(OperationFailure) as refused:
+        coll.aggregate([{"$out": target.name}, {"$match": {}}])
+    assert refused.value.code == 40601
+
+
 def test_catalog(client, db, coll):
     coll.insert_one({})
     assert db.name in client.list_database_names()

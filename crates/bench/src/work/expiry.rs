@@ -8,7 +8,7 @@ use mayfly_value::RawValue;
 
 use super::bulk::{LONG_AGO_MS, fill};
 use super::point::{RECORDS, load_records, reader};
-use super::ttl::monitor;
+use super::ttl::{deleted, monitor};
 use super::{DATABASE, Plan, create_indexes, document_count, drop_collection};
 use crate::client::Client;
 use crate::figures::{Measured, RATE, SERVER};
@@ -26,26 +26,32 @@ const SMALL: u32 = 100;
 const IDLE: u32 = 1000;
 const LARGE: &str = "large";
 
-fn counter(client: &mut Client, name: &str) -> Result<f64> {
+/// Counters of the monitor, all of one moment.
+fn counters<const N: usize>(client: &mut Client, names: [&str; N]) -> Result<[f64; N]> {
     let status = client.ask(|doc| {
         doc.append("serverStatus", 1).append("$db", "admin");
     })?;
-    number_at(status.as_doc(), &["metrics", "ttl", name]).context("no metrics.ttl")
+    let mut values = [0.0; N];
+    for (value, name) in values.iter_mut().zip(names) {
+        *value = number_at(status.as_doc(), &["metrics", "ttl", name]).context("no metrics.ttl")?;
+    }
+    Ok(values)
 }
 
 /// Waits for a full pass that begins after this call; gives how long one took, in milliseconds.
 fn pass_millis(client: &mut Client) -> Result<f64> {
     let began = Instant::now();
-    let first = counter(client, "passes")?;
-    let mut before = (first, counter(client, "durationMicros")?);
+    let names = ["passes", "durationMicros"];
+    let [first, mut micros_before] = counters(client, names)?;
+    let mut before = first;
     loop {
-        let now = (counter(client, "passes")?, counter(client, "durationMicros")?);
-        // The first one that ends may have begun before.
-        if now.0 >= first + 2.0 {
-            return Ok((now.1 - before.1) / (now.0 - before.0) / 1000.0);
+        let [passes, micros] = counters(client, names)?;
+        // The first one that ends may have begun before. The time is added behind the count.
+        if passes >= first + 2.0 && micros > micros_before {
+            return Ok((micros - micros_before) / (passes - before) / 1000.0);
         }
-        if now.0 == first + 1.0 {
-            before = now;
+        if passes == first + 1.0 {
+            (before, micros_before) = (passes, micros);
         }
         if began.elapsed() > PATIENCE {
             bail!("no pass ends");
@@ -110,9 +116,9 @@ pub(super) fn fairness(target: &Target, plan: &Plan) -> Result<Measured> {
     }
     target.settle();
     monitor(&mut client, true)?;
-    let all = counter(&mut client, "deletedDocuments")?;
+    let all = deleted(&mut client)?;
     let waiting = Instant::now();
-    while counter(&mut client, "deletedDocuments")? == all {
+    while deleted(&mut client)? == all {
         if waiting.elapsed() > PATIENCE {
             bail!("the monitor does not delete what is due");
         }
