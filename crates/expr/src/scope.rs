@@ -50,6 +50,12 @@ impl Scope {
         self
     }
 
+    /// The same scope where `$meta` may ask for nothing: that of a pipeline over other documents.
+    #[must_use]
+    pub fn without_metadata(self) -> Scope {
+        Scope { metadata: Vec::new(), ..self }
+    }
+
     /// Whether `$meta` may ask for this.
     pub(crate) fn has_metadata(&self, name: &str) -> bool {
         self.metadata.iter().any(|have| have == name)

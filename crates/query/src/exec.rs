@@ -16,6 +16,7 @@ use mayfly_storage::{
 };
 use mayfly_value::{DocBuf, RawDoc};
 
+use crate::metadata::Metadata;
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
@@ -39,8 +40,8 @@ pub enum Flow {
     Refused,
 }
 
-/// Receives documents and the keys of their records.
-pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<Flow> + 's;
+/// Receives documents with the keys of their records, and what is known about them beside their fields.
+pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>, &Metadata) -> Result<Flow> + 's;
 
 /// A running plan.
 pub struct Executor {
@@ -54,7 +55,7 @@ pub struct Executor {
     /// Nobody looks at the documents.
     keys_only: bool,
     /// A document that the sink refused.
-    pending: Option<(RecordKey, DocBuf)>,
+    pending: Option<(RecordKey, DocBuf, Metadata)>,
     /// Results of a blocking sort.
     sorted: Option<Sorted>,
     /// Memory of that sort.
@@ -226,12 +227,12 @@ impl Executor {
     /// # Errors
     /// Those of the sink, the store, and the operation's deadline.
     pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
-        if let Some((key, document)) = self.pending.take() {
-            match sink(&key, document.as_doc())? {
+        if let Some((key, document, metadata)) = self.pending.take() {
+            match sink(&key, document.as_doc(), &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((key, document));
+                    self.pending = Some((key, document, metadata));
                     return Ok(());
                 }
             }
@@ -251,15 +252,15 @@ impl Executor {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
-            while !self.scan_chunk(store, op, &mut |_, document| {
-                sorter.push(document)?;
+            while !self.scan_chunk(store, op, &mut |_, document, metadata| {
+                sorter.push(document, metadata)?;
                 Ok(Flow::More)
             })? {}
             self.sorted = Some(sorter.finish()?);
         }
         loop {
             let next = self.sorted.as_mut().map(Sorted::pop).transpose()?.flatten();
-            let Some(document) = next else {
+            let Some((document, metadata)) = next else {
                 self.done = true;
                 return Ok(());
             };
@@ -272,11 +273,11 @@ impl Executor {
                 return Ok(());
             }
             self.limit_left = self.limit_left.map(|left| left - 1);
-            match sink(&[], document.as_doc())? {
+            match sink(&[], document.as_doc(), &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((Vec::new(), document));
+                    self.pending = Some((Vec::new(), document, metadata));
                     return Ok(());
                 }
             }
@@ -292,15 +293,15 @@ impl Executor {
             return Ok(());
         }
         loop {
-            let exhausted = self.scan_chunk(store, op, &mut |key, document| {
+            let exhausted = self.scan_chunk(store, op, &mut |key, document, metadata| {
                 if skip_left > 0 {
                     skip_left -= 1;
                     return Ok(Flow::More);
                 }
                 limit_left = limit_left.map(|left| left - 1);
-                let flow = sink(key, document)?;
+                let flow = sink(key, document, metadata)?;
                 if flow == Flow::Refused {
-                    pending = Some((key.to_vec(), document.to_owned()));
+                    pending = Some((key.to_vec(), document.to_owned(), metadata.clone()));
                 }
                 stop = flow != Flow::More;
                 let over = limit_left == Some(0);
@@ -340,7 +341,7 @@ impl Executor {
                     let matched = matcher.try_matches(document);
                     let matched = matched.map_err(|error| self.failures().named(error));
                     result = matched.and_then(|matches| match matches {
-                        true => sink(key, document).map(|_| ()),
+                        true => sink(key, document, &Metadata::NONE).map(|_| ()),
                         false => Ok(()),
                     });
                 })?;
@@ -391,7 +392,7 @@ impl Executor {
                     }
                     let matches = matcher.try_matches(document);
                     let matches = matches.map_err(|error| failures.named(error))?;
-                    if !matches || sink(key, document)? == Flow::More {
+                    if !matches || sink(key, document, &Metadata::NONE)? == Flow::More {
                         return Ok(ControlFlow::Continue(()));
                     }
                     paused = true;
@@ -515,14 +516,14 @@ impl Fetch<'_> {
         }
         let mut flow = Flow::More;
         if self.keys_only {
-            flow = sink(record_key, RawDoc::EMPTY)?;
+            flow = sink(record_key, RawDoc::EMPTY, &Metadata::NONE)?;
         } else {
             let (matcher, failures) = (&self.query.matcher, self.failures);
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
                 let matches = matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
-                    flow = sink(record_key, document)?;
+                    flow = sink(record_key, document, &Metadata::NONE)?;
                 }
                 Ok(())
             })?;

@@ -12,6 +12,7 @@ mod explain;
 #[cfg(test)]
 mod fixture;
 mod host;
+mod metadata;
 mod modify;
 mod optimise;
 mod partial;
@@ -30,6 +31,7 @@ pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
+pub use metadata::Metadata;
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
     delete, delete_measurements, find_and_modify, update, update_buckets,

@@ -101,7 +101,7 @@ fn from_documents(
     executor.name_failures("distinct");
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
-        executor.run(&ctx.service.store, ctx.op, &mut |_, document| {
+        executor.run(&ctx.service.store, ctx.op, &mut |_, document, _| {
             values.of_path(document, key)?;
             Ok(Flow::More)
         })?;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
 
 /// A parsed `$setWindowFields`.
@@ -99,8 +100,8 @@ pub(super) struct RunningWindowFields {
     sorter: Option<Sorter>,
     sorted: Sorted,
     /// The first document of the next partition, with the partition's key.
-    ahead: Option<(Vec<u8>, DocBuf)>,
-    results: VecDeque<DocBuf>,
+    ahead: Option<(Vec<u8>, DocBuf, Metadata)>,
+    results: VecDeque<(DocBuf, Metadata)>,
 }
 
 impl RunningWindowFields {
@@ -114,21 +115,20 @@ impl RunningWindowFields {
         }
     }
 
-    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf)>> {
-        match self.sorted.pop()? {
-            Some(document) => Ok(Some((self.stage.partition_key(document.as_doc())?, document))),
-            None => Ok(None),
-        }
+    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf, Metadata)>> {
+        let Some((document, metadata)) = self.sorted.pop()? else { return Ok(None) };
+        let key = self.stage.partition_key(metadata.frame(document.as_doc()))?;
+        Ok(Some((key, document, metadata)))
     }
 
     /// Reads a partition and computes its results; false when there is none left.
     fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
-        let Some((key, first)) = self.ahead.take() else { return Ok(false) };
+        let Some((key, first, metadata)) = self.ahead.take() else { return Ok(false) };
         let mut bytes = first.as_bytes().len();
-        let mut partition = vec![first];
-        while let Some((other, document)) = self.next()? {
+        let (mut partition, mut known) = (vec![first], vec![metadata]);
+        while let Some((other, document, metadata)) = self.next()? {
             if other != key {
-                self.ahead = Some((other, document));
+                self.ahead = Some((other, document, metadata));
                 break;
             }
             bytes += document.as_bytes().len();
@@ -137,29 +137,30 @@ impl RunningWindowFields {
                 return Err(Error::new(ErrorCode(5414201), text));
             }
             partition.push(document);
+            known.push(metadata);
         }
         context.op.check()?;
         let mut columns: Vec<std::vec::IntoIter<Option<ValueBuf>>> = Vec::new();
         for (_, function) in &self.stage.output {
             columns.push(function.run(&partition)?.into_iter());
         }
-        for mut document in partition {
+        for (mut document, metadata) in partition.into_iter().zip(known) {
             for ((path, _), column) in self.stage.output.iter().zip(&mut columns) {
                 let value = column.next().flatten();
                 let value = value.as_ref().map(ValueBuf::as_raw);
                 document = replaced(document.as_doc(), path, value);
             }
-            self.results.push_back(document);
+            self.results.push_back((document, metadata));
         }
         Ok(true)
     }
 }
 
 impl WindowFields {
-    fn partition_key(&self, document: RawDoc<'_>) -> Result<Vec<u8>> {
+    fn partition_key(&self, frame: Frame<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         let Some(partition) = &self.partition else { return Ok(key) };
-        let value = partition.evaluate(Frame::new(document))?;
+        let value = partition.evaluate(frame)?;
         let value = value.as_raw().unwrap_or(RawValue::Null);
         if matches!(value, RawValue::Array(_)) {
             let text = "An expression used to partition cannot evaluate to value of type array";
@@ -178,12 +179,13 @@ impl Running for RunningWindowFields {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let mut key = self.stage.partition_key(document)?;
+        let metadata = context.metadata.get();
+        let mut key = self.stage.partition_key(metadata.frame(document))?;
         if let Some(order) = &self.stage.order {
-            order.append_sort_key(document, &mut key);
+            order.append_sort_key(metadata.frame(document), &mut key);
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &metadata)?;
         Ok(Flow::More)
     }
 
@@ -193,7 +195,8 @@ impl Running for RunningWindowFields {
             self.ahead = self.next()?;
         }
         loop {
-            while let Some(result) = self.results.pop_front() {
+            while let Some((result, metadata)) = self.results.pop_front() {
+                context.metadata.set(&metadata);
                 let over = self.results.is_empty() && self.ahead.is_none();
                 if next(result.as_doc())? != Flow::More && !over {
                     return Ok(Flow::Pause);
