@@ -42,7 +42,7 @@ fn letters_are_folded() {
     check_terms("none", "ΣΊΣΥΦΟΣ σίσυφος", &["σισυφοσ", "σισυφοσ"]);
     check_terms("none", "한국어", &["한국어"]);
     check_terms("none", "I İ", &["i", "i"]);
-    check_terms("turkish", "ISI İZMİR", &["ısı", "izmir"]);
+    check_terms("turkish", "ISI İZMİR", &["ıs", "izmir"]);
     let sensitive = |case, diacritics| {
         let analyzer = Analyzer::new(Language::NONE).sensitive(Sensitivity { case, diacritics });
         analyzer.terms("École").collect::<Vec<String>>()
