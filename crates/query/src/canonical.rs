@@ -145,7 +145,7 @@ impl CanonicalQuery {
         if let Some(variables) = options.variables {
             scope.declare(variables)?;
         }
-        let scope = scope.with_scripts(Scripts::InFilters);
+        let scope = scope.with_scripts(Scripts::InFilters).with_text_index();
         let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
         let scope = metadata::scope_behind(scope, &matcher);
         let mut natural_backward = None;

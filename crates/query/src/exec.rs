@@ -4,6 +4,7 @@
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
 mod count;
+mod text;
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -69,6 +70,8 @@ pub struct Executor {
     shape: ResultShape,
     /// The command that failures name.
     command: Option<&'static str>,
+    /// Where a text search is.
+    text: text::TextState,
 }
 
 /// Counts the use of an index.
@@ -82,6 +85,7 @@ fn note_use(collection: &Collection, access: &Access) {
                 collection.id_uses.add();
             }
         }
+        Access::Text(text) => text.index.runtime.uses.add(),
         Access::Index { index, .. } => index.runtime.uses.add(),
     }
 }
@@ -96,7 +100,7 @@ impl Executor {
         note_use(&collection, &plan.access);
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
-            Access::Id(_) => (VecDeque::new(), false),
+            Access::Id(_) | Access::Text(_) => (VecDeque::new(), false),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
@@ -118,6 +122,7 @@ impl Executor {
             tail: None,
             shape: ResultShape::default(),
             command: None,
+            text: text::TextState::default(),
         })
     }
 
@@ -148,6 +153,7 @@ impl Executor {
         }
         let ranges = match &self.plan.access {
             Access::Nothing | Access::Id(_) => return false,
+            Access::Text(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
         let limited = self
@@ -325,8 +331,10 @@ impl Executor {
         // What was dropped meanwhile is not maintained any more, and its range is cleared under open snapshots, too:
         // the scan may have missed documents.
         self.collection.check_alive()?;
-        if let Access::Index { index, .. } = &self.plan.access {
-            index.check_alive()?;
+        match &self.plan.access {
+            Access::Index { index, .. } => index.check_alive()?,
+            Access::Text(text) => text.index.check_alive()?,
+            Access::Nothing | Access::Id(_) | Access::Records { .. } => {}
         }
         Ok(exhausted)
     }
@@ -351,6 +359,7 @@ impl Executor {
                 let direction = *direction;
                 self.scan_records(store, op, direction, sink)
             }
+            Access::Text(_) => self.scan_text(store, op, sink),
             Access::Index { direction, .. } => {
                 let direction = *direction;
                 self.scan_index(store, op, direction, sink)
@@ -372,6 +381,7 @@ impl Executor {
         {
             self.ranges = VecDeque::from([rest]);
         }
+        let search = self.query.matcher.text().map(|text| text.bound()).transpose()?;
         let (matcher, tail) = (&self.query.matcher, &mut self.tail);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
@@ -392,7 +402,14 @@ impl Executor {
                     }
                     let matches = matcher.try_matches(document);
                     let matches = matches.map_err(|error| failures.named(error))?;
-                    if !matches || sink(key, document, &Metadata::NONE)? == Flow::More {
+                    if !matches {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    let metadata = match &search {
+                        None => Metadata::NONE,
+                        Some(search) => text::scored(search, document)?,
+                    };
+                    if sink(key, document, &metadata)? == Flow::More {
                         return Ok(ControlFlow::Continue(()));
                     }
                     paused = true;

@@ -14,6 +14,9 @@ use mayfly_expr::{Frame, Scope};
 use mayfly_mql::Matcher;
 use mayfly_value::{DocBuf, RawDoc};
 
+/// The score of a text search.
+pub(crate) const TEXT_SCORE: &str = "textScore";
+
 /// What is known about one document.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(Option<Arc<DocBuf>>);
@@ -73,8 +76,11 @@ impl InFlight {
 }
 
 /// What the documents that a filter finds have: the names for `$meta`.
-pub(crate) fn given_by(_: &Matcher) -> &'static [&'static str] {
-    &[]
+pub(crate) fn given_by(matcher: &Matcher) -> &'static [&'static str] {
+    match matcher.text() {
+        Some(_) => &[TEXT_SCORE],
+        None => &[],
+    }
 }
 
 /// The scope behind a filter.

@@ -15,7 +15,7 @@ use crate::buckets::{OnBuckets, wanted_fields};
 use crate::metadata::InFlight;
 use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
-use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
+use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
 
 /// A checked pipeline.
@@ -100,6 +100,10 @@ impl Pipeline {
                 executor.sort_within(settings.memory());
                 Input::Plan(Box::new(executor))
             }
+            None if query.matcher.text().is_some() => {
+                let text = "text index required for $text query";
+                return Err(Error::new(ErrorCode::IndexNotFound, text));
+            }
             None => Input::Documents(VecDeque::new()),
         };
         Ok(PipelineRun::new(input, rest, settings))
@@ -166,6 +170,11 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
             ));
         };
         let parsed = Stage::parse(spec, &here)?;
+        let searches = |stage: &Stage| matches!(stage, Stage::Match(it) if it.text().is_some());
+        if (at > 0 || around.inside == Inside::Facet) && parsed.iter().any(searches) {
+            let text = "$match with $text is only allowed as the first pipeline stage";
+            return Err(Error::new(ErrorCode(17313), text));
+        }
         if at == 0 {
             let names = parsed.iter().flat_map(|stage| stage.gives_metadata());
             behind = names.fold(None, |scope: Option<Scope>, name| {

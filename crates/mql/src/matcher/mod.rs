@@ -15,6 +15,7 @@ mod parse;
 mod position;
 mod regex;
 mod schema;
+mod text;
 mod whole;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
 pub use regex::Regex;
 pub use schema::Schema;
+pub use text::{BoundSearch, TextTest};
 pub use whole::DocumentTest;
 
 use parse::Around;
@@ -49,6 +51,8 @@ pub struct Matcher {
     root: Expr,
     /// Whether an expression in it can fail.
     can_fail: bool,
+    /// Its `$text`.
+    text: Option<Arc<TextTest>>,
 }
 
 impl Matcher {
@@ -66,7 +70,8 @@ impl Matcher {
     pub fn parse_in(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
         let root = parse::parse_filter(filter, Around::nothing(scope))?;
         let can_fail = whole::can_fail(&root);
-        Ok(Matcher { root, can_fail })
+        let text = text::only_text(&root)?;
+        Ok(Matcher { root, can_fail, text })
     }
 
     /// Whether the document satisfies the filter. An expression that fails counts as one that does not hold: for callers
@@ -100,6 +105,17 @@ impl Matcher {
     /// Whether it evaluates expressions or scripts, which may take any time for a single document.
     pub fn computes(&self) -> bool {
         self.can_fail
+    }
+
+    /// Its `$text`, which the planner must bind to an index before the filter is evaluated.
+    pub fn text(&self) -> Option<&Arc<TextTest>> {
+        self.text.as_ref()
+    }
+
+    /// The same filter for documents that the text index found; nothing when its `$text` is one of several alternatives.
+    pub fn for_found_text(&self) -> Option<Matcher> {
+        let required = text::is_required(&self.root);
+        required.then(|| Matcher { root: text::for_found(&self.root), ..self.clone() })
     }
 
     /// The tree, for the planner.

@@ -9,6 +9,7 @@
 mod bounds;
 mod filter;
 mod node;
+mod text;
 mod tree;
 
 use std::sync::Arc;
