@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::BoundSearch;
-use mayfly_storage::{Direction, RecordKey, ScanLimit, Snapshot, Store};
+use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned, Snapshot, Store};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
 
@@ -81,36 +81,37 @@ fn scores(
     let mut scores: BTreeMap<RecordKey, f64> = BTreeMap::new();
     let mut bytes = 0;
     for range in &access.terms {
-        op.check()?;
-        let behind = range.start.len();
-        let mut looked = 0u64;
-        snapshot.scan_index(
-            &access.index,
-            range,
-            Direction::Forward,
-            ScanLimit::NONE,
-            &mut |entry| {
-                looked += 1;
-                if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-                    op.check()?;
-                }
-                let score = entry.values.get(behind..).and_then(score_of);
-                let score = score.ok_or_else(|| Error::internal("a text entry without a score"))?;
-                if let Some(sum) = scores.get_mut(entry.record_key) {
-                    *sum += score;
-                    return Ok(ControlFlow::Continue(()));
-                }
-                bytes += entry.record_key.len() + SCORED_BYTES;
-                if bytes > most_bytes {
-                    return Err(Error::new(
-                        ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                        format!("a text search exceeded the memory limit of {most_bytes} bytes"),
-                    ));
-                }
-                scores.insert(entry.record_key.to_vec(), score);
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
+        let (behind, mut looked) = (range.start.len(), 0u64);
+        let mut add = |entry: Entry<'_>| {
+            looked += 1;
+            if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+                op.check()?;
+            }
+            let score = entry.values.get(behind..).and_then(score_of);
+            let score = score.ok_or_else(|| Error::internal("a text entry without a score"))?;
+            if let Some(sum) = scores.get_mut(entry.record_key) {
+                *sum += score;
+                return Ok(ControlFlow::Continue(()));
+            }
+            bytes += entry.record_key.len() + SCORED_BYTES;
+            if bytes > most_bytes {
+                return Err(Error::new(
+                    ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                    format!("a text search exceeded the memory limit of {most_bytes} bytes"),
+                ));
+            }
+            scores.insert(entry.record_key.to_vec(), score);
+            Ok(ControlFlow::Continue(()))
+        };
+        let mut rest = range.clone();
+        loop {
+            op.check()?;
+            let limit = ScanLimit::NONE;
+            match snapshot.scan_index(&access.index, &rest, Direction::Forward, limit, &mut add)? {
+                Scanned::Exhausted => break,
+                Scanned::Paused(last) => rest = rest.after(&last, Direction::Forward),
+            }
+        }
         count(op, looked, 0);
     }
     Ok(scores.into_iter().collect())
