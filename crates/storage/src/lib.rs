@@ -13,6 +13,7 @@ mod error;
 mod fsync_lock;
 mod index_spec;
 mod keygen;
+pub mod kinds;
 mod layout;
 mod oplog;
 mod read;

@@ -221,6 +221,15 @@ impl Store {
             for index in collection.ready_indexes() {
                 match index.spec.expire_after() {
                     None => {}
+                    Some(_) if index.spec.is_inert() => {
+                        self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
+                        tracing::error!(
+                            id = 22541,
+                            ns = %collection.namespace(),
+                            index = index.spec.name(),
+                            "special index can't be used as a TTL index, skipping TTL job"
+                        );
+                    }
                     Some(ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly) => {
                         let kind = RuleKind::Index(index.id());
                         policies.push(Policy { collection: collection.clone(), kind });
