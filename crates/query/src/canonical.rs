@@ -144,7 +144,7 @@ impl CanonicalQuery {
             scope.declare(variables)?;
         }
         let scope = scope.with_scripts(Scripts::InFilters);
-        let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
+        let matcher = Arc::new(Matcher::parse_query(filter, &scope)?);
         let mut natural_backward = None;
         let sort = match options.sort {
             Some(sort) if sort.get("$natural").is_some() => {

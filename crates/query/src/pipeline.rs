@@ -90,7 +90,15 @@ impl Pipeline {
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
-        let (mut query, rest) = split(self.stages, hint)?;
+        let mut stages = self.stages;
+        let by_distance = match (stages.first_mut(), &collection) {
+            (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
+            _ => None,
+        };
+        let (mut query, rest) = split(stages, hint)?;
+        if let Some(matcher) = by_distance {
+            query.matcher = matcher;
+        }
         query.collation = self.collation;
         let input = match collection {
             Some(collection) => {
