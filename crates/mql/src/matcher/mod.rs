@@ -82,6 +82,11 @@ impl Matcher {
         Ok(Matcher { root, can_fail })
     }
 
+    /// Whether documents are sought by their distance.
+    pub fn seeks_by_distance(&self) -> bool {
+        geo::count_near(&self.root) > 0
+    }
+
     /// The same filter over documents that are sought by the distance of the places at this path.
     ///
     /// # Errors
