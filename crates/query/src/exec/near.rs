@@ -35,6 +35,10 @@ const FEW: usize = 20;
 /// A ring that shows more makes the next one no wider.
 const MANY: usize = 500;
 
+/// A ring with more entries is made narrower before documents are read, so many times at most.
+const MOST_ENTRIES: u64 = 2000;
+const MOST_NARROWED: usize = 8;
+
 /// A document and its distance.
 #[derive(Clone, Debug, PartialEq)]
 struct Found {
@@ -93,8 +97,8 @@ impl NearState {
         self.width = first;
     }
 
-    /// The next ring: where it begins and ends; nothing when all has been looked through.
-    fn next_ring(&mut self, access: &NearAccess) -> Option<(f64, f64)> {
+    /// Where the next ring begins and ends; nothing when all has been looked through.
+    fn edges(&self, access: &NearAccess) -> Option<(f64, f64)> {
         if self.complete.is_nan() || self.complete > self.farthest {
             return None;
         }
@@ -115,6 +119,52 @@ impl NearState {
             _ => 0.75,
         };
     }
+}
+
+/// A ring that is looked through next.
+struct NextRing {
+    outer: f64,
+    /// The values of entries that are new in it.
+    values: Vec<(i64, i64)>,
+    /// The same as keys, behind what stands before the place.
+    ranges: Vec<KeyRange>,
+}
+
+/// The next ring, narrow enough not to show too many documents at once; nothing when all has been looked through.
+fn next_ring(
+    state: &mut NearState,
+    access: &NearAccess,
+    snapshot: &Snapshot,
+) -> Result<Option<NextRing>> {
+    for narrowed in 0.. {
+        let Some((inner, outer)) = state.edges(access) else { break };
+        if !access.by_place {
+            let (values, ranges) = (Vec::new(), access.prefixes.clone());
+            return Ok(Some(NextRing { outer, values, ranges }));
+        }
+        let values = without(&ring_values(access, inner, outer), &state.scanned);
+        let keys: Vec<KeyRange> = values.iter().map(|range| key_range(*range)).collect();
+        let ranges = extend(&access.prefixes, &keys);
+        if narrowed >= MOST_NARROWED || !has_many(access, &ranges, snapshot)? {
+            return Ok(Some(NextRing { outer, values, ranges }));
+        }
+        state.width = (outer - inner) / 4.0;
+    }
+    Ok(None)
+}
+
+/// Whether there are more entries than should be looked at in one go.
+fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Result<bool> {
+    let mut left = MOST_ENTRIES;
+    for range in ranges {
+        let limit = ScanLimit::rows(usize::try_from(left).unwrap_or(usize::MAX));
+        let (entries, _) = snapshot.count_entries(&access.index, range, limit)?;
+        left = left.saturating_sub(entries);
+        if left == 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The values of entries in a ring.
@@ -243,12 +293,12 @@ impl Executor {
         }
         loop {
             op.check()?;
-            if self.show_complete(state, &snapshot, op, sink)? == Flow::Pause {
+            if self.show_complete(state, &snapshot, sink)? == Flow::Pause {
                 return Ok(false);
             }
-            let Some((inner, outer)) = state.next_ring(access) else { return Ok(true) };
-            let found = self.look_through(state, access, (inner, outer), &snapshot, op)?;
-            state.ring_done(outer, found);
+            let Some(ring) = next_ring(state, access, &snapshot)? else { return Ok(true) };
+            let found = self.look_through(state, access, &ring, &snapshot, op)?;
+            state.ring_done(ring.outer, found);
         }
     }
 
@@ -257,7 +307,6 @@ impl Executor {
         &self,
         state: &mut NearState,
         snapshot: &Snapshot,
-        op: &OpCtx,
         sink: &mut Sink<'_>,
     ) -> Result<Flow> {
         let failures = self.failures();
@@ -269,7 +318,6 @@ impl Executor {
             let mut flow = Flow::More;
             let record = &found.record;
             snapshot.record(&self.collection, record, &mut |document| {
-                count(op, 0, 1);
                 let matches = self.query.matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
                     flow = sink(record, document)?;
@@ -288,24 +336,14 @@ impl Executor {
         &self,
         state: &mut NearState,
         access: &NearAccess,
-        (inner, outer): (f64, f64),
+        ring: &NextRing,
         snapshot: &Snapshot,
         op: &OpCtx,
     ) -> Result<usize> {
-        let mut ranges: Vec<KeyRange> = Vec::new();
-        match access.by_place {
-            false => ranges.extend(access.prefixes.iter().cloned()),
-            true => {
-                let values = ring_values(access, inner, outer);
-                let new = without(&values, &state.scanned);
-                let keys: Vec<KeyRange> = new.iter().map(|range| key_range(*range)).collect();
-                ranges.extend(extend(&access.prefixes, &keys));
-                state.scanned = merged(std::mem::take(&mut state.scanned), &new);
-            }
-        }
+        state.scanned = merged(std::mem::take(&mut state.scanned), &ring.values);
         let near = &access.near;
-        let (mut looked, mut kept) = (0u64, 0usize);
-        for range in &ranges {
+        let (mut looked, mut fetched, mut kept) = (0u64, 0u64, 0usize);
+        for range in &ring.ranges {
             let entry = &mut |record_key: &[u8]| {
                 looked += 1;
                 if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
@@ -315,6 +353,7 @@ impl Executor {
                     return Ok(());
                 }
                 state.seen.insert(record_key.to_vec());
+                fetched += 1;
                 let found = self.distance_of(snapshot, access, record_key)?;
                 if let Some(distance) = found
                     && near.min <= distance
@@ -342,7 +381,7 @@ impl Executor {
                 }
             }
         }
-        count(op, looked, kept as u64);
+        count(op, looked, fetched);
         Ok(kept)
     }
 

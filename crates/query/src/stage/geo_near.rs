@@ -13,7 +13,7 @@ use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::geo::{Crs, Pair, legacy_pair, query_geometry};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Number, RawDoc, RawElement, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
 
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext};
@@ -27,6 +27,8 @@ pub(crate) struct GeoNear {
     /// The field of the places; that of the collection's index when none was named.
     key: Option<String>,
     matcher: Matcher,
+    /// The filter as it was sent, for explanations.
+    query: DocBuf,
     multiplier: f64,
     distance: Vec<String>,
     place: Option<Vec<String>>,
@@ -73,10 +75,12 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     let Some(distance) = arguments.distance else {
         return fault(16606, "$geoNear requires a 'distanceField' option as a String");
     };
+    let query = arguments.query.unwrap_or(RawDoc::EMPTY);
     Ok(vec![Stage::GeoNear(Box::new(GeoNear {
         near: Near { from, unit, min, max },
         key: arguments.key.map(str::to_owned),
-        matcher: Matcher::parse_in(arguments.query.unwrap_or(RawDoc::EMPTY), around.scope)?,
+        matcher: Matcher::parse_in(query, around.scope)?,
+        query: query.to_owned(),
         multiplier: arguments.multiplier.unwrap_or(1.0),
         distance,
         place: arguments.place,
@@ -198,6 +202,47 @@ impl GeoNear {
         let matcher = self.matcher.clone().by_distance(&key, self.near)?;
         self.key = Some(key);
         Ok(Arc::new(matcher))
+    }
+}
+
+impl GeoNear {
+    /// The query at the front as a filter, for explanations.
+    ///
+    /// # Errors
+    /// Those of [`GeoNear::query_over`].
+    pub(crate) fn filter_over(&self, collection: &Collection) -> Result<DocBuf> {
+        let key = match &self.key {
+            Some(key) => key.clone(),
+            None => only_place(collection)?,
+        };
+        let Near { from, unit, min, max } = self.near;
+        let limits = |out: &mut DocBuilder| {
+            if min > 0.0 {
+                out.append("$minDistance", min);
+            }
+            if max.is_finite() {
+                out.append("$maxDistance", max);
+            }
+        };
+        let mut out = DocBuilder::new();
+        out.append_all(self.query.as_doc()).start_document(&key);
+        match unit {
+            Unit::Metres => {
+                out.start_document("$nearSphere").start_document("$geometry");
+                out.append("type", "Point").start_array("coordinates").push(from.x).push(from.y);
+                out.end().end();
+                limits(&mut out);
+                out.end();
+            }
+            Unit::Radians | Unit::Flat => {
+                let name = if unit == Unit::Flat { "$near" } else { "$nearSphere" };
+                out.start_array(name).push(from.x).push(from.y);
+                out.end();
+                limits(&mut out);
+            }
+        }
+        out.end();
+        Ok(out.finish())
     }
 }
 
