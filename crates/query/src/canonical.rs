@@ -132,6 +132,18 @@ pub struct CanonicalQuery {
     pub collation: Option<Arc<Collation>>,
 }
 
+/// The order of the records and that of distances exclude each other.
+fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
+    let fail = |what| {
+        Err(Error::bad_value(format!("geoNear expression not allowed with $natural {what}")))
+    };
+    match (sort, hint) {
+        (Some(_), _) => fail("sort order"),
+        (None, Some(Hint::Natural { .. })) => fail("hint"),
+        (None, _) => Ok(()),
+    }
+}
+
 impl CanonicalQuery {
     /// Parses all parts.
     ///
@@ -144,7 +156,7 @@ impl CanonicalQuery {
             scope.declare(variables)?;
         }
         let scope = scope.with_scripts(Scripts::InFilters);
-        let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
+        let matcher = Arc::new(Matcher::parse_query(filter, &scope)?);
         let mut natural_backward = None;
         let sort = match options.sort {
             Some(sort) if sort.get("$natural").is_some() => {
@@ -158,6 +170,9 @@ impl CanonicalQuery {
             }
             _ => None,
         };
+        if matcher.seeks_by_distance() {
+            check_natural(natural_backward, options.hint.as_ref())?;
+        }
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {
                 Some(Projection::parse_in(projection, ProjectionKind::Find, &scope)?)

@@ -4,6 +4,9 @@
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
 mod count;
+mod near;
+
+pub(crate) use near::nearest;
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
@@ -64,6 +67,8 @@ pub struct Executor {
     done: bool,
     /// The position of a scan that does not end with the collection.
     tail: Option<Tail>,
+    /// How far a search by distance has come.
+    near: near::NearState,
     /// How results are shown.
     shape: ResultShape,
     /// The command that failures name.
@@ -82,6 +87,7 @@ fn note_use(collection: &Collection, access: &Access) {
             }
         }
         Access::Index { index, .. } => index.runtime.uses.add(),
+        Access::Near(near) => near.index.runtime.uses.add(),
     }
 }
 
@@ -95,7 +101,7 @@ impl Executor {
         note_use(&collection, &plan.access);
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
-            Access::Id(_) => (VecDeque::new(), false),
+            Access::Id(_) | Access::Near(_) => (VecDeque::new(), false),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
@@ -115,6 +121,7 @@ impl Executor {
             sorted: None,
             memory: Memory::default(),
             tail: None,
+            near: near::NearState::default(),
             shape: ResultShape::default(),
             command: None,
         })
@@ -147,6 +154,7 @@ impl Executor {
         }
         let ranges = match &self.plan.access {
             Access::Nothing | Access::Id(_) => return false,
+            Access::Near(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
         let limited = self
@@ -324,8 +332,10 @@ impl Executor {
         // What was dropped meanwhile is not maintained any more, and its range is cleared under open snapshots, too:
         // the scan may have missed documents.
         self.collection.check_alive()?;
-        if let Access::Index { index, .. } = &self.plan.access {
-            index.check_alive()?;
+        match &self.plan.access {
+            Access::Index { index, .. } => index.check_alive()?,
+            Access::Near(near) => near.index.check_alive()?,
+            Access::Nothing | Access::Id(_) | Access::Records { .. } => {}
         }
         Ok(exhausted)
     }
@@ -354,6 +364,7 @@ impl Executor {
                 let direction = *direction;
                 self.scan_index(store, op, direction, sink)
             }
+            Access::Near(_) => self.scan_near(store, op, sink),
         }
     }
 

@@ -36,7 +36,7 @@ pub use modify::{
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
-pub use plan::{Access, Plan, plan};
+pub use plan::{Access, NearAccess, Plan, plan};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, RunSettings, STAGES, StagePlace, StageRow,

@@ -57,6 +57,17 @@ impl Pipeline {
         self.rewritten.as_ref().map(DocBuf::as_doc)
     }
 
+    /// The query that a search by distance in its first stage begins with, as a filter.
+    ///
+    /// # Errors
+    /// 27 IndexNotFound where no index says which field is meant.
+    pub fn filter_by_distance(&self, collection: &Collection) -> Result<Option<DocBuf>> {
+        match self.stages.first() {
+            Some(Stage::GeoNear(stage)) => stage.filter_over(collection).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether its first stage needs no collection.
     pub fn is_source(&self) -> bool {
         self.stages.first().is_some_and(Stage::is_source)
@@ -90,7 +101,15 @@ impl Pipeline {
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
-        let (mut query, rest) = split(self.stages, hint)?;
+        let mut stages = self.stages;
+        let by_distance = match (stages.first_mut(), &collection) {
+            (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
+            _ => None,
+        };
+        let (mut query, rest) = split(stages, hint)?;
+        if let Some(matcher) = by_distance {
+            query.matcher = matcher;
+        }
         query.collation = self.collation;
         let input = match collection {
             Some(collection) => {

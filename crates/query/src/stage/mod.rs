@@ -12,6 +12,7 @@ mod documents;
 mod facet;
 mod fill;
 mod filter;
+mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
@@ -78,6 +79,7 @@ pub(crate) enum Stage {
     Densify(Box<densify::Densify>),
     Out(Namespace),
     Merge(Box<merge::Merge>),
+    GeoNear(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
@@ -170,6 +172,7 @@ impl Stage {
     pub(crate) fn start(self) -> Box<dyn Running> {
         match self {
             Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
+            Stage::GeoNear(stage) => Box::new(geo_near::RunningGeoNear(stage)),
             Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
