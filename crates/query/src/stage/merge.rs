@@ -79,7 +79,7 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         return Err(fault(40414, "BSON field '$merge.into' is missing but a required field"));
     };
     let kind = into.type_name();
-    let into = target(into, around, |name| match name {
+    let into = target(into, around, &[], |name| match name {
         "" => fault(
             51178,
             format!("$merge 'into' field must be either a string or an object, but found {kind}"),

@@ -39,7 +39,7 @@ mod window_fields;
 
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{OpCtx, Result};
 use mayfly_expr::Expression;
 use mayfly_mql::update::pipeline::DocumentStage;
 use mayfly_mql::{Matcher, Projection, SortPattern};
@@ -76,7 +76,7 @@ pub(crate) enum Stage {
     BucketAuto(Box<bucket_auto::BucketAuto>),
     WindowFields(Box<window_fields::WindowFields>),
     Densify(Box<densify::Densify>),
-    Out(Namespace),
+    Out(Box<out::Out>),
     Merge(Box<merge::Merge>),
     Documents(Vec<DocBuf>),
     CurrentOp(DocBuf),
@@ -187,7 +187,7 @@ impl Stage {
             Stage::BucketAuto(stage) => Box::new(bucket_auto::RunningBucketAuto::new(*stage)),
             Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
             Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
-            Stage::Out(target) => Box::new(out::RunningOut::new(target)),
+            Stage::Out(out) => Box::new(out::RunningOut::new(*out)),
             Stage::Merge(merge) => Box::new(merge::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
