@@ -18,6 +18,7 @@ mod group;
 mod join_table;
 mod lookup;
 mod merge;
+mod merge_run;
 mod out;
 mod project;
 mod redact;
@@ -188,7 +189,7 @@ impl Stage {
             Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
             Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
             Stage::Out(out) => Box::new(out::RunningOut::new(*out)),
-            Stage::Merge(merge) => Box::new(merge::RunningMerge::new(*merge)),
+            Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
             | Stage::CurrentOp(_)
