@@ -37,6 +37,7 @@ pub(crate) mod unpack;
 mod unwind;
 mod window;
 mod window_fields;
+mod window_partition;
 
 use std::sync::Arc;
 
