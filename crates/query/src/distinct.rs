@@ -38,8 +38,11 @@ pub fn index_for_distinct(collection: &Collection, path: &str) -> Option<Arc<Ind
     let serves = |index: &Arc<Index>| {
         let spec = &index.spec;
         // The keys of a collation cannot be read.
-        let complete =
-            !spec.hidden() && !spec.sparse() && !index.is_partial() && spec.collation().is_none();
+        let complete = spec.kind().is_ordered()
+            && !spec.hidden()
+            && !spec.sparse()
+            && !index.is_partial()
+            && spec.collation().is_none();
         let first = spec.fields().first();
         complete && !index.is_multikey() && first.is_some_and(|field| field.path == path)
     };

@@ -98,7 +98,7 @@ impl Executor {
             Access::Id(_) => (VecDeque::new(), false),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
-                (ranges.iter().cloned().collect(), index.is_multikey())
+                (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
             }
         };
         Ok(Executor {

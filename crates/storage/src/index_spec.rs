@@ -11,6 +11,7 @@ use mayfly_value::{
     Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, same_collation,
 };
 
+use crate::kinds::{self, FieldKind, Kind};
 use crate::ttl::value::{expire_after_for_create, last_modified_for_create, listed_expire_after};
 use crate::ttl::{TtlIndexRules, TtlOptions};
 
@@ -27,6 +28,16 @@ pub struct IndexField {
     pub parts: Vec<String>,
     /// Whether its values stand in descending order.
     pub descending: bool,
+    /// What of the path's values stands in an entry.
+    pub kind: FieldKind,
+}
+
+impl IndexField {
+    /// One with this path.
+    pub fn new(path: &str, descending: bool, kind: FieldKind) -> IndexField {
+        let parts = path.split('.').map(str::to_owned).collect();
+        IndexField { path: path.to_owned(), parts, descending, kind }
+    }
 }
 
 /// A checked definition.
@@ -36,6 +47,7 @@ pub struct IndexSpec {
     document: DocBuf,
     name: String,
     fields: Vec<IndexField>,
+    kind: Kind,
     unique: bool,
     sparse: bool,
     hidden: bool,
@@ -109,6 +121,19 @@ const KNOWN: &[&str] = &[
     "ttl",
 ];
 
+/// Options that only some kinds of indexes know.
+const OF_KINDS: &[&str] = &[
+    "weights",
+    "default_language",
+    "language_override",
+    "textIndexVersion",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
+    "wildcardProjection",
+];
+
 /// The mark of a last-modified policy in the catalog; never listed.
 const LAST_MODIFIED: &str = "lastModified";
 
@@ -149,11 +174,20 @@ impl IndexSpec {
                 "'ttl' can be used only together with 'expireAfterSeconds'",
             ));
         }
+        let kind = kinds::kind_of_key(key);
+        if kind != FieldKind::Ordered && raw.get("ttl").is_some() {
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                format!("'ttl' is not supported on an index of type '{}'", kinds::name_of(kind)),
+            ));
+        }
+        let requested = kinds::request(raw, key)?;
         let mut note = None;
         let mut expire_after = None;
         let mut inherits = true;
         let mut out = DocBuilder::new();
-        out.append("v", version(raw)?).append("key", key).append("name", name);
+        out.append("v", version(raw)?);
+        out.append("key", requested.key.as_ref().map_or(key, DocBuf::as_doc)).append("name", name);
         for element in raw {
             match element.name() {
                 "v" | "key" | "name" | "ns" | "dropDups" | "storageEngine" => {}
@@ -197,6 +231,11 @@ impl IndexSpec {
                     document_option(element)?;
                     out.append_element(element);
                 }
+                own if kinds::own_options(kind).contains(&own) => {}
+                // Those of other kinds mean nothing, and are listed.
+                known if OF_KINDS.contains(&known) => {
+                    out.append_element(element);
+                }
                 known if KNOWN.contains(&known) => {
                     return Err(Error::not_implemented(format!("index option '{known}'")));
                 }
@@ -215,6 +254,10 @@ impl IndexSpec {
         if last_modified {
             out.append(LAST_MODIFIED, true);
         }
+        let own = requested.options.finish();
+        own.as_doc().iter().for_each(|element| {
+            out.append_element(element);
+        });
         let document = out.finish();
         let mut spec = IndexSpec::from_catalog(document)?;
         spec.expire_after = expire_after;
@@ -242,14 +285,8 @@ impl IndexSpec {
         let raw = document.as_doc();
         let key = key_pattern(raw)?;
         check_key(key)?;
-        let fields = key
-            .iter()
-            .map(|element| IndexField {
-                path: element.name().to_owned(),
-                parts: element.name().split('.').map(str::to_owned).collect(),
-                descending: as_f64(element.value()).is_some_and(|number| number < 0.0),
-            })
-            .collect();
+        let fields = kinds::fields_of_key(key);
+        let kind = Kind::from_catalog(raw, key)?;
         let flag = |name| matches!(raw.get(name), Some(RawValue::Bool(true)));
         let (unique, sparse, hidden) = (flag("unique"), flag("sparse"), flag("hidden"));
         let name = raw.get("name").and_then(RawValue::as_str).unwrap_or_default().to_owned();
@@ -263,6 +300,7 @@ impl IndexSpec {
             document,
             name,
             fields,
+            kind,
             unique,
             sparse,
             hidden,
@@ -363,7 +401,12 @@ impl IndexSpec {
         self.document.as_doc().get("key").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY)
     }
 
-    /// The fields of its key.
+    /// What its entries stand for.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The fields of its entries: those of its key pattern, and the path of a wildcard's value in front of it.
     pub fn fields(&self) -> &[IndexField] {
         &self.fields
     }
@@ -381,6 +424,11 @@ impl IndexSpec {
     /// Whether the planner ignores it.
     pub fn hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// Whether it has a time to live that nothing comes of: entries of this kind are no dates.
+    pub fn is_inert(&self) -> bool {
+        self.expire_after.is_some() && !self.kind.is_ordered()
     }
 
     /// Its time to live, when it is a TTL index.
@@ -552,13 +600,11 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
     }
     for (at, element) in key.iter().enumerate() {
         let path = element.name();
-        if path == "$**" || path.ends_with(".$**") {
-            return Err(Error::not_implemented("index type 'wildcard'"));
-        }
         if path.is_empty() || path.split('.').any(str::is_empty) {
             return fail("Index keys cannot contain an empty field.".into());
         }
-        if path.split('.').any(|part| part.starts_with('$')) {
+        let named = path.strip_suffix("$**").unwrap_or(path);
+        if named.split('.').any(|part| part.starts_with('$')) {
             return fail(format!(
                 "Index key contains an illegal field name: field name starts with '$': {path}"
             ));
@@ -567,10 +613,14 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
             return fail(format!("Index key contains the field '{path}' twice"));
         }
         match element.value() {
-            RawValue::String(kind @ ("hashed" | "text" | "2d" | "2dsphere")) => {
-                return Err(Error::not_implemented(format!("index type '{kind}'")));
+            plugin @ RawValue::String(kind) => {
+                if FieldKind::of(path, plugin).is_none() {
+                    return fail(format!("Unknown index plugin '{kind}'"));
+                }
+                if kinds::wildcard::is_wildcard(path) && (path != "$**" || kind != "text") {
+                    return fail(format!("A wildcard index cannot be of type '{kind}'"));
+                }
             }
-            RawValue::String(kind) => return fail(format!("Unknown index plugin '{kind}'")),
             number if number.is_number() => match as_f64(number) {
                 Some(number) if number.is_nan() => {
                     return fail("Values in the index key pattern cannot be NaN.".into());

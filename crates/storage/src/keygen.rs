@@ -11,6 +11,7 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::index_spec::{IndexField, IndexSpec};
+use crate::kinds;
 use crate::ttl::Record;
 use crate::ttl::due::last_modified_entries;
 
@@ -44,6 +45,13 @@ impl KeySet {
             let (key_start, bits_start) = if at == 0 { (0, 0) } else { self.ends[at - 1] };
             (&self.bytes[key_start..key_end], &self.bits[bits_start..bits_end])
         })
+    }
+
+    /// Adds a key that `write` appends, with its type bits.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>, &mut TypeBits)) {
+        let mut bits = TypeBits::default();
+        write(&mut self.bytes, &mut bits);
+        self.close_key(&bits);
     }
 
     /// Closes the key that stands at the end of the buffer; drops it when it is there already.
@@ -100,6 +108,10 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
         });
         return Ok(());
     }
+    if !spec.kind().is_ordered() {
+        kinds::keys(spec, record, out)?;
+        return limited(out);
+    }
     if spec.sparse() && spec.fields().iter().all(|field| !path_exists(document, &field.parts)) {
         return Ok(());
     }
@@ -111,6 +123,11 @@ pub(crate) fn index_keys(spec: &IndexSpec, record: Record<'_>, out: &mut KeySet)
         [field] => single_field(field, collation, document, out)?,
         fields => compound(fields, collation, document, out)?,
     }
+    limited(out)
+}
+
+/// Every key once, and not too many.
+fn limited(out: &mut KeySet) -> Result<()> {
     out.deduplicate();
     if out.len() > limits::MAX_KEYS_PER_DOCUMENT {
         return Err(Error::new(
@@ -153,9 +170,7 @@ fn compound(
     let mut columns: Vec<Vec<RawValue<'_>>> = Vec::with_capacity(fields.len());
     let mut array_field: Option<(usize, &IndexField)> = None;
     for (at, field) in fields.iter().enumerate() {
-        let mut values = Vec::with_capacity(1);
-        let mut arrays = false;
-        expand(RawValue::Document(document), &field.parts, &mut arrays, &mut |v| values.push(v));
+        let (values, arrays) = values_of(document, field);
         if arrays {
             out.multikey |= 1 << at;
             match array_field {
@@ -318,6 +333,15 @@ pub(crate) fn single_values<'a>(
     visit: &mut dyn FnMut(RawValue<'a>),
 ) -> bool {
     visit_index_values_of(RawValue::Document(document), parts, visit)
+}
+
+/// Every value that a field gives as an index key, at least one; and whether it met an array.
+pub(crate) fn values_of<'a>(document: RawDoc<'a>, field: &IndexField) -> (Vec<RawValue<'a>>, bool) {
+    let (mut values, mut arrays) = (Vec::with_capacity(1), false);
+    expand(RawValue::Document(document), &field.parts, &mut arrays, &mut |value| {
+        values.push(value);
+    });
+    (values, arrays)
 }
 
 /// Visits every value that the path gives as an index key: always at least one.

@@ -69,7 +69,11 @@ impl<'a> Bounds<'a> {
             let fields = index.spec.fields();
             let begins = fields.len() >= names.len()
                 && fields.iter().zip(&names).all(|(field, name)| field.path == *name);
-            begins && !index.is_multikey() && !index.is_partial() && !index.spec.sparse()
+            begins
+                && index.spec.kind().is_ordered()
+                && !index.is_multikey()
+                && !index.is_partial()
+                && !index.spec.sparse()
         };
         match collection.plannable_indexes().into_iter().find(fits) {
             Some(index) => Ok(Some(index)),

@@ -4,6 +4,8 @@
 
 use std::cmp::Ordering;
 
+use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::kinds::hashed::hash_in;
 use mayfly_storage::{IndexField, KeyRange};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values, keys};
@@ -47,7 +49,7 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, conditions: &[DocBuf]) -> ScanBounds 
     for (at, field) in scan.fields.iter().enumerate() {
         let multikey = scan.multikey & (1 << at) != 0;
         let found = match at < bounded {
-            true => field_intervals(&field.path, multikey, conditions, &mut used),
+            true => bounds_of(scan.fields, at, multikey, conditions, &mut used),
             false => None,
         };
         text.start_array(&field.path);
@@ -72,6 +74,45 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, conditions: &[DocBuf]) -> ScanBounds 
     }
     let rest = conditions.iter().zip(&used).filter(|(_, used)| !**used);
     ScanBounds { text: text.finish(), rest: rest.map(|(c, _)| c.clone()).collect() }
+}
+
+/// The intervals of one field of an entry.
+fn bounds_of(
+    fields: &[IndexField],
+    at: usize,
+    multikey: bool,
+    conditions: &[DocBuf],
+    used: &mut [bool],
+) -> Option<Vec<Interval>> {
+    let field = &fields[at];
+    match field.kind {
+        FieldKind::Path => {
+            let path = &fields.get(at + 1)?.path;
+            let mut intervals = points(RawValue::String(path))?;
+            let below = |end: char| End {
+                value: RawValue::String(&format!("{path}{end}")).to_owned(),
+                inclusive: end == '.',
+            };
+            let by_value = fields.len() > at + 1
+                && field_intervals(path, multikey, conditions, &mut vec![false; used.len()])
+                    .is_some();
+            if !by_value {
+                intervals.push(Interval { low: below('.'), high: below('/') });
+            }
+            Some(intervals)
+        }
+        FieldKind::Hashed => {
+            // The filter decides: different values may have one hash.
+            let unused = &mut vec![false; used.len()];
+            let found = field_intervals(&field.path, true, conditions, unused)?;
+            let hashed = found.iter().filter(|interval| interval.low.value == interval.high.value);
+            let hash = |interval: &Interval| {
+                points(RawValue::Int64(hash_in(interval.low.value.as_raw(), None)))
+            };
+            Some(hashed.filter_map(hash).flatten().collect())
+        }
+        _ => field_intervals(&field.path, multikey, conditions, used),
+    }
 }
 
 /// How many fields a range's beginning says something about.

@@ -2,6 +2,7 @@
 //!
 //! Records are clustered by `_id`: what is read by `_id` shows as the index scan that it replaces.
 
+use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
@@ -188,7 +189,7 @@ fn access(
         Access::Index { index, ranges, direction } => {
             let backward = *direction == Direction::Backward;
             let scan = Scan {
-                fields: index.spec.fields(),
+                fields: plan.fields.as_deref().unwrap_or(index.spec.fields()),
                 multikey: index.multikey_mask(),
                 ranges,
                 backward,
@@ -233,8 +234,15 @@ struct Scanned<'a> {
 }
 
 fn index_scan(index: &Index, scan: &Scan<'_>, bounds: &ScanBounds, counted: &Counted) -> Node {
+    // A wildcard's path takes its place in the key pattern.
+    let mut chosen = DocBuilder::new();
+    for field in scan.fields {
+        chosen.append(&field.path, if field.descending { -1 } else { 1 });
+    }
+    let chosen = chosen.finish();
+    let wildcard = matches!(index.spec.kind(), Kind::Wildcard(_));
     let of = Scanned {
-        key: index.spec.key(),
+        key: if wildcard { chosen.as_doc() } else { index.spec.key() },
         name: index.spec.name(),
         unique: index.spec.unique(),
         sparse: index.spec.sparse(),
@@ -252,8 +260,7 @@ fn fetch_by_id(
     let mut key = DocBuilder::new();
     key.append("_id", 1);
     let key = key.finish();
-    let field =
-        IndexField { path: "_id".to_owned(), parts: vec!["_id".to_owned()], descending: false };
+    let field = IndexField::new("_id", false, FieldKind::Ordered);
     let backward = direction == Direction::Backward;
     let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
     let bounds = scan_bounds(&scan, conditions);

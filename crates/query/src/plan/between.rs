@@ -52,7 +52,7 @@ pub(super) fn narrowed(
     };
     // The order that single values gave is gone with them.
     let blocking_sort = query.sort.is_some();
-    Ok(Plan { access, blocking_sort, exact: false, narrow: false })
+    Ok(Plan::new(access, blocking_sort))
 }
 
 /// The ordered key of a value for each field of the index.

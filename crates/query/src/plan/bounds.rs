@@ -17,6 +17,8 @@ pub(super) struct FieldBounds<'q> {
     pub(super) path: &'q str,
     /// One list of intervals per usable condition.
     pub(super) conditions: Vec<Intervals>,
+    /// All conditions, for kinds of indexes that are not in the order of the values.
+    pub(super) predicates: Vec<&'q Predicate>,
 }
 
 /// Intervals for an ascending and for a descending field, each ascending and disjoint.
@@ -30,6 +32,8 @@ pub(super) struct Intervals {
     pub(super) includes_missing: bool,
     /// Whether strings are among the values: the bounds are for keys of the query's collation only.
     pub(super) strings: bool,
+    /// Whether documents with fields are among the values.
+    pub(super) documents: bool,
 }
 
 /// Collects the conditions of the outermost conjunction; false when it can hold for no document.
@@ -41,22 +45,29 @@ pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
             true
         }
         Expr::Always(holds) => *holds,
-        Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) => true,
+        Expr::Document(test) => {
+            out.extend(test.implied().iter().map(|(path, implied)| (path.as_str(), implied)));
+            true
+        }
+        Expr::Or(_) | Expr::Nor(_) => true,
     }
 }
 
-/// Groups usable conditions by path, in the order of the filter.
+/// Groups conditions by path, in the order of the filter.
 pub(super) fn field_bounds<'q>(conditions: &[Condition<'q>]) -> Vec<FieldBounds<'q>> {
     let mut fields: Vec<FieldBounds<'q>> = Vec::new();
     for (path, predicate) in conditions {
         let mut found = Vec::new();
         intervals(predicate, &mut found);
-        if found.is_empty() {
-            continue;
-        }
         match fields.iter_mut().find(|field| field.path == *path) {
-            Some(field) => field.conditions.extend(found),
-            None => fields.push(FieldBounds { path, conditions: found }),
+            Some(field) => {
+                field.conditions.extend(found);
+                field.predicates.push(predicate);
+            }
+            None => {
+                let predicates = vec![*predicate];
+                fields.push(FieldBounds { path, conditions: found, predicates });
+            }
         }
     }
     fields
@@ -156,14 +167,18 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
     }
 }
 
-fn encoded(value: RawValue<'_>, descending: bool, collation: Option<&Collation>) -> Vec<u8> {
+pub(super) fn encoded(
+    value: RawValue<'_>,
+    descending: bool,
+    collation: Option<&Collation>,
+) -> Vec<u8> {
     let mut key = Vec::with_capacity(16);
     keys::append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
     key
 }
 
 /// Whether the value can only be found under its own key. An array is also found under those of its elements.
-fn indexable(value: RawValue<'_>) -> bool {
+pub(super) fn indexable(value: RawValue<'_>) -> bool {
     !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
 }
 
@@ -190,6 +205,9 @@ fn points(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Inte
         descending: ranges(true),
         points: true,
         includes_missing,
+        documents: values
+            .iter()
+            .any(|value| matches!(value, RawValue::Document(inner) if !inner.is_empty())),
         strings: values.iter().copied().any(Collation::concerns),
     })
 }
@@ -212,6 +230,7 @@ fn comparison(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> 
         descending: vec![descending(op, value, collation)],
         points: false,
         includes_missing: false,
+        documents: false,
         strings: Collation::concerns(value),
     })
 }

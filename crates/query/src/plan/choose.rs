@@ -1,13 +1,15 @@
 //! Which index serves a query best: the one that bounds most fields, then the one that gives the order.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
 use super::implication::implies;
-use super::{Access, Plan};
+use super::{Access, Plan, hashed, wildcards};
 use crate::CanonicalQuery;
 use crate::partial::filter_of;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
@@ -24,6 +26,8 @@ pub(super) struct Score {
     ranged: bool,
     /// Whether no sort is needed.
     ordered: bool,
+    /// Whether it is an index of these fields, and not of all.
+    own: bool,
 }
 
 impl Score {
@@ -40,14 +44,18 @@ pub(super) fn best(
 ) -> Plan {
     let mut best: Option<(Score, Plan)> = None;
     for index in collection.plannable_indexes() {
-        let has_all = has_all_of(&index, query) && may_use_sparse(&index, bounds);
-        if index.spec.hidden() || !has_all {
+        if index.spec.hidden() || !has_all_of(&index, query) {
             continue;
         }
-        let (score, plan) = with_index(query, &index, bounds);
-        let useful = score.bounded() || (score.ordered && query.sort.is_some());
-        if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
-            best = Some((score, plan));
+        for candidate in candidates(&index, bounds) {
+            if !candidate.has_all_of_paths(bounds) {
+                continue;
+            }
+            let (score, plan) = with_candidate(query, &candidate, bounds);
+            let useful = score.bounded() || (score.ordered && query.sort.is_some());
+            if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
+                best = Some((score, plan));
+            }
         }
     }
     let clustered = collection.clustered_by();
@@ -158,91 +166,156 @@ fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
     }
 }
 
-/// A sparse index lacks documents that a condition on a missing field could want.
-fn may_use_sparse(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
-    !index.spec.sparse()
-        || index.spec.fields().iter().any(|field| {
-            bounds.iter().any(|known| {
-                known.path == field.path
-                    && known.conditions.iter().any(|condition| !condition.includes_missing)
+/// An index as a plan may use it: a wildcard index offers itself once for each path of the filter.
+pub(super) struct Candidate<'a> {
+    pub(super) index: &'a Arc<Index>,
+    /// The fields of its entries, with the filter's path in place of a wildcard.
+    pub(super) fields: Cow<'a, [IndexField]>,
+    /// Whether one document may have several of the entries that it shows, though none of its values is an array.
+    pub(super) repeats: bool,
+}
+
+/// What an index offers for these conditions.
+pub(super) fn candidates<'a>(
+    index: &'a Arc<Index>,
+    bounds: &[FieldBounds<'_>],
+) -> Vec<Candidate<'a>> {
+    let as_it_is =
+        || Candidate { index, fields: Cow::Borrowed(index.spec.fields()), repeats: false };
+    match index.spec.kind() {
+        Kind::Ordered | Kind::Hashed => vec![as_it_is()],
+        Kind::Wildcard(wildcard) => wildcards::candidates(index, wildcard, bounds),
+        // These serve their own operators only.
+        Kind::Text(_) | Kind::Sphere(_) | Kind::Plane(_) => Vec::new(),
+    }
+}
+
+impl Candidate<'_> {
+    /// A sparse index lacks documents that a condition on a missing field could want.
+    fn has_all_of_paths(&self, bounds: &[FieldBounds<'_>]) -> bool {
+        !self.index.spec.sparse()
+            || self.fields.iter().any(|field| {
+                bounds.iter().any(|known| {
+                    known.path == field.path
+                        && known.conditions.iter().any(|condition| !condition.includes_missing)
+                })
             })
-        })
+    }
+
+    /// What bounds the field at this place of an entry; nothing when no condition may be used there.
+    fn bounds_of(
+        &self,
+        at: usize,
+        bounds: &[FieldBounds<'_>],
+        same_collation: bool,
+    ) -> Option<Intervals> {
+        let field = &self.fields[at];
+        let known = |path: &str| bounds.iter().find(|known| known.path == path);
+        match field.kind {
+            FieldKind::Ordered | FieldKind::Wildcard => {
+                let known = known(&field.path)?;
+                let usable = |condition: &&Intervals| {
+                    (same_collation || !condition.strings)
+                        && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
+                };
+                self.intersected(at, known.conditions.iter().filter(usable))
+            }
+            FieldKind::Path => {
+                let wildcard = self.fields.get(at + 1)?;
+                wildcards::path_bounds(&wildcard.path, known(&wildcard.path)?)
+            }
+            FieldKind::Hashed => {
+                let collation = self.index.spec.collation().map(|collation| &**collation);
+                hashed::intervals(known(&field.path)?, field, collation, same_collation)
+            }
+            FieldKind::Text | FieldKind::Sphere | FieldKind::Plane => None,
+        }
+    }
+
+    /// All conditions together, where one value of a document must satisfy them all.
+    fn intersected<'b>(
+        &self,
+        at: usize,
+        mut conditions: impl Iterator<Item = &'b Intervals> + Clone,
+    ) -> Option<Intervals> {
+        let field = &self.fields[at];
+        let multikey = self.index.multikey_mask() & (1 << at) != 0;
+        if multikey {
+            // Two fields below one array: a key combines values of one element, a filter may mean two.
+            let shares = self.fields[..at].iter().any(|before| before.parts[0] == field.parts[0]);
+            if shares {
+                return None;
+            }
+            // Conditions may hold for different elements: only one of them bounds the keys.
+            let mut rest = conditions.clone();
+            let point = conditions.find(|condition| condition.points);
+            return point.or_else(|| rest.next()).cloned();
+        }
+        let first = conditions.next()?.clone();
+        Some(conditions.fold(first, |all, condition| Intervals {
+            ascending: intersect(&all.ascending, &condition.ascending),
+            descending: intersect(&all.descending, &condition.descending),
+            points: all.points || condition.points,
+            includes_missing: all.includes_missing && condition.includes_missing,
+            strings: all.strings || condition.strings,
+            documents: all.documents || condition.documents,
+        }))
+    }
 }
 
 /// The plan over one index, however good it is.
-pub(super) fn with_index(
+pub(super) fn with_candidate(
     query: &CanonicalQuery,
-    index: &Arc<Index>,
+    candidate: &Candidate<'_>,
     bounds: &[FieldBounds<'_>],
 ) -> (Score, Plan) {
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
-    let fields = index.spec.fields();
+    let (index, fields) = (candidate.index, &*candidate.fields);
     let matching = same_collation(index.spec.collation(), query.collation.as_ref());
+    // Fields of the key that are bounded, and how many of those to single values; a path is no condition.
+    let (mut bounded, mut fixed) = (0, 0);
     for (at, field) in fields.iter().enumerate() {
-        let Some(intervals) = usable(index, at, bounds, matching) else { break };
+        let Some(intervals) = candidate.bounds_of(at, bounds, matching) else { break };
         let list = if field.descending { &intervals.descending } else { &intervals.ascending };
         if ranges.len().saturating_mul(list.len()) > MAX_RANGES {
             break;
         }
         ranges = extend(&ranges, list);
+        bounded += 1;
         if !intervals.points {
             score.ranged = true;
             break;
         }
-        score.points += 1;
+        fixed += 1;
+        score.points += usize::from(field.kind != FieldKind::Path);
     }
-    let order = match matching {
-        true => index_order(query, index, ranges.len(), score.points),
+    let order = match matching && !candidate.repeats {
+        true => index_order(query, candidate, ranges.len(), fixed),
         false => None,
     };
+    score.own = matches!(candidate.fields, Cow::Borrowed(_));
     score.ordered = order.is_some() || query.sort.is_none();
     let direction = order.unwrap_or(Direction::Forward);
     if direction == Direction::Backward {
         ranges.reverse();
     }
     let blocking = query.sort.is_some() && order.is_none();
-    let bounded = &fields[..score.points + usize::from(score.ranged)];
+    let bounded = &fields[..bounded];
     // Conditions on strings bound nothing in an index of another collation.
     let strings = || bounds.iter().any(|field| field.conditions.iter().any(|known| known.strings));
-    let exact = (matching || !strings()) && conjunction_is_exact(query.matcher.root(), bounded);
+    let hashes = bounded.iter().any(|field| field.kind == FieldKind::Hashed);
+    let exact = (matching || !strings())
+        && !(hashes || candidate.repeats)
+        && conjunction_is_exact(query.matcher.root(), bounded);
     let access = Access::Index { index: index.clone(), ranges, direction };
     let narrow = score.points > 0 && !score.ranged;
-    (score, Plan { exact, narrow, ..Plan::new(access, blocking) })
-}
-
-/// What bounds the field at this place of the key; nothing when no condition may be used there.
-fn usable(
-    index: &Index,
-    at: usize,
-    bounds: &[FieldBounds<'_>],
-    same_collation: bool,
-) -> Option<Intervals> {
-    let fields: &[IndexField] = index.spec.fields();
-    let field = &fields[at];
-    let known = bounds.iter().find(|known| known.path == field.path)?;
-    let mut conditions =
-        known.conditions.iter().filter(|condition| same_collation || !condition.strings);
-    let multikey = index.multikey_mask() & (1 << at) != 0;
-    if multikey {
-        // Two fields below one array: a key combines values of one element, a filter may mean two.
-        let shares = fields[..at].iter().any(|before| before.parts[0] == field.parts[0]);
-        if shares {
-            return None;
-        }
-        // Conditions may hold for different elements: only one of them bounds the keys.
-        let mut rest = conditions.clone();
-        let point = conditions.find(|condition| condition.points);
-        return point.or_else(|| rest.next()).cloned();
-    }
-    let first = conditions.next()?.clone();
-    Some(conditions.fold(first, |all, condition| Intervals {
-        ascending: intersect(&all.ascending, &condition.ascending),
-        descending: intersect(&all.descending, &condition.descending),
-        points: all.points || condition.points,
-        includes_missing: all.includes_missing && condition.includes_missing,
-        strings: all.strings || condition.strings,
-    }))
+    let fields = match &candidate.fields {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(fields) => Some(fields.clone()),
+    };
+    let repeats = candidate.repeats;
+    (score, Plan { exact, narrow, repeats, fields, ..Plan::new(access, blocking) })
 }
 
 /// Puts each interval behind each single value of the fields before.
@@ -266,17 +339,17 @@ fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRange> {
 /// The direction in which this index gives the wanted order, if it does.
 fn index_order(
     query: &CanonicalQuery,
-    index: &Index,
+    candidate: &Candidate<'_>,
     ranges: usize,
     points: usize,
 ) -> Option<Direction> {
     let sort = query.sort.as_ref()?;
-    if index.is_multikey() {
+    if candidate.index.is_multikey() {
         return None;
     }
     // Fields bounded to one value do not disturb the order of those behind them.
     let fixed = if ranges == 1 { points } else { 0 };
-    let fields = index.spec.fields();
+    let fields = &*candidate.fields;
     let fixed_paths: Vec<&str> = fields[..fixed].iter().map(|field| field.path.as_str()).collect();
     let mut behind = fields[fixed..].iter();
     let mut direction = None;
@@ -285,7 +358,8 @@ fn index_order(
             continue;
         }
         let field = behind.next()?;
-        if field.path != wanted.path.as_str() {
+        let ordered = matches!(field.kind, FieldKind::Ordered | FieldKind::Wildcard);
+        if !ordered || field.path != wanted.path.as_str() {
             return None;
         }
         let needed = if field.descending == wanted.descending {

@@ -6,13 +6,15 @@
 mod between;
 mod bounds;
 mod choose;
+mod hashed;
 mod implication;
+mod wildcards;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
-use mayfly_storage::{Collection, Direction, Index, KeyRange, RecordKey, whole_range};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, RecordKey, whole_range};
 use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
@@ -52,11 +54,16 @@ pub struct Plan {
     pub exact: bool,
     /// Whether an index is asked for single values only: few documents, as a rule.
     pub narrow: bool,
+    /// Whether the index may show one document several times, though none of its values is an array.
+    pub repeats: bool,
+    /// The fields of the index's entries where they are not those of its definition: a wildcard stands for one path.
+    pub fields: Option<Vec<IndexField>>,
 }
 
 impl Plan {
     fn new(access: Access, blocking_sort: bool) -> Plan {
-        Plan { access, blocking_sort, exact: false, narrow: false }
+        let (exact, narrow, repeats) = (false, false, false);
+        Plan { access, blocking_sort, exact, narrow, repeats, fields: None }
     }
 }
 
@@ -139,7 +146,13 @@ fn hinted(
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
     match collection.plannable_indexes().into_iter().find(usable) {
-        Some(index) => Ok(choose::with_index(query, &index, bounds).1),
+        Some(index) => match choose::candidates(&index, bounds).first() {
+            Some(candidate) => Ok(choose::with_candidate(query, candidate, bounds).1),
+            None => Err(Error::new(
+                ErrorCode::NoQueryExecutionPlans,
+                "error processing query: No query solutions: the hinted index cannot serve this query",
+            )),
+        },
         None => Err(Error::bad_value(
             "error processing query: planner returned error :: caused by :: hint provided does not correspond to an \
              existing index",

@@ -35,6 +35,7 @@ fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
         let spec = &index.spec;
         let fields = spec.fields();
         spec.unique()
+            && spec.kind().is_ordered()
             && !index.is_partial()
             && mayfly_value::same_collation(spec.collation(), scope.collation())
             && fields.len() == on.len()

@@ -353,6 +353,12 @@ impl Store {
                     "'ttl' can be used only together with 'expireAfterSeconds'",
                 ));
             }
+            if spec.is_inert() {
+                return Err(Error::new(
+                    ErrorCode::InvalidOptions,
+                    "'ttl' is not supported on an index of this type",
+                ));
+            }
             spec = spec.with_ttl_options(ttl);
             if collection.time_series().is_some() {
                 check_policy(spec.ttl_options())?;

@@ -84,15 +84,7 @@ pub(super) fn is_id_selector(selector: IndexSelector<'_>) -> bool {
 }
 
 fn same_pattern(spec: &IndexSpec, key: RawDoc<'_>) -> bool {
-    let mut fields = spec.fields().iter();
-    let same = key.iter().all(|element| {
-        fields.next().is_some_and(|field| {
-            let descending =
-                crate::index_spec::as_f64(element.value()).is_some_and(|number| number < 0.0);
-            field.path == element.name() && field.descending == descending
-        })
-    });
-    same && fields.next().is_none()
+    crate::kinds::fields_of_key(key) == spec.fields()
 }
 
 pub(super) fn select(

@@ -13,6 +13,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::MeasurementFields;
 use crate::index_spec::{IndexSpec, as_f64};
+use crate::kinds::{FieldKind, Kind};
 use crate::ttl::TtlOptions;
 
 /// The index that a collection with a meta field gets.
@@ -62,6 +63,7 @@ pub(crate) fn checked_on_buckets(
     if asked.unique() {
         return invalid("Unique indexes are not supported on time-series collections");
     }
+    check_kind(asked, fields)?;
     let filter = asked.partial_filter();
     let on_meta = filter.is_some_and(|filter| only_meta(filter, fields, 0));
     if asked.expire_after().is_some() {
@@ -89,6 +91,31 @@ pub(crate) fn checked_on_buckets(
         ));
     }
     IndexSpec::from_catalog(on_buckets(asked.document(), fields))
+}
+
+/// Buckets have the meta field as it is, so an index of any kind may be on it, but texts and planes have none.
+fn check_kind(asked: &IndexSpec, fields: &MeasurementFields) -> Result<()> {
+    let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    match asked.kind() {
+        Kind::Ordered => return Ok(()),
+        Kind::Text(_) => {
+            return invalid("Text indexes are not supported on time-series collections");
+        }
+        Kind::Plane(_) => {
+            return invalid("2d indexes are not supported on time-series collections");
+        }
+        Kind::Hashed | Kind::Wildcard(_) | Kind::Sphere(_) => {}
+    }
+    let mut special = asked
+        .fields()
+        .iter()
+        .filter(|field| !matches!(field.kind, FieldKind::Ordered | FieldKind::Path));
+    match special.all(|field| fields.on_bucket_meta(&field.path).is_some()) {
+        true => Ok(()),
+        false => Err(Error::not_implemented(
+            "an index of this type on other fields of a time series than the meta field",
+        )),
+    }
 }
 
 /// A policy of a time series deals with whole buckets: it has a pace, but cannot look at single measurements.

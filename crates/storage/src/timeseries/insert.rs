@@ -276,7 +276,7 @@ impl<'u, 's> Placing<'u, 's> {
     fn index_by_meta(&self) -> Option<Arc<Index>> {
         let start = format!("control.min.{}", self.series.fields.time);
         self.unit.usable_indexes().find(|index| match index.spec.fields() {
-            [meta, min, ..] => {
+            [meta, min, ..] if index.spec.kind().is_ordered() => {
                 meta.path == "meta" && min.path == start && !meta.descending && !min.descending
             }
             _ => false,

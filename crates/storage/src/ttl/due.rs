@@ -108,6 +108,9 @@ impl Index {
         keys: &mut KeySet,
     ) -> Result<bool> {
         let Some(expire_after) = self.spec.expire_after() else { return Ok(false) };
+        if self.spec.is_inert() {
+            return Ok(false);
+        }
         let document = record.document;
         if !self.covers(document) || self.spec.ttl_options().holds(document) {
             return Ok(false);
@@ -139,6 +142,9 @@ impl Index {
     pub(crate) fn due_ranges(&self, moment: Moment) -> Vec<KeyRange> {
         let field = &self.spec.fields()[0];
         let mut ranges = Vec::new();
+        if self.spec.is_inert() {
+            return ranges;
+        }
         if self.spec.is_last_modified() && moment.last_modified {
             ranges.push(numbers_up_to(field, moment.now_ms));
         }

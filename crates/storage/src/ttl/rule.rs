@@ -106,6 +106,7 @@ impl Rule {
                 let ready = collection.ready_indexes();
                 let index = ready.into_iter().find(|index| index.id() == id)?;
                 match index.spec.expire_after() {
+                    _ if index.spec.is_inert() => None,
                     Some(expire_after @ (ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly)) => {
                         Some(Rule::Index { index, expire_after, span })
                     }
