@@ -5,6 +5,7 @@
 //! 3. When the unit does not work (one of them fails, or somebody else was faster) they are written one by one: what stands
 //!    before the one that fails stays written, as if each had been written alone.
 
+use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Frame, Scope};
 use mayfly_mql::{Matcher, ParseContext, Update};
@@ -12,7 +13,6 @@ use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
