@@ -134,6 +134,18 @@ pub struct CanonicalQuery {
     pub collation: Option<Arc<Collation>>,
 }
 
+/// The order of the records and that of distances exclude each other.
+fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
+    let fail = |what| {
+        Err(Error::bad_value(format!("geoNear expression not allowed with $natural {what}")))
+    };
+    match (sort, hint) {
+        (Some(_), _) => fail("sort order"),
+        (None, Some(Hint::Natural { .. })) => fail("hint"),
+        (None, _) => Ok(()),
+    }
+}
+
 impl CanonicalQuery {
     /// Parses all parts.
     ///
@@ -146,7 +158,7 @@ impl CanonicalQuery {
             scope.declare(variables)?;
         }
         let scope = scope.with_scripts(Scripts::InFilters).with_text_index();
-        let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
+        let matcher = Arc::new(Matcher::parse_query(filter, &scope)?);
         let scope = metadata::scope_behind(scope, &matcher);
         let mut natural_backward = None;
         let sort = match options.sort {
@@ -161,6 +173,9 @@ impl CanonicalQuery {
             }
             _ => None,
         };
+        if matcher.seeks_by_distance() {
+            check_natural(natural_backward, options.hint.as_ref())?;
+        }
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {
                 Some(Projection::parse_in(projection, ProjectionKind::Find, &scope)?)

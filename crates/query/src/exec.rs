@@ -4,13 +4,17 @@
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
 mod count;
+mod near;
 mod text;
 
-use std::collections::{HashSet, VecDeque};
+pub(crate) use near::nearest;
+
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
 use mayfly_storage::{
     Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,
@@ -66,6 +70,8 @@ pub struct Executor {
     done: bool,
     /// The position of a scan that does not end with the collection.
     tail: Option<Tail>,
+    /// How far a search by distance has come.
+    near: near::NearState,
     /// How results are shown.
     shape: ResultShape,
     /// The command that failures name.
@@ -87,6 +93,7 @@ fn note_use(collection: &Collection, access: &Access) {
         }
         Access::Text(text) => text.index.runtime.uses.add(),
         Access::Index { index, .. } => index.runtime.uses.add(),
+        Access::Near(near) => near.index.runtime.uses.add(),
     }
 }
 
@@ -100,7 +107,7 @@ impl Executor {
         note_use(&collection, &plan.access);
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
-            Access::Id(_) | Access::Text(_) => (VecDeque::new(), false),
+            Access::Id(_) | Access::Text(_) | Access::Near(_) => (VecDeque::new(), false),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
@@ -120,6 +127,7 @@ impl Executor {
             sorted: None,
             memory: Memory::default(),
             tail: None,
+            near: near::NearState::default(),
             shape: ResultShape::default(),
             command: None,
             text: text::TextState::default(),
@@ -153,7 +161,7 @@ impl Executor {
         }
         let ranges = match &self.plan.access {
             Access::Nothing | Access::Id(_) => return false,
-            Access::Text(_) => return true,
+            Access::Text(_) | Access::Near(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
         let limited = self
@@ -334,6 +342,7 @@ impl Executor {
         match &self.plan.access {
             Access::Index { index, .. } => index.check_alive()?,
             Access::Text(text) => text.index.check_alive()?,
+            Access::Near(near) => near.index.check_alive()?,
             Access::Nothing | Access::Id(_) | Access::Records { .. } => {}
         }
         Ok(exhausted)
@@ -364,6 +373,7 @@ impl Executor {
                 let direction = *direction;
                 self.scan_index(store, op, direction, sink)
             }
+            Access::Near(_) => self.scan_near(store, op, sink),
         }
     }
 

@@ -14,6 +14,7 @@ mod fixture;
 mod host;
 mod metadata;
 mod modify;
+mod needed;
 mod optimise;
 mod partial;
 mod pipeline;
@@ -21,6 +22,7 @@ mod plan;
 mod shape;
 mod sorter;
 mod spill;
+mod spool;
 mod stage;
 mod tail;
 mod validator;
@@ -38,7 +40,7 @@ pub use modify::{
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
-pub use plan::{Access, Plan, TextAccess, check_absent, plan};
+pub use plan::{Access, NearAccess, Plan, TextAccess, check_absent, plan};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, RunSettings, STAGES, StagePlace, StageRow,

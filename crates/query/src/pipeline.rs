@@ -59,6 +59,17 @@ impl Pipeline {
         self.rewritten.as_ref().map(DocBuf::as_doc)
     }
 
+    /// The query that a search by distance in its first stage begins with, as a filter.
+    ///
+    /// # Errors
+    /// 27 IndexNotFound where no index says which field is meant.
+    pub fn filter_by_distance(&self, collection: &Collection) -> Result<Option<DocBuf>> {
+        match self.stages.first() {
+            Some(Stage::GeoNear(stage)) => stage.filter_over(collection).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether its first stage needs no collection.
     pub fn is_source(&self) -> bool {
         self.stages.first().is_some_and(Stage::is_source)
@@ -92,7 +103,15 @@ impl Pipeline {
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
-        let (mut query, rest) = split(self.stages, hint)?;
+        let mut stages = self.stages;
+        let by_distance = match (stages.first_mut(), &collection) {
+            (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
+            _ => None,
+        };
+        let (mut query, rest) = split(stages, hint)?;
+        if let Some(matcher) = by_distance {
+            query.matcher = matcher;
+        }
         query.collation = self.collation;
         let input = match collection {
             Some(collection) => {
@@ -128,6 +147,15 @@ impl Pipeline {
             documents = own;
         }
         PipelineRun::new(Input::Documents(documents.into()), stages.into(), settings)
+    }
+
+    /// Starts it over documents that others read, too.
+    pub(crate) fn start_shared(
+        self,
+        documents: Arc<Vec<DocBuf>>,
+        settings: RunSettings,
+    ) -> PipelineRun {
+        PipelineRun::new(Input::Shared(documents, 0), self.stages, settings)
     }
 
     /// Starts it with the documents that its first stage gives.
@@ -280,6 +308,8 @@ fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<
 enum Input {
     Plan(Box<Executor>),
     Documents(VecDeque<DocBuf>),
+    /// Documents that others read, too, and how many were read.
+    Shared(Arc<Vec<DocBuf>>, usize),
 }
 
 impl Input {
@@ -287,6 +317,7 @@ impl Input {
         match self {
             Input::Plan(executor) => executor.is_done(),
             Input::Documents(documents) => documents.is_empty(),
+            Input::Shared(documents, read) => *read >= documents.len(),
         }
     }
 }
@@ -312,7 +343,7 @@ impl PipelineRun {
     pub fn plan_summary(&self) -> Cow<'static, str> {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
-            Input::Documents(_) => Cow::Borrowed(""),
+            Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
         }
     }
 
@@ -320,7 +351,7 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) => false,
+            Input::Documents(_) | Input::Shared(..) => false,
         }
     }
 
@@ -433,6 +464,14 @@ impl PipelineRun {
                 }
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
+                        if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Shared(documents, read) => {
+                    while let Some(document) = documents.get(*read) {
+                        *read += 1;
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
                             break;
                         }

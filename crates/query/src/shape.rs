@@ -78,6 +78,7 @@ impl KeyPaths {
             Access::Index { index, .. } => {
                 index.spec.fields().iter().map(|field| field.path.clone()).collect()
             }
+            Access::Near(near) => vec![near.path.clone()],
             Access::Id(_) => id(),
             Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
             Access::Records { .. } | Access::Nothing | Access::Text(_) => Vec::new(),

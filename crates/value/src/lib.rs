@@ -10,6 +10,7 @@ pub mod collation;
 pub mod compare;
 pub mod decimal;
 pub mod extjson;
+pub mod geo;
 mod hashed;
 pub mod keys;
 pub mod number;

@@ -11,7 +11,8 @@ import pytest
 from bson.codec_options import CodecOptions
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
-from pymongo import ASCENDING, DESCENDING, CursorType, IndexModel, MongoClient
+from bson.son import SON
+from pymongo import ASCENDING, DESCENDING, GEO2D, GEOSPHERE, CursorType, IndexModel, MongoClient
 from pymongo.collation import Collation
 from pymongo.errors import (
     BulkWriteError,
@@ -542,6 +543,32 @@ def test_collation(db, coll):
     by_default.insert_one({"_id": 1, "s": "X"})
     assert by_default.find_one({"s": "x"})["_id"] == 1
     by_default.drop()
+
+
+def test_places(coll):
+    coll.create_index([("loc", GEOSPHERE)])
+    coll.create_index([("at", GEO2D)], bits=20)
+    stations = {1: (2.35, 48.85), 2: (-0.13, 51.51), 3: (13.4, 52.52), 4: (12.5, 41.9)}
+    coll.insert_many(
+        {"_id": i, "loc": {"type": "Point", "coordinates": place}, "at": place} for i, place in stations.items()
+    )
+    near = {"$near": {"$geometry": {"type": "Point", "coordinates": [2, 48]}, "$maxDistance": 1_000_000}}
+    assert [doc["_id"] for doc in coll.find({"loc": near})] == [1, 2, 3]
+    assert [doc["_id"] for doc in coll.find({"at": SON([("$near", [12, 42]), ("$maxDistance", 5)])})] == [4]
+    box = {"type": "Polygon", "coordinates": [[[0, 45], [15, 45], [15, 55], [0, 55], [0, 45]]]}
+    for operator in ("$geoWithin", "$geoIntersects"):
+        assert {doc["_id"] for doc in coll.find({"loc": {operator: {"$geometry": box}}})} == {1, 3}
+    stage = {"near": {"type": "Point", "coordinates": [2.35, 48.85]}, "key": "loc", "distanceField": "d"}
+    found = list(coll.aggregate([{"$geoNear": stage}]))
+    assert [doc["_id"] for doc in found] == [1, 2, 3, 4]
+    assert found[0]["d"] == 0 and 340_000 < found[1]["d"] < 350_000
+    with pytest.raises(OperationFailure) as caught:
+        list(coll.find({"other": near}))
+    assert caught.value.code == 291
+    with pytest.raises(WriteError) as caught:
+        coll.insert_one({"loc": "nowhere"})
+    assert caught.value.code == 16755
+    assert coll.index_information()["loc_2dsphere"]["2dsphereIndexVersion"] == 3
 
 
 def test_tailable_cursor(db, coll):

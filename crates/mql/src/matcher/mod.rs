@@ -10,6 +10,7 @@ mod ast;
 mod bits;
 mod evaluate;
 mod explain;
+mod geo;
 pub mod op;
 mod parse;
 mod position;
@@ -20,18 +21,20 @@ mod whole;
 
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
+pub use geo::{GeoTest, Near, Unit};
 pub use regex::Regex;
 pub use schema::Schema;
 pub use text::{BoundSearch, TextTest};
 pub use whole::DocumentTest;
 
+use crate::FieldPath;
 use parse::Around;
 
 /// What parsing a filter may depend on besides the filter.
@@ -72,6 +75,36 @@ impl Matcher {
         let can_fail = whole::can_fail(&root);
         let text = text::only_text(&root)?;
         Ok(Matcher { root, can_fail, text })
+    }
+
+    /// The same where documents can be sought by distance.
+    pub fn parse_query(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
+        let root = parse::parse_filter(filter, Around::query(scope))?;
+        if geo::count_near(&root) > 1 {
+            return Err(Error::bad_value("Too many geoNear expressions"));
+        }
+        let can_fail = whole::can_fail(&root);
+        let text = text::only_text(&root)?;
+        if text.is_some() && geo::count_near(&root) > 0 {
+            return Err(Error::bad_value("text and geoNear not allowed in same query"));
+        }
+        Ok(Matcher { root, can_fail, text })
+    }
+
+    /// Whether documents are sought by their distance.
+    pub fn seeks_by_distance(&self) -> bool {
+        geo::count_near(&self.root) > 0
+    }
+
+    /// The same filter over documents that are sought by the distance of the places at this path.
+    ///
+    /// # Errors
+    /// Those of a path that is too long.
+    pub fn by_distance(self, path: &str, near: Near) -> Result<Matcher> {
+        let predicate = Predicate::Geo(Arc::new(GeoTest::Near(near)));
+        let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
+        let root = Expr::and(vec![self.root.clone(), sought]);
+        Ok(Matcher { root, ..self })
     }
 
     /// Whether the document satisfies the filter. An expression that fails counts as one that does not hold: for callers

@@ -45,7 +45,11 @@ pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
             true
         }
         Expr::Always(holds) => *holds,
-        Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) => true,
+        Expr::Document(test) => {
+            out.extend(test.implied().iter().map(|(path, implied)| (path.as_str(), implied)));
+            true
+        }
+        Expr::Or(_) | Expr::Nor(_) => true,
     }
 }
 
@@ -99,6 +103,7 @@ pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
             | Predicate::Type(_)
             | Predicate::Mod { .. }
             | Predicate::Bits(_)
+            | Predicate::Geo(_)
             | Predicate::Regex(_)
             | Predicate::Size(_)
             | Predicate::ElemMatchDocument(_)
@@ -155,6 +160,7 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
         | Predicate::Type(_)
         | Predicate::Mod { .. }
         | Predicate::Bits(_)
+        | Predicate::Geo(_)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)

@@ -8,6 +8,8 @@ mod bounds;
 mod choose;
 mod hashed;
 mod implication;
+mod near;
+mod places;
 mod text;
 mod wildcards;
 
@@ -20,6 +22,9 @@ use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
 use bounds::{FieldBounds, conjuncts, field_bounds};
+pub(crate) use choose::extend;
+pub use near::NearAccess;
+pub(crate) use places::{key_range, of_cells, of_squares, value_ranges};
 pub use text::{TextAccess, check_absent};
 
 /// How documents are reached.
@@ -46,6 +51,8 @@ pub enum Access {
         /// Direction of the scan.
         direction: Direction,
     },
+    /// Entries of an index of places, the nearest first.
+    Near(Box<NearAccess>),
 }
 
 /// A plan.
@@ -87,6 +94,9 @@ impl Plan {
             Access::Index { index, .. } => {
                 Cow::Owned(format!("IXSCAN {}", Shell(index.spec.key())))
             }
+            Access::Near(near) => {
+                Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
+            }
         }
     }
 }
@@ -102,6 +112,9 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     let mut predicates = Vec::new();
     if !conjuncts(query.matcher.root(), &mut predicates) {
         return Ok(Plan::new(Access::Nothing, false));
+    }
+    if let Some((path, near)) = near::sought(&predicates) {
+        return near::plan(collection, query, path, near, &field_bounds(&predicates));
     }
     // The most frequent query of all needs no bounds.
     let in_id_order = collection.in_id_order();

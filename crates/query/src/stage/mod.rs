@@ -12,12 +12,14 @@ mod documents;
 mod facet;
 mod fill;
 mod filter;
+mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
 mod join_table;
 mod lookup;
 mod merge;
+mod merge_run;
 mod out;
 mod project;
 mod redact;
@@ -36,10 +38,11 @@ pub(crate) mod unpack;
 mod unwind;
 mod window;
 mod window_fields;
+mod window_partition;
 
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{OpCtx, Result};
 use mayfly_expr::Expression;
 use mayfly_mql::update::pipeline::DocumentStage;
 use mayfly_mql::{Matcher, Projection, SortPattern};
@@ -77,8 +80,9 @@ pub(crate) enum Stage {
     BucketAuto(Box<bucket_auto::BucketAuto>),
     WindowFields(Box<window_fields::WindowFields>),
     Densify(Box<densify::Densify>),
-    Out(Namespace),
+    Out(Box<out::Out>),
     Merge(Box<merge::Merge>),
+    GeoNear(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
@@ -173,6 +177,7 @@ impl Stage {
     pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
         match self {
             Stage::Match(matcher) => metadata::given_by(matcher),
+            Stage::GeoNear(_) => &["geoNearDistance", "geoNearPoint"],
             _ => &[],
         }
     }
@@ -181,6 +186,7 @@ impl Stage {
     pub(crate) fn start(self) -> Box<dyn Running> {
         match self {
             Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
+            Stage::GeoNear(stage) => Box::new(geo_near::RunningGeoNear(stage)),
             Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
@@ -198,8 +204,8 @@ impl Stage {
             Stage::BucketAuto(stage) => Box::new(bucket_auto::RunningBucketAuto::new(*stage)),
             Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
             Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
-            Stage::Out(target) => Box::new(out::RunningOut::new(target)),
-            Stage::Merge(merge) => Box::new(merge::RunningMerge::new(*merge)),
+            Stage::Out(out) => Box::new(out::RunningOut::new(*out)),
+            Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
             | Stage::CurrentOp(_)

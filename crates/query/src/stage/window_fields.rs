@@ -1,19 +1,19 @@
 //! `$setWindowFields`: fields from the documents around each document.
 //!
 //! 1. Everything is sorted by the partition and then by the order.
-//! 2. One partition at a time is held in memory; each field of `output` is a function over it ([`mayfly_expr::window`]).
-
-use std::collections::VecDeque;
+//! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is a function over it
+//!    ([`mayfly_expr::window`]).
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use std::sync::Arc;
 
-use super::unwind::{parts, replaced};
+use super::unwind::parts;
+use super::window_partition::{Collecting, Computed};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
@@ -100,8 +100,8 @@ pub(super) struct RunningWindowFields {
     sorter: Option<Sorter>,
     sorted: Sorted,
     /// The first document of the next partition, with the partition's key.
-    ahead: Option<(Vec<u8>, DocBuf, Metadata)>,
-    results: VecDeque<(DocBuf, Metadata)>,
+    ahead: Option<(Vec<u8>, DocBuf)>,
+    computed: Option<Computed>,
 }
 
 impl RunningWindowFields {
@@ -111,56 +111,41 @@ impl RunningWindowFields {
             sorter: None,
             sorted: Sorted::default(),
             ahead: None,
-            results: VecDeque::new(),
+            computed: None,
         }
     }
 
-    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf, Metadata)>> {
-        let Some((document, metadata)) = self.sorted.pop()? else { return Ok(None) };
-        let key = self.stage.partition_key(metadata.frame(document.as_doc()))?;
-        Ok(Some((key, document, metadata)))
+    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf)>> {
+        match self.sorted.pop()? {
+            Some((document, _)) => {
+                Ok(Some((self.stage.partition_key(document.as_doc())?, document)))
+            }
+            None => Ok(None),
+        }
     }
 
     /// Reads a partition and computes its results; false when there is none left.
     fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
-        let Some((key, first, metadata)) = self.ahead.take() else { return Ok(false) };
-        let mut bytes = first.as_bytes().len();
-        let (mut partition, mut known) = (vec![first], vec![metadata]);
-        while let Some((other, document, metadata)) = self.next()? {
+        let Some((key, first)) = self.ahead.take() else { return Ok(false) };
+        let mut partition = Collecting::new();
+        partition.push(context, first)?;
+        while let Some((other, document)) = self.next()? {
             if other != key {
-                self.ahead = Some((other, document, metadata));
+                self.ahead = Some((other, document));
                 break;
             }
-            bytes += document.as_bytes().len();
-            if bytes > context.settings.memory_bytes {
-                let text = "Exceeded memory limit for $setWindowFields: a partition does not fit";
-                return Err(Error::new(ErrorCode(5414201), text));
-            }
-            partition.push(document);
-            known.push(metadata);
+            partition.push(context, document)?;
         }
-        context.op.check()?;
-        let mut columns: Vec<std::vec::IntoIter<Option<ValueBuf>>> = Vec::new();
-        for (_, function) in &self.stage.output {
-            columns.push(function.run(&partition)?.into_iter());
-        }
-        for (mut document, metadata) in partition.into_iter().zip(known) {
-            for ((path, _), column) in self.stage.output.iter().zip(&mut columns) {
-                let value = column.next().flatten();
-                let value = value.as_ref().map(ValueBuf::as_raw);
-                document = replaced(document.as_doc(), path, value);
-            }
-            self.results.push_back((document, metadata));
-        }
+        self.computed = Some(partition.finish(context, &self.stage.output)?);
         Ok(true)
     }
 }
 
 impl WindowFields {
-    fn partition_key(&self, frame: Frame<'_>) -> Result<Vec<u8>> {
+    fn partition_key(&self, document: RawDoc<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         let Some(partition) = &self.partition else { return Ok(key) };
-        let value = partition.evaluate(frame)?;
+        let value = partition.evaluate(Frame::new(document))?;
         let value = value.as_raw().unwrap_or(RawValue::Null);
         if matches!(value, RawValue::Array(_)) {
             let text = "An expression used to partition cannot evaluate to value of type array";
@@ -179,13 +164,12 @@ impl Running for RunningWindowFields {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let metadata = context.metadata.get();
-        let mut key = self.stage.partition_key(metadata.frame(document))?;
+        let mut key = self.stage.partition_key(document)?;
         if let Some(order) = &self.stage.order {
-            order.append_sort_key(metadata.frame(document), &mut key);
+            order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &metadata)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &Metadata::NONE)?;
         Ok(Flow::More)
     }
 
@@ -195,12 +179,14 @@ impl Running for RunningWindowFields {
             self.ahead = self.next()?;
         }
         loop {
-            while let Some((result, metadata)) = self.results.pop_front() {
-                context.metadata.set(&metadata);
-                let over = self.results.is_empty() && self.ahead.is_none();
-                if next(result.as_doc())? != Flow::More && !over {
-                    return Ok(Flow::Pause);
+            if let Some(computed) = &mut self.computed {
+                while let Some(result) = computed.pop(&self.stage.output)? {
+                    let over = computed.is_over() && self.ahead.is_none();
+                    if next(result.as_doc())? != Flow::More && !over {
+                        return Ok(Flow::Pause);
+                    }
                 }
+                self.computed = None;
             }
             if !self.partition(context)? {
                 return Ok(Flow::More);

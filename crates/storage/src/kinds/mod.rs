@@ -171,9 +171,8 @@ impl Kind {
 pub(crate) fn check_in_collection(spec: &IndexSpec) -> Result<()> {
     match spec.kind() {
         Kind::Text(_) => text::check_collation(spec),
-        Kind::Ordered | Kind::Hashed | Kind::Wildcard(_) | Kind::Sphere(_) | Kind::Plane(_) => {
-            Ok(())
-        }
+        Kind::Plane(_) => plane::check_collation(spec.collation().map(|collation| &**collation)),
+        Kind::Ordered | Kind::Hashed | Kind::Wildcard(_) | Kind::Sphere(_) => Ok(()),
     }
 }
 
