@@ -57,12 +57,12 @@ def server_binary() -> Path:
 class Server:
     """A server on a free port with an empty data folder, ended by its own process id."""
 
-    def __init__(self, binary: Path, log: Path):
-        self.binary, self.log = binary, log
+    def __init__(self, binary: Path, log: Path, *arguments: str):
+        self.binary, self.log, self.arguments = binary, log, arguments
 
     def __enter__(self) -> str:
         self.data = tempfile.mkdtemp(prefix="mayflydb-clients-")
-        arguments = ["--port", "0", "--dbpath", self.data, "--storageEngine", "rocksdb"]
+        arguments = ["--port", "0", "--dbpath", self.data, "--storageEngine", "rocksdb", *self.arguments]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MAYFLYDB_")}
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
@@ -350,20 +350,22 @@ KINDS = {"python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "
 def try_suite(suite: Suite, binary: Path) -> Outcome:
     began = time.monotonic()
     server = Server(binary, LOGS / f"{suite.name}.server.log")
+    member = Server(binary, LOGS / f"{suite.name}.member.log", "--replSet", "rs0")
     why = []
     try:
-        with server as uri:
+        with server as uri, member as member_uri:
             command, extra = suite.command()
             command = [uri if word == "{uri}" else word for word in command]
             before = suite.log.stat().st_size if suite.log.exists() else 0
             environment = {**os.environ, **extra, "MONGODB_URI": uri}
+            environment["MONGODB_REPLICA_SET_URI"] = f"{member_uri}/?replicaSet=rs0"
             status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
         passed, failed = suite.counts(suite.log.read_text(errors="replace")[before:])
         if status != 0 and failed == 0:
             why.append(f"the runner ended with {status}")
         elif passed + failed == 0:
             why.append("no test ran")
-        why += server.complaints()
+        why += server.complaints() + member.complaints()
     except Failure as failure:
         passed, failed, why = 0, 0, [*why, str(failure)]
     if why:

@@ -17,7 +17,8 @@ use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
-    CommandContext, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags, generic, registry,
+    CommandContext, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags, generic, primacy,
+    registry,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -87,10 +88,12 @@ pub fn dispatch(
         service.metrics.asserts.user.add(1);
         doc = rewind(doc, start);
         append_error(&mut doc, &error);
+        primacy::append_gossip(service, Some(&error), &mut doc);
     } else if outcome.wait_ms.is_some() {
         doc = rewind(doc, start);
     } else {
         doc.append("ok", 1.0);
+        primacy::append_gossip(service, None, &mut doc);
     }
     Dispatched { doc, outcome }
 }
@@ -173,6 +176,7 @@ fn run_row(
     }
     let body = incoming.body;
     let request = Request { row, name, db, body, generic, sequences: incoming.sequences };
+    primacy::check(service, &request)?;
     let guard = service.ops.begin(op_info(connection, &request));
     if request.generic.max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(request.generic.max_time_ms);

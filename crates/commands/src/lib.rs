@@ -17,6 +17,7 @@ mod dispatch;
 mod fields;
 mod generic;
 mod missing;
+mod primacy;
 pub mod registry;
 mod request;
 mod retry;

@@ -55,8 +55,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row::missing("replSetGetConfig", "3.0"),
     Row::missing("replSetInitiate", "<=2.6"),
     Row::missing("replSetReconfig", "<=2.6"),
-    Row::missing("replSetStepDown", "<=2.6"),
-    Row::missing("replSetFreeze", "<=2.6"),
     Row::missing("replSetMaintenance", "<=2.6"),
     Row::missing("replSetSyncFrom", "<=2.6"),
     Row::missing("replSetResizeOplog", "3.6"),

@@ -6,6 +6,7 @@
 pub mod accum;
 mod decimal;
 mod dependencies;
+mod equality;
 mod expression;
 pub mod javascript;
 pub mod op;

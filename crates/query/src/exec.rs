@@ -8,11 +8,12 @@ mod near;
 
 pub(crate) use near::nearest;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
 use mayfly_storage::{
     Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,

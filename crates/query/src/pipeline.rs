@@ -143,6 +143,15 @@ impl Pipeline {
         PipelineRun::new(Input::Documents(documents.into()), stages.into(), settings)
     }
 
+    /// Starts it over documents that others read, too.
+    pub(crate) fn start_shared(
+        self,
+        documents: Arc<Vec<DocBuf>>,
+        settings: RunSettings,
+    ) -> PipelineRun {
+        PipelineRun::new(Input::Shared(documents, 0), self.stages, settings)
+    }
+
     /// Starts it with the documents that its first stage gives.
     ///
     /// # Errors
@@ -277,6 +286,8 @@ fn split(stages: Vec<Stage>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<
 enum Input {
     Plan(Box<Executor>),
     Documents(VecDeque<DocBuf>),
+    /// Documents that others read, too, and how many were read.
+    Shared(Arc<Vec<DocBuf>>, usize),
 }
 
 impl Input {
@@ -284,6 +295,7 @@ impl Input {
         match self {
             Input::Plan(executor) => executor.is_done(),
             Input::Documents(documents) => documents.is_empty(),
+            Input::Shared(documents, read) => *read >= documents.len(),
         }
     }
 }
@@ -309,7 +321,7 @@ impl PipelineRun {
     pub fn plan_summary(&self) -> Cow<'static, str> {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
-            Input::Documents(_) => Cow::Borrowed(""),
+            Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
         }
     }
 
@@ -317,7 +329,7 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) => false,
+            Input::Documents(_) | Input::Shared(..) => false,
         }
     }
 
@@ -424,6 +436,14 @@ impl PipelineRun {
                     .run(store, op, &mut |_, document| show(stages, context, document, take))?,
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
+                        if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Shared(documents, read) => {
+                    while let Some(document) = documents.get(*read) {
+                        *read += 1;
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
                             break;
                         }

@@ -21,7 +21,7 @@ use mayfly_value::DocBuf;
 const MAX_RUNS: usize = 64;
 
 /// Bytes of a run that are read or written at once.
-const BUFFER_BYTES: usize = 256 * 1024;
+pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 
 /// How much memory a blocking operator may use, and where to go on beyond it.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct Runs {
     files: Vec<File>,
 }
 
-fn failed(what: &str, error: &std::io::Error) -> Error {
+pub(crate) fn failed(what: &str, error: &std::io::Error) -> Error {
     Error::new(ErrorCode::FileStreamFailed, format!("cannot {what} a temporary file: {error}"))
 }
 
@@ -82,7 +82,10 @@ impl Runs {
 }
 
 /// A file without a name.
-fn open(folder: &Path) -> Result<File> {
+///
+/// # Errors
+/// 39 FileStreamFailed.
+pub(crate) fn open(folder: &Path) -> Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", &error))?;
     let number = NUMBER.fetch_add(1, AtomicOrdering::Relaxed);

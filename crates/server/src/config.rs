@@ -48,6 +48,8 @@ pub struct Config {
     pub oplog_bytes: u64,
     /// Name of the replica set, not effective yet.
     pub repl_set: Option<String>,
+    /// The address that it tells clients of a replica set; unset: the one they came in on.
+    pub advertise: Option<String>,
     /// Whether scripts run: `$where`, `$function`.
     pub javascript_enabled: bool,
     /// Where expired documents may be archived in files.
@@ -97,6 +99,7 @@ impl Config {
             cache_bytes: (layers.number("storage.cacheSizeGB")? * f64::from(1 << 30)) as usize,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
             repl_set: optional("replication.replSetName")?,
+            advertise: optional("replication.advertise")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),

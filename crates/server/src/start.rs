@@ -12,7 +12,7 @@ use mayfly_kv::{Engine, KvError, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
-use mayfly_service::{CommandLine, LogRing, Service, ServiceOptions};
+use mayfly_service::{CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
@@ -119,12 +119,9 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
         let _ = service.store.close();
         return Err(why);
     }
-    if let Some(name) = &config.repl_set {
-        tracing::warn!(
-            startupWarning = true,
-            replSet = name,
-            "--replSet is accepted but not effective yet: the server answers as standalone"
-        );
+    if let Some(name) = config.repl_set {
+        let set = ReplicaSet::new(name, config.advertise, service.clock.now_ms());
+        let _ = service.replica_set.set(set);
     }
     let connected = Connected::default();
     let mut tasks = JoinSet::new();

@@ -8,14 +8,9 @@ use mayfly_storage::Store;
 use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
-use crate::{Connections, Cursors, LogRing, Metrics, Profiler, Sessions, Shutdown, Top, Topology};
-
-/// What the server says it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Neither a member of a replica set nor a router.
-    Standalone,
-}
+use crate::{
+    Connections, Cursors, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown, Top, Topology,
+};
 
 /// How it was started, for `getCmdLineOpts`.
 #[derive(Clone, Debug)]
@@ -62,8 +57,8 @@ pub struct Service {
     pub host: String,
     /// `rocksdb` or `memory`.
     pub engine_name: &'static str,
-    /// What it says it is.
-    pub role: Role,
+    /// The replica set that it is the member of; unset: it answers like a router.
+    pub replica_set: OnceLock<ReplicaSet>,
     /// Counters.
     pub metrics: Metrics,
     /// Open connections.
@@ -101,7 +96,7 @@ impl Service {
             command_line,
             host,
             engine_name,
-            role: Role::Standalone,
+            replica_set: OnceLock::new(),
             metrics: Metrics::default(),
             connections: Connections::new(options.max_connections),
             cursors: Cursors::default(),
@@ -123,6 +118,14 @@ impl Service {
             }
         });
         service
+    }
+
+    /// Whether clients may write to it.
+    pub fn is_primary(&self) -> bool {
+        match self.replica_set.get() {
+            Some(set) => set.is_primary(&self.store, &self.topology, self.clock.now_ms()),
+            None => self.store.is_primary(),
+        }
     }
 
     /// When it began, in milliseconds since 1970.

@@ -22,7 +22,7 @@ use crate::collection::{Collection, CollectionState};
 use crate::error::from_kv;
 use crate::layout::catalog_key;
 use crate::oplog::OplogBatch;
-use crate::timeseries::default_index;
+use crate::timeseries::{TimeSeries, default_index};
 pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,
@@ -164,7 +164,8 @@ impl Store {
     pub(crate) fn drop_temporary(&self) -> Result<()> {
         for collection in self.collections(None) {
             let ns = collection.namespace();
-            let id = ns.collection().strip_prefix(TEMPORARY);
+            let name = TimeSeries::name_of(&ns).unwrap_or(ns.collection());
+            let id = name.strip_prefix(TEMPORARY);
             let made = |id: &str| id.len() == 24 && id.bytes().all(|b| b.is_ascii_hexdigit());
             if id.is_some_and(made) {
                 tracing::info!(namespace = %ns, "dropped what a stopped aggregation left");

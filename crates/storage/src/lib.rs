@@ -18,6 +18,7 @@ mod layout;
 mod oplog;
 mod read;
 mod retry;
+mod role;
 mod sizes;
 mod store;
 mod sweep;

@@ -20,6 +20,11 @@ impl OplogClock {
         OplogClock(AtomicU64::new(last))
     }
 
+    /// The last one that was handed out.
+    pub(crate) fn last(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
     /// A timestamp greater than all before it, at or after this wall time.
     pub(crate) fn next(&self, now_ms: i64) -> u64 {
         let floor = (u64::try_from(now_ms / 1000).unwrap_or(0)) << 32;

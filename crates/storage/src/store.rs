@@ -18,6 +18,7 @@ use crate::fsync_lock::FsyncLock;
 use crate::layout::catalog_key;
 use crate::oplog::OplogClock;
 use crate::read::Scanned;
+use crate::role::Primacy;
 use crate::sweep::Sweeper;
 use crate::ttl::archive::{ArchiveCollection, Archives, OpenArchives};
 use crate::ttl::load::ForegroundLoad;
@@ -68,6 +69,7 @@ pub struct Store {
     pub(crate) ops: Arc<OpRegistry>,
     pub(crate) filters: Arc<dyn FilterCompiler>,
     pub(crate) oplog_clock: OplogClock,
+    pub(crate) primacy: Primacy,
     pub(crate) oplog_limit: u64,
     sync: SyncGate,
     /// Units are refused from here on.
@@ -109,6 +111,7 @@ impl Store {
             ops,
             filters: options.filters,
             oplog_clock,
+            primacy: Primacy::default(),
             oplog_limit: options.oplog_bytes,
             sync,
             closing: AtomicBool::new(false),

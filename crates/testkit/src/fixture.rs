@@ -10,7 +10,7 @@ use mayfly_commands::{Dispatched, Incoming, Repeat, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::PartialFilters;
-use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
+use mayfly_service::{CommandLine, Connection, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::ttl::PassState;
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -131,6 +131,13 @@ impl Fixture {
             Ok(more) => more,
             Err(error) => panic!("the sub-pass ended with {error}"),
         }
+    }
+
+    /// Makes the server the member of a replica set.
+    pub fn join(&self, set: &str) {
+        let now_ms = mayfly_base::Clock::now_ms(&*self.clock);
+        let set = ReplicaSet::new(set.to_owned(), None, now_ms);
+        assert!(self.service.replica_set.set(set).is_ok(), "it is the member of a set already");
     }
 
     /// Clears what was dropped.

@@ -725,3 +725,49 @@ def test_ttl_stats(without_monitor, client, db, coll):
     assert [(policy["index"], policy["due"]) for policy in of_this] == [("at_1", 5), ("_ts_1", 0)]
     assert status["totals"]["due"] >= 5
     coll.drop()
+
+
+# a replica set of one member
+
+
+@pytest.fixture
+def member():
+    with MongoClient(os.environ["MONGODB_REPLICA_SET_URI"], heartbeatFrequencyMS=500) as client:
+        yield client
+
+
+def test_replica_set(member):
+    assert member.admin.command("hello")["isWritablePrimary"] is True
+    assert member.topology_description.topology_type_name == "ReplicaSetWithPrimary"
+    assert member.topology_description.replica_set_name == "rs0"
+    status = member.admin.command("replSetGetStatus")
+    assert (status["set"], status["myState"]) == ("rs0", 1)
+    with member.start_session(causal_consistency=True) as session:
+        member.clients_python.seen.insert_one({}, session=session)
+        assert session.operation_time is not None and session.cluster_time is not None
+        assert member.clients_python.seen.find_one({}, session=session) is not None
+
+
+def test_step_down(member):
+    """T-51: a node that stepped down expires nothing and refuses writes; it is elected again when its time is over."""
+    coll = member.clients_python.step_down
+    coll.drop()
+    coll.create_index("at", expireAfterSeconds=0)
+    member.admin.command("setParameter", 1, ttlMonitorSleepSecs=1)
+    address = member.address
+    member.admin.command("replSetStepDown", 3, force=True)
+    passes = lambda: member.admin.command(
+        "serverStatus", read_preference=pymongo.ReadPreference.SECONDARY_PREFERRED
+    )["metrics"]["ttl"]["passes"]
+    before = passes()
+    direct = MongoClient(*address, directConnection=True, retryWrites=False)
+    with direct, pytest.raises(pymongo.errors.NotPrimaryError):
+        direct.clients_python.step_down.insert_one({})
+    # The driver waits for a primary, and sends the write to it.
+    coll.insert_one({"_id": 1, "at": datetime.now(timezone.utc) - timedelta(hours=1)})
+    deadline = time.monotonic() + 20
+    while coll.count_documents({}) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert coll.count_documents({}) == 0 and passes() > before
+    assert member.admin.command("replSetGetStatus")["term"] >= 2
+    member.admin.command("setParameter", 1, ttlMonitorSleepSecs=60)

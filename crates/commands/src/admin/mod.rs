@@ -3,7 +3,7 @@
 mod fsync;
 mod get_parameter;
 mod log_rotate;
-mod replication;
+pub(crate) mod replication;
 mod sessions;
 mod set_parameter;
 mod shutdown;
@@ -16,9 +16,11 @@ pub(crate) const ROWS: &[Row] = &[
     fsync::UNLOCK,
     get_parameter::ROW,
     log_rotate::ROW,
+    replication::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,
     replication::INITIATE,
+    replication::STEP_DOWN,
     sessions::END,
     sessions::KILL,
     sessions::KILL_ALL,

@@ -1,26 +1,232 @@
-//! The replica-set commands of a server that is in none.
+//! The replica-set commands: of a set of one member, or of a server that is in none.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::DocBuilder;
+use mayfly_service::{ReplicaSet, Service};
+use mayfly_value::{DocBuilder, RawValue};
 
+use crate::fields::whole_number;
 use crate::{CommandContext, Request, Row, RowFlags};
 
 const FLAGS: RowFlags = RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT);
 
 pub(crate) const GET_STATUS: Row =
-    Row::new("replSetGetStatus", "Shows the state of the replica set", run).flags(FLAGS);
+    Row::new("replSetGetStatus", "Shows the state of the replica set", run_status).flags(FLAGS);
 pub(crate) const GET_CONFIG: Row =
-    Row::new("replSetGetConfig", "Shows the replica set's configuration", run)
+    Row::new("replSetGetConfig", "Shows the replica set's configuration", run_config)
         .since("3.0")
         .flags(FLAGS);
 pub(crate) const INITIATE: Row =
     Row::new("replSetInitiate", "Begins a replica set", run_initiate).flags(FLAGS);
+pub(crate) const STEP_DOWN: Row =
+    Row::new("replSetStepDown", "Makes the primary a secondary for a while", run_step_down)
+        .flags(FLAGS);
+pub(crate) const FREEZE: Row = Row::new(
+    "replSetFreeze",
+    "Keeps a secondary from becoming the primary, or, with 0, lets it",
+    run_freeze,
+)
+.flags(FLAGS);
 
-fn run(_: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    Err(Error::new(ErrorCode::NoReplicationEnabled, "not running with --replSet"))
+/// Seconds that others have to catch up before a step-down.
+const CATCH_UP_SECS: i64 = 10;
+
+fn set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
+    ctx.service
+        .replica_set
+        .get()
+        .ok_or_else(|| Error::new(ErrorCode::NoReplicationEnabled, "not running with --replSet"))
 }
 
-fn run_initiate(_: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    let text = "This node was not started with replication enabled.";
-    Err(Error::new(ErrorCode::NoReplicationEnabled, text))
+/// The newest operation: `{ts, t}`.
+pub(crate) fn append_op_time(
+    doc: &mut DocBuilder,
+    name: &str,
+    service: &Service,
+    set: &ReplicaSet,
+) {
+    doc.start_document(name);
+    doc.append("ts", RawValue::Timestamp(service.store.last_timestamp()));
+    doc.append("t", set.term()).end();
+}
+
+/// The time of the newest operation, in milliseconds since 1970.
+pub(crate) fn last_write_ms(service: &Service) -> i64 {
+    ((service.store.last_timestamp() >> 32) as i64).saturating_mul(1000)
+}
+
+/// What a member of a replica set says in `hello`, and in `serverStatus`.
+pub(crate) fn append_member(
+    ctx: &CommandContext<'_>,
+    set: &ReplicaSet,
+    primary: bool,
+    doc: &mut DocBuilder,
+) {
+    let me = set.me(ctx.connection, &ctx.service.host);
+    doc.append("setName", set.name.as_str()).append("setVersion", 1);
+    doc.append("secondary", !primary);
+    doc.start_array("hosts").push(me.as_str());
+    doc.end();
+    if primary {
+        doc.append("primary", me.as_str());
+        doc.append("electionId", RawValue::ObjectId(set.election_id()));
+    }
+    doc.append("me", me.as_str()).start_document("lastWrite");
+    append_op_time(doc, "opTime", ctx.service, set);
+    let last_ms = last_write_ms(ctx.service);
+    doc.append("lastWriteDate", RawValue::Date(last_ms));
+    append_op_time(doc, "majorityOpTime", ctx.service, set);
+    doc.append("majorityWriteDate", RawValue::Date(last_ms)).end();
+}
+
+fn run_status(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let (set, service) = (set(ctx)?, ctx.service);
+    let primary = service.is_primary();
+    let (state, name) = if primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
+    let last = RawValue::Date(last_write_ms(service));
+    doc.append("set", set.name.as_str());
+    doc.append("date", RawValue::Date(service.clock.now_ms()));
+    doc.append("myState", state).append("term", set.term());
+    doc.append("syncSourceHost", "").append("syncSourceId", -1);
+    doc.append("heartbeatIntervalMillis", 2000_i64).append("majorityVoteCount", 1);
+    doc.append("writeMajorityCount", 1).append("votingMembersCount", 1);
+    doc.append("writableVotingMembersCount", 1).start_document("optimes");
+    append_op_time(doc, "lastCommittedOpTime", service, set);
+    doc.append("lastCommittedWallTime", last);
+    for time in ["readConcernMajorityOpTime", "appliedOpTime", "durableOpTime"] {
+        append_op_time(doc, time, service, set);
+    }
+    doc.append("lastAppliedWallTime", last).append("lastDurableWallTime", last).end();
+    doc.start_array("members").push_document();
+    doc.append("_id", 0).append("name", set.me(ctx.connection, &service.host).as_str());
+    doc.append("health", 1.0).append("state", state).append("stateStr", name);
+    doc.append("uptime", i32::try_from(service.uptime_ms() / 1000).unwrap_or(i32::MAX));
+    append_op_time(doc, "optime", service, set);
+    doc.append("optimeDate", last).append("lastAppliedWallTime", last);
+    doc.append("lastDurableWallTime", last).append("syncSourceHost", "");
+    doc.append("syncSourceId", -1).append("infoMessage", "");
+    if primary {
+        let elected = set.elected_ms();
+        let time = u64::try_from(elected / 1000).unwrap_or_default() << 32 | 1;
+        doc.append("electionTime", RawValue::Timestamp(time));
+        doc.append("electionDate", RawValue::Date(elected));
+    }
+    doc.append("configVersion", 1).append("configTerm", set.term());
+    doc.append("self", true).append("lastHeartbeatMessage", "").end().end();
+    Ok(())
+}
+
+fn run_config(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    let set = set(ctx)?;
+    doc.start_document("config").append("_id", set.name.as_str()).append("version", 1);
+    doc.append("term", set.term()).start_array("members").push_document();
+    doc.append("_id", 0).append("host", set.me(ctx.connection, &ctx.service.host).as_str());
+    doc.append("arbiterOnly", false).append("buildIndexes", true).append("hidden", false);
+    doc.append("priority", 1.0).start_document("tags").end();
+    doc.append("secondaryDelaySecs", 0_i64).append("votes", 1).end().end();
+    doc.append("protocolVersion", 1_i64).append("writeConcernMajorityJournalDefault", true);
+    doc.start_document("settings").append("chainingAllowed", true);
+    doc.append("heartbeatIntervalMillis", 2000).append("heartbeatTimeoutSecs", 10);
+    doc.append("electionTimeoutMillis", 10_000).append("catchUpTimeoutMillis", -1);
+    doc.append("catchUpTakeoverDelayMillis", 30_000).start_document("getLastErrorModes").end();
+    doc.start_document("getLastErrorDefaults").append("w", 1).append("wtimeout", 0).end();
+    doc.append("replicaSetId", RawValue::ObjectId(set.id())).end().end();
+    Ok(())
+}
+
+fn run_initiate(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    match ctx.service.replica_set.get() {
+        // It begins with the server.
+        Some(_) => Err(Error::new(ErrorCode::AlreadyInitialized, "already initialized")),
+        None => {
+            let text = "This node was not started with replication enabled.";
+            Err(Error::new(ErrorCode::NoReplicationEnabled, text))
+        }
+    }
+}
+
+/// Manual, "replSetStepDown". There is no other member that could catch up, so without `force` it refuses at once, where the
+/// reference first waits for `secondaryCatchUpPeriodSecs`.
+fn run_step_down(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    set(ctx)?;
+    let number = |name: &str, default: i64| -> Result<i64> {
+        match request.body.get(name) {
+            None => Ok(default),
+            Some(value) => whole_number(value).ok_or_else(|| {
+                Error::type_mismatch(format!(
+                    "Expected field \"{name}\" to have numeric type, but found {}",
+                    value.type_name()
+                ))
+            }),
+        }
+    };
+    let force = matches!(request.body.get("force"), Some(RawValue::Bool(true)));
+    let seconds = match number("replSetStepDown", 60)? {
+        0 => 60,
+        seconds => seconds,
+    };
+    let catch_up = number("secondaryCatchUpPeriodSecs", if force { 0 } else { CATCH_UP_SECS })?;
+    if seconds < 0 {
+        return Err(Error::bad_value("stepdown period must be a positive integer"));
+    }
+    if catch_up < 0 {
+        return Err(Error::bad_value(
+            "secondaryCatchUpPeriodSecs period must be a positive or absent",
+        ));
+    }
+    if seconds < catch_up {
+        return Err(Error::bad_value(
+            "stepdown period must be longer than secondaryCatchUpPeriodSecs",
+        ));
+    }
+    if !ctx.service.is_primary() {
+        return Err(Error::new(ErrorCode::NotWritablePrimary, "not primary so can't step down"));
+    }
+    if !force {
+        return Err(Error::new(
+            ErrorCode::ExceededTimeLimit,
+            "No electable secondaries caught up. Please use the replSetStepDown command with the argument \
+             {force: true} to force node to step down.",
+        ));
+    }
+    ctx.service.store.step_down(seconds);
+    ctx.service.is_primary();
+    tracing::info!(id = 21_340, seconds, "Stepping down in response to replSetStepDown command");
+    // What writes now ends; the TTL monitor asks for itself.
+    for op in ctx.service.ops.list() {
+        let writes = matches!(op.info().op, "insert" | "update" | "remove" | "command");
+        if writes && op.id() != ctx.op.id() && op.info().desc.starts_with("conn") {
+            op.kill(ErrorCode::InterruptedDueToReplStateChange);
+        }
+    }
+    Ok(())
+}
+
+/// Manual, "replSetFreeze": a set of one member elects itself as soon as it may.
+fn run_freeze(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    doc: &mut DocBuilder,
+) -> Result<()> {
+    set(ctx)?;
+    let seconds = request.body.get("replSetFreeze").and_then(whole_number).unwrap_or(0);
+    if seconds < 0 {
+        return Err(Error::bad_value("freeze period must be a positive integer"));
+    }
+    if ctx.service.is_primary() {
+        let why = "cannot freeze node when primary or running for election. state: Primary";
+        return Err(Error::new(ErrorCode::NotSecondary, why));
+    }
+    match seconds {
+        0 => {
+            doc.append("info", "unfreezing");
+            ctx.service.store.step_up();
+            ctx.service.is_primary();
+        }
+        seconds => ctx.service.store.step_down(seconds),
+    }
+    Ok(())
 }

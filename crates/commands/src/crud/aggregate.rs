@@ -10,6 +10,7 @@ use super::view::{Source, Stages, check_collation, command_scope, run_settings, 
 use super::write::wrote;
 use crate::diagnostics::coll_stats::coll_stats_document;
 use crate::diagnostics::index_stats::index_stats;
+use crate::primacy::not_writable;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
 
 pub(crate) const ROW: Row = Row::new("aggregate", "Runs a pipeline", run)
@@ -53,6 +54,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let settings = run_settings(ctx, &fields)?;
     let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
     let writes = parsed.writes();
+    if writes && !ctx.service.is_primary() {
+        return Err(not_writable());
+    }
     if parsed.lists_sessions()
         && request.namespace().ok().as_ref().map(Namespace::as_str) != Some(SESSIONS)
     {

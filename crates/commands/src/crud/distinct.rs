@@ -1,8 +1,8 @@
 //! `distinct`: the different values of a field, arrays taken apart, equal numbers counted once.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
     CanonicalQuery, Executor, FindOptions, Flow, Found, distinct_by_index, index_for_distinct,

@@ -11,6 +11,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_service::ClientInfo;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use crate::admin::replication::append_member;
 use crate::fields::{whole_number, wrong_type};
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
@@ -39,6 +40,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         let text = "The server is in quiesce mode and will shut down";
         return Err(Error::new(ErrorCode::ShutdownInProgress, text));
     }
+    // Asked first: it may have changed.
+    ctx.service.is_primary();
     let counter = ctx.service.topology.counter();
     if let Some(Awaited { counter: seen, max_ms }) = awaited {
         if seen == Some(counter) && !ctx.exhaust.waited {
@@ -158,9 +161,16 @@ fn write_reply(
     if fields.get("helloOk").is_some_and(truthy) {
         doc.append("helloOk", true);
     }
-    doc.append(if request.row.name == "hello" { "isWritablePrimary" } else { "ismaster" }, true);
-    // A router: drivers send retryable writes to it and do not look for other addresses.
-    doc.append("msg", "isdbgrid");
+    let primary = ctx.service.is_primary();
+    let name = if request.row.name == "hello" { "isWritablePrimary" } else { "ismaster" };
+    doc.append(name, primary);
+    match ctx.service.replica_set.get() {
+        Some(set) => append_member(ctx, set, primary, doc),
+        // A router: drivers send retryable writes to it and do not look for other addresses.
+        None => {
+            doc.append("msg", "isdbgrid");
+        }
+    }
     doc.start_document("topologyVersion");
     doc.append("processId", RawValue::ObjectId(ctx.service.topology.process_id()));
     doc.append("counter", counter);

@@ -10,6 +10,7 @@ use mayfly_value::{DocBuilder, RawValue};
 
 use super::build_info::VERSION;
 use super::process;
+use crate::admin::replication::append_member;
 use crate::fields::whole_number;
 use crate::{CommandContext, Request, Row, RowFlags, registry};
 
@@ -49,6 +50,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     doc.append("uptimeMillis", uptime_ms);
     doc.append("uptimeEstimate", uptime_ms / 1000);
     doc.append("localTime", RawValue::Date(service.clock.now_ms()));
+    if let (Some(set), false) = (service.replica_set.get(), switched_off(request, "repl")) {
+        let primary = service.is_primary();
+        doc.start_document("repl").append("isWritablePrimary", primary);
+        append_member(ctx, set, primary, doc);
+        doc.append("rbid", 1).end();
+    }
     for (name, write) in SECTIONS {
         if !switched_off(request, name) {
             doc.start_document(name);

@@ -1,7 +1,8 @@
 //! Values kept as they come: lists, sets, and the fields of merged documents.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use foldhash::HashMap;
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
 

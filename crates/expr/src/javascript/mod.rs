@@ -28,7 +28,7 @@ use mayfly_value::{RawDoc, RawValue, ValueBuf};
 use sandbox::{Called, Sandbox, Source};
 
 /// Sandboxes that a thread keeps: more scripts than that in one statement take turns.
-const MAX_SANDBOXES: usize = 4;
+const MAX_SANDBOXES: usize = 16;
 
 thread_local! {
     /// The most recently used last.

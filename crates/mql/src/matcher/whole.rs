@@ -8,13 +8,14 @@ use mayfly_expr::javascript::Script;
 use mayfly_expr::{Expression, Frame, random_unit};
 use mayfly_value::RawDoc;
 
-use super::{Expr, Schema, evaluate};
+use super::{Expr, Predicate, Schema, evaluate};
+use crate::FieldPath;
 
 /// A condition on the document as a whole.
 #[derive(Clone, Debug)]
 pub enum DocumentTest {
     /// `$expr`.
-    Computed(Arc<Expression>),
+    Computed(Arc<Computed>),
     /// `$where`.
     Script(Arc<Script>),
     /// `$jsonSchema`.
@@ -23,15 +24,31 @@ pub enum DocumentTest {
     Sample(f64),
 }
 
+/// `$expr`: an expression, and what has to hold wherever it is true.
+#[derive(Debug)]
+pub struct Computed {
+    pub(super) expression: Expression,
+    /// Conditions on single fields, which indexes serve.
+    pub(super) implied: Vec<(FieldPath, Predicate)>,
+}
+
 impl DocumentTest {
+    /// Conditions on single fields that have to hold wherever it holds; they do not say all that it says.
+    pub fn implied(&self) -> &[(FieldPath, Predicate)] {
+        match self {
+            DocumentTest::Computed(computed) => &computed.implied,
+            DocumentTest::Script(_) | DocumentTest::Schema(_) | DocumentTest::Sample(_) => &[],
+        }
+    }
+
     /// Whether it holds.
     ///
     /// # Errors
     /// Those of the expression.
     pub fn holds(&self, doc: RawDoc<'_>) -> Result<bool> {
         match self {
-            DocumentTest::Computed(expression) => {
-                Ok(expression.evaluate(Frame::new(doc))?.is_true())
+            DocumentTest::Computed(computed) => {
+                Ok(computed.expression.evaluate(Frame::new(doc))?.is_true())
             }
             DocumentTest::Script(script) => script.holds(doc),
             DocumentTest::Schema(schema) => Ok(schema.fits_document(doc)),

@@ -7,6 +7,7 @@ mod measurements;
 mod record;
 mod scan;
 mod shown;
+mod together;
 mod upsert;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{Again, for_each_record};
 use shown::Shown;
+pub(crate) use together::update_together;
 use upsert::{Upserted, upsert_one};
 
 /// Times a single-document write looks for another record when the one it found was changed under it.

@@ -30,16 +30,7 @@ pub(super) fn upsert_one(
     shown: Shown<'_>,
 ) -> Result<Upserted> {
     let matcher = &spec.query.matcher;
-    let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
-    let document = match &spec.supplied {
-        Some(supplied) => supplied.clone(),
-        None => spec.update.upsert_document(matcher, &context)?.document,
-    };
-    let document = with_id(document, spec.new_id);
-    if document.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
-        let text = format!("Document to upsert is larger than {MAX_USER_DOCUMENT_BYTES}");
-        return Err(Error::new(ErrorCode(7655103), text));
-    }
+    let document = inserted_document(op, spec)?;
     let images = Images { before: None, after: Some(document.as_doc()) };
     shown.check(images)?;
     let id = document.as_doc().get("_id").unwrap_or(RawValue::Null).to_owned();
@@ -66,6 +57,21 @@ pub(super) fn upsert_one(
         }
         Err(error) => Err(error),
     }
+}
+
+/// What an upsert inserts.
+pub(super) fn inserted_document(op: &OpCtx, spec: &UpdateSpec) -> Result<DocBuf> {
+    let context = UpdateContext { now_ms: op.now_ms(), is_insert: true, position: None };
+    let document = match &spec.supplied {
+        Some(supplied) => supplied.clone(),
+        None => spec.update.upsert_document(&spec.query.matcher, &context)?.document,
+    };
+    let document = with_id(document, spec.new_id);
+    if document.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
+        let text = format!("Document to upsert is larger than {MAX_USER_DOCUMENT_BYTES}");
+        return Err(Error::new(ErrorCode(7655103), text));
+    }
+    Ok(document)
 }
 
 /// Whether the filter is nothing but equality with the key that was there already. Manual: "db.collection.update()",

@@ -45,7 +45,11 @@ pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
             true
         }
         Expr::Always(holds) => *holds,
-        Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) => true,
+        Expr::Document(test) => {
+            out.extend(test.implied().iter().map(|(path, implied)| (path.as_str(), implied)));
+            true
+        }
+        Expr::Or(_) | Expr::Nor(_) => true,
     }
 }
 

@@ -3,8 +3,7 @@
 //! Values are numbers or dates. Steps of months and longer are taken by the calendar, with the expression `$dateAdd` from where
 //! they begin, so that the end of a month stays one.
 
-use std::collections::HashMap;
-
+use foldhash::{HashMap, HashMapExt};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};

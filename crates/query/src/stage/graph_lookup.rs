@@ -1,7 +1,6 @@
 //! `$graphLookup`: goes from value to value through another collection, level by level.
 
-use std::collections::HashSet;
-
+use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};

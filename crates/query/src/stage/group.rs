@@ -1,9 +1,10 @@
 //! `$group`: one result per distinct `_id`, in the order in which the groups came up. Groups that do not fit memory are written
 //! out and put together at the end, in the order of their keys.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame, Scope, check_size};

@@ -1,9 +1,10 @@
 //! A collection in memory, by the values of one field: for joins that no index serves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt};
 use mayfly_base::Result;
 use mayfly_mql::Matcher;
 use mayfly_storage::Collection;

@@ -4,7 +4,8 @@
 //! 2. Where an index serves the filter, it is asked each time.
 //! 3. Otherwise the other collection is read once into a table by its values ([`super::join_table`]), as long as that fits memory.
 //!    What the table finds is checked by the filter, so that both ways give the same.
-//! 4. A pipeline that uses neither is run once and its results are kept.
+//! 4. A pipeline that uses neither is run once and its results are kept; so are those of the stages at its front that name no
+//!    variable, as long as they fit memory.
 //!
 //! What is kept is kept for one batch: the next one sees what has changed, and nothing that is due meanwhile.
 
@@ -15,6 +16,7 @@ use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::join_table::JoinTable;
 use super::sub::{From, SubPipeline, pipeline_argument};
@@ -179,6 +181,8 @@ enum Way {
     Table(JoinTable),
     /// The results are the same for each document.
     Same(Vec<DocBuf>),
+    /// So many stages at the front give these for each document.
+    Front(usize, Arc<Vec<DocBuf>>),
 }
 
 pub(super) struct RunningLookup {
@@ -261,6 +265,32 @@ impl RunningLookup {
         Ok(())
     }
 
+    /// Runs the stages at the front that give the same for each document, when there are such and others behind them. Manual:
+    /// "Aggregation Pipeline Optimization", "$lookup".
+    fn keep_front(&mut self, context: &StageContext<'_>) -> Result<()> {
+        let names = self.lookup.variables.iter().map(|(name, _)| name.as_str());
+        let count = match self.lookup.variables.is_empty() {
+            true => return Ok(()),
+            false => self.lookup.sub.uncorrelated(names),
+        };
+        if count == 0 {
+            self.way = Way::Ask;
+            return Ok(());
+        }
+        let mut run = self.lookup.sub.start_front(context, count)?;
+        let (mut documents, mut bytes) = (Vec::new(), 0);
+        let most = context.settings.memory_bytes;
+        while !run.is_done() && bytes <= most {
+            run.run(context.store, context.op, &mut |document| {
+                bytes += document.as_bytes().len() + size_of::<DocBuf>();
+                documents.push(document.to_owned());
+                Ok(if bytes > most { Flow::Pause } else { Flow::More })
+            })?;
+        }
+        self.way = if bytes > most { Way::Ask } else { Way::Front(count, Arc::new(documents)) };
+        Ok(())
+    }
+
     /// The documents that are joined.
     fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
         if let Way::Same(results) = &self.way {
@@ -280,6 +310,14 @@ impl RunningLookup {
             }
             let found = found.into_iter().cloned().collect();
             let run = self.lookup.sub.start_over(context, &scope, found)?;
+            return Joined::drain(run, context, &self.lookup);
+        }
+        if matches!(self.way, Way::Unknown) && self.lookup.fields.is_none() {
+            self.keep_front(context)?;
+        }
+        if let Way::Front(count, documents) = &self.way {
+            let documents = documents.clone();
+            let run = self.lookup.sub.start_behind(context, &scope, *count, documents)?;
             return Joined::drain(run, context, &self.lookup);
         }
         let filter = filter.as_ref().map(|(filter, _)| filter.as_doc());
@@ -370,7 +408,7 @@ impl Running for RunningLookup {
     }
 
     fn begin_batch(&mut self) {
-        if matches!(self.way, Way::Table(_) | Way::Same(_)) {
+        if matches!(self.way, Way::Table(_) | Way::Same(_) | Way::Front(..)) {
             self.way = Way::Unknown;
         }
     }

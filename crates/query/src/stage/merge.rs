@@ -1,30 +1,27 @@
-//! `$merge`: writes each result into a collection, as an update, an insert or both.
+//! `$merge`: writes each result into a collection, as an update, an insert or both. How it is parsed; running it has a file of
+//! its own ([`super::merge_run`]).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_mql::{Matcher, ParseContext, Update};
-use mayfly_storage::Collection;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
-use std::sync::Arc;
+use mayfly_expr::{Expression, Scope};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use super::target::{check_target, new_id, target, with_id};
-use super::{Around, Next, Running, Stage, StageContext};
-use crate::pipeline::everything;
-use crate::{CanonicalQuery, Flow, UpdateSpec, update};
+use super::target::{check_target, target};
+use super::{Around, Stage};
 
 /// A parsed `$merge`.
 #[derive(Clone, Debug)]
 pub(crate) struct Merge {
-    into: Namespace,
-    on: Vec<String>,
-    variables: Vec<(String, Expression)>,
-    matched: Matched,
-    not_matched: NotMatched,
-    scope: Scope,
+    pub(super) into: Namespace,
+    pub(super) on: Vec<String>,
+    pub(super) variables: Vec<(String, Expression)>,
+    pub(super) matched: Matched,
+    pub(super) not_matched: NotMatched,
+    pub(super) scope: Scope,
 }
 
+/// `whenMatched`.
 #[derive(Clone, Debug)]
-enum Matched {
+pub(super) enum Matched {
     Replace,
     Keep,
     Merge,
@@ -32,14 +29,15 @@ enum Matched {
     Pipeline(DocBuf),
 }
 
+/// `whenNotMatched`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotMatched {
+pub(super) enum NotMatched {
     Insert,
     Discard,
     Fail,
 }
 
-fn fault(code: i32, text: impl Into<String>) -> Error {
+pub(super) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
@@ -79,7 +77,7 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         return Err(fault(40414, "BSON field '$merge.into' is missing but a required field"));
     };
     let kind = into.type_name();
-    let into = target(into, around, |name| match name {
+    let into = target(into, around, &[], |name| match name {
         "" => fault(
             51178,
             format!("$merge 'into' field must be either a string or an object, but found {kind}"),
@@ -178,171 +176,5 @@ fn when_not_matched(value: RawValue<'_>) -> Result<NotMatched> {
             "BSON field '$merge.whenNotMatched' is the wrong type '{}', expected type 'string'",
             other.type_name()
         ))),
-    }
-}
-
-/// Whether no two documents of the collection can have the same values in these fields.
-fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
-    if on == ["_id"] {
-        return true;
-    }
-    collection.indexes().iter().any(|index| {
-        let spec = &index.spec;
-        let fields = spec.fields();
-        spec.unique()
-            && spec.kind().is_ordered()
-            && !index.is_partial()
-            && mayfly_value::same_collation(spec.collation(), scope.collation())
-            && fields.len() == on.len()
-            && fields.iter().all(|field| on.contains(&field.path))
-    })
-}
-
-pub(super) struct RunningMerge {
-    merge: Merge,
-    target: Option<Arc<Collection>>,
-}
-
-impl RunningMerge {
-    pub(super) fn new(merge: Merge) -> RunningMerge {
-        RunningMerge { merge, target: None }
-    }
-
-    fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
-        if let Some(target) = self.target.as_ref().filter(|target| !target.is_dropped()) {
-            return Ok(target.clone());
-        }
-        let Merge { into, on, scope, .. } = &self.merge;
-        let store = context.store;
-        store.check_no_view(into)?;
-        let unique = match store.collection(into) {
-            Some(existing) => is_unique(&existing, on, scope),
-            None => *on == ["_id"],
-        };
-        if !unique {
-            let text = "Cannot find index to verify that join fields will be unique";
-            return Err(fault(51183, text));
-        }
-        let (target, _) = store.get_or_create(into)?;
-        self.target = Some(target.clone());
-        Ok(target)
-    }
-
-    /// What finds the document to merge with.
-    fn filter(&self, document: RawDoc<'_>) -> Result<DocBuf> {
-        let mut filter = DocBuilder::new();
-        for field in &self.merge.on {
-            match mayfly_value::paths::get_plain(document, field) {
-                None | Some(RawValue::Null | RawValue::Undefined | RawValue::Array(_)) => {
-                    return Err(fault(
-                        51132,
-                        "$merge write error: 'on' field cannot be missing, null, undefined or an array",
-                    ));
-                }
-                Some(value) => filter.start_document(field).append("$eq", value).end(),
-            };
-        }
-        Ok(filter.finish())
-    }
-
-    fn update(&self, document: RawDoc<'_>) -> Result<Update> {
-        let context = ParseContext::default();
-        let operator = |name: &str| {
-            let mut out = DocBuilder::new();
-            out.append(name, document);
-            Update::parse(out.finish().as_doc(), &context)
-        };
-        match &self.merge.matched {
-            Matched::Replace | Matched::Fail => Update::parse(document, &context),
-            Matched::Keep => operator("$setOnInsert"),
-            Matched::Merge => operator("$set"),
-            Matched::Pipeline(stages) => {
-                let mut scope = self.merge.scope.clone();
-                let mut values = DocBuilder::new();
-                if !self.merge.variables.iter().any(|(name, _)| name == "new") {
-                    values.start_document("new").append("$literal", document).end();
-                }
-                for (name, expression) in &self.merge.variables {
-                    let value = expression.evaluate(Frame::new(document))?;
-                    match value.as_raw() {
-                        Some(value) => values.start_document(name).append("$literal", value).end(),
-                        None => values.append(name, "$$REMOVE"),
-                    };
-                }
-                scope.declare(values.finish().as_doc())?;
-                Update::parse_in(RawValue::Array(stages.as_doc()), &[], &scope, &context)
-            }
-        }
-    }
-
-    fn write(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<()> {
-        let target = self.target(context)?;
-        let document = match self.merge.on.iter().any(|field| field == "_id") {
-            true => with_id(document),
-            false => document.to_owned(),
-        };
-        let filter = self.filter(document.as_doc())?;
-        let bypass = context.settings.bypass_validation;
-        if matches!(self.merge.matched, Matched::Fail) {
-            let document = with_id(document.as_doc());
-            return context.store.write(context.op, &target, |unit| {
-                if bypass {
-                    unit.bypass_validation();
-                }
-                unit.insert(document.as_doc())
-            });
-        }
-        let matcher = Matcher::parse_in(filter.as_doc(), &self.merge.scope)?;
-        let collation = self.merge.scope.collation().cloned();
-        let query = CanonicalQuery { matcher: Arc::new(matcher), collation, ..everything(None)? };
-        let upsert = self.merge.not_matched == NotMatched::Insert;
-        let pipeline = matches!(self.merge.matched, Matched::Pipeline(_));
-        let spec = UpdateSpec {
-            query,
-            update: self.update(document.as_doc())?,
-            multi: false,
-            upsert,
-            supplied: (upsert && pipeline).then(|| document.clone()),
-            new_id: new_id(),
-            repeatable: None,
-            bypass_validation: bypass,
-        };
-        let outcome = update(context.store, context.op, &target, &spec)?;
-        if outcome.matched == 0 && self.merge.not_matched == NotMatched::Fail {
-            return Err(Error::new(
-                ErrorCode::MergeStageNoMatchingDocument,
-                "$merge could not find a matching document in the target collection for at least one document in the \
-                 source collection",
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl Running for RunningMerge {
-    fn push(
-        &mut self,
-        context: &StageContext<'_>,
-        document: RawDoc<'_>,
-        _: &mut Next<'_>,
-    ) -> Result<Flow> {
-        if context.settings.read_only {
-            return Ok(Flow::More);
-        }
-        context.op.check()?;
-        self.write(context, document)?;
-        Ok(Flow::More)
-    }
-
-    fn finish(&mut self, context: &StageContext<'_>, _: &mut Next<'_>) -> Result<Flow> {
-        // What is wrong with the target is wrong without a document, too.
-        if !context.settings.read_only {
-            self.target(context)?;
-        }
-        Ok(Flow::More)
-    }
-
-    fn holds_back(&self) -> bool {
-        true
     }
 }

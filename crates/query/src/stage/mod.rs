@@ -19,6 +19,7 @@ mod group;
 mod join_table;
 mod lookup;
 mod merge;
+mod merge_run;
 mod out;
 mod project;
 mod redact;
@@ -37,10 +38,11 @@ pub(crate) mod unpack;
 mod unwind;
 mod window;
 mod window_fields;
+mod window_partition;
 
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{OpCtx, Result};
 use mayfly_expr::Expression;
 use mayfly_mql::update::pipeline::DocumentStage;
 use mayfly_mql::{Matcher, Projection, SortPattern};
@@ -77,7 +79,7 @@ pub(crate) enum Stage {
     BucketAuto(Box<bucket_auto::BucketAuto>),
     WindowFields(Box<window_fields::WindowFields>),
     Densify(Box<densify::Densify>),
-    Out(Namespace),
+    Out(Box<out::Out>),
     Merge(Box<merge::Merge>),
     GeoNear(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
@@ -190,8 +192,8 @@ impl Stage {
             Stage::BucketAuto(stage) => Box::new(bucket_auto::RunningBucketAuto::new(*stage)),
             Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
             Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
-            Stage::Out(target) => Box::new(out::RunningOut::new(target)),
-            Stage::Merge(merge) => Box::new(merge::RunningMerge::new(*merge)),
+            Stage::Out(out) => Box::new(out::RunningOut::new(*out)),
+            Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
             | Stage::CurrentOp(_)

@@ -1,5 +1,7 @@
 //! A pipeline inside a stage, over another collection or view: checked when the stage is parsed, parsed anew for each run
 //! because its variables have other values then. That makes comparisons with variables constants, which indexes serve.
+//!
+//! Stages at its front that name no variable of the stage around it give the same for each of its documents: they can be run once.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
@@ -8,6 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
 use super::{Around, Inside, StageContext};
+use crate::optimise::optimised;
 use crate::pipeline::{Pipeline, PipelineRun};
 
 /// A checked pipeline over another collection.
@@ -100,9 +103,54 @@ impl SubPipeline {
 
     /// Whether a second run gives what the first gave, as far as its own stages are concerned.
     pub(crate) fn is_repeatable(&self) -> bool {
-        let bytes = self.stages.as_bytes();
-        let names = |name: &str| bytes.windows(name.len()).any(|part| part == name.as_bytes());
-        !["$rand", "$sample", "$function", "$where"].into_iter().any(names)
+        is_repeatable(self.stages.as_doc())
+    }
+
+    /// How many stages at its front give the same whatever the values of these variables, where running them once pays: not
+    /// where a condition on a variable goes before them, because an index may serve that.
+    pub(crate) fn uncorrelated<'v>(&self, variables: impl Iterator<Item = &'v str>) -> usize {
+        let marks: Vec<String> = variables.map(|name| format!("$${name}")).collect();
+        let varies = |stage: RawDoc<'_>| {
+            marks.iter().any(|mark| mentions(stage, mark)) || !is_repeatable(stage)
+        };
+        let stages = || self.stages.as_doc().iter().filter_map(|stage| stage.value().as_document());
+        let same = stages().take_while(|stage| !varies(*stage)).count();
+        let moved = optimised(self.stages.as_doc(), &self.scope);
+        let first = moved.as_ref().and_then(|moved| moved.as_doc().iter().next());
+        match first.and_then(|first| first.value().as_document()) {
+            Some(first) if varies(first) => 0,
+            _ => same,
+        }
+    }
+
+    /// Starts so many stages at its front.
+    ///
+    /// # Errors
+    /// Those of the stages and of planning.
+    pub(crate) fn start_front(
+        &self,
+        context: &StageContext<'_>,
+        count: usize,
+    ) -> Result<PipelineRun> {
+        let stages = part(self.stages.as_doc().iter().take(count));
+        SubPipeline { stages, ..self.clone() }.start(context, &self.scope, None)
+    }
+
+    /// Starts what stands behind so many stages, over what those gave.
+    ///
+    /// # Errors
+    /// Those of the stages.
+    pub(crate) fn start_behind(
+        &self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        count: usize,
+        documents: Arc<Vec<DocBuf>>,
+    ) -> Result<PipelineRun> {
+        let stages = part(self.stages.as_doc().iter().skip(count));
+        let around = Around::command(&self.db, scope).at_depth(self.depth, self.inside);
+        let pipeline = Pipeline::parse(stages.as_doc(), &around)?;
+        Ok(pipeline.start_shared(documents, context.settings.clone()))
     }
 
     /// Where its documents come from now.
@@ -179,6 +227,26 @@ impl SubPipeline {
         let pipeline = Pipeline::parse(self.stages.as_doc(), &around)?;
         Ok(pipeline.start_over(documents, context.settings.clone()))
     }
+}
+
+/// Whether the bytes of a document have this text somewhere: it may mean something else there, but nothing has it otherwise.
+fn mentions(document: RawDoc<'_>, text: &str) -> bool {
+    document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+fn is_repeatable(stages: RawDoc<'_>) -> bool {
+    !["$rand", "$sample", "$function", "$where", "$accumulator"]
+        .into_iter()
+        .any(|name| mentions(stages, name))
+}
+
+/// Some of the stages.
+fn part<'s>(stages: impl Iterator<Item = mayfly_value::RawElement<'s>>) -> DocBuf {
+    let mut out = DocBuilder::new_array();
+    stages.for_each(|stage| {
+        out.push(stage.value());
+    });
+    out.finish()
 }
 
 /// The elements of a `pipeline` argument.

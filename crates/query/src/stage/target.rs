@@ -6,13 +6,14 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Around;
 
-/// `name`, or `{ db, coll }`.
+/// `name`, or `{ db, coll }` and the stage's own options.
 ///
 /// # Errors
 /// 73 InvalidNamespace, those of the caller's `wrong`.
 pub(super) fn target(
     value: RawValue<'_>,
     around: &Around<'_>,
+    options: &[&str],
     wrong: impl Fn(&str) -> Error,
 ) -> Result<Namespace> {
     match value {
@@ -23,9 +24,8 @@ pub(super) fn target(
                 match (option.name(), option.value()) {
                     ("db", RawValue::String(name)) => db = name,
                     ("coll", RawValue::String(name)) => collection = Some(name),
-                    ("timeseries", _) => {
-                        return Err(Error::not_implemented("$out into a time series"));
-                    }
+                    // `$out` has looked at it.
+                    (name, _) if options.contains(&name) => {}
                     (name, _) => return Err(wrong(name)),
                 }
             }

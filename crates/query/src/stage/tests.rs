@@ -50,3 +50,74 @@ fn what_spills_gives_the_same() {
         assert!(failed == Err(292) || text.contains("$none"), "{text}: {failed:?}");
     }
 }
+
+/// Every kind of window function, over partitions of very different sizes.
+const WINDOWS: &[&str] = &[
+    r#"{"$sum": "$b", "window": {"documents": ["unbounded", "current"]}}"#,
+    r#"{"$avg": "$b", "window": {"documents": [-3, 2]}}"#,
+    r#"{"$max": "$t", "window": {"range": [-10, 10]}}"#,
+    r#"{"$min": "$b", "window": {"range": ["unbounded", 5]}}"#,
+    r#"{"$push": "$_id", "window": {"documents": [-2, "current"]}}"#,
+    r#"{"$addToSet": "$b", "window": {"documents": [0, 3]}}"#,
+    r#"{"$stdDevSamp": "$b", "window": {"documents": [-5, 5]}}"#,
+    r#"{"$count": {}, "window": {"range": [-1, 1]}}"#,
+    r#"{"$rank": {}}"#,
+    r#"{"$denseRank": {}}"#,
+    r#"{"$documentNumber": {}}"#,
+    r#"{"$shift": {"output": "$t", "by": -7, "default": "none"}}"#,
+    r#"{"$derivative": {"input": "$b"}, "window": {"documents": [-2, "current"]}}"#,
+    r#"{"$integral": {"input": "$b"}, "window": {"documents": ["unbounded", "current"]}}"#,
+    r#"{"$expMovingAvg": {"input": "$b", "N": 5}}"#,
+    r#"{"$covariancePop": ["$b", "$o"], "window": {"documents": [-10, 0]}}"#,
+    r#"{"$linearFill": "$gap"}"#,
+    r#"{"$locf": "$gap"}"#,
+    r#"{"$topN": {"n": 2, "sortBy": {"t": 1}, "output": ["$b", "$in.c"]}, "window": {"documents": [-4, 4]}}"#,
+];
+
+#[test]
+fn partitions_that_do_not_fit_memory_give_the_same() {
+    let fixture = Fixture::new();
+    let padding = "x".repeat(700);
+    let documents: Vec<DocBuf> = (0..6600)
+        .map(|id: i32| {
+            let mut out = DocBuilder::new();
+            // One partition of most documents, one of some, many of a few.
+            let partition = if id % 10 < 8 { 0 } else { id % 83 };
+            out.append("_id", id).append("p", partition).append("o", id * 7919 % 6599);
+            out.append("t", format!("text {}", id * 271 % 3001).as_str());
+            out.append("b", id * 31 % 500);
+            if id % 7 == 0 {
+                out.append("gap", id * 13 % 1000);
+            }
+            out.start_document("in").append("c", id % 11).append("pad", padding.as_str()).end();
+            out.finish()
+        })
+        .collect();
+    documents.chunks(300).for_each(|chunk| fixture.insert("c", chunk));
+    let scope = Scope::default();
+    let around = Around::command("test", &scope);
+    let folder = std::env::temp_dir().join("mayfly-window-test");
+    let run = |output: &str, memory_bytes, spill_folder| {
+        let text = format!(
+            r#"{{"p": [{{"$setWindowFields": {{"partitionBy": "$p", "sortBy": {{"o": 1}}, "output": {{{output}}}}}}}, {{"$unset": "in.pad"}}]}}"#
+        );
+        let wrapped: DocBuf = parse_document(&text).unwrap();
+        let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
+        let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+        fixture.run(stages, &around, settings)
+    };
+    const LITTLE: usize = 1 << 20;
+    let all: Vec<String> =
+        WINDOWS.iter().enumerate().map(|(at, one)| format!("\"w{at}\": {one}")).collect();
+    let output = all.join(", ");
+    let plain = run(&output, 100 << 20, None).unwrap();
+    assert_eq!(plain.len(), documents.len());
+    let spilled = run(&output, LITTLE, Some(folder.clone())).unwrap();
+    for (plain, spilled) in plain.iter().zip(&spilled) {
+        assert_eq!(plain, spilled);
+    }
+    // Where nothing may leave memory, the sort before says so; what one function reads has to fit in any case.
+    assert_eq!(run(&all[0], LITTLE, None), Err(292));
+    let whole = r#""w": {"$push": "$$ROOT", "window": {"documents": [0, 0]}}"#;
+    assert_eq!(run(whole, LITTLE, Some(folder)), Err(5414201));
+}

@@ -1,19 +1,19 @@
 //! `$setWindowFields`: fields from the documents around each document.
 //!
 //! 1. Everything is sorted by the partition and then by the order.
-//! 2. One partition at a time is held in memory; each field of `output` is a function over it ([`mayfly_expr::window`]).
-
-use std::collections::VecDeque;
+//! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is a function over it
+//!    ([`mayfly_expr::window`]).
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use std::sync::Arc;
 
-use super::unwind::{parts, replaced};
+use super::unwind::parts;
+use super::window_partition::{Collecting, Computed};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::sorter::{Sorted, Sorter};
@@ -100,7 +100,7 @@ pub(super) struct RunningWindowFields {
     sorted: Sorted,
     /// The first document of the next partition, with the partition's key.
     ahead: Option<(Vec<u8>, DocBuf)>,
-    results: VecDeque<DocBuf>,
+    computed: Option<Computed>,
 }
 
 impl RunningWindowFields {
@@ -110,7 +110,7 @@ impl RunningWindowFields {
             sorter: None,
             sorted: Sorted::default(),
             ahead: None,
-            results: VecDeque::new(),
+            computed: None,
         }
     }
 
@@ -124,33 +124,16 @@ impl RunningWindowFields {
     /// Reads a partition and computes its results; false when there is none left.
     fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
         let Some((key, first)) = self.ahead.take() else { return Ok(false) };
-        let mut bytes = first.as_bytes().len();
-        let mut partition = vec![first];
+        let mut partition = Collecting::new();
+        partition.push(context, first)?;
         while let Some((other, document)) = self.next()? {
             if other != key {
                 self.ahead = Some((other, document));
                 break;
             }
-            bytes += document.as_bytes().len();
-            if bytes > context.settings.memory_bytes {
-                let text = "Exceeded memory limit for $setWindowFields: a partition does not fit";
-                return Err(Error::new(ErrorCode(5414201), text));
-            }
-            partition.push(document);
+            partition.push(context, document)?;
         }
-        context.op.check()?;
-        let mut columns: Vec<std::vec::IntoIter<Option<ValueBuf>>> = Vec::new();
-        for (_, function) in &self.stage.output {
-            columns.push(function.run(&partition)?.into_iter());
-        }
-        for mut document in partition {
-            for ((path, _), column) in self.stage.output.iter().zip(&mut columns) {
-                let value = column.next().flatten();
-                let value = value.as_ref().map(ValueBuf::as_raw);
-                document = replaced(document.as_doc(), path, value);
-            }
-            self.results.push_back(document);
-        }
+        self.computed = Some(partition.finish(context, &self.stage.output)?);
         Ok(true)
     }
 }
@@ -193,11 +176,14 @@ impl Running for RunningWindowFields {
             self.ahead = self.next()?;
         }
         loop {
-            while let Some(result) = self.results.pop_front() {
-                let over = self.results.is_empty() && self.ahead.is_none();
-                if next(result.as_doc())? != Flow::More && !over {
-                    return Ok(Flow::Pause);
+            if let Some(computed) = &mut self.computed {
+                while let Some(result) = computed.pop(&self.stage.output)? {
+                    let over = computed.is_over() && self.ahead.is_none();
+                    if next(result.as_doc())? != Flow::More && !over {
+                        return Ok(Flow::Pause);
+                    }
                 }
+                self.computed = None;
             }
             if !self.partition(context)? {
                 return Ok(Flow::More);

@@ -29,9 +29,12 @@ pub struct Flags {
     /// Memory for cached blocks and unflushed writes, in GB [default: 0.25]
     #[arg(long = "cacheSizeGB", alias = "wiredTigerCacheSizeGB", value_name = "GB")]
     pub(super) cache_size_gb: Option<String>,
-    /// Name of the replica set (not effective yet)
+    /// Answer as the primary of a replica set of this name, with one member
     #[arg(long = "replSet", value_name = "NAME")]
     pub(super) repl_set: Option<String>,
+    /// Address that a replica set tells its clients [default: the one they connect to]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(super) advertise: Option<String>,
     /// Size of the operation log in MB [default: 1024]
     #[arg(long = "oplogSize", value_name = "MB")]
     pub(super) oplog_size: Option<String>,
@@ -78,6 +81,7 @@ impl Flags {
             ("storageEngine", &self.storage_engine),
             ("cacheSizeGB", &self.cache_size_gb),
             ("replSet", &self.repl_set),
+            ("advertise", &self.advertise),
             ("oplogSize", &self.oplog_size),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),

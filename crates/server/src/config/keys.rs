@@ -40,6 +40,7 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.engine", "storageEngine", Kind::Word(&["rocksdb", "memory"])),
     key("storage.cacheSizeGB", "cacheSizeGB", Kind::Number { least: 0.03, most: 10_000.0 }),
     key("replication.replSetName", "replSet", Kind::Text),
+    key("replication.advertise", "advertise", Kind::Text),
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
     key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
     key("archive.folder", "archiveFolder", Kind::Text),

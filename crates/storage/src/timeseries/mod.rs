@@ -13,6 +13,7 @@
 mod append;
 mod bucket;
 mod column;
+mod definition;
 mod indexes;
 mod insert;
 mod numbers;

@@ -45,9 +45,11 @@ impl Store {
     /// Runs one pass: everything that is due now goes.
     ///
     /// # Errors
-    /// 11600 InterruptedAtShutdown. Errors of single visits are logged and do not end the pass.
+    /// 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange. Errors of single visits are logged and do not end
+    /// the pass.
     pub fn run_ttl_pass(&self, stopping: &AtomicBool) -> Result<()> {
-        if !self.ttl_params().enabled.load(Ordering::Relaxed) {
+        // A node that is not the primary expires nothing and counts nothing (expiry contract, section 5.3).
+        if !self.ttl_params().enabled.load(Ordering::Relaxed) || !self.is_primary() {
             return Ok(());
         }
         // All are asked anew.
@@ -76,6 +78,23 @@ impl Store {
         result
     }
 
+    /// Whether a pass may go on.
+    ///
+    /// # Errors
+    /// 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange.
+    pub(super) fn check_may_expire(&self, stopping: &AtomicBool) -> Result<()> {
+        if stopping.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown"));
+        }
+        match self.is_primary() {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorCode::InterruptedDueToReplStateChange,
+                "operation was interrupted",
+            )),
+        }
+    }
+
     /// Whether some policy has more work as soon as its pace allows.
     pub(crate) fn has_paced_work(&self) -> bool {
         !self.paced.lock().is_empty()
@@ -90,12 +109,7 @@ impl Store {
         let pass = self.ttl_stats().passes.load(Ordering::Relaxed);
         let batched = self.ttl_params().batch_deletes.load(Ordering::Relaxed);
         for (policy, position) in waiting {
-            if stopping.load(Ordering::Acquire) {
-                return Err(Error::new(
-                    ErrorCode::InterruptedAtShutdown,
-                    "interrupted at shutdown",
-                ));
-            }
+            self.check_may_expire(stopping)?;
             if !self.ttl_params().enabled.load(Ordering::Relaxed) {
                 return Ok(());
             }
@@ -124,12 +138,7 @@ impl Store {
         while !round.is_empty() {
             let mut unfinished = Vec::new();
             for policy in round {
-                if stopping.load(Ordering::Acquire) {
-                    return Err(Error::new(
-                        ErrorCode::InterruptedAtShutdown,
-                        "interrupted at shutdown",
-                    ));
-                }
+                self.check_may_expire(stopping)?;
                 if !self.ttl_params().enabled.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
@@ -137,6 +146,7 @@ impl Store {
                     unfinished.push(policy);
                 }
             }
+            self.check_may_expire(stopping)?;
             round = unfinished;
             let target = self.ttl_params().sub_pass_target_secs.load(Ordering::Relaxed);
             let elapsed = self.clock.monotonic_micros() - started;
@@ -188,11 +198,13 @@ impl Store {
             }
             // The next round asks what it is now.
             Ok(VisitEnd::PolicyChanged) => true,
-            // Dropped meanwhile: nothing to do any more.
+            // Dropped meanwhile, or no longer the primary: nothing to do any more.
             Err(error)
                 if matches!(
                     error.code(),
-                    ErrorCode::QueryPlanKilled | ErrorCode::NamespaceNotFound
+                    ErrorCode::QueryPlanKilled
+                        | ErrorCode::NamespaceNotFound
+                        | ErrorCode::InterruptedDueToReplStateChange
                 ) =>
             {
                 false

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{Error, ErrorCode, OpCtx, OpGuard, OpInfo, Result};
+use mayfly_base::{ErrorCode, OpCtx, OpGuard, OpInfo, Result};
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
@@ -354,9 +354,7 @@ impl Visit<'_> {
     }
 
     fn check(&self, op: &OpCtx) -> Result<()> {
-        if self.stopping.load(Ordering::Acquire) {
-            return Err(Error::new(ErrorCode::InterruptedAtShutdown, "interrupted at shutdown"));
-        }
+        self.store.check_may_expire(self.stopping)?;
         op.check()?;
         self.collection.check_alive()?;
         self.rule.check_alive()

@@ -106,6 +106,27 @@ fn t_59_a_visit_is_an_operation_and_kill_op_ends_it() {
 }
 
 #[test]
+fn t_51_stepping_down_ends_the_pass_before_its_next_unit() {
+    let (fixture, gate) = gated();
+    due(&fixture, "c", 20);
+    set(&fixture, "batchedDeletesTargetBatchDocs", "2");
+    gate.close_after(Stops::Writes, 3);
+    let store = fixture.store().clone();
+    let pass = move || store.run_ttl_pass(&AtomicBool::new(false));
+    let thread = std::thread::Builder::new().name(GATED_THREAD.into()).spawn(pass).unwrap();
+    gate.wait_for_arrival();
+    fixture.store().step_down(60);
+    gate.open();
+    let error = thread.join().unwrap().unwrap_err();
+    assert_eq!(error.code(), mayfly_base::ErrorCode::InterruptedDueToReplStateChange);
+    fixture.store().run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    fixture.clock.advance_ms(60_000);
+    assert_eq!(count(&fixture, "test", "c"), 12);
+    fixture.store().run_ttl_pass(&AtomicBool::new(false)).unwrap();
+    assert_eq!(count(&fixture, "test", "c"), 0);
+}
+
+#[test]
 fn t_40_a_visit_of_a_clustered_collection_is_an_operation() {
     let (fixture, gate) = gated();
     let index = "{key: {_id: 1}, unique: true}";

@@ -3,18 +3,38 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
-use mayfly_expr::Expression;
-use mayfly_value::{Number, RawElement, RawValue};
+use mayfly_expr::{Expression, Scope};
+use mayfly_value::{Number, RawElement, RawValue, ValueBuf};
 
+use crate::FieldPath;
 use crate::matcher::parse::Around;
-use crate::matcher::{DocumentTest, Expr, Schema};
+use crate::matcher::whole::Computed;
+use crate::matcher::{CmpOp, DocumentTest, Expr, Predicate, Schema};
 
 pub(super) fn expr(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
     if around.in_array {
         return Err(Error::bad_value("$expr can only be applied to the top-level document"));
     }
     let expression = Expression::parse_in(element.value(), around.scope)?;
-    Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(expression)))))
+    let implied = implied(&expression, around.scope);
+    Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(Computed { expression, implied })))))
+}
+
+/// Equality with constants. An expression compares the field as it is: where the constant is no array, no item of one is
+/// looked at, so that the condition of a filter holds for at least those documents.
+fn implied(expression: &Expression, scope: &Scope) -> Vec<(FieldPath, Predicate)> {
+    let serves = |value: &ValueBuf| {
+        let value = value.as_raw();
+        !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
+    };
+    let mut implied = Vec::new();
+    for (path, value) in expression.equalities() {
+        if let (true, Ok(path)) = (serves(value), FieldPath::new(&path)) {
+            let predicate = Predicate::cmp(CmpOp::Eq, value.as_raw(), scope.collation());
+            implied.push((path, predicate));
+        }
+    }
+    implied
 }
 
 pub(super) fn json_schema(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {

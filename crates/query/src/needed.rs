@@ -1,0 +1,54 @@
+//! Documents with nothing but the fields that somebody reads: what waits in memory or in files need not carry the others.
+
+use std::collections::BTreeSet;
+
+use mayfly_mql::Projection;
+use mayfly_mql::projection::ProjectionKind;
+use mayfly_value::{DocBuilder, RawValue};
+
+/// What keeps these paths and all that lies in them; nothing when the document has to stay whole.
+pub(crate) fn keeping(paths: &BTreeSet<String>) -> Option<Projection> {
+    let mut spec = DocBuilder::new();
+    let mut with_id = false;
+    let mut kept: Option<&str> = None;
+    for path in paths {
+        // They are in order: what lies inside comes right behind, or behind names with characters below the dot.
+        let inside = |outer: &str| path.strip_prefix(outer).is_some_and(|it| it.starts_with('.'));
+        if kept.is_some_and(inside) || paths.iter().any(|outer| inside(outer)) {
+            continue;
+        }
+        with_id |= path == "_id" || path.starts_with("_id.");
+        spec.append(path, 1);
+        kept = Some(path);
+    }
+    if kept.is_none() {
+        // Only the number of documents is of interest.
+        return None;
+    }
+    if !with_id {
+        spec.append("_id", RawValue::Int32(0));
+    }
+    Projection::parse(spec.finish().as_doc(), ProjectionKind::Stage).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_value::DocBuf;
+    use mayfly_value::extjson::parse_document;
+
+    fn kept(paths: &[&str], document: &str) -> String {
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        let document: DocBuf = parse_document(document).unwrap();
+        let kept = keeping(&paths).unwrap().project(document.as_doc()).unwrap();
+        mayfly_value::shell::Shell(kept.as_doc()).to_string()
+    }
+
+    #[test]
+    fn what_lies_on_the_paths_stays() {
+        let document = r#"{"_id": 1, "b": [{"x": 1, "y": 2}, 3], "a": {"x": 1, "y": {"z": 2}}, "a-": 4, "c": 1}"#;
+        assert_eq!(kept(&["a.y", "a-", "a.y.z"], document), "{ a: { y: { z: 2 } }, a-: 4 }");
+        assert_eq!(kept(&["_id", "b.x"], document), "{ _id: 1, b: [ { x: 1 } ] }");
+        assert_eq!(kept(&["a", "a-", "a.x"], document), "{ a: { x: 1, y: { z: 2 } }, a-: 4 }");
+    }
+}

@@ -1,0 +1,286 @@
+//! `$merge` as it runs.
+//!
+//! 1. Each result becomes an update or an insert of one record.
+//! 2. Those that mean different records wait for each other, up to a number and a size, and are written in one unit.
+//! 3. When the unit does not work (one of them fails, or somebody else was faster) they are written one by one: what stands
+//!    before the one that fails stays written, as if each had been written alone.
+
+use foldhash::{HashSet, HashSetExt};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::{Frame, Scope};
+use mayfly_mql::{Matcher, ParseContext, Update};
+use mayfly_storage::Collection;
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::merge::{Matched, Merge, NotMatched, fault};
+use super::target::{new_id, with_id};
+use super::{Next, Running, StageContext};
+use crate::modify::update_together;
+use crate::pipeline::everything;
+use crate::{CanonicalQuery, Flow, UpdateSpec, update};
+
+/// Most documents, and about most bytes, in one write unit.
+const UNIT_DOCUMENTS: usize = 256;
+const UNIT_BYTES: usize = 1 << 20;
+
+/// Whether no two documents of the collection can have the same values in these fields.
+fn is_unique(collection: &Collection, on: &[String], scope: &Scope) -> bool {
+    if on == ["_id"] {
+        return true;
+    }
+    collection.indexes().iter().any(|index| {
+        let spec = &index.spec;
+        let fields = spec.fields();
+        spec.unique()
+            && spec.kind().is_ordered()
+            && !index.is_partial()
+            && mayfly_value::same_collation(spec.collation(), scope.collation())
+            && fields.len() == on.len()
+            && fields.iter().all(|field| on.contains(&field.path))
+    })
+}
+
+pub(super) struct RunningMerge {
+    merge: Merge,
+    target: Option<Arc<Collection>>,
+    /// What is written together.
+    waiting: Vec<Write>,
+    /// What says which records these mean: no two mean the same.
+    keys: HashSet<Vec<u8>>,
+    bytes: usize,
+}
+
+/// What becomes of a result.
+enum Write {
+    Insert(DocBuf),
+    Update(Box<UpdateSpec>),
+}
+
+impl RunningMerge {
+    pub(super) fn new(merge: Merge) -> RunningMerge {
+        RunningMerge { merge, target: None, waiting: Vec::new(), keys: HashSet::new(), bytes: 0 }
+    }
+
+    fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
+        if let Some(target) = self.target.as_ref().filter(|target| !target.is_dropped()) {
+            return Ok(target.clone());
+        }
+        let Merge { into, on, scope, .. } = &self.merge;
+        let store = context.store;
+        store.check_no_view(into)?;
+        let unique = match store.collection(into) {
+            Some(existing) => is_unique(&existing, on, scope),
+            None => *on == ["_id"],
+        };
+        if !unique {
+            let text = "Cannot find index to verify that join fields will be unique";
+            return Err(fault(51183, text));
+        }
+        let (target, _) = store.get_or_create(into)?;
+        self.target = Some(target.clone());
+        Ok(target)
+    }
+
+    /// What finds the document to merge with.
+    fn filter(&self, document: RawDoc<'_>) -> Result<DocBuf> {
+        let mut filter = DocBuilder::new();
+        for field in &self.merge.on {
+            match mayfly_value::paths::get_plain(document, field) {
+                None | Some(RawValue::Null | RawValue::Undefined | RawValue::Array(_)) => {
+                    return Err(fault(
+                        51132,
+                        "$merge write error: 'on' field cannot be missing, null, undefined or an array",
+                    ));
+                }
+                Some(value) => filter.start_document(field).append("$eq", value).end(),
+            };
+        }
+        Ok(filter.finish())
+    }
+
+    fn update(&self, document: RawDoc<'_>) -> Result<Update> {
+        let context = ParseContext::default();
+        let operator = |name: &str| {
+            let mut out = DocBuilder::new();
+            out.append(name, document);
+            Update::parse(out.finish().as_doc(), &context)
+        };
+        match &self.merge.matched {
+            Matched::Replace | Matched::Fail => Update::parse(document, &context),
+            Matched::Keep => operator("$setOnInsert"),
+            Matched::Merge => operator("$set"),
+            Matched::Pipeline(stages) => {
+                let mut scope = self.merge.scope.clone();
+                let mut values = DocBuilder::new();
+                if !self.merge.variables.iter().any(|(name, _)| name == "new") {
+                    values.start_document("new").append("$literal", document).end();
+                }
+                for (name, expression) in &self.merge.variables {
+                    let value = expression.evaluate(Frame::new(document))?;
+                    match value.as_raw() {
+                        Some(value) => values.start_document(name).append("$literal", value).end(),
+                        None => values.append(name, "$$REMOVE"),
+                    };
+                }
+                scope.declare(values.finish().as_doc())?;
+                Update::parse_in(RawValue::Array(stages.as_doc()), &[], &scope, &context)
+            }
+        }
+    }
+
+    /// What becomes of a result, and what says which record it means.
+    fn prepared(
+        &self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+    ) -> Result<(Write, Vec<u8>)> {
+        let document = match self.merge.on.iter().any(|field| field == "_id") {
+            true => with_id(document),
+            false => document.to_owned(),
+        };
+        let filter = self.filter(document.as_doc())?;
+        let key = self.key(document.as_doc());
+        if matches!(self.merge.matched, Matched::Fail) {
+            return Ok((Write::Insert(with_id(document.as_doc())), key));
+        }
+        let matcher = Matcher::parse_in(filter.as_doc(), &self.merge.scope)?;
+        let collation = self.merge.scope.collation().cloned();
+        let query = CanonicalQuery { matcher: Arc::new(matcher), collation, ..everything(None)? };
+        let upsert = self.merge.not_matched == NotMatched::Insert;
+        let pipeline = matches!(self.merge.matched, Matched::Pipeline(_));
+        let spec = UpdateSpec {
+            query,
+            update: self.update(document.as_doc())?,
+            multi: false,
+            upsert,
+            supplied: (upsert && pipeline).then(|| document.clone()),
+            new_id: new_id(),
+            repeatable: None,
+            bypass_validation: context.settings.bypass_validation,
+        };
+        Ok((Write::Update(Box::new(spec)), key))
+    }
+
+    /// The values of a document that say which record it means.
+    fn key(&self, document: RawDoc<'_>) -> Vec<u8> {
+        let mut key = Vec::new();
+        for field in &self.merge.on {
+            let value = mayfly_value::paths::get_plain(document, field).unwrap_or(RawValue::Null);
+            let collation = self.merge.scope.collation().map(|it| &**it);
+            let bits = &mut TypeBits::default();
+            keys::append_value_in(&mut key, bits, value, false, collation);
+        }
+        key
+    }
+
+    /// Writes what is waiting: in one unit, or one by one when that does not work.
+    fn flush(&mut self, context: &StageContext<'_>) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.keys.clear();
+        self.bytes = 0;
+        if waiting.len() > 1 && self.write_together(context, &waiting)? {
+            return Ok(());
+        }
+        waiting.into_iter().try_for_each(|write| self.write_one(context, write))
+    }
+
+    /// False, with nothing written, when that does not work.
+    fn write_together(&mut self, context: &StageContext<'_>, waiting: &[Write]) -> Result<bool> {
+        let target = self.target(context)?;
+        let (store, op) = (context.store, context.op);
+        let must_match = self.merge.not_matched == NotMatched::Fail;
+        let updates = waiting.iter().map(|write| match write {
+            Write::Update(spec) => Some(&**spec),
+            Write::Insert(_) => None,
+        });
+        if let Some(specs) = updates.collect::<Option<Vec<&UpdateSpec>>>() {
+            return update_together(store, op, &target, &specs, must_match);
+        }
+        // An engine's own failure must not lead to a second run.
+        let failed = Cell::new(false);
+        let written = store.write(op, &target, |unit| {
+            if context.settings.bypass_validation {
+                unit.bypass_validation();
+            }
+            failed.set(false);
+            for write in waiting {
+                if let Write::Insert(document) = write {
+                    unit.insert(document.as_doc()).inspect_err(|_| failed.set(true))?;
+                }
+            }
+            Ok(())
+        });
+        if failed.get() { Ok(false) } else { written.map(|()| true) }
+    }
+
+    fn write_one(&mut self, context: &StageContext<'_>, write: Write) -> Result<()> {
+        context.op.check()?;
+        let target = self.target(context)?;
+        let spec = match write {
+            Write::Update(spec) => spec,
+            Write::Insert(document) => {
+                return context.store.write(context.op, &target, |unit| {
+                    if context.settings.bypass_validation {
+                        unit.bypass_validation();
+                    }
+                    unit.insert(document.as_doc())
+                });
+            }
+        };
+        let outcome = update(context.store, context.op, &target, &spec)?;
+        if outcome.matched == 0 && self.merge.not_matched == NotMatched::Fail {
+            return Err(Error::new(
+                ErrorCode::MergeStageNoMatchingDocument,
+                "$merge could not find a matching document in the target collection for at least one document in the \
+                 source collection",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Running for RunningMerge {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        _: &mut Next<'_>,
+    ) -> Result<Flow> {
+        if context.settings.read_only {
+            return Ok(Flow::More);
+        }
+        context.op.check()?;
+        self.target(context)?;
+        let (write, key) = match self.prepared(context, document) {
+            Ok(prepared) => prepared,
+            // What came before it is written all the same.
+            Err(error) => return self.flush(context).and(Err(error)),
+        };
+        if self.keys.contains(&key) {
+            self.flush(context)?;
+        }
+        self.keys.insert(key);
+        self.bytes += document.as_bytes().len();
+        self.waiting.push(write);
+        if self.waiting.len() >= UNIT_DOCUMENTS || self.bytes >= UNIT_BYTES {
+            self.flush(context)?;
+        }
+        Ok(Flow::More)
+    }
+
+    fn finish(&mut self, context: &StageContext<'_>, _: &mut Next<'_>) -> Result<Flow> {
+        // What is wrong with the target is wrong without a document, too.
+        if !context.settings.read_only {
+            self.target(context)?;
+            self.flush(context)?;
+        }
+        Ok(Flow::More)
+    }
+
+    fn holds_back(&self) -> bool {
+        true
+    }
+}

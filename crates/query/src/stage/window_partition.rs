@@ -1,0 +1,183 @@
+//! A partition of `$setWindowFields`: its documents, and the columns that the functions make of it.
+//!
+//! What fits memory stays there. Otherwise the documents go into a file; each function in turn is given only the fields that it
+//! reads, and its column goes into a file, too. So only those fields of one function have to fit memory.
+
+use std::path::Path;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::window::WindowFunction;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, ValueBuf};
+
+use super::StageContext;
+use super::unwind::replaced;
+use crate::needed::keeping;
+use crate::spool::{Spool, SpoolWriter};
+
+/// Memory of a document or a value beside its bytes, roughly.
+const ENTRY_BYTES: usize = 64;
+/// Documents between two looks at the deadline.
+const CHUNK_DOCUMENTS: usize = 256;
+
+/// The fields of `output`.
+pub(super) type Output = [(Vec<String>, WindowFunction)];
+
+/// A partition that is being collected.
+pub(super) struct Collecting {
+    documents: Vec<DocBuf>,
+    count: usize,
+    bytes: usize,
+    spool: Option<SpoolWriter>,
+}
+
+fn too_large() -> Error {
+    let text = "Exceeded memory limit for $setWindowFields: a partition does not fit";
+    Error::new(ErrorCode(5414201), text)
+}
+
+impl Collecting {
+    pub(super) fn new() -> Collecting {
+        Collecting { documents: Vec::new(), count: 0, bytes: 0, spool: None }
+    }
+
+    /// Takes its next document.
+    ///
+    /// # Errors
+    /// 5414201 for what does not fit memory and may not leave it, those of files.
+    pub(super) fn push(&mut self, context: &StageContext<'_>, document: DocBuf) -> Result<()> {
+        self.count += 1;
+        if let Some(spool) = &mut self.spool {
+            return spool.push(&document);
+        }
+        self.bytes += document.as_bytes().len() + ENTRY_BYTES;
+        self.documents.push(document);
+        // One document fits, however large it is.
+        if self.bytes > context.settings.memory_bytes && self.documents.len() > 1 {
+            let folder = context.settings.spill_folder.as_ref().ok_or_else(too_large)?;
+            let mut spool = SpoolWriter::new(folder)?;
+            std::mem::take(&mut self.documents).iter().try_for_each(|it| spool.push(it))?;
+            self.spool = Some(spool);
+        }
+        Ok(())
+    }
+
+    /// Runs the functions.
+    ///
+    /// # Errors
+    /// Those of the functions; 5414201 when what one of them reads does not fit memory; those of files.
+    pub(super) fn finish(self, context: &StageContext<'_>, output: &Output) -> Result<Computed> {
+        context.op.check()?;
+        let folder = context.settings.spill_folder.as_ref();
+        let (Some(spool), Some(folder)) = (self.spool, folder) else {
+            let mut columns = Vec::with_capacity(output.len());
+            for (_, function) in output {
+                columns.push(function.run(&self.documents)?.into_iter());
+            }
+            let documents = self.documents.into_iter();
+            return Ok(Computed { left: self.count, rows: Rows::InMemory { documents, columns } });
+        };
+        let mut documents = spool.finish()?;
+        let mut columns = Vec::with_capacity(output.len());
+        for (_, function) in output {
+            columns.push(column(context, &mut documents, function, folder)?);
+        }
+        documents.rewind()?;
+        Ok(Computed { left: self.count, rows: Rows::InFiles { documents, columns } })
+    }
+}
+
+/// The column of one function over the documents of a file.
+fn column(
+    context: &StageContext<'_>,
+    documents: &mut Spool,
+    function: &WindowFunction,
+    folder: &Path,
+) -> Result<Spool> {
+    let reads = function.dependencies();
+    let kept = if reads.whole_document { None } else { keeping(&reads.paths) };
+    let empty = !reads.whole_document && reads.paths.is_empty();
+    let (mut partition, mut bytes) = (Vec::new(), 0);
+    documents.rewind()?;
+    while let Some(document) = documents.pop()? {
+        let document = match &kept {
+            Some(kept) => kept.project(document.as_doc())?,
+            None if empty => DocBuf::empty(),
+            None => document,
+        };
+        bytes += document.as_bytes().len() + ENTRY_BYTES;
+        if bytes > context.settings.memory_bytes {
+            return Err(too_large());
+        }
+        partition.push(document);
+        if partition.len().is_multiple_of(CHUNK_DOCUMENTS) {
+            context.op.check()?;
+        }
+    }
+    let mut column = SpoolWriter::new(folder)?;
+    for value in function.run(&partition)? {
+        let mut cell = DocBuilder::new();
+        if let Some(value) = &value {
+            cell.append("v", value);
+        }
+        column.push(&cell.finish())?;
+    }
+    column.finish()
+}
+
+/// A partition with its columns.
+pub(super) struct Computed {
+    left: usize,
+    rows: Rows,
+}
+
+enum Rows {
+    /// All of it.
+    InMemory {
+        /// In their order.
+        documents: std::vec::IntoIter<DocBuf>,
+        /// One for each field of `output`.
+        columns: Vec<std::vec::IntoIter<Option<ValueBuf>>>,
+    },
+    /// One behind the other.
+    InFiles {
+        /// In their order.
+        documents: Spool,
+        /// One for each field of `output`.
+        columns: Vec<Spool>,
+    },
+}
+
+impl Computed {
+    /// Whether nothing is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The next result.
+    ///
+    /// # Errors
+    /// Those of files.
+    pub(super) fn pop(&mut self, output: &Output) -> Result<Option<DocBuf>> {
+        self.left = self.left.saturating_sub(1);
+        match &mut self.rows {
+            Rows::InMemory { documents, columns } => {
+                let Some(mut document) = documents.next() else { return Ok(None) };
+                for ((path, _), column) in output.iter().zip(columns) {
+                    let value = column.next().flatten();
+                    let value = value.as_ref().map(ValueBuf::as_raw);
+                    document = replaced(document.as_doc(), path, value);
+                }
+                Ok(Some(document))
+            }
+            Rows::InFiles { documents, columns } => {
+                let Some(mut document) = documents.pop()? else { return Ok(None) };
+                for ((path, _), column) in output.iter().zip(columns) {
+                    let cell = column.pop()?;
+                    let value = cell.as_ref().map_or(RawDoc::EMPTY, DocBuf::as_doc).get("v");
+                    document = replaced(document.as_doc(), path, value);
+                }
+                Ok(Some(document))
+            }
+        }
+    }
+}

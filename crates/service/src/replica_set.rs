@@ -1,0 +1,87 @@
+//! A replica set of one member: what drivers need to see of it, and who is primary when.
+//!
+//! The store knows whether it is the primary; here is which term it is in, and what it was when clients were last told.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_storage::Store;
+
+use crate::{Connection, Topology};
+
+/// The set that this node is the only member of.
+pub struct ReplicaSet {
+    /// `setName`.
+    pub name: String,
+    /// The address that clients shall use; unset: the one that a connection came in on.
+    advertised: Option<String>,
+    id: [u8; 12],
+    term: AtomicI64,
+    /// What clients were told.
+    primary: AtomicBool,
+    /// When the present primary was elected, in milliseconds since 1970.
+    elected_ms: AtomicI64,
+}
+
+impl ReplicaSet {
+    /// A set that begins now, with this node as its primary.
+    pub fn new(name: String, advertised: Option<String>, now_ms: i64) -> ReplicaSet {
+        // The same after a restart with the same name.
+        let mut id = [0; 12];
+        for (at, byte) in name.bytes().enumerate() {
+            id[at % 12] ^= byte.rotate_left(at as u32 % 8);
+        }
+        ReplicaSet {
+            name,
+            advertised,
+            id,
+            term: AtomicI64::new(1),
+            primary: AtomicBool::new(true),
+            elected_ms: AtomicI64::new(now_ms),
+        }
+    }
+
+    /// The address that a client of this connection knows the node by.
+    pub fn me(&self, connection: &Connection, host: &str) -> String {
+        match &self.advertised {
+            Some(address) => address.to_lowercase(),
+            None if connection.local.is_empty() => host.to_lowercase(),
+            None => connection.local.to_lowercase(),
+        }
+    }
+
+    /// `settings.replicaSetId`.
+    pub fn id(&self) -> [u8; 12] {
+        self.id
+    }
+
+    /// How often a primary was elected since the start.
+    pub fn term(&self) -> i64 {
+        self.term.load(Ordering::Acquire)
+    }
+
+    /// `electionId` of the present term.
+    pub fn election_id(&self) -> [u8; 12] {
+        let mut id = [0; 12];
+        id[..4].copy_from_slice(&0x7fff_ffff_u32.to_be_bytes());
+        id[4..].copy_from_slice(&self.term().to_be_bytes());
+        id
+    }
+
+    /// When the present primary was elected, in milliseconds since 1970.
+    pub fn elected_ms(&self) -> i64 {
+        self.elected_ms.load(Ordering::Acquire)
+    }
+
+    /// Whether the node is the primary now; those who wait for a change of it are told.
+    pub fn is_primary(&self, store: &Store, topology: &Topology, now_ms: i64) -> bool {
+        let now = store.is_primary();
+        if self.primary.swap(now, Ordering::AcqRel) != now {
+            if now {
+                self.term.fetch_add(1, Ordering::AcqRel);
+                self.elected_ms.store(now_ms, Ordering::Release);
+            }
+            topology.changed();
+        }
+        now
+    }
+}

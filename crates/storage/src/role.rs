@@ -1,0 +1,43 @@
+//! Whether this store expires documents and takes writes now: the primary of its data does, a node that stepped down does
+//! not. Who may write is asked by whoever lets writers in; the TTL monitor asks here.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::Store;
+
+/// Until when a node is not the primary.
+pub(crate) struct Primacy {
+    /// Monotonic microseconds; at or before now means that it is the primary.
+    away_until_micros: AtomicI64,
+}
+
+impl Default for Primacy {
+    fn default() -> Primacy {
+        Primacy { away_until_micros: AtomicI64::new(i64::MIN) }
+    }
+}
+
+impl Store {
+    /// Whether it is the primary of its data: it expires documents, and clients may write.
+    pub fn is_primary(&self) -> bool {
+        let until = self.primacy.away_until_micros.load(Ordering::Acquire);
+        until == i64::MIN || self.clock.monotonic_micros() >= until
+    }
+
+    /// From now on, for so many seconds, it is not the primary. A visit of the TTL monitor ends before its next unit.
+    pub fn step_down(&self, seconds: i64) {
+        let span = seconds.saturating_mul(1_000_000);
+        let until = self.clock.monotonic_micros().saturating_add(span);
+        self.primacy.away_until_micros.store(until, Ordering::Release);
+    }
+
+    /// It is the primary again at once.
+    pub fn step_up(&self) {
+        self.primacy.away_until_micros.store(i64::MIN, Ordering::Release);
+    }
+
+    /// The newest timestamp of the operation log: seconds in the high half, increment in the low half.
+    pub fn last_timestamp(&self) -> u64 {
+        self.oplog_clock.last()
+    }
+}
