@@ -11,7 +11,7 @@ mod convert;
 mod custom;
 mod date;
 mod iterate;
-mod missing;
+mod newer;
 mod object;
 mod operand;
 pub(crate) mod regex;
@@ -37,7 +37,7 @@ pub(crate) use custom::call_script;
 pub(crate) use date::unit::{Unit, moved};
 pub(crate) use date::zone::Zone;
 pub use iterate::Each;
-pub use missing::MISSING;
+pub use newer::NEWER;
 pub(crate) use object::merge_fault;
 pub(crate) use operand::fault;
 
