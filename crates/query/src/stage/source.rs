@@ -77,11 +77,6 @@ pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
             }
         }
     }
-    for name in ["latencyStats", "queryExecStats"] {
-        if options.get(name).is_some() {
-            return Err(Error::not_implemented(format!("{name} of $collStats")));
-        }
-    }
     Ok(vec![Stage::CollStats(options.to_owned())])
 }
 
