@@ -12,6 +12,7 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
+use crate::change::{ChangeScope, ChangeStream};
 use crate::metadata::InFlight;
 use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
@@ -33,7 +34,11 @@ impl Pipeline {
     /// stages.
     pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
         let mut stages = parse_stages(pipeline, around)?;
-        let rewritten = match around.optimises() && stages.len() > 1 {
+        let follows = matches!(stages.first(), Some(Stage::ChangeStream(_)));
+        if follows {
+            check_behind_changes(pipeline)?;
+        }
+        let rewritten = match around.optimises() && stages.len() > 1 && !follows {
             true => optimised(pipeline, around.scope),
             false => None,
         };
@@ -68,6 +73,34 @@ impl Pipeline {
             Some(Stage::GeoNear(stage)) => stage.filter_over(collection).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Whether it follows changes; if so, whether those of all databases.
+    pub fn follows_changes(&self) -> Option<bool> {
+        match self.stages.first() {
+            Some(Stage::ChangeStream(options)) => Some(options.all),
+            _ => None,
+        }
+    }
+
+    /// Starts it over the changes of a scope.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost.
+    pub fn start_changes(
+        self,
+        store: &Store,
+        scope: ChangeScope,
+        settings: RunSettings,
+    ) -> Result<PipelineRun> {
+        let mut stages = VecDeque::from(self.stages);
+        let Some(Stage::ChangeStream(options)) = stages.pop_front() else {
+            return Err(Error::internal(
+                "a pipeline that follows no changes was started as one that does",
+            ));
+        };
+        let stream = ChangeStream::new(store, scope, &options)?;
+        Ok(PipelineRun::new(Input::Changes(Box::new(stream)), stages.into(), settings))
     }
 
     /// Whether its first stage needs no collection.
@@ -176,6 +209,31 @@ impl Pipeline {
         };
         let input = Input::Documents(documents.into());
         Ok(PipelineRun::new(input, stages.into(), settings))
+    }
+}
+
+/// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
+const BEHIND_CHANGES: &[&str] = &[
+    "$addFields",
+    "$changeStreamSplitLargeEvent",
+    "$match",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$set",
+    "$unset",
+];
+
+fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
+    let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
+    let names = stages.filter_map(|stage| stage.iter().next());
+    match names.map(|field| field.name()).find(|name| !BEHIND_CHANGES.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorCode::IllegalOperation,
+            format!("{name} is not permitted in a $changeStream pipeline"),
+        )),
     }
 }
 
@@ -310,6 +368,8 @@ enum Input {
     Documents(VecDeque<DocBuf>),
     /// Documents that others read, too, and how many were read.
     Shared(Arc<Vec<DocBuf>>, usize),
+    /// Events, which come as long as there are changes.
+    Changes(Box<ChangeStream>),
 }
 
 impl Input {
@@ -318,6 +378,7 @@ impl Input {
             Input::Plan(executor) => executor.is_done(),
             Input::Documents(documents) => documents.is_empty(),
             Input::Shared(documents, read) => *read >= documents.len(),
+            Input::Changes(stream) => stream.is_over(),
         }
     }
 }
@@ -344,6 +405,7 @@ impl PipelineRun {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
             Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
+            Input::Changes(_) => Cow::Borrowed("COLLSCAN"),
         }
     }
 
@@ -351,7 +413,19 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) | Input::Shared(..) => false,
+            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) => false,
+        }
+    }
+
+    /// What a client goes on from that loses the cursor, when it follows changes.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.input {
+            // What is ready was not given yet.
+            Input::Changes(stream) => Some(match self.ready.front() {
+                Some(event) => ChangeStream::token_before(event.as_doc()),
+                None => stream.resume_token(),
+            }),
+            _ => None,
         }
     }
 
@@ -413,6 +487,10 @@ impl PipelineRun {
     ) -> Result<()> {
         while !self.settle(context, full, take)? {
             self.step(context, take)?;
+            // Nothing has come: whoever waits for it asks again.
+            if matches!(&self.input, Input::Changes(stream) if stream.is_idle()) {
+                break;
+            }
         }
         Ok(())
     }
@@ -465,6 +543,17 @@ impl PipelineRun {
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Changes(stream) => {
+                    while let Some(event) = stream.next(store, op)? {
+                        let taken = &mut |document: RawDoc<'_>| {
+                            stream.check_shown(document)?;
+                            take(document)
+                        };
+                        if show(stages, context, event.as_doc(), taken)? != Flow::More {
                             break;
                         }
                     }

@@ -53,6 +53,7 @@ pub use around::{Around, Inside, RunSettings};
 pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
+use crate::change::ChangeOptions;
 use crate::metadata::{self, InFlight};
 
 /// Takes a document from the stage before.
@@ -84,6 +85,7 @@ pub(crate) enum Stage {
     Merge(Box<merge::Merge>),
     GeoNear(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
+    ChangeStream(ChangeOptions),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -208,6 +210,7 @@ impl Stage {
             Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
+            | Stage::ChangeStream(_)
             | Stage::CurrentOp(_)
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)
