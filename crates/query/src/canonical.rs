@@ -8,6 +8,8 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
+use crate::metadata;
+
 /// Which index the client wants.
 #[derive(Clone, Debug)]
 pub enum Hint {
@@ -155,8 +157,9 @@ impl CanonicalQuery {
         if let Some(variables) = options.variables {
             scope.declare(variables)?;
         }
-        let scope = scope.with_scripts(Scripts::InFilters);
+        let scope = scope.with_scripts(Scripts::InFilters).with_text_index();
         let matcher = Arc::new(Matcher::parse_query(filter, &scope)?);
+        let scope = metadata::scope_behind(scope, &matcher);
         let mut natural_backward = None;
         let sort = match options.sort {
             Some(sort) if sort.get("$natural").is_some() => {
@@ -166,7 +169,7 @@ impl CanonicalQuery {
                 None
             }
             Some(sort) if !sort.is_empty() => {
-                Some(SortPattern::parse(sort)?.collated(options.collation.clone()))
+                Some(SortPattern::parse_in(sort, &scope)?.collated(options.collation.clone()))
             }
             _ => None,
         };

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Namespace, OpCtx, Result, limits};
+use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
@@ -113,8 +114,9 @@ fn fill_from_plan(
     let matcher = executor.query().matcher.clone();
     let (shape, failures) = (executor.shape(), executor.failures());
     let key = (!shape.is_plain()).then(|| KeyPaths::of(executor));
-    executor.run(store, op, &mut |_, document| {
-        let projected = projection.as_ref().map(|p| p.project_found(document, &matcher));
+    executor.run(store, op, &mut |_, document, metadata| {
+        let project = |p| Projection::project_found(p, metadata.frame(document), &matcher);
+        let projected = projection.as_ref().map(project);
         let projected = projected.transpose().map_err(|error| failures.named(error))?;
         let result = projected.as_ref().map_or(document, DocBuf::as_doc);
         Ok(match &key {

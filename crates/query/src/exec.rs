@@ -5,6 +5,7 @@
 
 mod count;
 mod near;
+mod text;
 
 pub(crate) use near::nearest;
 
@@ -20,6 +21,7 @@ use mayfly_storage::{
 };
 use mayfly_value::{DocBuf, RawDoc};
 
+use crate::metadata::Metadata;
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
@@ -43,8 +45,8 @@ pub enum Flow {
     Refused,
 }
 
-/// Receives documents and the keys of their records.
-pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<Flow> + 's;
+/// Receives documents with the keys of their records, and what is known about them beside their fields.
+pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>, &Metadata) -> Result<Flow> + 's;
 
 /// A running plan.
 pub struct Executor {
@@ -58,7 +60,7 @@ pub struct Executor {
     /// Nobody looks at the documents.
     keys_only: bool,
     /// A document that the sink refused.
-    pending: Option<(RecordKey, DocBuf)>,
+    pending: Option<(RecordKey, DocBuf, Metadata)>,
     /// Results of a blocking sort.
     sorted: Option<Sorted>,
     /// Memory of that sort.
@@ -74,6 +76,8 @@ pub struct Executor {
     shape: ResultShape,
     /// The command that failures name.
     command: Option<&'static str>,
+    /// Where a text search is.
+    text: text::TextState,
 }
 
 /// Counts the use of an index.
@@ -87,6 +91,7 @@ fn note_use(collection: &Collection, access: &Access) {
                 collection.id_uses.add();
             }
         }
+        Access::Text(text) => text.index.runtime.uses.add(),
         Access::Index { index, .. } => index.runtime.uses.add(),
         Access::Near(near) => near.index.runtime.uses.add(),
     }
@@ -102,7 +107,7 @@ impl Executor {
         note_use(&collection, &plan.access);
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
-            Access::Id(_) | Access::Near(_) => (VecDeque::new(), false),
+            Access::Id(_) | Access::Text(_) | Access::Near(_) => (VecDeque::new(), false),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
@@ -125,6 +130,7 @@ impl Executor {
             near: near::NearState::default(),
             shape: ResultShape::default(),
             command: None,
+            text: text::TextState::default(),
         })
     }
 
@@ -155,7 +161,7 @@ impl Executor {
         }
         let ranges = match &self.plan.access {
             Access::Nothing | Access::Id(_) => return false,
-            Access::Near(_) => return true,
+            Access::Text(_) | Access::Near(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
         let limited = self
@@ -235,12 +241,12 @@ impl Executor {
     /// # Errors
     /// Those of the sink, the store, and the operation's deadline.
     pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
-        if let Some((key, document)) = self.pending.take() {
-            match sink(&key, document.as_doc())? {
+        if let Some((key, document, metadata)) = self.pending.take() {
+            match sink(&key, document.as_doc(), &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((key, document));
+                    self.pending = Some((key, document, metadata));
                     return Ok(());
                 }
             }
@@ -260,15 +266,15 @@ impl Executor {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
-            while !self.scan_chunk(store, op, &mut |_, document| {
-                sorter.push(document)?;
+            while !self.scan_chunk(store, op, &mut |_, document, metadata| {
+                sorter.push(document, metadata)?;
                 Ok(Flow::More)
             })? {}
             self.sorted = Some(sorter.finish()?);
         }
         loop {
             let next = self.sorted.as_mut().map(Sorted::pop).transpose()?.flatten();
-            let Some(document) = next else {
+            let Some((document, metadata)) = next else {
                 self.done = true;
                 return Ok(());
             };
@@ -281,11 +287,11 @@ impl Executor {
                 return Ok(());
             }
             self.limit_left = self.limit_left.map(|left| left - 1);
-            match sink(&[], document.as_doc())? {
+            match sink(&[], document.as_doc(), &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((Vec::new(), document));
+                    self.pending = Some((Vec::new(), document, metadata));
                     return Ok(());
                 }
             }
@@ -301,15 +307,15 @@ impl Executor {
             return Ok(());
         }
         loop {
-            let exhausted = self.scan_chunk(store, op, &mut |key, document| {
+            let exhausted = self.scan_chunk(store, op, &mut |key, document, metadata| {
                 if skip_left > 0 {
                     skip_left -= 1;
                     return Ok(Flow::More);
                 }
                 limit_left = limit_left.map(|left| left - 1);
-                let flow = sink(key, document)?;
+                let flow = sink(key, document, metadata)?;
                 if flow == Flow::Refused {
-                    pending = Some((key.to_vec(), document.to_owned()));
+                    pending = Some((key.to_vec(), document.to_owned(), metadata.clone()));
                 }
                 stop = flow != Flow::More;
                 let over = limit_left == Some(0);
@@ -335,6 +341,7 @@ impl Executor {
         self.collection.check_alive()?;
         match &self.plan.access {
             Access::Index { index, .. } => index.check_alive()?,
+            Access::Text(text) => text.index.check_alive()?,
             Access::Near(near) => near.index.check_alive()?,
             Access::Nothing | Access::Id(_) | Access::Records { .. } => {}
         }
@@ -351,7 +358,7 @@ impl Executor {
                     let matched = matcher.try_matches(document);
                     let matched = matched.map_err(|error| self.failures().named(error));
                     result = matched.and_then(|matches| match matches {
-                        true => sink(key, document).map(|_| ()),
+                        true => sink(key, document, &Metadata::NONE).map(|_| ()),
                         false => Ok(()),
                     });
                 })?;
@@ -361,6 +368,7 @@ impl Executor {
                 let direction = *direction;
                 self.scan_records(store, op, direction, sink)
             }
+            Access::Text(_) => self.scan_text(store, op, sink),
             Access::Index { direction, .. } => {
                 let direction = *direction;
                 self.scan_index(store, op, direction, sink)
@@ -383,6 +391,7 @@ impl Executor {
         {
             self.ranges = VecDeque::from([rest]);
         }
+        let search = self.query.matcher.text().map(|text| text.bound()).transpose()?;
         let (matcher, tail) = (&self.query.matcher, &mut self.tail);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
@@ -403,7 +412,14 @@ impl Executor {
                     }
                     let matches = matcher.try_matches(document);
                     let matches = matches.map_err(|error| failures.named(error))?;
-                    if !matches || sink(key, document)? == Flow::More {
+                    if !matches {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    let metadata = match &search {
+                        None => Metadata::NONE,
+                        Some(search) => text::scored(search, document)?,
+                    };
+                    if sink(key, document, &metadata)? == Flow::More {
                         return Ok(ControlFlow::Continue(()));
                     }
                     paused = true;
@@ -527,14 +543,14 @@ impl Fetch<'_> {
         }
         let mut flow = Flow::More;
         if self.keys_only {
-            flow = sink(record_key, RawDoc::EMPTY)?;
+            flow = sink(record_key, RawDoc::EMPTY, &Metadata::NONE)?;
         } else {
             let (matcher, failures) = (&self.query.matcher, self.failures);
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
                 let matches = matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
-                    flow = sink(record_key, document)?;
+                    flow = sink(record_key, document, &Metadata::NONE)?;
                 }
                 Ok(())
             })?;

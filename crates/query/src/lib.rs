@@ -12,6 +12,7 @@ mod explain;
 #[cfg(test)]
 mod fixture;
 mod host;
+mod metadata;
 mod modify;
 mod needed;
 mod optimise;
@@ -32,13 +33,14 @@ pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
+pub use metadata::Metadata;
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
     delete, delete_measurements, find_and_modify, update, update_buckets,
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
-pub use plan::{Access, NearAccess, Plan, plan};
+pub use plan::{Access, NearAccess, Plan, TextAccess, check_absent, plan};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, RunSettings, STAGES, StagePlace, StageRow,

@@ -6,14 +6,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
+use mayfly_expr::Scope;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
+use crate::metadata::InFlight;
 use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
-use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
+use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
 
 /// A checked pipeline.
@@ -117,6 +119,10 @@ impl Pipeline {
                 executor.sort_within(settings.memory());
                 Input::Plan(Box::new(executor))
             }
+            None if query.matcher.text().is_some() => {
+                let text = "text index required for $text query";
+                return Err(Error::new(ErrorCode::IndexNotFound, text));
+            }
             None => Input::Documents(VecDeque::new()),
         };
         Ok(PipelineRun::new(input, rest, settings))
@@ -182,13 +188,29 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
         let text = format!("Pipeline length must be no longer than {most} stages");
         return Err(Error::new(ErrorCode(7749501), text));
     }
-    for element in pipeline {
+    // What the first stage finds may have metadata, which those behind it may ask for.
+    let mut behind = None;
+    for (at, element) in pipeline.iter().enumerate() {
+        let here = behind.as_ref().map_or(*around, |scope| around.scoped(scope));
         let Some(spec) = element.value().as_document() else {
             return Err(Error::type_mismatch(
                 "Each element of the 'pipeline' array must be an object",
             ));
         };
-        stages.extend(Stage::parse(spec, around)?);
+        let parsed = Stage::parse(spec, &here)?;
+        let searches = |stage: &Stage| matches!(stage, Stage::Match(it) if it.text().is_some());
+        if (at > 0 || around.inside == Inside::Facet) && parsed.iter().any(searches) {
+            let text = "$match with $text is only allowed as the first pipeline stage";
+            return Err(Error::new(ErrorCode(17313), text));
+        }
+        if at == 0 {
+            let names = parsed.iter().flat_map(|stage| stage.gives_metadata());
+            behind = names.fold(None, |scope: Option<Scope>, name| {
+                let scope = scope.unwrap_or_else(|| around.scope.clone());
+                Some(scope.with_metadata(name))
+            });
+        }
+        stages.extend(parsed);
     }
     let names = pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
     for (at, name) in names.enumerate() {
@@ -371,7 +393,8 @@ impl PipelineRun {
             Ok(Flow::Pause)
         };
         let settings = std::mem::take(&mut self.settings);
-        let context = StageContext { store, op, settings: &settings };
+        let metadata = InFlight::default();
+        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
         self.stages.iter_mut().for_each(|stage| stage.begin_batch());
         let outcome = self.work(&context, &full, &mut take);
         if outcome.is_err() {
@@ -412,6 +435,7 @@ impl PipelineRun {
                 return Ok(full.get());
             }
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.metadata.clear();
             stage.finish(context, next)?;
             self.finished += 1;
         }
@@ -432,8 +456,12 @@ impl PipelineRun {
         if self.finished == 0 && !self.input.is_done() {
             let stages = &mut self.stages;
             match &mut self.input {
-                Input::Plan(executor) => executor
-                    .run(store, op, &mut |_, document| show(stages, context, document, take))?,
+                Input::Plan(executor) => {
+                    executor.run(store, op, &mut |_, document, metadata| {
+                        context.metadata.set(metadata);
+                        show(stages, context, document, take)
+                    })?
+                }
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
@@ -454,6 +482,7 @@ impl PipelineRun {
         }
         if let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.metadata.clear();
             if stage.finish(context, next)? == Flow::More {
                 self.finished += 1;
             }

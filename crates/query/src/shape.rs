@@ -81,7 +81,7 @@ impl KeyPaths {
             Access::Near(near) => vec![near.path.clone()],
             Access::Id(_) => id(),
             Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
-            Access::Records { .. } | Access::Nothing => Vec::new(),
+            Access::Records { .. } | Access::Nothing | Access::Text(_) => Vec::new(),
         };
         KeyPaths { paths, collection: executor.collection().clone() }
     }

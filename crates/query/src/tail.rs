@@ -22,6 +22,10 @@ impl Tail {
         query: &CanonicalQuery,
         plan: &mut Plan,
     ) -> Result<Tail> {
+        if query.matcher.text().is_some() {
+            let text = "text and tailable cursor not allowed in same query";
+            return Err(Error::bad_value(text));
+        }
         if query.sort.is_some() || query.natural_backward == Some(true) {
             let text = "cannot use tailable option with a sort other than {$natural: 1}";
             return Err(Error::bad_value(text));

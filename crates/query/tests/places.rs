@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
-use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow, Hint};
+use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::geo::{Geometry, Pair, flat_distance};
@@ -47,7 +47,7 @@ impl Fixture {
         let mut found = Vec::new();
         while !executor.is_done() {
             let mut in_batch = 0;
-            let sink = &mut |_: &[u8], document: mayfly_value::RawDoc<'_>| {
+            let sink = &mut |_: &[u8], document: mayfly_value::RawDoc<'_>, _: &Metadata| {
                 if let Some(RawValue::Int32(id)) = document.get("_id") {
                     found.push(id);
                 }

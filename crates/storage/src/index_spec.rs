@@ -481,6 +481,7 @@ impl IndexSpec {
             && self.name == other.name
             && self.same_policy(other)
             && self.hidden == other.hidden
+            && kinds::same_options(self, other)
     }
 }
 

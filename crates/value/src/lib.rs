@@ -17,6 +17,7 @@ pub mod number;
 pub mod paths;
 pub mod raw;
 pub mod shell;
+pub mod text;
 mod validate;
 
 pub use bson;

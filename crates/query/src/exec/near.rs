@@ -18,6 +18,7 @@ use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{RawDoc, RawValue};
 
 use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
+use crate::metadata::Metadata;
 use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
 
 /// Most cells of one ring's covering.
@@ -320,7 +321,7 @@ impl Executor {
             snapshot.record(&self.collection, record, &mut |document| {
                 let matches = self.query.matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
-                    flow = sink(record, document)?;
+                    flow = sink(record, document, &Metadata::NONE)?;
                 }
                 Ok(())
             })?;

@@ -10,6 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use super::bounds::{Scan, ScanBounds, scan_bounds};
 use super::filter::{joined, parts};
 use super::node::{Node, number};
+use super::text::text_match;
 use super::{Counted, Explained, Purpose};
 use crate::plan::{Access, NearAccess, Plan};
 use crate::{CanonicalQuery, Hint};
@@ -151,7 +152,11 @@ fn express(
 pub(super) fn counts_keys(plan: &Plan) -> bool {
     match &plan.access {
         Access::Index { index, .. } => plan.exact && !plan.blocking_sort && !index.is_multikey(),
-        Access::Nothing | Access::Id(_) | Access::Records { .. } | Access::Near(_) => false,
+        Access::Nothing
+        | Access::Id(_)
+        | Access::Records { .. }
+        | Access::Text(_)
+        | Access::Near(_) => false,
     }
 }
 
@@ -186,6 +191,7 @@ fn access(
         Access::Records { ranges, direction } => {
             fetch_by_id(ranges, *direction, conditions, counted)
         }
+        Access::Text(text) => text_match(text, conditions, counted),
         Access::Index { index, ranges, direction } => {
             let backward = *direction == Direction::Backward;
             let scan = Scan {

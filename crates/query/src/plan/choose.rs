@@ -75,6 +75,22 @@ pub(super) fn best(
     }
 }
 
+/// Whether some index, or the records' own order, bounds these conditions.
+pub(super) fn is_bounded(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+) -> bool {
+    let plan = best(collection, &CanonicalQuery { sort: None, ..query.clone() }, bounds);
+    !matches!(&plan.access, Access::Records { ranges, .. } if *ranges == [whole_range()])
+}
+
+/// Every document, in no order that counts.
+pub(super) fn whole_collection(blocking_sort: bool) -> Plan {
+    let access = Access::Records { ranges: vec![whole_range()], direction: Direction::Forward };
+    Plan::new(access, blocking_sort)
+}
+
 pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Plan {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };

@@ -10,6 +10,7 @@ mod hashed;
 mod implication;
 mod near;
 mod places;
+mod text;
 mod wildcards;
 
 use std::borrow::Cow;
@@ -24,6 +25,7 @@ use bounds::{FieldBounds, conjuncts, field_bounds};
 pub(crate) use choose::extend;
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares, value_ranges};
+pub use text::{TextAccess, check_absent};
 
 /// How documents are reached.
 pub enum Access {
@@ -38,6 +40,8 @@ pub enum Access {
         /// Direction of the scan.
         direction: Direction,
     },
+    /// Entries of the text index, under the terms of a search.
+    Text(Box<TextAccess>),
     /// Entries of an index.
     Index {
         /// Which.
@@ -84,6 +88,9 @@ impl Plan {
                 Cow::Borrowed("COLLSCAN")
             }
             Access::Records { .. } => Cow::Borrowed("IXSCAN { _id: 1 }"),
+            Access::Text(text) => {
+                Cow::Owned(format!("TEXT_MATCH {}", Shell(text.index.spec.key())))
+            }
             Access::Index { index, .. } => {
                 Cow::Owned(format!("IXSCAN {}", Shell(index.spec.key())))
             }
@@ -97,8 +104,11 @@ impl Plan {
 /// Chooses the plan.
 ///
 /// # Errors
-/// 2 BadValue for a hint that fits no index.
+/// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
+    if let Some(search) = query.matcher.text() {
+        return text::plan(collection, query, search);
+    }
     let mut predicates = Vec::new();
     if !conjuncts(query.matcher.root(), &mut predicates) {
         return Ok(Plan::new(Access::Nothing, false));

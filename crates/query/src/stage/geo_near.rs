@@ -19,6 +19,7 @@ use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::exec::nearest;
+use crate::metadata::Metadata;
 
 /// A parsed `$geoNear`.
 #[derive(Clone, Debug)]
@@ -280,7 +281,7 @@ pub(super) struct RunningGeoNear(pub(super) Box<GeoNear>);
 impl Running for RunningGeoNear {
     fn push(
         &mut self,
-        _: &StageContext<'_>,
+        context: &StageContext<'_>,
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
@@ -289,6 +290,9 @@ impl Running for RunningGeoNear {
         let Some((found, at)) = nearest(near, path, document) else {
             return Ok(Flow::More);
         };
+        let mut notes = DocBuilder::new();
+        notes.append("geoNearDistance", found).append("geoNearPoint", at);
+        context.metadata.set(&Metadata::new(notes.finish()));
         let told = RawValue::Double(found * multiplier);
         let mut out = replaced(document, distance, Some(told));
         if let Some(place) = place {

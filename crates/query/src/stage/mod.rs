@@ -53,6 +53,7 @@ pub use around::{Around, Inside, RunSettings};
 pub use rows::{MISSING, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
+use crate::metadata::{self, InFlight};
 
 /// Takes a document from the stage before.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
@@ -101,6 +102,8 @@ pub(crate) struct StageContext<'c> {
     pub(crate) op: &'c OpCtx,
     /// What the command says about its run.
     pub(crate) settings: &'c RunSettings,
+    /// What is known about the document that is on its way.
+    pub(crate) metadata: &'c InFlight,
 }
 
 /// A running stage.
@@ -168,6 +171,15 @@ impl Stage {
             self,
             Stage::IndexStats | Stage::TtlStats | Stage::CollStats(_) | Stage::PlanCacheStats
         )
+    }
+
+    /// What the documents that it finds have beside their fields, by the names that `$meta` uses.
+    pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
+        match self {
+            Stage::Match(matcher) => metadata::given_by(matcher),
+            Stage::GeoNear(_) => &["geoNearDistance", "geoNearPoint"],
+            _ => &[],
+        }
     }
 
     /// Its running form.

@@ -16,6 +16,7 @@ use super::unwind::parts;
 use super::window_partition::{Collecting, Computed};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
 
 /// A parsed `$setWindowFields`.
@@ -116,7 +117,9 @@ impl RunningWindowFields {
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf)>> {
         match self.sorted.pop()? {
-            Some(document) => Ok(Some((self.stage.partition_key(document.as_doc())?, document))),
+            Some((document, _)) => {
+                Ok(Some((self.stage.partition_key(document.as_doc())?, document)))
+            }
             None => Ok(None),
         }
     }
@@ -166,7 +169,7 @@ impl Running for RunningWindowFields {
             order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &Metadata::NONE)?;
         Ok(Flow::More)
     }
 

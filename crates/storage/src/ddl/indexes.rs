@@ -14,8 +14,7 @@ use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::kinds::Kind;
-use crate::kinds::plane::check_collation;
+use crate::kinds;
 use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
 use crate::ttl::TtlIndexRules;
 
@@ -144,8 +143,8 @@ impl Store {
         check_id_collations(&collection, &id_collations)?;
         let wanted: Vec<IndexSpec> =
             wanted.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
-        for spec in wanted.iter().filter(|spec| matches!(spec.kind(), Kind::Plane(_))) {
-            check_collation(spec.collation().map(|collation| &**collation))?;
+        for spec in &wanted {
+            kinds::check_in_collection(spec).map_err(|e| in_spec_context(e, spec.document()))?;
         }
         let own_notes = result.notes.len();
         loop {

@@ -9,6 +9,7 @@ mod evaluation;
 mod geo;
 mod logical;
 mod script;
+mod text;
 mod whole;
 
 use mayfly_base::Result;
@@ -94,7 +95,7 @@ pub const ROWS: &[OperatorRow] = &[
     row("$expr", "3.6", "An aggregation expression holds.", Parse::TopLevel(whole::expr)),
     row("$jsonSchema", "3.6", "The document fits a schema.", Parse::TopLevel(whole::json_schema)),
     row("$where", "1.0", "A JavaScript function holds.", Parse::TopLevel(script::filter)),
-    row("$text", "2.6", "Text search.", Parse::MissingTopLevel),
+    row("$text", "2.6", "Text search.", Parse::TopLevel(text::filter)),
     row("$sampleRate", "4.4.2", "A random share.", Parse::TopLevel(whole::sample_rate)),
     row("$bitsAllSet", "3.2", "All of these bits are 1.", Parse::Predicate(bits::all_set)),
     row("$bitsAllClear", "3.2", "All of these bits are 0.", Parse::Predicate(bits::all_clear)),
