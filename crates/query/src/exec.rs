@@ -7,8 +7,6 @@ mod count;
 mod near;
 mod text;
 
-pub(crate) use near::nearest;
-
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

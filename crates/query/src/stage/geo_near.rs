@@ -18,8 +18,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, Val
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
-use crate::exec::nearest;
-use crate::metadata::Metadata;
+use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 
 /// A parsed `$geoNear`.
 #[derive(Clone, Debug)]
@@ -285,16 +284,15 @@ impl Running for RunningGeoNear {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let GeoNear { near, key, multiplier, distance, place, .. } = &*self.0;
-        let path = key.as_deref().unwrap_or_default();
-        let Some((found, at)) = nearest(near, path, document) else {
+        let GeoNear { multiplier, distance, place, .. } = &*self.0;
+        // The search noted it beside the document.
+        let noted = context.metadata.get();
+        let of = |name| noted.as_doc().and_then(|noted| noted.get(name));
+        let (Some(RawValue::Double(found)), Some(at)) = (of(GEO_NEAR_DISTANCE), of(GEO_NEAR_POINT))
+        else {
             return Ok(Flow::More);
         };
-        let mut notes = DocBuilder::new();
-        notes.append("geoNearDistance", found).append("geoNearPoint", at);
-        context.metadata.set(&Metadata::new(notes.finish()));
-        let told = RawValue::Double(found * multiplier);
-        let mut out = replaced(document, distance, Some(told));
+        let mut out = replaced(document, distance, Some(RawValue::Double(found * multiplier)));
         if let Some(place) = place {
             out = replaced(out.as_doc(), place, Some(at));
         }

@@ -177,7 +177,7 @@ impl Stage {
     pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
         match self {
             Stage::Match(matcher) => metadata::given_by(matcher),
-            Stage::GeoNear(_) => &["geoNearDistance", "geoNearPoint"],
+            Stage::GeoNear(_) => metadata::GEO_NEAR,
             _ => &[],
         }
     }
