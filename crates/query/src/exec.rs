@@ -7,6 +7,8 @@ mod count;
 mod near;
 mod text;
 
+pub(crate) use near::{nearest, told};
+
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -234,14 +234,18 @@ fn merged(mut all: Vec<(i64, i64)>, more: &[(i64, i64)]) -> Vec<(i64, i64)> {
 }
 
 /// What is told beside a document.
-fn told(distance: f64, place: RawValue<'_>) -> Metadata {
+pub(crate) fn told(distance: f64, place: RawValue<'_>) -> Metadata {
     let mut notes = DocBuilder::new();
     notes.append(GEO_NEAR_DISTANCE, distance).append(GEO_NEAR_POINT, place);
     Metadata::new(notes.finish())
 }
 
 /// The nearest of a document's places: its distance in the unit of the question, and the value.
-fn nearest<'a>(near: &Near, path: &str, document: RawDoc<'a>) -> Option<(f64, RawValue<'a>)> {
+pub(crate) fn nearest<'a>(
+    near: &Near,
+    path: &str,
+    document: RawDoc<'a>,
+) -> Option<(f64, RawValue<'a>)> {
     let parts: Vec<&str> = path.split('.').collect();
     let mut best: Option<(f64, RawValue<'a>)> = None;
     let mut consider = |value: RawValue<'a>| {

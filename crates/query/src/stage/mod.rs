@@ -12,7 +12,7 @@ mod documents;
 mod facet;
 mod fill;
 mod filter;
-mod geo_near;
+pub(crate) mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
@@ -83,6 +83,8 @@ pub(crate) enum Stage {
     Out(Box<out::Out>),
     Merge(Box<merge::Merge>),
     GeoNear(Box<geo_near::GeoNear>),
+    /// The same over measurements.
+    Distances(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
@@ -177,7 +179,7 @@ impl Stage {
     pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
         match self {
             Stage::Match(matcher) => metadata::given_by(matcher),
-            Stage::GeoNear(_) => metadata::GEO_NEAR,
+            Stage::GeoNear(_) | Stage::Distances(_) => metadata::GEO_NEAR,
             _ => &[],
         }
     }
@@ -187,6 +189,7 @@ impl Stage {
         match self {
             Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
             Stage::GeoNear(stage) => Box::new(geo_near::RunningGeoNear(stage)),
+            Stage::Distances(stage) => Box::new(geo_near::RunningDistances(stage)),
             Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
