@@ -7,7 +7,7 @@ mod count;
 mod near;
 mod text;
 
-pub(crate) use near::nearest;
+pub(crate) use near::{nearest, told};
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

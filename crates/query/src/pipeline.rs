@@ -15,6 +15,7 @@ use crate::buckets::{OnBuckets, wanted_fields};
 use crate::change::{ChangeScope, ChangeStream};
 use crate::metadata::InFlight;
 use crate::optimise::optimised;
+use crate::stage::geo_near;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
 use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
@@ -255,13 +256,17 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
                 "Each element of the 'pipeline' array must be an object",
             ));
         };
-        let parsed = Stage::parse(spec, &here)?;
+        let mut parsed = Stage::parse(spec, &here)?;
+        let unpacked = at == 1 && matches!(stages.first(), Some(Stage::Unpack(_)));
+        if unpacked && matches!(parsed.as_slice(), [Stage::GeoNear(_)]) {
+            parsed = over_measurements(parsed)?;
+        }
         let searches = |stage: &Stage| matches!(stage, Stage::Match(it) if it.text().is_some());
         if (at > 0 || around.inside == Inside::Facet) && parsed.iter().any(searches) {
             let text = "$match with $text is only allowed as the first pipeline stage";
             return Err(Error::new(ErrorCode(17313), text));
         }
-        if at == 0 {
+        if at == 0 || unpacked {
             let names = parsed.iter().flat_map(|stage| stage.gives_metadata());
             behind = names.fold(None, |scope: Option<Scope>, name| {
                 let scope = scope.unwrap_or_else(|| around.scope.clone());
@@ -271,8 +276,24 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
         stages.extend(parsed);
     }
     let names = pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
+    let over_measurements =
+        matches!(stages.as_slice(), [Stage::Unpack(_), Stage::Distances(_), ..]);
     for (at, name) in names.enumerate() {
-        StageRow::of(name)?.check_place(at, count)?;
+        if !(over_measurements && at == 1) {
+            StageRow::of(name)?.check_place(at, count)?;
+        }
+    }
+    Ok(stages)
+}
+
+/// A search by distance that stands behind the stage which takes buckets apart.
+fn over_measurements(parsed: Vec<Stage>) -> Result<Vec<Stage>> {
+    let mut stages = Vec::new();
+    for stage in parsed {
+        match stage {
+            Stage::GeoNear(stage) => stages.extend(geo_near::over_measurements(stage)?),
+            other => stages.push(other),
+        }
     }
     Ok(stages)
 }
