@@ -8,6 +8,7 @@ mod near;
 mod text;
 
 pub(crate) use near::nearest;
+pub(crate) use text::scored;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
