@@ -43,5 +43,6 @@ pub use pipeline::{Pipeline, PipelineRun};
 pub use plan::{Access, NearAccess, Plan, TextAccess, check_absent, plan};
 pub use shape::ResultShape;
 pub use stage::{
-    Around, Inside, MISSING as MISSING_STAGES, RunSettings, STAGES, StagePlace, StageRow,
+    Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,
+    StagePlace, StageRow,
 };

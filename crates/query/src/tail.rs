@@ -30,6 +30,10 @@ impl Tail {
             let text = "cannot use tailable option with a sort other than {$natural: 1}";
             return Err(Error::bad_value(text));
         }
+        if query.matcher.seeks_by_distance() {
+            let text = "Tailable cursors and geo $near cannot be used together";
+            return Err(Error::bad_value(text));
+        }
         if collection.capped().is_none() {
             return Err(Error::bad_value(format!(
                 "error processing query: ns={} planner returned error :: caused by :: tailable cursor requested on \

@@ -18,6 +18,10 @@ use tracing_subscriber::layer::SubscriberExt;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// How long a thread that did long work waits for more. The allocator gives back what a thread has freed when the thread ends,
+/// so that this is about how long the memory of a large sort or group outlives it.
+const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(2);
+
 fn main() -> ExitCode {
     let began = Instant::now();
     match run(began) {
@@ -58,6 +62,7 @@ fn run(began: Instant) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("worker")
+        .thread_keep_alive(KEEP_ALIVE)
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))?;
     runtime.block_on(async {

@@ -4,6 +4,7 @@
 
 pub mod connections;
 pub mod cursors;
+mod histogram;
 pub mod log_ring;
 pub mod metrics;
 pub mod parameters;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::histogram::Histogram;
+
 /// Most namespaces that are kept apart.
 const MOST_NAMESPACES: usize = 10_000;
 
@@ -79,6 +81,67 @@ impl NamespaceUse {
     }
 }
 
+/// What is known of one namespace.
+#[derive(Default)]
+struct Namespace {
+    used: NamespaceUse,
+    latencies: Box<Latencies>,
+}
+
+/// How long operations on one namespace took, and how often all of it was scanned.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// Those that read, those that write, all others: time and number.
+    pub sums: [Usage; 3],
+    /// The same by ranges.
+    pub histograms: [Histogram; 3],
+    /// Scans of the whole collection.
+    pub scans: i64,
+    /// Those that did not wait at its end.
+    pub ending_scans: i64,
+}
+
+/// A scan of a whole collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// There was none.
+    None,
+    /// To the end.
+    Ending,
+    /// That waits there.
+    Tailing,
+}
+
+/// An operation that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// What it did.
+    pub kind: Use,
+    /// Whether it is a command that does nothing but read documents: it counts among those that read.
+    pub reads: bool,
+    /// How long, in microseconds.
+    pub micros: i64,
+    /// Whether it looked at everything.
+    pub scan: Scan,
+}
+
+impl Namespace {
+    fn add(&mut self, done: Done) {
+        let used = Usage { micros: done.micros, count: 1 };
+        self.used.0[done.kind as usize].add(used);
+        let at = match done.kind {
+            Use::Queries | Use::GetMore => 0,
+            Use::Commands if done.reads => 0,
+            Use::Insert | Use::Update | Use::Remove => 1,
+            Use::Commands => 2,
+        };
+        self.latencies.sums[at].add(used);
+        self.latencies.histograms[at].add(done.micros);
+        self.latencies.scans += i64::from(done.scan != Scan::None);
+        self.latencies.ending_scans += i64::from(done.scan == Scan::Ending);
+    }
+}
+
 /// Operations of one kind of work on the whole server.
 #[derive(Default)]
 pub struct Latency {
@@ -104,7 +167,7 @@ impl Latency {
 /// All use since the start.
 #[derive(Default)]
 pub struct Top {
-    namespaces: Mutex<HashMap<Box<str>, NamespaceUse>>,
+    namespaces: Mutex<HashMap<Box<str>, Namespace>>,
     /// Operations that read.
     pub reads: Latency,
     /// Operations that write.
@@ -115,9 +178,11 @@ pub struct Top {
 
 impl Top {
     /// Counts an operation; those on no collection count for the server only.
-    pub fn record(&self, namespace: Option<(&str, &str)>, kind: Use, micros: i64) {
-        match kind {
+    pub fn record(&self, namespace: Option<(&str, &str)>, done: Done) {
+        let micros = done.micros;
+        match done.kind {
             Use::Queries | Use::GetMore => self.reads.add(micros),
+            Use::Commands if done.reads => self.reads.add(micros),
             Use::Insert | Use::Update | Use::Remove => self.writes.add(micros),
             Use::Commands => self.commands.add(micros),
         }
@@ -130,20 +195,24 @@ impl Top {
         text[db.len()] = b'.';
         text[db.len() + 1..].copy_from_slice(collection.as_bytes());
         let Ok(text) = std::str::from_utf8(text) else { return };
-        let used = Usage { micros, count: 1 };
         let mut namespaces = self.namespaces.lock();
         if let Some(entry) = namespaces.get_mut(text) {
-            entry.0[kind as usize].add(used);
+            entry.add(done);
         } else if namespaces.len() < MOST_NAMESPACES {
-            let entry = namespaces.entry(text.into()).or_default();
-            entry.0[kind as usize].add(used);
+            namespaces.entry(text.into()).or_default().add(done);
         }
+    }
+
+    /// How long operations on a namespace took.
+    pub fn latencies(&self, namespace: &str) -> Latencies {
+        let namespaces = self.namespaces.lock();
+        namespaces.get(namespace).map(|it| (*it.latencies).clone()).unwrap_or_default()
     }
 
     /// All namespaces, ascending by name.
     pub fn list(&self) -> Vec<(Box<str>, NamespaceUse)> {
         let mut list: Vec<_> =
-            self.namespaces.lock().iter().map(|(name, used)| (name.clone(), *used)).collect();
+            self.namespaces.lock().iter().map(|(name, it)| (name.clone(), it.used)).collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
         list
     }
@@ -156,10 +225,15 @@ mod tests {
     #[test]
     fn sums_keep_reads_and_writes_apart() {
         let top = Top::default();
-        top.record(Some(("db", "c")), Use::Queries, 5);
-        top.record(Some(("db", "c")), Use::Insert, 7);
-        top.record(Some(("db", &"x".repeat(300))), Use::Insert, 1);
-        top.record(None, Use::Commands, 3);
+        let done = |kind, micros| Done { kind, reads: false, micros, scan: Scan::None };
+        top.record(Some(("db", "c")), Done { scan: Scan::Tailing, ..done(Use::Queries, 5) });
+        top.record(Some(("db", "c")), done(Use::Insert, 7));
+        top.record(Some(("db", &"x".repeat(300))), done(Use::Insert, 1));
+        top.record(None, done(Use::Commands, 3));
+        let latencies = top.latencies("db.c");
+        assert_eq!(latencies.sums[1], Usage { micros: 7, count: 1 });
+        assert_eq!(latencies.histograms[0].ranges().collect::<Vec<_>>(), [(4, 1)]);
+        assert_eq!((latencies.scans, latencies.ending_scans), (1, 0));
         let list = top.list();
         assert_eq!((list.len(), &*list[0].0), (1, "db.c"));
         let sums = list[0].1.sums();

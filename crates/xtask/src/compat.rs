@@ -13,7 +13,9 @@ What this server answers to, compared with MongoDB 8.0. Generated from the table
 `cargo run -p mayfly-xtask -- compat`; a test fails when it is out of date.
 
 A member that is listed as missing answers its proper error, usually 238 `NotImplemented`; one that is not listed at
-all does not exist in the reference either.
+all does not exist in the reference either. Members that came with versions behind 8.0 answer as 8.0 does, which does not
+recognize them; those that work nevertheless are extensions: the expression `$sigmoid`, and the accumulators and window functions
+`$concatArrays` and `$setUnion`, all of 8.1.
 
 ## On purpose different
 
@@ -40,6 +42,7 @@ all does not exist in the reference either.
 * `$percentile` and `$median` are exact, not estimated. `$setUnion` and `$setIntersection` answer in ascending order.
   `$dateFromString` without a `format` knows the common forms only: ISO 8601, dates with names of months, month/day/year,
   `@seconds`, each with an offset or a time zone.
+* Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
 * The columns in buckets of a time series (`system.buckets.*`) are this server's own, not the reference's BSONColumn; nobody but
@@ -50,7 +53,7 @@ all does not exist in the reference either.
 
 Authentication and TLS, transactions of several statements, change streams,
 index kinds other than ascending and descending keys. Of time series: collations, indexes on `_id`, partial
-indexes by other fields than the meta field, `findAndModify`, `$out` into one.
+indexes by other fields than the meta field, `findAndModify`.
 
 ";
 
@@ -79,23 +82,29 @@ pub(crate) fn page() -> String {
     let stages = mayfly_query::STAGES.iter().map(|row| (row.name, true));
     let missing = mayfly_query::MISSING_STAGES.iter().map(|name| (*name, false));
     section(&mut out, "Pipeline stages", stages.chain(missing));
+    newer(&mut out, mayfly_query::NEWER_STAGES);
     let accumulators = mayfly_expr::accum::ROWS.iter().map(|row| (row.name, true));
-    let missing = mayfly_expr::accum::MISSING.iter().map(|name| (*name, false));
-    section(&mut out, "Accumulators of $group", accumulators.chain(missing));
+    section(&mut out, "Accumulators of $group", accumulators);
     let windows = mayfly_expr::window::ROWS.iter().map(|row| row.name);
     let accumulators = mayfly_expr::accum::ROWS.iter().map(|row| row.name);
     let accumulators = accumulators.filter(|name| mayfly_expr::window::takes_accumulator(name));
     let windows = windows.chain(accumulators).map(|name| (name, true));
-    let missing = mayfly_expr::window::MISSING.iter().map(|name| (*name, false));
-    section(&mut out, "Window functions of $setWindowFields", windows.chain(missing));
+    section(&mut out, "Window functions of $setWindowFields", windows);
+    newer(&mut out, mayfly_expr::window::NEWER);
     let expressions = mayfly_expr::op::rows().map(|row| (row.name, true));
-    let missing = mayfly_expr::op::MISSING.iter().map(|name| (*name, false));
-    section(&mut out, "Expressions", expressions.chain(missing));
+    section(&mut out, "Expressions", expressions);
+    newer(&mut out, mayfly_expr::op::NEWER);
     let options = mayfly_value::collation::OPTIONS.iter().map(|name| (*name, true));
     section(&mut out, "Collation", options);
     let parameters = mayfly_service::parameters::TABLE.iter().map(|row| (row.name, true));
     section(&mut out, "Server parameters", parameters);
     out
+}
+
+/// Members that no server of 8.0 knows.
+fn newer(out: &mut String, names: &[&str]) {
+    out.push_str("Newer than 8.0, so that they are unrecognized:\n\n");
+    list(out, names);
 }
 
 fn commands(out: &mut String) {

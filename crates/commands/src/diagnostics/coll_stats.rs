@@ -3,7 +3,8 @@
 //! Records are clustered by `_id`, so that `_id_` takes no room of its own and shows 0.
 
 use mayfly_base::Result;
-use mayfly_storage::Collection;
+use mayfly_service::top::Latencies;
+use mayfly_storage::{Collection, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
@@ -42,6 +43,16 @@ pub(crate) fn coll_stats_document(
     let mut doc = DocBuilder::new();
     doc.append("ns", collection.namespace().as_str()).append("host", ctx.service.host.as_str());
     doc.append("localTime", RawValue::Date(ctx.op.now_ms()));
+    // Clients use the name of a time series, not that of its buckets.
+    let ns = collection.namespace();
+    let used = match TimeSeries::name_of(&ns) {
+        Some(name) => ctx.service.top.latencies(&format!("{}.{name}", ns.db())),
+        None => ctx.service.top.latencies(ns.as_str()),
+    };
+    if let Some(RawValue::Document(options)) = options.get("latencyStats") {
+        let fields = Fields::strict(options, "$collStats.latencyStats", &["histograms"])?;
+        append_latencies(&used, fields.bool("histograms")?.unwrap_or(false), &mut doc);
+    }
     if let Some(RawValue::Document(options)) = options.get("storageStats") {
         let fields = Fields::strict(options, "$collStats.storageStats", &["scale", "verbose"])?;
         let scale = scale(&fields)?;
@@ -53,7 +64,35 @@ pub(crate) fn coll_stats_document(
         let count = ctx.service.store.count_documents(ctx.op, collection)?;
         doc.append("count", small(count));
     }
+    if let Some(RawValue::Document(options)) = options.get("queryExecStats") {
+        Fields::strict(options, "$collStats.queryExecStats", &[])?;
+        doc.start_document("queryExecStats").start_document("collectionScans");
+        doc.append("total", used.scans).append("nonTailable", used.ending_scans).end().end();
+    }
     Ok(doc.finish())
+}
+
+/// How long operations took, by what they did.
+fn append_latencies(used: &Latencies, with_histograms: bool, doc: &mut DocBuilder) {
+    doc.start_document("latencyStats");
+    for ((name, sum), histogram) in
+        ["reads", "writes", "commands"].into_iter().zip(used.sums).zip(&used.histograms)
+    {
+        doc.start_document(name);
+        if with_histograms {
+            doc.start_array("histogram");
+            for (micros, count) in histogram.ranges() {
+                doc.push_document().append("micros", micros).append("count", count).end();
+            }
+            doc.end();
+        }
+        doc.append("latency", sum.micros).append("ops", sum.count).end();
+    }
+    doc.start_document("transactions");
+    if with_histograms {
+        doc.start_array("histogram").end();
+    }
+    doc.append("latency", 0i64).append("ops", 0i64).end().end();
 }
 
 /// What the documents of a collection are to the one who asks.

@@ -2,7 +2,7 @@
 //! in `system.profile` when it was slow or its database is profiled.
 
 use mayfly_base::{OpCtx, Result};
-use mayfly_service::top::Use;
+use mayfly_service::top::{Done, Scan, Use};
 use mayfly_service::{Connection, Service};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -34,9 +34,22 @@ impl Observed<'_> {
     pub(crate) fn note(&self) {
         let micros = self.op.worked_micros();
         let namespace = self.collection().map(|collection| (self.request.db, collection));
-        self.service.top.record(namespace, self.usage(), micros);
+        let reads = matches!(self.request.row.name, "aggregate" | "count" | "distinct");
+        let done = Done { kind: self.usage(), reads, micros, scan: self.scan() };
+        self.service.top.record(namespace, done);
         if self.service.profiler.may_want(micros) {
             self.record(micros);
+        }
+    }
+
+    /// Whether it looked at a whole collection.
+    fn scan(&self) -> Scan {
+        let mut scans = false;
+        self.op.update_info(|info| scans = info.plan_summary == "COLLSCAN");
+        match self.request.body.get("tailable") {
+            _ if !scans => Scan::None,
+            Some(RawValue::Bool(true)) => Scan::Tailing,
+            _ => Scan::Ending,
         }
     }
 

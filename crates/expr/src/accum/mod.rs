@@ -70,9 +70,6 @@ const fn row(name: &'static str, since: &'static str, help: &'static str, kind: 
     AccumRow { name, help, since, kind }
 }
 
-/// Accumulators of the reference that do not exist here yet.
-pub const MISSING: &[&str] = &[];
-
 /// Which accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -123,7 +120,7 @@ impl Accumulator {
     /// Parses `{ $sum: ... }`, the value of a field of `$group`.
     ///
     /// # Errors
-    /// 40234, 40237, 40238, 15952 as the reference has them; 238 for accumulators that are missing here; those of the operators.
+    /// 40234, 40237, 40238, 15952 as the reference has them; those of the operators.
     pub fn parse(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator> {
         parse::field(field, scope)
     }
@@ -211,6 +208,12 @@ impl Accumulator {
             found.paths.extend(order.paths());
         }
         found
+    }
+
+    /// Whether what it begins with depends on the group.
+    pub fn begins_with_group(&self) -> bool {
+        let begins = self.n.iter().chain(self.functions.iter().map(|it| it.begins_with()));
+        begins.map(Expression::dependencies).any(|reads| !reads.is_empty())
     }
 
     /// Which it is.

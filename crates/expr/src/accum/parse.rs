@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
-use super::{AccumRow, Accumulator, Kind, MISSING, ROWS, scripted};
+use super::{AccumRow, Accumulator, Kind, ROWS, scripted};
 use crate::op::{fault, n_and_input};
 use crate::parse::Parser;
 use crate::{Expression, Order, Scope};
@@ -21,9 +21,6 @@ pub(super) fn field(field: RawElement<'_>, scope: &Scope) -> Result<Accumulator>
         return Err(fault(40238, format!("The field '{name}' must specify one accumulator")));
     };
     let Some(row) = ROWS.iter().find(|row| row.name == wanted.name()) else {
-        if MISSING.contains(&wanted.name()) {
-            return Err(Error::not_implemented(format!("accumulator '{}'", wanted.name())));
-        }
         return Err(fault(15952, format!("unknown group operator '{}'", wanted.name())));
     };
     operator(row, wanted.value(), scope)

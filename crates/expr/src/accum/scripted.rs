@@ -38,6 +38,13 @@ pub(super) struct Functions {
     init_arguments: Expression,
 }
 
+impl Functions {
+    /// The arguments of `init`.
+    pub(super) fn begins_with(&self) -> &Expression {
+        &self.init_arguments
+    }
+}
+
 /// The state in one group.
 #[derive(Clone, Debug)]
 pub(super) struct Scripted {

@@ -63,8 +63,8 @@ pub fn takes_accumulator(name: &str) -> bool {
     name != "$accumulator"
 }
 
-/// Window functions of the reference that do not exist here yet.
-pub const MISSING: &[&str] = &["$minMaxScaler"];
+/// Window functions that came with versions of the reference behind 8.0, and do not exist here.
+pub const NEWER: &[&str] = &["$minMaxScaler"];
 
 /// A parsed window function.
 #[derive(Clone, Debug)]

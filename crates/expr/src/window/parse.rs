@@ -5,7 +5,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::bounds::Bounds;
 use super::calculus::Alpha;
-use super::{Function, MISSING, WindowFunction, rank, takes_accumulator};
+use super::{Function, WindowFunction, rank, takes_accumulator};
 use crate::accum::Accumulator;
 use crate::op::{Unit, fault};
 use crate::{Expression, Order, Scope};
@@ -38,9 +38,6 @@ pub(super) fn function(
     };
     let function = match operator_of(name, operand, window, order, scope)? {
         Some(function) => function,
-        None if MISSING.contains(&name) => {
-            return Err(Error::not_implemented(format!("window function '{name}'")));
-        }
         None => {
             let accumulator = match takes_accumulator(name) {
                 true => Accumulator::parse_operator(name, operand, scope)?,

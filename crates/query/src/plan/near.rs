@@ -111,7 +111,7 @@ fn access(
     let candidate = Candidate { index, fields: fields.into(), repeats: false };
     let matching = same_collation(index.spec.collation(), query.collation.as_ref());
     let (mut prefixes, mut by_place) = (vec![whole_range()], true);
-    for at in 0..place {
+    for (at, field) in fields.iter().enumerate().take(place) {
         let bounded = candidate.bounds_of(at, bounds, matching);
         let Some(intervals) = bounded.filter(|_| by_place) else {
             // An index whose first field nothing is asked of does not serve.
@@ -121,8 +121,7 @@ fn access(
             by_place = false;
             break;
         };
-        let descending = fields[at].descending;
-        let list = if descending { &intervals.descending } else { &intervals.ascending };
+        let list = if field.descending { &intervals.descending } else { &intervals.ascending };
         prefixes = extend(&prefixes, list);
         by_place = intervals.points && prefixes.len() <= MAX_PREFIXES;
         if !by_place {

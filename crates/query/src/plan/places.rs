@@ -20,11 +20,11 @@ pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
 
 /// Whether a condition asks for an area that this kind of index knows.
 fn can_bound(index: &Index, predicate: &Predicate) -> bool {
-    match (index.spec.kind(), area_of(predicate)) {
-        (Kind::Sphere(_), Some(Area::Shape(_) | Area::Cap(_))) => true,
-        (Kind::Plane(_), Some(Area::Flat(_) | Area::Cap(_))) => true,
-        _ => false,
-    }
+    matches!(
+        (index.spec.kind(), area_of(predicate)),
+        (Kind::Sphere(_), Some(Area::Shape(_) | Area::Cap(_)))
+            | (Kind::Plane(_), Some(Area::Flat(_) | Area::Cap(_)))
+    )
 }
 
 /// The area that a condition asks for.

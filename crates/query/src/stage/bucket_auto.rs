@@ -84,7 +84,11 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     counting.start_document("count").append("$sum", 1).end();
     let counting = counting.finish();
     let parse = |field: mayfly_value::RawElement<'_>| {
-        Ok((field.name().to_owned(), Accumulator::parse(field, around.scope)?))
+        let accumulator = Accumulator::parse(field, around.scope)?;
+        if accumulator.begins_with_group() {
+            return Err(fault(4544714, "Can't refer to the group key in $bucketAuto"));
+        }
+        Ok((field.name().to_owned(), accumulator))
     };
     let output = output.unwrap_or(counting.as_doc());
     let fields = output.iter().map(parse).collect::<Result<_>>()?;

@@ -181,7 +181,9 @@ fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
                 Some(pair) => Ok((pair, Unit::Metres)),
                 None => {
                     let shown = ShellValue(value);
-                    Err(Error::bad_value(format!("$geoNear requires geojson point, given {shown}")))
+                    Err(Error::bad_value(format!(
+                        "invalid point provided to geo near query: {shown}"
+                    )))
                 }
             }
         }
@@ -256,7 +258,8 @@ fn only_place(collection: &Collection) -> Result<String> {
         Some(field.path.clone())
     };
     for (kind, name) in [(FieldKind::Plane, "2d"), (FieldKind::Sphere, "2dsphere")] {
-        let mut paths = indexes.iter().filter_map(|index| place(index, kind));
+        let shown = indexes.iter().filter(|index| !index.spec.hidden());
+        let mut paths = shown.filter_map(|index| place(index, kind));
         match (paths.next(), paths.next()) {
             (Some(only), None) => return Ok(only),
             (Some(_), Some(_)) => {

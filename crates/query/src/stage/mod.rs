@@ -50,7 +50,7 @@ use mayfly_storage::Store;
 use mayfly_value::{DocBuf, RawDoc};
 
 pub use around::{Around, Inside, RunSettings};
-pub use rows::{MISSING, STAGES, StagePlace, StageRow};
+pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
 use crate::metadata::{self, InFlight};

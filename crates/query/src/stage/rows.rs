@@ -89,6 +89,7 @@ pub const STAGES: &[StageRow] = &[
     first("$planCacheStats", source::plan_cache_stats),
     first("$indexStats", source::index_stats),
     first("$ttlStats", source::ttl_stats),
+    first("$shardedDataDistribution", source::sharded_data_distribution),
 ];
 
 /// Stages of the reference that do not exist here yet.
@@ -98,33 +99,27 @@ pub const MISSING: &[&str] = &[
     "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$listCatalog",
-    "$listClusterCatalog",
-    "$listMqlEntities",
     "$listSampledQueries",
     "$listSearchIndexes",
-    "$mergeCursors",
     "$operationMetrics",
     "$querySettings",
     "$queryStats",
     "$rankFusion",
     "$rerank",
-    "$score",
-    "$scoreFusion",
     "$search",
     "$searchMeta",
-    "$shardedDataDistribution",
     "$vectorSearch",
 ];
 
 /// Stages of a hosted search engine, which no server has by itself. All of them are missing, too.
-const SEARCH: &[&str] = &[
-    "$listSearchIndexes",
-    "$rankFusion",
-    "$scoreFusion",
-    "$search",
-    "$searchMeta",
-    "$vectorSearch",
-];
+const SEARCH: &[&str] =
+    &["$listSearchIndexes", "$rankFusion", "$search", "$searchMeta", "$vectorSearch"];
+
+/// Stages that came with versions of the reference behind 8.0, and do not exist here.
+pub const NEWER: &[&str] = &["$listClusterCatalog", "$listMqlEntities", "$score", "$scoreFusion"];
+
+/// Stages that a server sends to another, never a client. Nobody sends them to this one.
+const INTERNAL: &[&str] = &["$mergeCursors"];
 
 /// SearchNotEnabled.
 const SEARCH_NOT_ENABLED: &str =
@@ -162,6 +157,10 @@ impl StageRow {
         }
         if SEARCH.contains(&name) {
             return Err(Error::new(ErrorCode(31082), SEARCH_NOT_ENABLED));
+        }
+        if INTERNAL.contains(&name) {
+            let text = format!("{name}' is not allowed in user requests");
+            return Err(Error::new(ErrorCode(5491300), text));
         }
         if MISSING.contains(&name) {
             return Err(Error::not_implemented(format!("pipeline stage '{name}'")));

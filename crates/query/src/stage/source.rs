@@ -77,12 +77,18 @@ pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
             }
         }
     }
-    for name in ["latencyStats", "queryExecStats"] {
-        if options.get(name).is_some() {
-            return Err(Error::not_implemented(format!("{name} of $collStats")));
-        }
-    }
     Ok(vec![Stage::CollStats(options.to_owned())])
+}
+
+/// There are no shards whose data could be anywhere.
+pub(super) fn sharded_data_distribution(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+    let (code, text) = match value {
+        RawValue::Document(options) if options.is_empty() => {
+            (6789101, "The $shardedDataDistribution stage can only be run on mongoS")
+        }
+        _ => (6789100, "The $shardedDataDistribution stage specification must be an empty object"),
+    };
+    Err(Error::new(ErrorCode(code), text))
 }
 
 pub(super) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {

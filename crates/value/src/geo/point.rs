@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 /// A point on the sphere: a unit vector.
-pub type Point = s2::point::Point;
+pub use s2::point::Point;
 
 /// A pair of coordinates: longitude and latitude in degrees, or anything in a plane.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ impl Pair {
     pub fn to_point(self) -> Point {
         let (theta, phi) = (self.x * (PI / 180.0), self.y * (PI / 180.0));
         let flat = phi.cos();
-        Point { 0: vector(theta.cos() * flat, theta.sin() * flat, phi.sin()) }
+        Point(vector(theta.cos() * flat, theta.sin() * flat, phi.sin()))
     }
 }
 
@@ -41,7 +41,7 @@ pub fn angle(a: &Point, b: &Point) -> f64 {
 
 /// The point on the other side of the sphere.
 pub(super) fn antipode(point: &Point) -> Point {
-    Point { 0: vector(-point.0.x, -point.0.y, -point.0.z) }
+    Point(vector(-point.0.x, -point.0.y, -point.0.z))
 }
 
 /// The point's coordinates as bits, to find the same point again.

@@ -18,9 +18,7 @@ pub struct Loop {
 
 /// The point at which the way to every tested point begins; on no arc that somebody would draw.
 fn reference() -> Point {
-    Point {
-        0: vector(-0.009_999_466_435_025_02, 0.002_592_454_260_932_412_2, 0.999_946_643_502_502),
-    }
+    Point(vector(-0.009_999_466_435_025_02, 0.002_592_454_260_932_412, 0.999_946_643_502_502))
 }
 
 impl Loop {
@@ -66,7 +64,7 @@ impl Loop {
                 let a = &self.vertices[at];
                 let b = &self.vertices[(at + 1) % count];
                 let c = &self.vertices[(at + 2) % count];
-                let (first, second) = (Point { 0: a.0.cross(&b.0) }, Point { 0: b.0.cross(&c.0) });
+                let (first, second) = (Point(a.0.cross(&b.0)), Point(b.0.cross(&c.0)));
                 f64::from(sign(a, b, c)) * angle(&first, &second)
             })
             .sum()
@@ -93,7 +91,7 @@ impl Loop {
         if sum.norm() < 1e-9 {
             return None;
         }
-        let centre = Point { 0: sum.normalize() };
+        let centre = Point(sum.normalize());
         let radius = self.vertices.iter().map(|v| angle(&centre, v)).fold(0.0, f64::max) + 1e-12;
         (radius < PI / 2.0 - 1e-6).then_some((centre, radius))
     }

@@ -169,7 +169,7 @@ pub(super) fn aside(point: &Point) -> Point {
     } else {
         vector(0.012, 1.0, 0.00457)
     };
-    Point { 0: v.cross(&other).normalize() }
+    Point(v.cross(&other).normalize())
 }
 
 /// Two arcs that meet at a corner, with the inside to the left of the way `before`, `corner`, `after`.

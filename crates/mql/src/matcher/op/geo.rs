@@ -47,7 +47,7 @@ pub(super) fn within(operand: &Operand<'_>) -> Result<Option<Predicate>> {
         Area::Cap(_) | Area::Flat(_) => true,
     };
     if !encloses {
-        return bad(format!("$geoWithin not supported with provided geometry: {}", shown(operand)));
+        return bad(format!("$within not supported with provided geometry: {}", shown(operand)));
     }
     predicate(GeoTest::Within(area))
 }
@@ -160,36 +160,75 @@ pub(super) fn near(operand: &Operand<'_>) -> Result<Option<Predicate>> {
         NearPlace::Nested => return bad("geoNear must be top-level expr"),
         NearPlace::Here => {}
     }
-    if operand.siblings.iter().next().is_none_or(|first| first.name() != operand.name) {
+    let first = operand.siblings.iter().next().is_some_and(|first| first.name() == operand.name);
+    let (true, RawValue::Document(question) | RawValue::Array(question)) = (first, operand.value)
+    else {
         return bad(format!("near must be first in: {}", Shell(operand.siblings)));
-    }
-    let (RawValue::Document(question) | RawValue::Array(question)) = operand.value else {
-        return bad("near must be specified as an object or array");
     };
-    let near = match question.get("$geometry") {
-        Some(geometry) if matches!(operand.value, RawValue::Document(_)) => {
-            by_geometry(operand, question, geometry)?
+    let limits = Limits::behind(operand)?;
+    let near = match operand.value {
+        RawValue::Document(_) if question.get("$geometry").is_some() => {
+            by_geometry(operand, question)?
         }
-        _ => by_pair(operand)?,
+        _ => by_point(operand, question, limits)?,
     };
     predicate(GeoTest::Near(near))
 }
 
+/// How near and how far.
+struct Limits {
+    min: f64,
+    max: f64,
+}
+
+impl Limits {
+    /// Those that stand behind the operator.
+    fn behind(operand: &Operand<'_>) -> Result<Limits> {
+        let mut limits = Limits { min: 0.0, max: f64::INFINITY };
+        for element in operand.siblings.iter().skip(1) {
+            let name = element.name();
+            let (target, code) = match name {
+                "$minDistance" => (&mut limits.min, 16893),
+                "$maxDistance" => (&mut limits.max, 16895),
+                "$uniqueDocs" => continue,
+                _ => {
+                    let text = format!("invalid argument in geo near query: {name}");
+                    return Err(Error::new(ErrorCode(34413), text));
+                }
+            };
+            *target = match Number::from_value(element.value()).map(Number::to_f64) {
+                Some(distance) if distance >= 0.0 => distance,
+                Some(_) => {
+                    let text = format!("{name} must be non-negative");
+                    return Err(Error::new(ErrorCode(code + 1), text));
+                }
+                None => {
+                    return Err(Error::new(ErrorCode(code), format!("{name} must be a number")));
+                }
+            };
+        }
+        Ok(limits)
+    }
+}
+
+/// A limit inside of the operator.
 fn distance(element: RawElement<'_>) -> Result<f64> {
     let name = element.name();
     match Number::from_value(element.value()).map(Number::to_f64) {
         None => bad(format!("{name} must be a number")),
-        Some(distance) if distance >= 0.0 => Ok(distance),
+        Some(distance) if distance >= 0.0 && distance.is_finite() => Ok(distance),
         Some(_) => bad(format!("{name} must be non-negative")),
     }
 }
 
+/// A point as GeoJSON, or nothing for another shape and another system.
+fn json_point(doc: RawDoc<'_>) -> Result<Option<Pair>> {
+    let (shape, crs, kind) = query_geometry(doc)?;
+    Ok(shape.pair().filter(|_| kind == Kind::Point && crs == Crs::Sphere))
+}
+
 /// `{ $near: { $geometry: { type: "Point", coordinates: [...] }, $minDistance: m, $maxDistance: m } }`.
-fn by_geometry(
-    operand: &Operand<'_>,
-    question: RawDoc<'_>,
-    geometry: RawValue<'_>,
-) -> Result<Near> {
+fn by_geometry(operand: &Operand<'_>, question: RawDoc<'_>) -> Result<Near> {
     if let Some(extra) = operand.siblings.iter().nth(1) {
         return bad(format!(
             "geo near accepts just one argument when querying for a GeoJSON point. Extra field found: {}: {}",
@@ -197,61 +236,56 @@ fn by_geometry(
             ShellValue(extra.value())
         ));
     }
-    let (mut min, mut max) = (0.0, f64::INFINITY);
+    let (mut min, mut max, mut from) = (0.0, f64::INFINITY, None);
     for element in question {
-        match element.name() {
-            "$geometry" => {}
-            "$minDistance" => min = distance(element)?,
-            "$maxDistance" => max = distance(element)?,
-            other => return bad(format!("invalid argument in geo near query: {other}")),
-        }
-    }
-    let not_a_point = || {
-        let shown = ShellValue(RawValue::Document(question));
-        Error::bad_value(format!("$near requires geojson point, given {shown}"))
-    };
-    let from = match geometry {
-        RawValue::Document(geometry) if geometry.get("type").is_some() => {
-            let (shape, crs, kind) = query_geometry(geometry)?;
-            let pair = shape.pair().filter(|_| kind == Kind::Point && crs == Crs::Sphere);
-            pair.ok_or_else(not_a_point)?
-        }
-        _ => return Err(not_a_point()),
-    };
-    Ok(Near { from, unit: Unit::Metres, min, max })
-}
-
-/// `{ $near: [x, y], $minDistance: d, $maxDistance: d }`, and the old `[x, y, maxDistance]`.
-fn by_pair(operand: &Operand<'_>) -> Result<Near> {
-    let spherical = operand.name == "$nearSphere";
-    let from = legacy_pair(operand.value).map_err(|error| {
-        let (text, shown) = (error.message(), ShellValue(operand.value));
-        Error::bad_value(format!(
-            "invalid point in geo near query $geometry argument: {shown}  {text}"
-        ))
-    })?;
-    let (mut min, mut max) = (0.0, f64::INFINITY);
-    if let RawValue::Array(items) | RawValue::Document(items) = operand.value
-        && let Some(third) = items.iter().nth(2)
-    {
-        match (third.name(), operand.value) {
-            (_, RawValue::Array(_)) => {
-                max = Number::from_value(third.value()).map_or(max, Number::to_f64);
-                if max.is_nan() || max < 0.0 {
-                    return bad("$maxDistance must be non-negative");
-                }
+        match (element.name(), element.value()) {
+            ("$geometry", RawValue::Document(geometry)) if geometry.get("type").is_some() => {
+                let fault = |text: &str| {
+                    let shown = Shell(geometry);
+                    Error::bad_value(format!(
+                        "invalid point in geo near query $geometry argument: {shown}  {text}"
+                    ))
+                };
+                let point = json_point(geometry).map_err(|error| fault(error.message()))?;
+                from = Some(point.ok_or_else(|| fault("not a point"))?);
             }
+            ("$geometry", pair @ (RawValue::Document(_) | RawValue::Array(_))) => {
+                return bad(format!("$near requires geojson point, given {}", ShellValue(pair)));
+            }
+            ("$geometry", _) => {}
+            ("$minDistance", _) => min = distance(element)?,
+            ("$maxDistance", _) => max = distance(element)?,
             (other, _) => return bad(format!("invalid argument in geo near query: {other}")),
         }
     }
-    for element in operand.siblings.iter().skip(1) {
-        match element.name() {
-            "$minDistance" => min = distance(element)?,
-            "$maxDistance" => max = distance(element)?,
-            "$uniqueDocs" => {}
-            other => return bad(format!("invalid argument in geo near query: {other}")),
+    let from = from.ok_or_else(|| Error::bad_value("$geometry is required for geo near query"))?;
+    Ok(Near { from, unit: Unit::Metres, min, max })
+}
+
+/// `{ $near: <point>, $minDistance: d, $maxDistance: d }`, where the point is GeoJSON or a pair; and the old
+/// `{ $near: [x, y, maxDistance] }`.
+fn by_point(operand: &Operand<'_>, question: RawDoc<'_>, limits: Limits) -> Result<Near> {
+    let invalid = || {
+        let shown = ShellValue(operand.value);
+        Error::bad_value(format!("invalid point provided to geo near query: {shown}"))
+    };
+    let Limits { min, mut max } = limits;
+    if matches!(operand.value, RawValue::Document(_)) && question.get("type").is_some() {
+        let from = json_point(question).ok().flatten().ok_or_else(invalid)?;
+        return Ok(Near { from, unit: Unit::Metres, min, max });
+    }
+    let from = legacy_pair(operand.value).map_err(|_| invalid())?;
+    let mut further = question.iter().skip(2).map(|item| item.value());
+    if let Some(third) = further.next() {
+        max = Number::from_value(third).map(Number::to_f64).ok_or_else(invalid)?;
+        if further.next().is_some() {
+            return Err(invalid());
+        }
+        if max.is_nan() || max < 0.0 {
+            return Err(Error::new(ErrorCode(18522), "max distance must be non-negative"));
         }
     }
+    let spherical = operand.name == "$nearSphere";
     if spherical && !from.is_on_earth() {
         return bad("Legacy point is out of bounds for spherical query");
     }

@@ -1,7 +1,7 @@
-//! Operators of the reference that this server only knows by name, so that "not implemented" stays apart from "unrecognized".
+//! Operators of versions of the reference behind 8.0 that do not exist here: no parser asks, as none of 8.0 would know them.
 
-/// Operators of the reference that do not exist here yet.
-pub const MISSING: &[&str] = &[
+/// Operators that came with 8.1 and later, and do not exist here.
+pub const NEWER: &[&str] = &[
     "$bottom",
     "$bottomN",
     "$createObjectId",
