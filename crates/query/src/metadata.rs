@@ -18,6 +18,12 @@ use mayfly_value::{DocBuf, RawDoc};
 use crate::CanonicalQuery;
 use crate::exec::scored;
 
+/// The key of the index that led to the document.
+pub(crate) const INDEX_KEY: &str = "indexKey";
+
+/// The key of the document's record.
+pub(crate) const RECORD_ID: &str = "recordId";
+
 /// The score of a text search.
 pub(crate) const TEXT_SCORE: &str = "textScore";
 
