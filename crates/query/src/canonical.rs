@@ -8,7 +8,7 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
-use crate::metadata;
+use crate::metadata::{self, INDEX_KEY, RECORD_ID};
 
 /// Which index the client wants.
 #[derive(Clone, Debug)]
@@ -111,6 +111,8 @@ pub struct FindOptions<'a> {
     pub now_ms: Option<i64>,
     /// How strings compare: the operation's collation, else the collection's.
     pub collation: Option<Arc<Collation>>,
+    /// The projection may ask which key of an index and which record led to a document.
+    pub tells_keys: bool,
 }
 
 /// A checked query.
@@ -176,6 +178,10 @@ impl CanonicalQuery {
         if matcher.seeks_by_distance() {
             check_natural(natural_backward, options.hint.as_ref())?;
         }
+        let scope = match options.tells_keys {
+            true => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
+            false => scope,
+        };
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {
                 Some(Projection::parse_in(projection, ProjectionKind::Find, &scope)?)

@@ -10,7 +10,7 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::pipeline::PipelineRun;
-use crate::shape::KeyPaths;
+use crate::shape::{Asked, KeyPaths};
 use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
@@ -151,15 +151,23 @@ fn fill_from_plan(
     let projection = executor.query().projection.clone();
     let matcher = executor.query().matcher.clone();
     let (shape, failures) = (executor.shape(), executor.failures());
-    let key = (!shape.is_plain()).then(|| KeyPaths::of(executor));
+    let asked = Asked::by(projection.as_ref());
+    let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor));
     executor.run(store, op, &mut |_, document, metadata| {
+        let noted = match (asked, &key) {
+            (Some(asked), Some(key)) => Some(asked.noted(key, document, metadata)),
+            _ => None,
+        };
+        let metadata = noted.as_ref().unwrap_or(metadata);
         let project = |p| Projection::project_found(p, metadata.frame(document), &matcher);
         let projected = projection.as_ref().map(project);
         let projected = projected.transpose().map_err(|error| failures.named(error))?;
         let result = projected.as_ref().map_or(document, DocBuf::as_doc);
         Ok(match &key {
-            None => batch.take(result),
-            Some(key) => batch.take(shape.shown(key, document, result).as_doc()),
+            Some(key) if !shape.is_plain() => {
+                batch.take(shape.shown(key, document, result).as_doc())
+            }
+            _ => batch.take(result),
         })
     })
 }

@@ -8,6 +8,7 @@ mod near;
 mod text;
 
 pub(crate) use near::{nearest, told};
+pub(crate) use text::scored;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,7 +22,7 @@ use mayfly_storage::{
 };
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::metadata::Metadata;
+use crate::metadata::{INDEX_KEY, Metadata};
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
@@ -201,7 +202,8 @@ impl Executor {
     /// # Errors
     /// 238 NotImplemented when this plan's results cannot be.
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
-        shape.check(&self.plan)?;
+        let asks_key = self.query.projection.as_ref().is_some_and(|it| it.asks_for(INDEX_KEY));
+        ResultShape { key_only: shape.key_only || asks_key, ..shape }.check(&self.plan)?;
         self.shape = shape;
         Ok(())
     }

@@ -35,7 +35,7 @@ pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
-pub use metadata::Metadata;
+pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
     delete, delete_measurements, find_and_modify, update, update_buckets,

@@ -12,7 +12,16 @@ from bson.codec_options import CodecOptions
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 from bson.son import SON
-from pymongo import ASCENDING, DESCENDING, GEO2D, GEOSPHERE, CursorType, IndexModel, MongoClient
+from pymongo import (
+    ASCENDING,
+    DESCENDING,
+    GEO2D,
+    GEOSPHERE,
+    TEXT,
+    CursorType,
+    IndexModel,
+    MongoClient,
+)
 from pymongo.collation import Collation
 from pymongo.errors import (
     BulkWriteError,
@@ -569,6 +578,39 @@ def test_places(coll):
         coll.insert_one({"loc": "nowhere"})
     assert caught.value.code == 16755
     assert coll.index_information()["loc_2dsphere"]["2dsphereIndexVersion"] == 3
+
+
+def test_text_search(coll):
+    coll.insert_many(
+        [
+            {"_id": 1, "title": "Coffee shop", "body": "Where to have a coffee"},
+            {"_id": 2, "title": "Tea", "body": "Café con leche is coffee, too"},
+            {"_id": 3, "title": "Baking cakes", "body": "Nothing to drink"},
+        ]
+    )
+    with pytest.raises(OperationFailure) as error:
+        coll.find_one({"$text": {"$search": "coffee"}})
+    assert error.value.code == 27
+    name = coll.create_index([("title", TEXT), ("body", TEXT)], weights={"title": 10})
+    assert name == "title_text_body_text"
+    assert coll.index_information()[name]["weights"] == SON([("body", 1), ("title", 10)])
+    score = {"$meta": "textScore"}
+    found = coll.find({"$text": {"$search": "coffee"}}, {"score": score}).sort([("score", score)])
+    found = list(found)
+    assert [document["_id"] for document in found] == [1, 2]
+    assert found[0]["score"] > found[1]["score"] > 0
+    phrase = {"$text": {"$search": '"con leche" -shop'}}
+    assert [document["_id"] for document in coll.find(phrase)] == [2]
+    assert coll.count_documents({"$text": {"$search": "CAKE CAFE"}}) == 2
+    assert coll.update_many({"$text": {"$search": "coffee"}}, {"$set": {"hot": True}}).modified_count == 2
+    pipeline = [
+        {"$match": {"$text": {"$search": "coffee cake"}}},
+        {"$sort": {"score": score}},
+        {"$limit": 1},
+        {"$project": {"score": score}},
+    ]
+    (best,) = coll.aggregate(pipeline)
+    assert best["score"] > 5
 
 
 def test_tailable_cursor(db, coll):

@@ -88,9 +88,7 @@ impl Plan {
                 Cow::Borrowed("COLLSCAN")
             }
             Access::Records { .. } => Cow::Borrowed("IXSCAN { _id: 1 }"),
-            Access::Text(text) => {
-                Cow::Owned(format!("TEXT_MATCH {}", Shell(text.index.spec.key())))
-            }
+            Access::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
             Access::Index { index, .. } => {
                 Cow::Owned(format!("IXSCAN {}", Shell(index.spec.key())))
             }

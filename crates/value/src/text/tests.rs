@@ -181,6 +181,19 @@ fn searches_may_tell_letters_apart() {
 }
 
 #[test]
+fn endless_searches_are_refused() {
+    let spec = spec("{weights: {a: 1}, default_language: 'none'}");
+    let refused = |search: String| {
+        let options = SearchOptions { search, ..SearchOptions::default() };
+        TextSearch::parse(&options, &spec).map(|_| ()).map_err(|error| error.code().0)
+    };
+    let words = |count: usize| (0..count).map(|n| format!("w{n} ")).collect::<String>();
+    assert_eq!(refused(words(10_000)), Ok(()));
+    assert_eq!(refused(words(10_001)), Err(2));
+    assert_eq!(refused("\"a\" ".repeat(101)), Err(2));
+}
+
+#[test]
 fn long_terms_are_cut() {
     assert_eq!(stored_term("x"), "x");
     let (one, other) = (format!("{}a", "é".repeat(300)), format!("{}b", "é".repeat(300)));
