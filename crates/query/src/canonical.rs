@@ -8,6 +8,8 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
+use crate::plan::FirstOf;
+
 /// Which index the client wants.
 #[derive(Clone, Debug)]
 pub enum Hint {
@@ -130,6 +132,8 @@ pub struct CanonicalQuery {
     pub hint: Option<Hint>,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
+    /// When one document for each value of a field is enough: results may lack others, but need not.
+    pub first_of: Option<FirstOf>,
 }
 
 impl CanonicalQuery {
@@ -173,6 +177,7 @@ impl CanonicalQuery {
             limit: (options.limit > 0).then_some(options.limit),
             hint: options.hint,
             collation: options.collation,
+            first_of: None,
         })
     }
 }

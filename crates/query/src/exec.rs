@@ -4,6 +4,7 @@
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
 mod count;
+mod one_per_value;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,9 +14,12 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,
+    Collection, Direction, Entry, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
+    whole_range,
 };
 use mayfly_value::{DocBuf, RawDoc};
+
+use one_per_value::Shown;
 
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
@@ -54,6 +58,8 @@ pub struct Executor {
     seen: Option<HashSet<RecordKey>>,
     /// Nobody looks at the documents.
     keys_only: bool,
+    /// The value that an index has shown, when one document for each is enough.
+    shown: Option<Shown>,
     /// A document that the sink refused.
     pending: Option<(RecordKey, DocBuf)>,
     /// Results of a blocking sort.
@@ -102,6 +108,13 @@ impl Executor {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
             }
         };
+        let shown = match (&plan.access, plan.one_per_value) {
+            (Access::Index { index, .. }, Some(_)) => {
+                let first = index.spec.fields().first();
+                Some(Shown::new(first.is_some_and(|field| field.descending)))
+            }
+            _ => None,
+        };
         Ok(Executor {
             skip_left: query.skip,
             limit_left: query.limit,
@@ -112,6 +125,7 @@ impl Executor {
             ranges,
             seen: dedup.then(HashSet::new),
             keys_only: false,
+            shown,
             pending: None,
             sorted: None,
             memory: Memory::default(),
@@ -430,7 +444,11 @@ impl Executor {
         if multikey {
             // The plan may be older than the first array.
             self.seen.get_or_insert_default();
+            // Which values a document has its entries do not say any more.
+            self.shown = None;
         }
+        let covered = self.plan.one_per_value.is_some_and(|it| it.covered);
+        let path: &[String] = index.spec.fields().first().map_or(&[], |field| &field.parts);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
             let mut fetch = Fetch {
@@ -440,21 +458,31 @@ impl Executor {
                 failures: &failures,
                 keys_only,
                 seen: self.seen.as_mut(),
+                shown: self.shown.as_mut(),
+                covered: covered.then_some(path),
                 looked: 0,
                 fetched: 0,
                 paused: false,
             };
             let scanned =
                 snapshot.scan_index(index, range, direction, ScanLimit::NONE, &mut |entry| {
-                    fetch.entry(op, entry.record_key, sink)
+                    fetch.entry(op, &entry, sink)
                 })?;
             count(op, fetch.looked, fetch.fetched);
             let paused = fetch.paused;
-            match scanned {
-                Scanned::Exhausted => {
+            match (scanned, &mut self.shown) {
+                (Scanned::Exhausted, _) => {
                     self.ranges.pop_front();
                 }
-                Scanned::Paused(last) => *range = range.after(&last, direction),
+                (Scanned::Paused(_), Some(shown)) if !paused => {
+                    match shown.rest(range, direction) {
+                        Some(rest) => *range = rest,
+                        None => {
+                            self.ranges.pop_front();
+                        }
+                    }
+                }
+                (Scanned::Paused(last), _) => *range = range.after(&last, direction),
             }
             if paused {
                 return Ok(false);
@@ -492,6 +520,9 @@ struct Fetch<'f> {
     failures: &'f Failures,
     keys_only: bool,
     seen: Option<&'f mut HashSet<RecordKey>>,
+    shown: Option<&'f mut Shown>,
+    /// The path of the index's first field, when its keys say all that is asked.
+    covered: Option<&'f [String]>,
     looked: u64,
     fetched: u64,
     paused: bool,
@@ -501,12 +532,21 @@ impl Fetch<'_> {
     fn entry(
         &mut self,
         op: &OpCtx,
-        record_key: &[u8],
+        entry: &Entry<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<ControlFlow<()>> {
+        let record_key = entry.record_key;
         self.looked += 1;
         if self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
             op.check()?;
+        }
+        if let Some(shown) = &mut self.shown
+            && shown.has(entry)
+        {
+            return Ok(match shown.should_seek() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
         }
         if let Some(seen) = &mut self.seen {
             if seen.contains(record_key) {
@@ -515,18 +555,30 @@ impl Fetch<'_> {
             seen.insert(record_key.to_vec());
         }
         let mut flow = Flow::More;
+        let known = match (&self.shown, self.covered) {
+            (Some(shown), Some(path)) => shown.document(entry, path),
+            _ => None,
+        };
+        let mut given = true;
         if self.keys_only {
             flow = sink(record_key, RawDoc::EMPTY)?;
+        } else if let Some(known) = known {
+            flow = sink(record_key, known.as_doc())?;
         } else {
+            given = false;
             let (matcher, failures) = (&self.query.matcher, self.failures);
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
                 let matches = matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
+                    given = true;
                     flow = sink(record_key, document)?;
                 }
                 Ok(())
             })?;
+        }
+        if let (true, Some(shown)) = (given, &mut self.shown) {
+            shown.note(entry.values);
         }
         if flow == Flow::More {
             return Ok(ControlFlow::Continue(()));

@@ -38,7 +38,7 @@ pub use modify::{
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
-pub use plan::{Access, Plan, plan};
+pub use plan::{Access, FirstOf, OnePerValue, Plan, plan};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,

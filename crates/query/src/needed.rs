@@ -21,10 +21,8 @@ pub(crate) fn keeping(paths: &BTreeSet<String>) -> Option<Projection> {
         spec.append(path, 1);
         kept = Some(path);
     }
-    if kept.is_none() {
-        // Only the number of documents is of interest.
-        return None;
-    }
+    // Without a path only the number of documents is of interest.
+    kept?;
     if !with_id {
         spec.append("_id", RawValue::Int32(0));
     }

@@ -14,13 +14,15 @@ use crate::buckets::{OnBuckets, wanted_fields};
 use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
-use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
+use crate::{CanonicalQuery, Executor, FirstOf, Flow, Hint, Host};
 
 /// A checked pipeline.
 pub struct Pipeline {
     stages: Vec<Stage>,
     collation: Option<Arc<Collation>>,
     rewritten: Option<DocBuf>,
+    /// It need not run as it is written.
+    optimised: bool,
 }
 
 impl Pipeline {
@@ -49,7 +51,8 @@ impl Pipeline {
         if around.optimises() {
             fold_unwinds(&mut stages);
         }
-        Ok(Pipeline { stages, collation: around.scope.collation().cloned(), rewritten })
+        let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
+        Ok(Pipeline { stages, collation, rewritten, optimised })
     }
 
     /// Its stages as they run, when they are not those that were sent.
@@ -90,7 +93,9 @@ impl Pipeline {
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
+        let first_of = self.first_of();
         let (mut query, rest) = split(self.stages, hint)?;
+        query.first_of = first_of;
         query.collation = self.collation;
         let input = match collection {
             Some(collection) => {
@@ -101,6 +106,17 @@ impl Pipeline {
             None => Input::Documents(VecDeque::new()),
         };
         Ok(PipelineRun::new(input, rest, settings))
+    }
+
+    /// What its planned part is asked for, when the `$group` behind it does with one document for each value of a field.
+    pub fn first_of(&self) -> Option<FirstOf> {
+        let mut stages = self.stages.iter().peekable();
+        stages.next_if(|stage| matches!(stage, Stage::Match(_)));
+        let ordered = stages.next_if(|stage| matches!(stage, Stage::Sort(..))).is_some();
+        match stages.next() {
+            Some(Stage::Group(group)) if self.optimised => group.first_of(ordered),
+            _ => None,
+        }
     }
 
     /// Whether it changes data.
@@ -236,6 +252,7 @@ pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         limit: None,
         hint,
         collation: None,
+        first_of: None,
     })
 }
 

@@ -188,3 +188,99 @@ fn a_rewritten_pipeline_gives_the_same() {
     }
     assert!(rewritten > 1000 && compared > 500, "{rewritten} {compared}");
 }
+
+/// Groups that may read one document for each value: with the index that serves them.
+const GROUPED: &[(&str, &str)] = &[
+    (r#"{"$group": {"_id": "$a"}}"#, "a"),
+    (r#"{"$match": {"a": {"$gte": 1, "$lt": 5}}}, {"$group": {"_id": "$a"}}"#, "a"),
+    (
+        r#"{"$match": {"a": {"$in": [1, "x", null]}, "b": {"$gt": 3}}}, {"$group": {"_id": "$a"}}"#,
+        "a",
+    ),
+    (r#"{"$sort": {"a": 1}}, {"$group": {"_id": "$a"}}"#, "a"),
+    (
+        r#"{"$sort": {"a": 1}}, {"$group": {"_id": "$a", "b": {"$first": "$b"}, "c": {"$first": "$c"}}}"#,
+        "a",
+    ),
+    (r#"{"$sort": {"a": -1}}, {"$group": {"_id": "$a", "b": {"$last": "$b"}}}"#, "a"),
+    (r#"{"$sort": {"d": 1, "b": -1}}, {"$group": {"_id": "$d", "b": {"$first": "$b"}}}"#, "d"),
+    (r#"{"$sort": {"d": -1, "b": 1}}, {"$group": {"_id": "$d", "b": {"$first": "$$ROOT"}}}"#, "d"),
+    (r#"{"$sort": {"d": 1, "b": -1}}, {"$group": {"_id": "$d", "b": {"$last": "$b"}}}"#, "d"),
+    (
+        r#"{"$match": {"d": {"$lt": 2}, "b": {"$mod": [2, 0]}}}, {"$sort": {"d": 1, "b": -1}}, {"$group": {"_id": "$d", "b": {"$last": "$b"}}}"#,
+        "d",
+    ),
+    (r#"{"$group": {"_id": "$e.f"}}"#, "e.f"),
+    (r#"{"$group": {"_id": "$a"}}, {"$match": {"_id": {"$gt": 2}}}"#, "a"),
+];
+
+/// Others must read everything, whatever indexes there are.
+const NOT_GROUPED: &[&str] = &[
+    r#"{"$group": {"_id": "$a", "n": {"$sum": 1}}}"#,
+    r#"{"$group": {"_id": "$a", "b": {"$first": "$b"}}}"#,
+    r#"{"$sort": {"a": 1}}, {"$group": {"_id": "$a", "b": {"$first": "$b"}, "c": {"$last": "$b"}}}"#,
+    r#"{"$sort": {"b": 1}}, {"$group": {"_id": "$a", "b": {"$first": "$b"}}}"#,
+    r#"{"$sort": {"a": 1}}, {"$limit": 5}, {"$group": {"_id": "$a"}}"#,
+    r#"{"$sort": {"d": 1}}, {"$group": {"_id": "$d", "b": {"$first": "$b"}}}"#,
+    r#"{"$group": {"_id": {"x": "$a"}}}"#,
+    r#"{"$group": {"_id": "$m"}}"#,
+    r#"{"$group": {"_id": "$s"}}"#,
+];
+
+#[test]
+fn groups_by_an_index_give_the_same() {
+    let values = ["1", "2", "1.0", "null", "\"x\"", "{\"b\": 1}", "{}", "true", "7"];
+    let fixture = Fixture::new();
+    let mut chance = Chance(11);
+    let documents: Vec<DocBuf> = (0..700)
+        .map(|id| {
+            let mut out = DocBuilder::new();
+            out.append("_id", id).append("b", id * 7 % 10);
+            for name in ["a", "c", "d", "s"] {
+                if chance.below(8) > 0 {
+                    let value = document(&format!("{{\"v\": {}}}", chance.pick(&values)));
+                    out.append(name, value.as_doc().get("v").unwrap());
+                }
+            }
+            if chance.below(3) > 0 {
+                out.start_document("e").append("f", (id % 5) as i64).end();
+            }
+            if id == 600 {
+                out.start_array("m").push(1).push(2).end();
+            } else {
+                out.append("m", id % 3);
+            }
+            out.finish()
+        })
+        .collect();
+    documents.chunks(100).for_each(|chunk| fixture.insert("c", chunk));
+    for index in [
+        r#"{"key": {"a": 1}, "name": "a"}"#,
+        r#"{"key": {"d": -1, "b": 1}, "name": "db"}"#,
+        r#"{"key": {"e.f": 1, "b": 1}, "name": "ef"}"#,
+        r#"{"key": {"m": 1}, "name": "m"}"#,
+        r#"{"key": {"s": 1}, "name": "s", "sparse": true}"#,
+    ] {
+        fixture.index("c", document(index).as_doc());
+    }
+    let scope = Scope::default();
+    let around = Around::command("test", &scope);
+    let run = |text: &str, around: &Around<'_>| {
+        let mut found =
+            fixture.run(pipeline(text).as_doc(), around, RunSettings::default()).unwrap();
+        found.sort();
+        // Which of two equal numbers stands for a group depends on the order.
+        found.iter().map(|found| found.replace("1.0", "1")).collect::<Vec<_>>()
+    };
+    for (text, path) in GROUPED {
+        let summary = fixture.summary(pipeline(text).as_doc(), &around);
+        let wanted = format!("DISTINCT_SCAN {{ {path}: ");
+        assert!(summary.starts_with(&wanted), "{text}: {summary}");
+        assert_eq!(run(text, &around), run(text, &around.as_written()), "{text}");
+    }
+    for text in NOT_GROUPED {
+        let summary = fixture.summary(pipeline(text).as_doc(), &around);
+        assert!(!summary.starts_with("DISTINCT_SCAN"), "{text}: {summary}");
+        assert_eq!(run(text, &around), run(text, &around.as_written()), "{text}");
+    }
+}

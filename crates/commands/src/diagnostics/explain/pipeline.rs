@@ -60,7 +60,9 @@ pub(super) fn explain_stages(
     }
     let shown = parsed.rewritten().map(RawDoc::to_owned);
     let pipeline = shown.as_ref().map_or(pipeline, DocBuf::as_doc);
+    let first_of = parsed.first_of();
     let mut front = Front::of(pipeline);
+    front.parts.first_of = first_of.as_ref();
     front.parts.hint = fields.get("hint");
     front.parts.variables = variables;
     if front.taken == pipeline.iter().count() {
