@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
+use mayfly_mql::Projection;
 use mayfly_storage::{
     Collection, Direction, Entry, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
     whole_range,
@@ -66,6 +67,8 @@ pub struct Executor {
     sorted: Option<Sorted>,
     /// Memory of that sort.
     memory: Memory,
+    /// What it keeps of documents; nothing: all.
+    keeps: Option<Projection>,
     skip_left: u64,
     limit_left: Option<u64>,
     done: bool,
@@ -129,6 +132,7 @@ impl Executor {
             pending: None,
             sorted: None,
             memory: Memory::default(),
+            keeps: None,
             tail: None,
             shape: ResultShape::default(),
             command: None,
@@ -211,6 +215,11 @@ impl Executor {
         self.memory = memory;
     }
 
+    /// From now on a sort keeps of documents no more than this, besides what it goes by.
+    pub(crate) fn sort_keeping(&mut self, keeps: Option<Projection>) {
+        self.keeps = keeps;
+    }
+
     /// From now on a sort that does not fit memory goes on in files of this folder.
     pub fn spill_into(&mut self, folder: Option<PathBuf>) {
         self.memory.folder = folder;
@@ -266,8 +275,12 @@ impl Executor {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
+            let keeps = self.keeps.take();
             while !self.scan_chunk(store, op, &mut |_, document| {
-                sorter.push(document)?;
+                match &keeps {
+                    Some(keeps) => sorter.push(keeps.project(document)?.as_doc())?,
+                    None => sorter.push(document)?,
+                }
                 Ok(Flow::More)
             })? {}
             self.sorted = Some(sorter.finish()?);

@@ -6,11 +6,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
-use mayfly_mql::{Matcher, ParseContext};
+use mayfly_mql::{Matcher, ParseContext, Projection};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
+use crate::needed::{kept_by_front_sort, narrow};
 use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
@@ -23,6 +24,8 @@ pub struct Pipeline {
     rewritten: Option<DocBuf>,
     /// It need not run as it is written.
     optimised: bool,
+    /// What a sort at the front keeps of documents; nothing: all.
+    front_sort: Option<Projection>,
 }
 
 impl Pipeline {
@@ -48,11 +51,14 @@ impl Pipeline {
             }
         }
         limit_sorts(&mut stages);
+        let mut front_sort = None;
         if around.optimises() {
+            front_sort = kept_by_front_sort(&stages, pipeline);
+            narrow(&mut stages, pipeline);
             fold_unwinds(&mut stages);
         }
         let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
-        Ok(Pipeline { stages, collation, rewritten, optimised })
+        Ok(Pipeline { stages, collation, rewritten, optimised, front_sort })
     }
 
     /// Its stages as they run, when they are not those that were sent.
@@ -101,6 +107,7 @@ impl Pipeline {
             Some(collection) => {
                 let mut executor = Executor::new(collection, query)?;
                 executor.sort_within(settings.memory());
+                executor.sort_keeping(self.front_sort);
                 Input::Plan(Box::new(executor))
             }
             None => Input::Documents(VecDeque::new()),

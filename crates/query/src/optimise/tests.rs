@@ -58,6 +58,26 @@ fn filters_and_limits_go_to_the_front() {
 }
 
 #[test]
+fn filters_pass_new_roots_and_redactions() {
+    check(
+        r#"{"$replaceWith": {"b": "$a", "c": {"$add": ["$c", 1]}}}, {"$match": {"b.x": 1, "c": 2}}"#,
+        r#"{"$match": {"a.x": 1}}, {"$replaceWith": {"b": "$a", "c": {"$add": ["$c", 1]}}}, {"$match": {"c": 2}}"#,
+    );
+    check(
+        r#"{"$replaceRoot": {"newRoot": {"$mergeObjects": ["$$ROOT", {"x": "$y"}]}}}, {"$match": {"a": 1, "x": 2}}"#,
+        r#"{"$match": {"a": 1}}, {"$replaceRoot": {"newRoot": {"$mergeObjects": ["$$ROOT", {"x": "$y"}]}}}, {"$match": {"x": 2}}"#,
+    );
+    check(
+        r#"{"$redact": "$$DESCEND"}, {"$match": {"a.b": {"$gt": 1}, "c": null, "d.0": 1}}"#,
+        r#"{"$match": {"a.b": {"$gt": 1}}}, {"$redact": "$$DESCEND"}, {"$match": {"a.b": {"$gt": 1}, "c": null, "d.0": 1}}"#,
+    );
+    check(
+        r#"{"$sort": {"a": 1}}, {"$redact": "$$DESCEND"}, {"$sort": {"b": 1}}, {"$match": {"a": 1}}"#,
+        r#"{"$match": {"a": 1}}, {"$sort": {"a": 1}}, {"$redact": "$$DESCEND"}, {"$match": {"a": 1}}, {"$sort": {"b": 1}}"#,
+    );
+}
+
+#[test]
 fn what_depends_on_a_stage_stays_behind_it() {
     for text in [
         r#"{"$addFields": {"a.b": 1}}, {"$match": {"a.c": null}}"#,
@@ -65,6 +85,9 @@ fn what_depends_on_a_stage_stays_behind_it() {
         r#"{"$project": {"a": {"$add": ["$a", 1]}}}, {"$match": {"a": 1}}"#,
         r#"{"$group": {"_id": "$a"}}, {"$match": {"_id": null}}"#,
         r#"{"$limit": 3}, {"$match": {"a": 1}}"#,
+        r#"{"$replaceRoot": {"newRoot": "$a"}}, {"$match": {"a": 1}}"#,
+        r#"{"$replaceWith": {"a": "$b"}}, {"$match": {"b": null}}"#,
+        r#"{"$redact": "$$PRUNE"}, {"$match": {"a": {"$ne": 1}, "b": [1], "c": {"$exists": false}}}"#,
         r#"{"$sort": {"a": 1}}, {"$match": {"$sampleRate": 0.5}}"#,
         r#"{"$sort": {"a": 1}}, {"$match": {"$expr": {"$lt": [{"$rand": {}}, 0.5]}}}"#,
     ] {
@@ -122,6 +145,12 @@ const STAGES: &[&str] = &[
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"Q\", \"as\": \"d\"}}, {\"$unwind\": \"$d\"}",
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}, {\"$unwind\": {\"path\": \"$a.b\", \"includeArrayIndex\": \"d\", \"preserveNullAndEmptyArrays\": true}}",
     "{\"$unionWith\": \"d\"}",
+    "{\"$replaceWith\": {\"_id\": \"$_id\", \"b\": \"$a\", \"c\": {\"$literal\": V}, \"a\": \"$Q\"}}",
+    "{\"$replaceRoot\": {\"newRoot\": {\"$mergeObjects\": [\"$$ROOT\", {\"b\": \"$Q\"}, {\"d\": {\"$literal\": V}}]}}}",
+    "{\"$redact\": {\"$cond\": [{\"$eq\": [\"$c\", V]}, \"$$PRUNE\", \"$$DESCEND\"]}}",
+    "{\"$redact\": {\"$cond\": [{\"$gt\": [\"$b\", V]}, \"$$KEEP\", \"$$DESCEND\"]}}",
+    "{\"$setWindowFields\": {\"sortBy\": {\"_id\": 1}, \"output\": {\"P\": {\"$max\": \"$Q\", \"window\": {\"documents\": [-1, 1]}}}}}",
+    "{\"$count\": \"a\"}",
     "{\"$group\": {\"_id\": \"$a\", \"b\": {\"$sum\": 1}}}",
     "{\"$group\": {\"_id\": \"$b.c\", \"a\": {\"$max\": \"$a\"}}}",
     "{\"$match\": {\"P\": V}}",
