@@ -263,6 +263,17 @@ pub(crate) fn wanted_fields<'p>(
                     expression_fields(field.value(), &mut wanted, 0)?;
                 }
             }
+            ("$lookup", RawValue::Document(spec)) => {
+                for name in ["localField", "as"] {
+                    wanted.extend(
+                        spec.get(name).and_then(RawValue::as_str).map(top).map(str::to_owned),
+                    );
+                }
+                // Its pipeline knows this document by these only.
+                if let Some(variables) = spec.get("let") {
+                    expression_fields(variables, &mut wanted, 0)?;
+                }
+            }
             ("$setWindowFields", RawValue::Document(spec)) => {
                 for option in spec {
                     match (option.name(), option.value()) {

@@ -24,10 +24,10 @@ pub(crate) fn kept_by_front_sort(stages: &[Stage], pipeline: RawDoc<'_>) -> Opti
     }
 }
 
-/// Leaves away, before stages that keep documents, the fields that nobody behind looks at.
-pub(crate) fn narrow(stages: &mut Vec<Stage>, pipeline: RawDoc<'_>) {
-    if stages.len() != pipeline.iter().count() {
-        // Some stage is short for several others.
+/// Leaves away, before stages that keep documents, the fields that nobody behind looks at. `sent` says which stage of the pipeline
+/// each stage is, where that is known.
+pub(crate) fn narrow(stages: &mut Vec<Stage>, sent: &[usize], pipeline: RawDoc<'_>) {
+    if stages.len() != sent.len() {
         return;
     }
     for at in (1..stages.len()).rev() {
@@ -36,7 +36,7 @@ pub(crate) fn narrow(stages: &mut Vec<Stage>, pipeline: RawDoc<'_>) {
         let narrow = matches!(stages[at - 1], Stage::Project(_) | Stage::Group(_));
         if keeps
             && !narrow
-            && let Some(projection) = kept_at(pipeline, at)
+            && let Some(projection) = kept_at(pipeline, sent[at])
         {
             stages.insert(at, Stage::Project(projection));
         }

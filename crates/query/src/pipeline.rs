@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
+use mayfly_expr::Scope;
 use mayfly_mql::{Matcher, ParseContext, Projection};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
@@ -54,8 +55,11 @@ impl Pipeline {
         let mut front_sort = None;
         if around.optimises() {
             front_sort = kept_by_front_sort(&stages, pipeline);
-            narrow(&mut stages, pipeline);
-            fold_unwinds(&mut stages);
+            let count = pipeline.iter().count();
+            // Some stages are short for several others.
+            let mut sent = if stages.len() == count { (0..count).collect() } else { Vec::new() };
+            fold_unwinds(&mut stages, &mut sent, pipeline, around.scope);
+            narrow(&mut stages, &sent, pipeline);
         }
         let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
         Ok(Pipeline { stages, collation, rewritten, optimised, front_sort })
@@ -220,17 +224,33 @@ fn limit_sorts(stages: &mut [Stage]) {
     }
 }
 
-/// Lets joins unwind their results themselves.
-fn fold_unwinds(stages: &mut Vec<Stage>) {
+/// Lets joins unwind their results themselves, and look for those only that a filter behind wants. `sent` says which stage of the
+/// pipeline as it was sent each stage is, where each is one.
+fn fold_unwinds(
+    stages: &mut Vec<Stage>,
+    sent: &mut Vec<usize>,
+    pipeline: RawDoc<'_>,
+    scope: &Scope,
+) {
     let mut at = 1;
     while at < stages.len() {
         let (front, behind) = stages.split_at_mut(at);
-        let folded = match (front.last_mut(), behind.first()) {
-            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind))) => lookup.fold(unwind),
+        let filter = sent
+            .get(at)
+            .and_then(|sent| pipeline.iter().nth(*sent))
+            .and_then(|stage| stage.value().as_document()?.get("$match")?.as_document());
+        let folded = match (front.last_mut(), behind.first(), filter) {
+            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind)), _) => lookup.fold(unwind),
+            (Some(Stage::Lookup(lookup)), Some(Stage::Match(_)), Some(filter)) => {
+                lookup.absorb(filter, scope)
+            }
             _ => false,
         };
         if folded {
             stages.remove(at);
+            if at < sent.len() {
+                sent.remove(at);
+            }
         } else {
             at += 1;
         }

@@ -13,7 +13,8 @@ mod tests;
 use mayfly_expr::Scope;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-use conjuncts::{Conjunct, conjuncts, joined};
+use conjuncts::{Conjunct, conjuncts};
+pub(crate) use conjuncts::{below, joined};
 use effect::{Effect, compares_only};
 use mayfly_value::paths::array_index;
 

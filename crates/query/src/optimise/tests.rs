@@ -144,6 +144,8 @@ const STAGES: &[&str] = &[
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}",
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"Q\", \"as\": \"d\"}}, {\"$unwind\": \"$d\"}",
     "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}, {\"$unwind\": {\"path\": \"$a.b\", \"includeArrayIndex\": \"d\", \"preserveNullAndEmptyArrays\": true}}",
+    "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"Q\", \"as\": \"d\"}}, {\"$unwind\": \"$d\"}, {\"$match\": {\"d.Q\": V, \"d.a\": {\"$ne\": V}}}",
+    "{\"$lookup\": {\"from\": \"d\", \"localField\": \"P\", \"foreignField\": \"b\", \"as\": \"a.b\"}}, {\"$unwind\": \"$a.b\"}, {\"$match\": {\"a.b.Q\": {\"$gt\": V}, \"P\": V}}",
     "{\"$unionWith\": \"d\"}",
     "{\"$replaceWith\": {\"_id\": \"$_id\", \"b\": \"$a\", \"c\": {\"$literal\": V}, \"a\": \"$Q\"}}",
     "{\"$replaceRoot\": {\"newRoot\": {\"$mergeObjects\": [\"$$ROOT\", {\"b\": \"$Q\"}, {\"d\": {\"$literal\": V}}]}}}",
