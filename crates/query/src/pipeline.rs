@@ -7,24 +7,29 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
 use mayfly_expr::Scope;
-use mayfly_mql::{Matcher, ParseContext};
+use mayfly_mql::{Matcher, ParseContext, Projection};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
 use crate::change::{ChangeScope, ChangeStream};
 use crate::metadata::InFlight;
+use crate::needed::{kept_by_front_sort, narrow};
 use crate::optimise::optimised;
 use crate::stage::geo_near;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
-use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
+use crate::{CanonicalQuery, Executor, FirstOf, Flow, Hint, Host};
 
 /// A checked pipeline.
 pub struct Pipeline {
     stages: Vec<Stage>,
     collation: Option<Arc<Collation>>,
     rewritten: Option<DocBuf>,
+    /// It need not run as it is written.
+    optimised: bool,
+    /// What a sort at the front keeps of documents; nothing: all.
+    front_sort: Option<Projection>,
 }
 
 impl Pipeline {
@@ -54,10 +59,17 @@ impl Pipeline {
             }
         }
         limit_sorts(&mut stages);
+        let mut front_sort = None;
         if around.optimises() {
-            fold_unwinds(&mut stages);
+            front_sort = kept_by_front_sort(&stages, pipeline);
+            let count = pipeline.iter().count();
+            // Some stages are short for several others.
+            let mut sent = if stages.len() == count { (0..count).collect() } else { Vec::new() };
+            fold_unwinds(&mut stages, &mut sent, pipeline, around.scope);
+            narrow(&mut stages, &sent, pipeline);
         }
-        Ok(Pipeline { stages, collation: around.scope.collation().cloned(), rewritten })
+        let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
+        Ok(Pipeline { stages, collation, rewritten, optimised, front_sort })
     }
 
     /// Its stages as they run, when they are not those that were sent.
@@ -137,6 +149,7 @@ impl Pipeline {
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
+        let first_of = self.first_of();
         let mut stages = self.stages;
         let by_distance = match (stages.first_mut(), &collection) {
             (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
@@ -146,11 +159,13 @@ impl Pipeline {
         if let Some(matcher) = by_distance {
             query.matcher = matcher;
         }
+        query.first_of = first_of;
         query.collation = self.collation;
         let input = match collection {
             Some(collection) => {
                 let mut executor = Executor::new(collection, query)?;
                 executor.sort_within(settings.memory());
+                executor.sort_keeping(self.front_sort);
                 Input::Plan(Box::new(executor))
             }
             None if query.matcher.text().is_some() => {
@@ -160,6 +175,17 @@ impl Pipeline {
             None => Input::Documents(VecDeque::new()),
         };
         Ok(PipelineRun::new(input, rest, settings))
+    }
+
+    /// What its planned part is asked for, when the `$group` behind it does with one document for each value of a field.
+    pub fn first_of(&self) -> Option<FirstOf> {
+        let mut stages = self.stages.iter().peekable();
+        stages.next_if(|stage| matches!(stage, Stage::Match(_)));
+        let ordered = stages.next_if(|stage| matches!(stage, Stage::Sort(..))).is_some();
+        match stages.next() {
+            Some(Stage::Group(group)) if self.optimised => group.first_of(ordered),
+            _ => None,
+        }
     }
 
     /// Whether it changes data.
@@ -317,17 +343,33 @@ fn limit_sorts(stages: &mut [Stage]) {
     }
 }
 
-/// Lets joins unwind their results themselves.
-fn fold_unwinds(stages: &mut Vec<Stage>) {
+/// Lets joins unwind their results themselves, and look for those only that a filter behind wants. `sent` says which stage of the
+/// pipeline as it was sent each stage is, where each is one.
+fn fold_unwinds(
+    stages: &mut Vec<Stage>,
+    sent: &mut Vec<usize>,
+    pipeline: RawDoc<'_>,
+    scope: &Scope,
+) {
     let mut at = 1;
     while at < stages.len() {
         let (front, behind) = stages.split_at_mut(at);
-        let folded = match (front.last_mut(), behind.first()) {
-            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind))) => lookup.fold(unwind),
+        let filter = sent
+            .get(at)
+            .and_then(|sent| pipeline.iter().nth(*sent))
+            .and_then(|stage| stage.value().as_document()?.get("$match")?.as_document());
+        let folded = match (front.last_mut(), behind.first(), filter) {
+            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind)), _) => lookup.fold(unwind),
+            (Some(Stage::Lookup(lookup)), Some(Stage::Match(_)), Some(filter)) => {
+                lookup.absorb(filter, scope)
+            }
             _ => false,
         };
         if folded {
             stages.remove(at);
+            if at < sent.len() {
+                sent.remove(at);
+            }
         } else {
             at += 1;
         }
@@ -356,6 +398,7 @@ pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         limit: None,
         hint,
         collation: None,
+        first_of: None,
     })
 }
 
