@@ -516,7 +516,8 @@ impl Executor {
                 (Scanned::Exhausted, _) => {
                     self.ranges.pop_front();
                 }
-                (Scanned::Paused(_), Some(shown)) if !paused => {
+                // An engine may end a page early: then it goes on where that ended.
+                (Scanned::Paused(_), Some(shown)) if !paused && shown.should_seek() => {
                     match shown.rest(range, direction) {
                         Some(rest) => *range = rest,
                         None => {
