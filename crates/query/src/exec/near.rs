@@ -40,6 +40,9 @@ const MANY: usize = 500;
 const MOST_ENTRIES: u64 = 2000;
 const MOST_NARROWED: usize = 8;
 
+/// How narrow a ring is made, as a part of its distance.
+const NARROWEST: f64 = 0.05;
+
 /// A document and its distance.
 #[derive(Clone, Debug, PartialEq)]
 struct Found {
@@ -146,7 +149,9 @@ fn next_ring(
         let values = without(&ring_values(access, inner, outer), &state.scanned);
         let keys: Vec<KeyRange> = values.iter().map(|range| key_range(*range)).collect();
         let ranges = extend(&access.prefixes, &keys);
-        if narrowed >= MOST_NARROWED || !has_many(access, &ranges, snapshot)? {
+        // Far away a ring is long: a few cells cover a narrow one no better than a wide one.
+        let coarse = outer - inner < inner * NARROWEST;
+        if coarse || narrowed >= MOST_NARROWED || !has_many(access, &ranges, snapshot)? {
             return Ok(Some(NextRing { outer, values, ranges }));
         }
         state.width = (outer - inner) / 4.0;
