@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn the_nearest_first(
-        places in prop::collection::vec(place(), 60),
+        places in prop::collection::vec(place(), 300),
         at in pair(),
         min in 0.0..1.0f64,
         width in 0.01..3.0f64,
@@ -161,8 +161,23 @@ proptest! {
     }
 
     #[test]
+    fn the_nearest_on_the_earth_by_squares(places in prop::collection::vec(pair(), 200), at in pair(), max in 0.01..3.2f64) {
+        let from = Pair { x: at.0, y: at.1 }.to_point();
+        let values: Vec<Bson> = places.iter().map(|(x, y)| Bson::from(vec![*x, *y])).collect();
+        let fixture = fixture(&doc! { "loc": "2d" }, &values);
+        let distance = |(x, y): (f64, f64)| Geometry::of_pair(Pair { x, y }).angle_to(&from).unwrap();
+        let mut wanted: Vec<f64> =
+            places.iter().map(|place| distance(*place)).filter(|distance| *distance <= max).collect();
+        wanted.sort_by(f64::total_cmp);
+        let filter = doc! { "loc": { "$nearSphere": [at.0, at.1], "$maxDistance": max } };
+        let (found, _) = fixture.find(&filter, None);
+        let found: Vec<f64> = found.iter().map(|id| distance(places[*id as usize])).collect();
+        prop_assert_eq!(found, wanted);
+    }
+
+    #[test]
     fn the_nearest_first_in_the_plane(
-        places in prop::collection::vec(pair(), 60),
+        places in prop::collection::vec(pair(), 300),
         at in pair(),
         min in 0.0..20.0f64,
         width in 0.1..200.0f64,

@@ -1,19 +1,19 @@
 //! Documents in the order of their distance from a point.
 //!
-//! Rings around the point are looked through one after the other, each as wide as the last ones promise enough documents. What a ring
-//! shows is kept with its distance; all that is nearer than the ring's outer edge is complete then and goes out, nearest first.
-//! Documents are read again as they go out, so that the state between two batches is keys and numbers.
+//! The index is searched part after part of the earth, or of the plane, always in the part that may be nearest: one with many entries is
+//! taken apart, one with few is looked through. What it shows is kept with its distance, and goes out when no part that is
+//! left can hold anything nearer. Documents are read again as they go out, so that the state between two batches is keys
+//! and numbers.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashSet};
-use std::f64::consts::PI;
 use std::ops::ControlFlow;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_mql::matcher::Near;
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store};
-use mayfly_value::geo::{Area, Cap, FlatShape, Geometry, Pair, Ring, covering, ranges};
+use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -21,24 +21,8 @@ use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
 use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
 
-/// Most cells of one ring's covering.
-const MAX_RING_CELLS: usize = 40;
-
-/// The first ring on the earth: about fifty metres.
-const FIRST_RING: f64 = 8e-6;
-
-/// The first ring in the plane, as a part of the plane's width.
-const FIRST_SQUARE: f64 = 1e-6;
-
-/// A ring that shows fewer documents makes the next one much wider.
-const FEW: usize = 20;
-
-/// A ring that shows more makes the next one no wider.
-const MANY: usize = 500;
-
-/// A ring with more entries is made narrower before documents are read, so many times at most.
-const MOST_ENTRIES: u64 = 2000;
-const MOST_NARROWED: usize = 8;
+/// A part with no more entries is looked through, one with more is taken apart.
+const FEW_ENTRIES: usize = 64;
 
 /// A document and its distance.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,115 +34,106 @@ struct Found {
 impl Eq for Found {}
 
 impl PartialOrd for Found {
-    fn partial_cmp(&self, other: &Found) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Found) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Found {
-    fn cmp(&self, other: &Found) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Found) -> Ordering {
         let order = self.distance.total_cmp(&other.distance);
         order.then_with(|| self.record.cmp(&other.record))
+    }
+}
+
+/// A part that has not been looked into.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Nothing in it is nearer.
+    nearest: f64,
+    part: Part,
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Open) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Open {}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Open) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Open {
+    fn cmp(&self, other: &Open) -> Ordering {
+        self.nearest.total_cmp(&other.nearest)
     }
 }
 
 /// How far a search by distance has come. Distances in here are angles, or those of the plane.
 #[derive(Default)]
 pub(super) struct NearState {
-    /// Everything nearer has been looked through.
-    complete: f64,
-    /// How wide the next ring is.
-    width: f64,
-    /// Nothing lies farther away.
-    farthest: f64,
     begun: bool,
+    /// Parts that are left, the nearest first.
+    open: BinaryHeap<Reverse<Open>>,
     /// Found and not yet shown.
     waiting: BinaryHeap<Reverse<Found>>,
     /// Records that an entry has led to.
     seen: HashSet<RecordKey>,
-    /// Values of entries that have been gone through: ascending ranges with both ends.
-    scanned: Vec<(i64, i64)>,
 }
 
 impl NearState {
-    fn begin(&mut self, access: &NearAccess) {
-        self.begun = true;
+    /// Everything that counts and is nearer has been found.
+    fn complete(&self) -> f64 {
+        self.open.peek().map_or(f64::INFINITY, |Reverse(open)| open.nearest)
+    }
+
+    /// Leaves out parts in which nothing counts.
+    fn add(&mut self, access: &NearAccess, parts: Vec<Part>) {
         let near = &access.near;
-        self.complete = near.angle_of_distance(near.min);
-        let (first, all) = match access.index.spec.kind() {
-            Kind::Plane(plane) if !near.is_spherical() => {
-                let (min, max) = (plane.grid.min, plane.grid.max);
-                let across = |from: f64| (from - min).abs().max((from - max).abs());
-                let all = across(near.from.x).hypot(across(near.from.y));
-                ((max - min) * FIRST_SQUARE, all * (1.0 + 1e-9))
+        let from = match near.is_spherical() {
+            true => Origin::on_earth(near.from),
+            false => Origin::in_plane(near.from),
+        };
+        let (min, max) = (near.angle_of_distance(near.min), near.angle_of_distance(near.max));
+        // What is told in metres comes back a little different.
+        let (min, max) = (min * (1.0 - 1e-12), max * (1.0 + 1e-12));
+        for part in parts {
+            let (nearest, farthest) = part.distances(&from);
+            if nearest <= max && farthest >= min {
+                self.open.push(Reverse(Open { nearest, part }));
             }
-            _ => (FIRST_RING, PI),
-        };
-        self.farthest = near.angle_of_distance(near.max).min(all);
-        self.width = first;
-    }
-
-    /// Where the next ring begins and ends; nothing when all has been looked through.
-    fn edges(&self, access: &NearAccess) -> Option<(f64, f64)> {
-        if self.complete.is_nan() || self.complete > self.farthest {
-            return None;
         }
-        let inner = self.complete;
-        let outer = match access.by_place {
-            true => (inner + self.width).min(self.farthest),
-            false => self.farthest,
-        };
-        Some((inner, outer))
-    }
-
-    fn ring_done(&mut self, outer: f64, found: usize) {
-        // Behind the last ring everything is complete, what is exactly as far included.
-        self.complete = if outer >= self.farthest { f64::INFINITY } else { outer };
-        self.width *= match found {
-            ..FEW => 4.0,
-            FEW..MANY => 1.5,
-            _ => 0.75,
-        };
     }
 }
 
-/// A ring that is looked through next.
-struct NextRing {
-    outer: f64,
-    /// The values of entries that are new in it.
-    values: Vec<(i64, i64)>,
-    /// The same as keys, behind what stands before the place.
-    ranges: Vec<KeyRange>,
+/// All that an index of places may hold.
+fn everything(access: &NearAccess) -> Vec<Part> {
+    match access.index.spec.kind() {
+        Kind::Plane(plane) => Part::plane(plane.grid),
+        _ => Part::sphere(),
+    }
 }
 
-/// The next ring, narrow enough not to show too many documents at once; nothing when all has been looked through.
-fn next_ring(
-    state: &mut NearState,
-    access: &NearAccess,
-    snapshot: &Snapshot,
-) -> Result<Option<NextRing>> {
-    for narrowed in 0.. {
-        let Some((inner, outer)) = state.edges(access) else { break };
-        if !access.by_place {
-            let (values, ranges) = (Vec::new(), access.prefixes.clone());
-            return Ok(Some(NextRing { outer, values, ranges }));
-        }
-        let values = without(&ring_values(access, inner, outer), &state.scanned);
-        let keys: Vec<KeyRange> = values.iter().map(|range| key_range(*range)).collect();
-        let ranges = extend(&access.prefixes, &keys);
-        if narrowed >= MOST_NARROWED || !has_many(access, &ranges, snapshot)? {
-            return Ok(Some(NextRing { outer, values, ranges }));
-        }
-        state.width = (outer - inner) / 4.0;
-    }
-    Ok(None)
+/// Entries of a part as keys, behind what stands before the place.
+fn keys_of(access: &NearAccess, range: PartRange) -> Vec<KeyRange> {
+    let values = match range {
+        PartRange::Cells(range) => of_cells(&[range]),
+        PartRange::Squares(range) => of_squares(&[range]),
+    };
+    let keys: Vec<KeyRange> = values.into_iter().map(key_range).collect();
+    extend(&access.prefixes, &keys)
 }
 
 /// Whether there are more entries than should be looked at in one go.
 fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Result<bool> {
-    let mut left = MOST_ENTRIES;
+    let mut left = FEW_ENTRIES as u64 + 1;
     for range in ranges {
-        let limit = ScanLimit::rows(usize::try_from(left).unwrap_or(usize::MAX));
+        let limit = ScanLimit::rows(left as usize);
         let (entries, _) = snapshot.count_entries(&access.index, range, limit)?;
         left = left.saturating_sub(entries);
         if left == 0 {
@@ -166,71 +141,6 @@ fn has_many(access: &NearAccess, ranges: &[KeyRange], snapshot: &Snapshot) -> Re
         }
     }
     Ok(false)
-}
-
-/// The values of entries in a ring.
-fn ring_values(access: &NearAccess, inner: f64, outer: f64) -> Vec<(i64, i64)> {
-    let from = access.near.from;
-    match access.index.spec.kind() {
-        Kind::Plane(plane) if access.near.is_spherical() => {
-            let area = Area::Cap(Cap { centre: from, radius: outer });
-            of_squares(&area.grid_ranges(&plane.grid).unwrap_or_default())
-        }
-        Kind::Plane(plane) => {
-            let disc = FlatShape::Disc { centre: from, radius: outer };
-            let beyond = |low: Pair, high: Pair| {
-                let (x, y) = (
-                    (from.x - low.x).abs().max((from.x - high.x).abs()),
-                    (from.y - low.y).abs().max((from.y - high.y).abs()),
-                );
-                x.hypot(y) * (1.0 + 1e-12) >= inner
-            };
-            let meets = |low, high| disc.may_meet(low, high) && beyond(low, high);
-            of_squares(&plane.grid.covering_where(&meets))
-        }
-        _ => {
-            let ring = Ring { centre: from.to_point(), inner, outer };
-            of_cells(&ranges(&covering(&ring, MAX_RING_CELLS)))
-        }
-    }
-}
-
-/// What of these ranges is not in those, which are ascending and disjoint.
-fn without(wanted: &[(i64, i64)], scanned: &[(i64, i64)]) -> Vec<(i64, i64)> {
-    let mut left = Vec::new();
-    for (first, last) in wanted {
-        let mut next = Some(*first);
-        let from = scanned.partition_point(|(_, end)| end < first);
-        for (start, end) in scanned[from..].iter().take_while(|(start, _)| start <= last) {
-            if let Some(begin) = next
-                && begin < *start
-            {
-                left.push((begin, start - 1));
-            }
-            next = end.checked_add(1).filter(|next| next <= last);
-            if next.is_none() {
-                break;
-            }
-        }
-        if let Some(begin) = next {
-            left.push((begin, *last));
-        }
-    }
-    left
-}
-
-/// Both together, ascending and disjoint.
-fn merged(mut all: Vec<(i64, i64)>, more: &[(i64, i64)]) -> Vec<(i64, i64)> {
-    all.extend_from_slice(more);
-    all.sort_unstable();
-    let mut out: Vec<(i64, i64)> = Vec::with_capacity(all.len());
-    for (first, last) in all {
-        match out.last_mut() {
-            Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
-            _ => out.push((first, last)),
-        }
-    }
-    out
 }
 
 /// What is told beside a document.
@@ -297,16 +207,40 @@ impl Executor {
         access.index.check_alive()?;
         let snapshot = store.snapshot()?;
         if !state.begun {
-            state.begin(access);
+            state.begun = true;
+            match access.by_place {
+                true => state.add(access, everything(access)),
+                false => self.look_through(state, access, &access.prefixes, &snapshot, op)?,
+            }
         }
         loop {
             op.check()?;
             if self.show_complete(state, &snapshot, sink)? == Flow::Pause {
                 return Ok(false);
             }
-            let Some(ring) = next_ring(state, access, &snapshot)? else { return Ok(true) };
-            let found = self.look_through(state, access, &ring, &snapshot, op)?;
-            state.ring_done(ring.outer, found);
+            let Some(Reverse(Open { part, .. })) = state.open.pop() else { return Ok(true) };
+            self.look_into(state, access, part, &snapshot, op)?;
+        }
+    }
+
+    /// Looks through a part, or takes it apart.
+    fn look_into(
+        &self,
+        state: &mut NearState,
+        access: &NearAccess,
+        part: Part,
+        snapshot: &Snapshot,
+        op: &OpCtx,
+    ) -> Result<()> {
+        let ranges = keys_of(access, part.range());
+        let parts = part.parts();
+        if parts.is_empty() || !has_many(access, &ranges, snapshot)? {
+            return self.look_through(state, access, &ranges, snapshot, op);
+        }
+        state.add(access, parts);
+        match part.own() {
+            Some(own) => self.look_through(state, access, &keys_of(access, own), snapshot, op),
+            None => Ok(()),
         }
     }
 
@@ -320,7 +254,7 @@ impl Executor {
         let failures = self.failures();
         let Access::Near(access) = &self.plan.access else { return Ok(Flow::More) };
         while let Some(Reverse(next)) = state.waiting.peek() {
-            if next.distance >= state.complete {
+            if next.distance > state.complete() {
                 return Ok(Flow::More);
             }
             let Some(Reverse(found)) = state.waiting.pop() else { break };
@@ -343,19 +277,18 @@ impl Executor {
         Ok(Flow::More)
     }
 
-    /// Keeps what entries in a ring lead to; gives the number of documents that count.
+    /// Keeps what entries lead to.
     fn look_through(
         &self,
         state: &mut NearState,
         access: &NearAccess,
-        ring: &NextRing,
+        ranges: &[KeyRange],
         snapshot: &Snapshot,
         op: &OpCtx,
-    ) -> Result<usize> {
-        state.scanned = merged(std::mem::take(&mut state.scanned), &ring.values);
+    ) -> Result<()> {
         let near = &access.near;
-        let (mut looked, mut fetched, mut kept) = (0u64, 0u64, 0usize);
-        for range in &ring.ranges {
+        let (mut looked, mut fetched) = (0u64, 0u64);
+        for range in ranges {
             let entry = &mut |record_key: &[u8]| {
                 looked += 1;
                 if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
@@ -371,7 +304,6 @@ impl Executor {
                     && near.min <= distance
                     && distance <= near.max
                 {
-                    kept += 1;
                     let distance = near.angle_of_distance(distance);
                     let record = record_key.to_vec();
                     state.waiting.push(Reverse(Found { distance, record }));
@@ -394,7 +326,7 @@ impl Executor {
             }
         }
         count(op, looked, fetched);
-        Ok(kept)
+        Ok(())
     }
 
     /// The distance of a document that satisfies the filter.

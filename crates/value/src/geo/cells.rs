@@ -88,7 +88,7 @@ pub fn index_cells(shape: &Shape) -> Vec<i64> {
 }
 
 /// The range of all cells within one.
-fn range_of(id: CellID) -> CellRange {
+pub(super) fn range_of(id: CellID) -> CellRange {
     CellRange { first: id.range_min().0 as i64, last: id.range_max().0 as i64 }
 }
 
@@ -214,14 +214,14 @@ pub struct Ring {
 }
 
 impl Ring {
-    fn nearest(&self, cell: &Cell) -> f64 {
+    pub(super) fn nearest(&self, cell: &Cell) -> f64 {
         if in_cell(cell, &self.centre) {
             return 0.0;
         }
         to_corners(&self.centre, &cell.vertices())
     }
 
-    fn farthest(&self, cell: &Cell) -> f64 {
+    pub(super) fn farthest(&self, cell: &Cell) -> f64 {
         let opposite = Ring { centre: antipode(&self.centre), ..*self };
         PI - opposite.nearest(cell)
     }

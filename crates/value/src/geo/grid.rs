@@ -42,11 +42,25 @@ impl Default for Grid {
 }
 
 /// A square: its column and row among those of its size.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Square {
-    level: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Square {
+    pub(super) level: u32,
     column: u64,
     row: u64,
+}
+
+impl Square {
+    /// All of a grid.
+    pub(super) const ALL: Square = Square { level: 0, column: 0, row: 0 };
+
+    /// Its four parts.
+    pub(super) fn parts(self) -> [Square; 4] {
+        [0, 1, 2, 3].map(|at| Square {
+            level: self.level + 1,
+            column: 2 * self.column + at / 2,
+            row: 2 * self.row + at % 2,
+        })
+    }
 }
 
 impl Grid {
@@ -86,7 +100,7 @@ impl Grid {
     }
 
     /// The corners of a square, a little farther apart than they are.
-    fn corners(&self, square: Square) -> (Pair, Pair) {
+    pub(super) fn corners(&self, square: Square) -> (Pair, Pair) {
         let width = (self.max - self.min) / (1u64 << square.level) as f64;
         let slack = (self.max - self.min + self.min.abs() + self.max.abs()) * 1e-14;
         let at = |place: u64| self.min + place as f64 * width;
@@ -95,7 +109,7 @@ impl Grid {
         (low, high)
     }
 
-    fn range(&self, square: Square) -> GridRange {
+    pub(super) fn range(&self, square: Square) -> GridRange {
         let rest = 2 * (self.bits - square.level);
         let first = interleaved(square.column, square.row).checked_shl(rest).unwrap_or(0);
         let last = first | 1u64.checked_shl(rest).map_or(u64::MAX, |end| end - 1);
@@ -115,21 +129,15 @@ impl Grid {
         };
         let mut done = Vec::new();
         let mut open = BinaryHeap::new();
-        let all = Square { level: 0, column: 0, row: 0 };
-        if meets(&all) {
-            open.push(Reverse(all));
+        if meets(&Square::ALL) {
+            open.push(Reverse(Square::ALL));
         }
         while let Some(Reverse(square)) = open.pop() {
             if square.level >= self.bits {
                 done.push(self.range(square));
                 continue;
             }
-            let child = |at: u64| Square {
-                level: square.level + 1,
-                column: 2 * square.column + at / 2,
-                row: 2 * square.row + at % 2,
-            };
-            let children: Vec<Square> = (0..4).map(child).filter(|child| meets(child)).collect();
+            let children: Vec<Square> = square.parts().into_iter().filter(meets).collect();
             if children.len() > 1 && done.len() + open.len() + children.len() > MAX_SQUARES {
                 done.push(self.range(square));
             } else {

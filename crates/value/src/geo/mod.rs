@@ -19,6 +19,7 @@ mod point;
 mod polygon;
 mod predicate;
 mod relation;
+mod search;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use grid::{Grid, GridRange};
 pub use parse::{crs_of, legacy_pair, query_geometry};
 pub use plane::{FlatShape, flat_distance};
 pub use point::{Pair, Point, angle};
+pub use search::{Origin, Part, PartRange};
 pub use shape::{Kind, Shape};
 
 /// The earth's radius in metres that turns angles into distances.
