@@ -9,6 +9,7 @@ use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use crate::metadata::{self, INDEX_KEY, RECORD_ID};
+use crate::plan::FirstOf;
 
 /// Which index the client wants.
 #[derive(Clone, Debug)]
@@ -134,6 +135,8 @@ pub struct CanonicalQuery {
     pub hint: Option<Hint>,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
+    /// When one document for each value of a field is enough: results may lack others, but need not.
+    pub first_of: Option<FirstOf>,
 }
 
 /// The order of the records and that of distances exclude each other.
@@ -197,6 +200,7 @@ impl CanonicalQuery {
             limit: (options.limit > 0).then_some(options.limit),
             hint: options.hint,
             collation: options.collation,
+            first_of: None,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mayfly_base::{Namespace, OpCtx, Result, limits};
 use mayfly_mql::Projection;
@@ -32,6 +33,32 @@ pub enum CursorSource {
     Ready(VecDeque<DocBuf>),
 }
 
+/// What a cursor without documents waits for.
+pub enum Awaited {
+    /// A commit on a collection.
+    Collection(Arc<Collection>),
+    /// Any change.
+    Changes,
+}
+
+impl Awaited {
+    /// What [`Awaited::wait`] waits beyond.
+    pub fn seen(&self, store: &Store) -> u64 {
+        match self {
+            Awaited::Collection(collection) => collection.commits_seen(),
+            Awaited::Changes => store.changes_settled(),
+        }
+    }
+
+    /// Waits for something new, at most so long; whether there is something.
+    pub fn wait(&self, store: &Store, seen: u64, longest: Duration) -> bool {
+        match self {
+            Awaited::Collection(collection) => collection.wait_for_commit(seen, longest),
+            Awaited::Changes => store.wait_for_changes(seen, longest),
+        }
+    }
+}
+
 /// An open cursor.
 pub struct Cursor {
     /// What it reads, as shown to clients.
@@ -48,10 +75,21 @@ impl Cursor {
         Cursor { namespace, source, await_data: false }
     }
 
-    /// The collection that it waits for, when it does.
-    pub fn awaited(&self) -> Option<Arc<Collection>> {
+    /// What it waits for, when it does.
+    pub fn awaited(&self) -> Option<Awaited> {
         match &self.source {
-            CursorSource::Find(executor) if self.await_data => Some(executor.collection().clone()),
+            CursorSource::Find(executor) if self.await_data => {
+                Some(Awaited::Collection(executor.collection().clone()))
+            }
+            CursorSource::Pipeline(run) if run.resume_token().is_some() => Some(Awaited::Changes),
+            _ => None,
+        }
+    }
+
+    /// `postBatchResumeToken`: what a client goes on from that loses the cursor, when it follows changes.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.source {
+            CursorSource::Pipeline(run) => run.resume_token(),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@
 
 mod buckets;
 mod canonical;
+mod change;
 mod cursor;
 mod distinct;
 mod exec;
@@ -28,7 +29,8 @@ mod tail;
 mod validator;
 
 pub use canonical::{CanonicalQuery, FindOptions, Hint};
-pub use cursor::{BatchLimit, Cursor, CursorSource};
+pub use change::ChangeScope;
+pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
 pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
@@ -40,7 +42,7 @@ pub use modify::{
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
-pub use plan::{Access, NearAccess, Plan, TextAccess, check_absent, plan};
+pub use plan::{Access, FirstOf, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,

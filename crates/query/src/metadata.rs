@@ -27,6 +27,15 @@ pub(crate) const RECORD_ID: &str = "recordId";
 /// The score of a text search.
 pub(crate) const TEXT_SCORE: &str = "textScore";
 
+/// The distance from the point of a geo search, in its unit.
+pub(crate) const GEO_NEAR_DISTANCE: &str = "geoNearDistance";
+
+/// The place that the distance is of.
+pub(crate) const GEO_NEAR_POINT: &str = "geoNearPoint";
+
+/// What a geo search tells.
+pub(crate) const GEO_NEAR: &[&str] = &[GEO_NEAR_DISTANCE, GEO_NEAR_POINT];
+
 /// What is known about one document.
 #[derive(Clone, Debug, Default)]
 pub struct Metadata(Option<Arc<DocBuf>>);
@@ -100,6 +109,7 @@ impl InFlight {
 pub(crate) fn given_by(matcher: &Matcher) -> &'static [&'static str] {
     match matcher.text() {
         Some(_) => &[TEXT_SCORE],
+        None if matcher.seeks_by_distance() => GEO_NEAR,
         None => &[],
     }
 }

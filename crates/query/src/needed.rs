@@ -2,9 +2,46 @@
 
 use std::collections::BTreeSet;
 
+use crate::buckets::wanted_fields;
+use crate::stage::Stage;
 use mayfly_mql::Projection;
 use mayfly_mql::projection::ProjectionKind;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+/// What the stages from this place on look at, when the one there keeps documents.
+fn kept_at(pipeline: RawDoc<'_>, at: usize) -> Option<Projection> {
+    let behind = pipeline.iter().skip(at).filter_map(|stage| stage.value().as_document());
+    let paths = wanted_fields(behind)?.into_iter().collect();
+    keeping(&paths)
+}
+
+/// What the sort keeps that the planner takes from the front of a pipeline.
+pub(crate) fn kept_by_front_sort(stages: &[Stage], pipeline: RawDoc<'_>) -> Option<Projection> {
+    match stages {
+        [Stage::Sort(..), ..] => kept_at(pipeline, 0),
+        [Stage::Match(_), Stage::Sort(..), ..] => kept_at(pipeline, 1),
+        _ => None,
+    }
+}
+
+/// Leaves away, before stages that keep documents, the fields that nobody behind looks at. `sent` says which stage of the pipeline
+/// each stage is, where that is known.
+pub(crate) fn narrow(stages: &mut Vec<Stage>, sent: &[usize], pipeline: RawDoc<'_>) {
+    if stages.len() != sent.len() {
+        return;
+    }
+    for at in (1..stages.len()).rev() {
+        let front = matches!(stages[..at], [Stage::Match(_)]);
+        let keeps = matches!(stages[at], Stage::Sort(..) | Stage::WindowFields(_)) && !front;
+        let narrow = matches!(stages[at - 1], Stage::Project(_) | Stage::Group(_));
+        if keeps
+            && !narrow
+            && let Some(projection) = kept_at(pipeline, sent[at])
+        {
+            stages.insert(at, Stage::Project(projection));
+        }
+    }
+}
 
 /// What keeps these paths and all that lies in them; nothing when the document has to stay whole.
 pub(crate) fn keeping(paths: &BTreeSet<String>) -> Option<Projection> {
@@ -21,10 +58,8 @@ pub(crate) fn keeping(paths: &BTreeSet<String>) -> Option<Projection> {
         spec.append(path, 1);
         kept = Some(path);
     }
-    if kept.is_none() {
-        // Only the number of documents is of interest.
-        return None;
-    }
+    // Without a path only the number of documents is of interest.
+    kept?;
     if !with_id {
         spec.append("_id", RawValue::Int32(0));
     }

@@ -15,10 +15,10 @@ use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store};
 use mayfly_value::geo::{Area, Cap, FlatShape, Geometry, Pair, Ring, covering, ranges};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
-use crate::metadata::Metadata;
+use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
 
 /// Most cells of one ring's covering.
@@ -233,6 +233,13 @@ fn merged(mut all: Vec<(i64, i64)>, more: &[(i64, i64)]) -> Vec<(i64, i64)> {
     out
 }
 
+/// What is told beside a document.
+pub(crate) fn told(distance: f64, place: RawValue<'_>) -> Metadata {
+    let mut notes = DocBuilder::new();
+    notes.append(GEO_NEAR_DISTANCE, distance).append(GEO_NEAR_POINT, place);
+    Metadata::new(notes.finish())
+}
+
 /// The nearest of a document's places: its distance in the unit of the question, and the value.
 pub(crate) fn nearest<'a>(
     near: &Near,
@@ -311,6 +318,7 @@ impl Executor {
         sink: &mut Sink<'_>,
     ) -> Result<Flow> {
         let failures = self.failures();
+        let Access::Near(access) = &self.plan.access else { return Ok(Flow::More) };
         while let Some(Reverse(next)) = state.waiting.peek() {
             if next.distance >= state.complete {
                 return Ok(Flow::More);
@@ -321,7 +329,10 @@ impl Executor {
             snapshot.record(&self.collection, record, &mut |document| {
                 let matches = self.query.matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
-                    flow = sink(record, document, &Metadata::NONE)?;
+                    // A document that moved meanwhile tells where it is now; one without a place is gone.
+                    if let Some((distance, place)) = nearest(&access.near, &access.path, document) {
+                        flow = sink(record, document, &told(distance, place))?;
+                    }
                 }
                 Ok(())
             })?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{Near, Unit};
+use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::geo::{Crs, Pair, legacy_pair, query_geometry};
@@ -18,8 +18,8 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, Val
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
-use crate::exec::nearest;
-use crate::metadata::Metadata;
+use crate::exec::{nearest, told};
+use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 
 /// A parsed `$geoNear`.
 #[derive(Clone, Debug)]
@@ -275,6 +275,64 @@ fn only_place(collection: &Collection) -> Result<String> {
     fail("$geoNear requires a 2d or 2dsphere index, but none were found".to_owned())
 }
 
+/// Over measurements, which no index of places leads to: the distance of each, and an order by it.
+///
+/// # Errors
+/// 5860206 without the field of the places.
+pub(crate) fn over_measurements(stage: Box<GeoNear>) -> Result<Vec<Stage>> {
+    if stage.key.is_none() {
+        let text = "Must specify 'key' option for $geoNear on a time-series collection";
+        return fault(5_860_206, text);
+    }
+    let mut order = DocBuilder::new();
+    order.append(&stage.distance.join("."), 1);
+    let order = SortPattern::parse(order.finish().as_doc())?;
+    Ok(vec![Stage::Distances(stage), Stage::Sort(order, None)])
+}
+
+/// Measures the distance of each document, and leaves out those that do not count.
+pub(super) struct RunningDistances(pub(super) Box<GeoNear>);
+
+impl Running for RunningDistances {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let GeoNear { near, key, matcher, .. } = &*self.0;
+        let path = key.as_deref().unwrap_or_default();
+        if !matcher.try_matches(document)? {
+            return Ok(Flow::More);
+        }
+        match nearest(near, path, document) {
+            Some((found, at)) if near.min <= found && found <= near.max => {
+                context.metadata.set(&told(found, at));
+                self.0.show(document, found, at, next)
+            }
+            _ => Ok(Flow::More),
+        }
+    }
+}
+
+impl GeoNear {
+    /// Shows a document with its distance.
+    fn show(
+        &self,
+        document: RawDoc<'_>,
+        found: f64,
+        at: RawValue<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let told = RawValue::Double(found * self.multiplier);
+        let mut out = replaced(document, &self.distance, Some(told));
+        if let Some(place) = &self.place {
+            out = replaced(out.as_doc(), place, Some(at));
+        }
+        next(out.as_doc())
+    }
+}
+
 /// Shows the distance in each document.
 pub(super) struct RunningGeoNear(pub(super) Box<GeoNear>);
 
@@ -285,19 +343,13 @@ impl Running for RunningGeoNear {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let GeoNear { near, key, multiplier, distance, place, .. } = &*self.0;
-        let path = key.as_deref().unwrap_or_default();
-        let Some((found, at)) = nearest(near, path, document) else {
+        // The search noted it beside the document.
+        let noted = context.metadata.get();
+        let of = |name| noted.as_doc().and_then(|noted| noted.get(name));
+        let (Some(RawValue::Double(found)), Some(at)) = (of(GEO_NEAR_DISTANCE), of(GEO_NEAR_POINT))
+        else {
             return Ok(Flow::More);
         };
-        let mut notes = DocBuilder::new();
-        notes.append("geoNearDistance", found).append("geoNearPoint", at);
-        context.metadata.set(&Metadata::new(notes.finish()));
-        let told = RawValue::Double(found * multiplier);
-        let mut out = replaced(document, distance, Some(told));
-        if let Some(place) = place {
-            out = replaced(out.as_doc(), place, Some(at));
-        }
-        next(out.as_doc())
+        self.0.show(document, found, at, next)
     }
 }

@@ -12,7 +12,7 @@ mod documents;
 mod facet;
 mod fill;
 mod filter;
-mod geo_near;
+pub(crate) mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
@@ -53,6 +53,7 @@ pub use around::{Around, Inside, RunSettings};
 pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
+use crate::change::ChangeOptions;
 use crate::metadata::{self, InFlight};
 
 /// Takes a document from the stage before.
@@ -83,7 +84,10 @@ pub(crate) enum Stage {
     Out(Box<out::Out>),
     Merge(Box<merge::Merge>),
     GeoNear(Box<geo_near::GeoNear>),
+    /// The same over measurements.
+    Distances(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
+    ChangeStream(ChangeOptions),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -177,7 +181,7 @@ impl Stage {
     pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
         match self {
             Stage::Match(matcher) => metadata::given_by(matcher),
-            Stage::GeoNear(_) => &["geoNearDistance", "geoNearPoint"],
+            Stage::GeoNear(_) | Stage::Distances(_) => metadata::GEO_NEAR,
             _ => &[],
         }
     }
@@ -187,6 +191,7 @@ impl Stage {
         match self {
             Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
             Stage::GeoNear(stage) => Box::new(geo_near::RunningGeoNear(stage)),
+            Stage::Distances(stage) => Box::new(geo_near::RunningDistances(stage)),
             Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
@@ -208,6 +213,7 @@ impl Stage {
             Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
+            | Stage::ChangeStream(_)
             | Stage::CurrentOp(_)
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)

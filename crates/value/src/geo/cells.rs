@@ -163,21 +163,22 @@ fn bounds_of(cell: &Cell, corners: &[Point; 4]) -> Bounds {
 /// A shape with what its tests against many cells need.
 pub(super) struct Covered<'a> {
     shape: &'a Shape,
-    arcs: Vec<Arc<'a>>,
+    arcs: Vec<Arc>,
 }
 
 impl<'a> Covered<'a> {
     pub(super) fn new(shape: &'a Shape) -> Covered<'a> {
         let lines = shape.lines().iter().flat_map(|line| line.windows(2));
-        let lines = lines.map(|pair| Arc::new((&pair[0], &pair[1])));
-        let borders = shape.polygons().iter().flat_map(|polygon| polygon.edges()).map(Arc::new);
-        Covered { shape, arcs: lines.chain(borders).collect() }
+        let lines = lines.map(|pair| (&pair[0], &pair[1]));
+        let borders = shape.polygons().iter().flat_map(|polygon| polygon.edges());
+        let edges = lines.chain(borders).enumerate();
+        Covered { shape, arcs: edges.map(|(at, edge)| Arc::new(at, edge)).collect() }
     }
 
     fn arc_meets(&self, cell: &Cell, corners: &[Point; 4]) -> bool {
         let around = bounds_of(cell, corners);
         let near = self.arcs.iter().filter(|arc| arc.bounds.meets(&around));
-        near.into_iter().any(|arc| cell_meets_arc(cell, corners, arc.a, arc.b))
+        near.into_iter().any(|arc| cell_meets_arc(cell, corners, &arc.a, &arc.b))
     }
 }
 

@@ -1,10 +1,12 @@
 //! Polygons on the sphere: rings of which each changes between inside and outside.
 
 use std::f64::consts::PI;
+use std::sync::OnceLock;
 
 use super::distance::Bounds;
 use super::point::{Point, angle, vector};
 use super::predicate::{aside, changes_side, ordered, sign};
+use super::relation::Prepared;
 
 /// A closed ring; its last vertex is connected with its first one. Inside is what lies to its left.
 #[derive(Clone, Debug)]
@@ -128,6 +130,7 @@ pub struct Polygon {
     /// Whether the ring is a border with the inside to its right: a hole.
     holes: Vec<bool>,
     bounds: Option<Bounds>,
+    prepared: OnceLock<Prepared>,
 }
 
 impl Polygon {
@@ -139,7 +142,7 @@ impl Polygon {
         let holes = (0..loops.len()).map(|at| around(at) % 2 == 1).collect();
         let edges = loops.iter().flat_map(Loop::edges).map(|(a, b)| Bounds::of_arc(a, b));
         let bounds = edges.reduce(|all, one| all.joined(&one));
-        Polygon { loops, holes, bounds }
+        Polygon { loops, holes, bounds, prepared: OnceLock::new() }
     }
 
     /// Its rings, the outer one first.
@@ -150,6 +153,16 @@ impl Polygon {
     /// A box around its border.
     pub(super) fn bounds(&self) -> Option<&Bounds> {
         self.bounds.as_ref()
+    }
+
+    /// What relations to it need.
+    pub(super) fn prepared(&self) -> &Prepared {
+        self.prepared.get_or_init(|| Prepared::new(self))
+    }
+
+    /// A circle that holds all of it: its centre and its angle; nothing when it may be larger than half of the sphere.
+    pub(super) fn circle(&self) -> Option<(Point, f64)> {
+        self.loops.first().and_then(|ring| ring.circle)
     }
 
     /// Whether a point is inside.

@@ -7,112 +7,140 @@ use std::collections::HashMap;
 
 use super::cells::{leaf_meets_arc, leaf_of};
 use super::distance::Bounds;
-use super::point::{Point, bits};
+use super::point::{Point, angle, bits};
 use super::polygon::Polygon;
 use super::predicate::{Crossing, Wedge, crossing, ordered};
 use super::shape::Shape;
 
 /// An arc and the box around it.
-pub(super) struct Arc<'a> {
-    pub(super) a: &'a Point,
-    pub(super) b: &'a Point,
+#[derive(Clone, Debug)]
+pub(super) struct Arc {
+    pub(super) a: Point,
+    pub(super) b: Point,
     pub(super) bounds: Bounds,
+    /// Its place among the edges that it was taken from.
+    pub(super) at: usize,
 }
 
-impl<'a> Arc<'a> {
-    pub(super) fn new((a, b): (&'a Point, &'a Point)) -> Arc<'a> {
-        Arc { a, b, bounds: Bounds::of_arc(a, b) }
+impl Arc {
+    pub(super) fn new(at: usize, (a, b): (&Point, &Point)) -> Arc {
+        Arc { a: *a, b: *b, bounds: Bounds::of_arc(a, b), at }
     }
 
-    fn crosses(&self, other: &Arc<'_>) -> Crossing {
-        crossing(self.a, self.b, other.a, other.b)
+    pub(super) fn crosses(&self, other: &Arc) -> Crossing {
+        crossing(&self.a, &self.b, &other.a, &other.b)
     }
 }
 
-/// Visits pairs of arcs, by their places, whose boxes meet, until a visit says that it has seen enough.
-pub(super) fn any_pair(
-    left: &[Arc<'_>],
-    right: &[Arc<'_>],
-    visit: &mut dyn FnMut(usize, usize) -> bool,
+/// Arcs in the order in which [`any_pair`] wants them.
+pub(super) fn sorted_arcs<'a>(edges: impl Iterator<Item = (&'a Point, &'a Point)>) -> Vec<Arc> {
+    let mut arcs: Vec<Arc> = edges.enumerate().map(|(at, edge)| Arc::new(at, edge)).collect();
+    arcs.sort_by(|x, y| x.bounds.first().total_cmp(&y.bounds.first()));
+    arcs
+}
+
+/// What relations to a polygon need and do not want to find out again.
+#[derive(Clone, Debug)]
+pub(super) struct Prepared {
+    arcs: Vec<Arc>,
+    /// The corners before and after each corner.
+    corners: HashMap<[u64; 3], Vec<(Point, Point)>>,
+}
+
+impl Prepared {
+    pub(super) fn new(polygon: &Polygon) -> Prepared {
+        let mut corners: HashMap<[u64; 3], Vec<(Point, Point)>> = HashMap::new();
+        for [before, corner, after] in polygon.corners() {
+            corners.entry(bits(corner)).or_default().push((*before, *after));
+        }
+        Prepared { arcs: sorted_arcs(polygon.edges()), corners }
+    }
+
+    /// The wedges at a corner; none elsewhere.
+    fn wedges(&self, corner: &Point) -> Option<impl Iterator<Item = Wedge<'_>>> {
+        let found = self.corners.get(&bits(corner))?;
+        Some(found.iter().map(|(before, after)| Wedge { before, after }))
+    }
+
+    fn has_corner(&self, corner: &Point) -> bool {
+        self.corners.contains_key(&bits(corner))
+    }
+}
+
+/// Visits pairs of arcs whose boxes meet, both lists sorted, until a visit says that it has seen enough.
+pub(super) fn any_pair<'a>(
+    left: &'a [Arc],
+    right: &'a [Arc],
+    visit: &mut dyn FnMut(&'a Arc, &'a Arc) -> bool,
 ) -> bool {
-    let order = |arcs: &[Arc<'_>]| {
-        let mut places: Vec<usize> = (0..arcs.len()).collect();
-        places.sort_by(|x, y| arcs[*x].bounds.first().total_cmp(&arcs[*y].bounds.first()));
-        places
-    };
-    let (left_order, right_order) = (order(left), order(right));
-    let (mut left_open, mut right_open) = (Vec::<usize>::new(), Vec::<usize>::new());
-    let (mut next_left, mut next_right) = (0, 0);
+    let (mut left_open, mut right_open) = (Vec::<&Arc>::new(), Vec::<&Arc>::new());
+    let (mut rest_left, mut rest_right) = (left, right);
     loop {
-        let left_at = left_order.get(next_left).copied();
-        let right_at = right_order.get(next_right).copied();
-        let take_left = match (left_at, right_at) {
-            (Some(l), Some(r)) => left[l].bounds.first() <= right[r].bounds.first(),
+        let take_left = match (rest_left.first(), rest_right.first()) {
+            (Some(l), Some(r)) => l.bounds.first() <= r.bounds.first(),
+            // Nothing open is left to meet, nor will be.
+            (Some(_), None) if right_open.is_empty() => return false,
+            (None, Some(_)) if left_open.is_empty() => return false,
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (None, None) => return false,
         };
-        if let (true, Some(l)) = (take_left, left_at) {
-            next_left += 1;
-            let from = left[l].bounds.first();
-            right_open.retain(|r| right[*r].bounds.last() >= from);
-            let mut meeting =
-                right_open.iter().filter(|r| right[**r].bounds.meets(&left[l].bounds));
-            if meeting.any(|r| visit(l, *r)) {
-                return true;
-            }
-            left_open.push(l);
-        } else if let Some(r) = right_at {
-            next_right += 1;
-            let from = right[r].bounds.first();
-            left_open.retain(|l| left[*l].bounds.last() >= from);
-            let mut meeting = left_open.iter().filter(|l| left[**l].bounds.meets(&right[r].bounds));
-            if meeting.any(|l| visit(*l, r)) {
-                return true;
-            }
-            right_open.push(r);
+        let (rest, own, others) = match take_left {
+            true => (&mut rest_left, &mut left_open, &mut right_open),
+            false => (&mut rest_right, &mut right_open, &mut left_open),
+        };
+        let Some((next, behind)) = rest.split_first() else { return false };
+        *rest = behind;
+        others.retain(|other| other.bounds.last() >= next.bounds.first());
+        let mut meeting = others.iter().filter(|other| other.bounds.meets(&next.bounds));
+        let found = match take_left {
+            true => meeting.any(|other| visit(next, other)),
+            false => meeting.any(|other| visit(other, next)),
+        };
+        if found {
+            return true;
         }
+        own.push(next);
     }
 }
 
-fn arcs_of(polygon: &Polygon) -> Vec<Arc<'_>> {
-    polygon.edges().map(Arc::new).collect()
+fn arcs_of_line(line: &[Point]) -> Vec<Arc> {
+    sorted_arcs(line.windows(2).map(|pair| (&pair[0], &pair[1])))
 }
 
-fn arcs_of_line(line: &[Point]) -> Vec<Arc<'_>> {
-    line.windows(2).map(|pair| Arc::new((&pair[0], &pair[1]))).collect()
+fn cross_inside(left: &[Arc], right: &[Arc]) -> bool {
+    any_pair(left, right, &mut |l, r| l.crosses(r) == Crossing::Inside)
 }
 
-fn cross_inside(left: &[Arc<'_>], right: &[Arc<'_>]) -> bool {
-    any_pair(left, right, &mut |l, r| left[l].crosses(&right[r]) == Crossing::Inside)
+fn touch(left: &[Arc], right: &[Arc]) -> bool {
+    any_pair(left, right, &mut |l, r| l.crosses(r) != Crossing::None)
 }
 
-/// The wedges at each corner of a polygon.
-type Corners<'a> = HashMap<[u64; 3], Vec<Wedge<'a>>>;
+/// Whether two borders cross.
+fn borders_cross(a: &Polygon, b: &Polygon) -> bool {
+    // Only the borders have boxes: two polygons may be one within the other.
+    let near = matches!((a.bounds(), b.bounds()), (Some(a), Some(b)) if a.meets(b));
+    near && cross_inside(&a.prepared().arcs, &b.prepared().arcs)
+}
 
-fn corners_of(polygon: &Polygon) -> Corners<'_> {
-    let mut corners = Corners::new();
-    for [before, corner, after] in polygon.corners() {
-        corners.entry(bits(corner)).or_default().push(Wedge { before, after });
+/// Whether circles around both show that they have nothing in common.
+fn far_apart(a: &Polygon, b: &Polygon) -> bool {
+    match (a.circle(), b.circle()) {
+        (Some((x, r)), Some((y, s))) => angle(&x, &y) > r + s,
+        _ => false,
     }
-    corners
-}
-
-fn boxes_meet(a: &Polygon, b: &Polygon) -> bool {
-    // Only the borders have boxes: two polygons may be one within the other, so this decides about crossings alone.
-    matches!((a.bounds(), b.bounds()), (Some(a), Some(b)) if a.meets(b))
 }
 
 /// Whether all of b lies in a.
 pub(super) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
-    if boxes_meet(a, b) && cross_inside(&arcs_of(a), &arcs_of(b)) {
+    if far_apart(a, b) || borders_cross(a, b) {
         return false;
     }
-    let (own, others) = (corners_of(a), corners_of(b));
+    let (own, others) = (a.prepared(), b.prepared());
     for [before, corner, after] in b.corners() {
         let wedge = Wedge { before, after };
-        let inside = match own.get(&bits(corner)) {
-            Some(wedges) => wedges.iter().any(|own| own.contains(&wedge, corner)),
+        let inside = match own.wedges(corner) {
+            Some(mut wedges) => wedges.any(|own| own.contains(&wedge, corner)),
             None => a.contains(corner),
         };
         if !inside {
@@ -120,53 +148,50 @@ pub(super) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
         }
     }
     // A hole of a must not lie in b, nor may b go around all of a.
-    a.corners().all(|[_, corner, _]| others.contains_key(&bits(corner)) || !b.contains(corner))
+    a.corners().all(|[_, corner, _]| others.has_corner(corner) || !b.contains(corner))
 }
 
 /// Whether both have some of the sphere in common; a common border alone is nothing, as in the reference.
 pub(super) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
-    if boxes_meet(a, b) && cross_inside(&arcs_of(a), &arcs_of(b)) {
+    if far_apart(a, b) {
+        return false;
+    }
+    if borders_cross(a, b) {
         return true;
     }
-    let (own, others) = (corners_of(a), corners_of(b));
-    let meets = |known: &Corners<'_>, polygon: &Polygon, [before, corner, after]: [&Point; 3]| {
+    let meets = |polygon: &Polygon, [before, corner, after]: [&Point; 3]| {
         let wedge = Wedge { before, after };
-        match known.get(&bits(corner)) {
-            Some(wedges) => wedges.iter().any(|own| own.intersects(&wedge, corner)),
+        match polygon.prepared().wedges(corner) {
+            Some(mut wedges) => wedges.any(|own| own.intersects(&wedge, corner)),
             None => polygon.contains(corner),
         }
     };
-    b.corners().any(|corner| meets(&own, a, corner))
-        || a.corners().any(|corner| meets(&others, b, corner))
+    b.corners().any(|corner| meets(a, corner)) || a.corners().any(|corner| meets(b, corner))
 }
 
 /// Whether all of a line lies in a polygon or on its border.
 pub(super) fn polygon_contains_line(polygon: &Polygon, line: &[Point]) -> bool {
-    let corners = corners_of(polygon);
-    let into = |corner: &Point, next: &Point| match corners.get(&bits(corner)) {
-        Some(wedges) => wedges.iter().any(|wedge| {
+    let prepared = polygon.prepared();
+    let into = |corner: &Point, next: &Point| match prepared.wedges(corner) {
+        Some(mut wedges) => wedges.any(|wedge| {
             next == wedge.before
                 || next == wedge.after
                 || ordered(wedge.after, next, wedge.before, corner)
         }),
         None => polygon.contains(corner),
     };
-    let all_inside = line.windows(2).all(|pair| {
-        pair[0] == pair[1] && (corners.contains_key(&bits(&pair[0])) || polygon.contains(&pair[0]))
-            || into(&pair[0], &pair[1]) && into(&pair[1], &pair[0])
-    });
-    all_inside && !cross_inside(&arcs_of(polygon), &arcs_of_line(line))
+    let all_inside =
+        line.windows(2).all(|pair| into(&pair[0], &pair[1]) && into(&pair[1], &pair[0]));
+    all_inside && !cross_inside(&prepared.arcs, &arcs_of_line(line))
 }
 
 fn polygon_meets_line(polygon: &Polygon, line: &[Point]) -> bool {
-    let (own, others) = (arcs_of(polygon), arcs_of_line(line));
     line.iter().any(|point| polygon.contains(point))
-        || any_pair(&own, &others, &mut |l, r| own[l].crosses(&others[r]) != Crossing::None)
+        || touch(&polygon.prepared().arcs, &arcs_of_line(line))
 }
 
 fn lines_meet(a: &[Point], b: &[Point]) -> bool {
-    let (own, others) = (arcs_of_line(a), arcs_of_line(b));
-    any_pair(&own, &others, &mut |l, r| own[l].crosses(&others[r]) != Crossing::None)
+    touch(&arcs_of_line(a), &arcs_of_line(b))
 }
 
 /// A point is as large as the smallest cell, about a centimetre.

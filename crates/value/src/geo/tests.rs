@@ -276,6 +276,21 @@ proptest! {
     }
 
     #[test]
+    fn shapes_agree_with_their_points(one in shapes(), two in shapes(), points in prop::collection::vec(pairs(), 12)) {
+        if let (Ok(one), Ok(two)) = (parsed(&one), parsed(&two)) {
+            let area = |geometry: &Geometry| Area::Shape(geometry.shape().unwrap().clone());
+            let (a, b) = (area(&one), area(&two));
+            let (contains, meets) = (a.contains(&two), a.meets(&two));
+            for point in points {
+                let point = Geometry::of_pair(point);
+                let (in_a, in_b) = (a.contains(&point), b.contains(&point));
+                prop_assert!(!(contains && in_b && !in_a));
+                prop_assert!(meets || !(in_a && in_b));
+            }
+        }
+    }
+
+    #[test]
     fn meeting_goes_both_ways(one in shapes(), two in shapes()) {
         if let (Ok(one), Ok(two)) = (parsed(&one), parsed(&two)) {
             let there = Area::Shape(one.shape().unwrap().clone()).meets(&two);

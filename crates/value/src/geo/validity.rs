@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::point::{Point, bits};
 use super::polygon::{Loop, Polygon};
-use super::predicate::{Crossing, crossing};
-use super::relation::{Arc, any_pair, polygon_contains};
+use super::predicate::Crossing;
+use super::relation::{Arc, any_pair, polygon_contains, sorted_arcs};
 
 /// Why a ring is none: a vertex that occurs twice, or edges that cross.
 pub(super) fn fault_of_ring(vertices: &[Point]) -> Option<String> {
@@ -15,29 +15,30 @@ pub(super) fn fault_of_ring(vertices: &[Point]) -> Option<String> {
             return Some(format!("Duplicate vertices: {first} and {at}"));
         }
     }
-    let arcs = edges(vertices);
-    let mut found: Option<(usize, usize)> = None;
+    let arcs = sorted_arcs(edges(vertices));
+    let mut found: Option<(&Arc, &Arc)> = None;
     any_pair(&arcs, &arcs, &mut |x, y| {
-        let crosses =
-            x < y && crossing(arcs[x].a, arcs[x].b, arcs[y].a, arcs[y].b) == Crossing::Inside;
-        if crosses && found.is_none_or(|before| (x, y) < before) {
+        let crosses = x.at < y.at && x.crosses(y) == Crossing::Inside;
+        if crosses && found.is_none_or(|(a, b)| (x.at, y.at) < (a.at, b.at)) {
             found = Some((x, y));
         }
         false
     });
     found.map(|(x, y)| {
-        let shown = |arc: &Arc<'_>| format!("{}-{}", in_degrees(arc.a), in_degrees(arc.b));
+        let shown = |arc: &Arc| format!("{}-{}", in_degrees(&arc.a), in_degrees(&arc.b));
         format!(
-            "Edges {x} and {y} cross. Edge locations in degrees: {} and {}",
-            shown(&arcs[x]),
-            shown(&arcs[y])
+            "Edges {} and {} cross. Edge locations in degrees: {} and {}",
+            x.at,
+            y.at,
+            shown(x),
+            shown(y)
         )
     })
 }
 
-fn edges(vertices: &[Point]) -> Vec<Arc<'_>> {
+fn edges(vertices: &[Point]) -> impl Iterator<Item = (&Point, &Point)> {
     let next = vertices.iter().skip(1).chain(vertices.first());
-    vertices.iter().zip(next).map(Arc::new).collect()
+    vertices.iter().zip(next)
 }
 
 /// Latitude and longitude.
@@ -55,12 +56,13 @@ pub(super) fn is_hole_of(first: &Loop, ring: &Loop) -> bool {
 
 /// Why rings are no polygon: an edge that two have, or edges that cross.
 pub(super) fn fault_of_rings(loops: &[Loop]) -> Option<String> {
-    let arcs: Vec<Vec<Arc<'_>>> =
-        loops.iter().map(|ring| ring.edges().map(Arc::new).collect()).collect();
+    if loops.len() < 2 {
+        return None;
+    }
     let mut known: HashMap<([u64; 3], [u64; 3]), (usize, usize)> = HashMap::new();
-    for (at, edges) in arcs.iter().enumerate() {
-        for (edge, arc) in edges.iter().enumerate() {
-            let (a, b) = (bits(arc.a), bits(arc.b));
+    for (at, ring) in loops.iter().enumerate() {
+        for (edge, (a, b)) in ring.edges().enumerate() {
+            let (a, b) = (bits(a), bits(b));
             let key = if a < b { (a, b) } else { (b, a) };
             if let Some((other, first)) = known.insert(key, (at, edge)) {
                 return Some(format!(
@@ -69,13 +71,10 @@ pub(super) fn fault_of_rings(loops: &[Loop]) -> Option<String> {
             }
         }
     }
+    let arcs: Vec<Vec<Arc>> = loops.iter().map(|ring| sorted_arcs(ring.edges())).collect();
     for (at, edges) in arcs.iter().enumerate() {
         for (other, others) in arcs.iter().enumerate().take(at) {
-            let crosses = any_pair(edges, others, &mut |x, y| {
-                let (x, y) = (&edges[x], &others[y]);
-                crossing(x.a, x.b, y.a, y.b) == Crossing::Inside
-            });
-            if crosses {
+            if any_pair(edges, others, &mut |x, y| x.crosses(y) == Crossing::Inside) {
                 return Some(format!("Loop {other} crosses loop {at}"));
             }
         }
