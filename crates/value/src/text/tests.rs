@@ -5,6 +5,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::extjson::parse_document;
 
+#[test]
+fn no_letter_but_one_is_a_delimiter() {
+    let letters = ('\u{80}'..=char::MAX).filter(|letter| letter.is_alphabetic());
+    let both: Vec<char> =
+        letters.filter(|letter| words::has_delimiting_property(*letter)).collect();
+    assert_eq!(both, [words::VERTICAL_TILDE]);
+}
+
 fn language(name: &str) -> Language {
     Language::find(name).unwrap()
 }
