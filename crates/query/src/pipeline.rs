@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
 use mayfly_expr::Scope;
-use mayfly_mql::{Matcher, ParseContext, Projection};
+use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
-use crate::needed::{kept_by_front_sort, narrow};
+use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
@@ -26,7 +26,7 @@ pub struct Pipeline {
     /// It need not run as it is written.
     optimised: bool,
     /// What a sort at the front keeps of documents; nothing: all.
-    front_sort: Option<Projection>,
+    front_sort: Option<Fields>,
 }
 
 impl Pipeline {

@@ -43,13 +43,26 @@ impl Sorter {
         self.push_keyed(key.unwrap_or_default(), document)
     }
 
+    /// The same without a copy.
+    ///
+    /// # Errors
+    /// As [`Sorter::push`].
+    pub(crate) fn push_owned(&mut self, document: DocBuf) -> Result<()> {
+        let key = self.pattern.as_ref().map(|pattern| pattern.sort_key(document.as_doc()));
+        self.push_row(key.unwrap_or_default(), document)
+    }
+
     /// Takes one document with its key.
     ///
     /// # Errors
     /// As [`Sorter::push`].
     pub(crate) fn push_keyed(&mut self, key: Vec<u8>, document: RawDoc<'_>) -> Result<()> {
+        self.push_row(key, document.to_owned())
+    }
+
+    fn push_row(&mut self, key: Vec<u8>, document: DocBuf) -> Result<()> {
         self.bytes += key.len() + document.as_bytes().len() + ROW_BYTES;
-        self.rows.push((key, document.to_owned()));
+        self.rows.push((key, document));
         if let Some(keep) = self.keep
             && self.rows.len() >= keep.saturating_mul(2).saturating_add(1024)
         {
