@@ -92,6 +92,12 @@ pub(crate) struct Locals<'a> {
     pub(crate) outer: Option<&'a Locals<'a>>,
 }
 
+impl<'a> From<RawDoc<'a>> for Frame<'a> {
+    fn from(root: RawDoc<'a>) -> Frame<'a> {
+        Frame::new(root)
+    }
+}
+
 impl<'a> Frame<'a> {
     /// A document without variables.
     pub fn new(root: RawDoc<'a>) -> Frame<'a> {

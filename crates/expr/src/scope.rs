@@ -28,6 +28,7 @@ pub struct Scope {
     variables: Vec<(String, Expression)>,
     scripts: Scripts,
     metadata: Vec<String>,
+    text_index: bool,
 }
 
 impl Scope {
@@ -48,6 +49,23 @@ impl Scope {
     pub fn with_metadata(mut self, name: &str) -> Scope {
         self.metadata.push(name.to_owned());
         self
+    }
+
+    /// The same scope where `$meta` may ask for nothing: that of a pipeline over other documents.
+    #[must_use]
+    pub fn without_metadata(self) -> Scope {
+        Scope { metadata: Vec::new(), ..self }
+    }
+
+    /// The same scope where a filter may search the collection's text index.
+    #[must_use]
+    pub fn with_text_index(self) -> Scope {
+        Scope { text_index: true, ..self }
+    }
+
+    /// Whether a filter may search the collection's text index.
+    pub fn has_text_index(&self) -> bool {
+        self.text_index
     }
 
     /// Whether `$meta` may ask for this.

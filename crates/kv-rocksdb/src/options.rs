@@ -14,7 +14,7 @@
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode,
-    DataBlockIndexType, LogLevel, Options, WriteBufferManager,
+    DataBlockIndexType, Env, LogLevel, Options, WriteBufferManager,
 };
 
 use mayfly_kv::Keyspace;
@@ -86,6 +86,14 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     db.create_missing_column_families(true);
     db.set_write_buffer_manager(&shared.buffers);
     db.set_max_background_jobs(options.background_threads);
+    // Compactions yield to whoever waits for an answer; flushes do not, because writers wait for them.
+    match Env::new() {
+        Ok(mut env) => {
+            env.lower_thread_pool_cpu_priority();
+            db.set_env(&env);
+        }
+        Err(error) => tracing::warn!(%error, "compactions have the priority of everybody else"),
+    }
     db.set_max_open_files(options.max_open_files);
     db.set_max_file_opening_threads(2);
     db.set_skip_stats_update_on_db_open(true);

@@ -2,12 +2,15 @@
 //!
 //! A document's sort key is one byte string: the ordered key of each field, inverted where the
 //! pattern descends. Of an array the least item counts when ascending, the greatest when
-//! descending; an empty array sorts as undefined, a missing field as null.
+//! descending; an empty array sorts as undefined, a missing field as null. A field may also stand
+//! for what is known about the document beside its fields: `{ score: { $meta: "textScore" } }`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::op::check_metadata;
+use mayfly_expr::{Frame, Scope};
 use mayfly_value::keys::{TypeBits, append_value_in};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::shell::ShellValue;
@@ -21,10 +24,12 @@ const MAX_SORT_FIELDS: usize = mayfly_base::limits::MAX_INDEX_FIELDS;
 /// One field of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortField {
-    /// What to sort by.
+    /// What to sort by; for metadata a path that no document has.
     pub path: FieldPath,
     /// From great to small.
     pub descending: bool,
+    /// What is asked for when it is no field of the document: the name that `$meta` uses.
+    pub metadata: Option<&'static str>,
 }
 
 /// A parsed sort pattern.
@@ -36,10 +41,21 @@ pub struct SortPattern {
 
 impl SortPattern {
     /// Parses `{a: 1, b: -1}`; an empty pattern leaves every order as it is.
+    ///
+    /// # Errors
+    /// Those of [`SortPattern::parse_in`].
     pub fn parse(pattern: RawDoc<'_>) -> Result<SortPattern> {
+        SortPattern::parse_in(pattern, &Scope::default())
+    }
+
+    /// The same where the scope says which metadata there is.
+    ///
+    /// # Errors
+    /// 15974, 15975 for bad orders, 7472500 for duplicates, 17312, 31138, 40218 for bad `$meta`, those of paths.
+    pub fn parse_in(pattern: RawDoc<'_>, scope: &Scope) -> Result<SortPattern> {
         let mut fields: Vec<SortField> = Vec::new();
         for element in pattern.iter() {
-            let field = parse_field(element)?;
+            let field = parse_field(element, scope)?;
             if fields.len() == MAX_SORT_FIELDS {
                 let text = format!("too many fields in sort pattern, at most {MAX_SORT_FIELDS}");
                 return Err(Error::bad_value(text));
@@ -70,35 +86,45 @@ impl SortPattern {
         self.fields.is_empty()
     }
 
+    /// Whether it asks for metadata.
+    pub fn has_metadata(&self) -> bool {
+        self.fields.iter().any(|field| field.metadata.is_some())
+    }
+
     /// Bytes whose order is the order of documents under this pattern.
-    pub fn sort_key(&self, doc: RawDoc<'_>) -> Vec<u8> {
+    pub fn sort_key<'a>(&self, doc: impl Into<Frame<'a>>) -> Vec<u8> {
         let mut key = Vec::with_capacity(16 * self.fields.len());
         self.append_sort_key(doc, &mut key);
         key
     }
 
     /// Appends the sort key to a buffer.
-    pub fn append_sort_key(&self, doc: RawDoc<'_>, key: &mut Vec<u8>) {
+    pub fn append_sort_key<'a>(&self, doc: impl Into<Frame<'a>>, key: &mut Vec<u8>) {
+        let frame = doc.into();
         // Equal numbers of different types sort alike, so what the key loses is not needed.
         let mut bits = TypeBits::new();
         let collation = self.collation.as_deref();
         for field in &self.fields {
-            let value = sort_value(doc, field, collation);
+            let value = match field.metadata {
+                None => sort_value(frame.root(), field, collation),
+                Some(name) => {
+                    let value = frame.metadata().and_then(|metadata| metadata.get(name));
+                    value.unwrap_or(RawValue::Null)
+                }
+            };
             append_value_in(key, &mut bits, value, field.descending, collation);
         }
     }
 }
 
-fn parse_field(element: RawElement<'_>) -> Result<SortField> {
+fn parse_field(element: RawElement<'_>, scope: &Scope) -> Result<SortField> {
     let name = element.name();
     if name.is_empty() {
         let text = "FieldPath cannot be constructed with empty string";
         return Err(Error::new(ErrorCode(40352), text));
     }
     let descending = match element.value() {
-        RawValue::Document(meta) if meta.get_element("$meta").is_some() => {
-            return Err(Error::not_implemented("$meta in a sort pattern"));
-        }
+        RawValue::Document(meta) => return parse_metadata(meta, scope),
         value => match Number::from_value(value).map(Number::to_i64_exact) {
             Some(Some(1)) => false,
             Some(Some(-1)) => true,
@@ -114,8 +140,30 @@ fn parse_field(element: RawElement<'_>) -> Result<SortField> {
         },
     };
     check_path(name)?;
-    Ok(SortField { path: FieldPath::new(name)?, descending })
+    Ok(SortField { path: FieldPath::new(name)?, descending, metadata: None })
 }
+
+/// `{ $meta: "textScore" }`: the best comes first.
+fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
+    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+    let mut fields = meta.iter();
+    let Some(field) = fields.next().filter(|field| field.name() == "$meta") else {
+        return fault(17312, "$meta is the only expression supported by $sort right now");
+    };
+    if fields.next().is_some() {
+        let text = "Cannot have additional keys in a $meta sort specification";
+        return Err(Error::failed_to_parse(text));
+    }
+    let asked = check_metadata(field.value(), scope)?;
+    let Some((name, descending)) = SORTED_METADATA.iter().find(|(name, _)| *name == asked) else {
+        return fault(31138, &format!("Illegal $meta sort: $meta: \"{asked}\""));
+    };
+    let path = FieldPath::new(&format!("$meta {name}"))?;
+    Ok(SortField { path, descending: *descending, metadata: Some(name) })
+}
+
+/// Metadata that documents sort by, and whether great values come first.
+const SORTED_METADATA: &[(&str, bool)] = &[("textScore", true), ("geoNearDistance", false)];
 
 /// The rules of field paths in patterns: no empty part, none that begins with `$`.
 fn check_path(name: &str) -> Result<()> {
@@ -198,7 +246,10 @@ mod tests {
         let cases = [
             ("{a: 2}", 15975),
             ("{a: 'x'}", 15974),
-            ("{a: {$meta: 'textScore'}}", 238),
+            ("{a: {$meta: 'textScore'}}", 40218),
+            ("{a: {$meta: 'foo'}}", 17308),
+            ("{a: {$foo: 1}}", 17312),
+            ("{a: {$meta: 'textScore', b: 1}}", 9),
             ("{'': 1}", 40352),
             ("{'a.': 1}", 40353),
             ("{'a..b': 1}", 15998),

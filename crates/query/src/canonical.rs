@@ -8,6 +8,7 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
+use crate::metadata::{self, INDEX_KEY, RECORD_ID};
 use crate::plan::FirstOf;
 
 /// Which index the client wants.
@@ -111,6 +112,8 @@ pub struct FindOptions<'a> {
     pub now_ms: Option<i64>,
     /// How strings compare: the operation's collation, else the collection's.
     pub collation: Option<Arc<Collation>>,
+    /// The projection may ask which key of an index and which record led to a document.
+    pub tells_keys: bool,
 }
 
 /// A checked query.
@@ -136,6 +139,18 @@ pub struct CanonicalQuery {
     pub first_of: Option<FirstOf>,
 }
 
+/// The order of the records and that of distances exclude each other.
+fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
+    let fail = |what| {
+        Err(Error::bad_value(format!("geoNear expression not allowed with $natural {what}")))
+    };
+    match (sort, hint) {
+        (Some(_), _) => fail("sort order"),
+        (None, Some(Hint::Natural { .. })) => fail("hint"),
+        (None, _) => Ok(()),
+    }
+}
+
 impl CanonicalQuery {
     /// Parses all parts.
     ///
@@ -147,8 +162,9 @@ impl CanonicalQuery {
         if let Some(variables) = options.variables {
             scope.declare(variables)?;
         }
-        let scope = scope.with_scripts(Scripts::InFilters);
-        let matcher = Arc::new(Matcher::parse_in(filter, &scope)?);
+        let scope = scope.with_scripts(Scripts::InFilters).with_text_index();
+        let matcher = Arc::new(Matcher::parse_query(filter, &scope)?);
+        let scope = metadata::scope_behind(scope, &matcher);
         let mut natural_backward = None;
         let sort = match options.sort {
             Some(sort) if sort.get("$natural").is_some() => {
@@ -158,9 +174,16 @@ impl CanonicalQuery {
                 None
             }
             Some(sort) if !sort.is_empty() => {
-                Some(SortPattern::parse(sort)?.collated(options.collation.clone()))
+                Some(SortPattern::parse_in(sort, &scope)?.collated(options.collation.clone()))
             }
             _ => None,
+        };
+        if matcher.seeks_by_distance() {
+            check_natural(natural_backward, options.hint.as_ref())?;
+        }
+        let scope = match options.tells_keys {
+            true => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
+            false => scope,
         };
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {

@@ -4,7 +4,12 @@
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
 mod count;
+mod near;
 mod one_per_value;
+mod text;
+
+pub(crate) use near::{nearest, told};
+pub(crate) use text::scored;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,6 +26,7 @@ use mayfly_value::{DocBuf, RawDoc};
 
 use one_per_value::Shown;
 
+use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
@@ -45,8 +51,8 @@ pub enum Flow {
     Refused,
 }
 
-/// Receives documents and the keys of their records.
-pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<Flow> + 's;
+/// Receives documents with the keys of their records, and what is known about them beside their fields.
+pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>, &Metadata) -> Result<Flow> + 's;
 
 /// A running plan.
 pub struct Executor {
@@ -62,7 +68,7 @@ pub struct Executor {
     /// The value that an index has shown, when one document for each is enough.
     shown: Option<Shown>,
     /// A document that the sink refused.
-    pending: Option<(RecordKey, DocBuf)>,
+    pending: Option<(RecordKey, DocBuf, Metadata)>,
     /// Results of a blocking sort.
     sorted: Option<Sorted>,
     /// Memory of that sort.
@@ -74,10 +80,14 @@ pub struct Executor {
     done: bool,
     /// The position of a scan that does not end with the collection.
     tail: Option<Tail>,
+    /// How far a search by distance has come.
+    near: near::NearState,
     /// How results are shown.
     shape: ResultShape,
     /// The command that failures name.
     command: Option<&'static str>,
+    /// Where a text search is.
+    text: text::TextState,
 }
 
 /// Counts the use of an index.
@@ -91,7 +101,9 @@ fn note_use(collection: &Collection, access: &Access) {
                 collection.id_uses.add();
             }
         }
+        Access::Text(text) => text.index.runtime.uses.add(),
         Access::Index { index, .. } => index.runtime.uses.add(),
+        Access::Near(near) => near.index.runtime.uses.add(),
     }
 }
 
@@ -105,7 +117,7 @@ impl Executor {
         note_use(&collection, &plan.access);
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
-            Access::Id(_) => (VecDeque::new(), false),
+            Access::Id(_) | Access::Text(_) | Access::Near(_) => (VecDeque::new(), false),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
@@ -134,8 +146,10 @@ impl Executor {
             memory: Memory::default(),
             keeps: None,
             tail: None,
+            near: near::NearState::default(),
             shape: ResultShape::default(),
             command: None,
+            text: text::TextState::default(),
         })
     }
 
@@ -166,6 +180,7 @@ impl Executor {
         }
         let ranges = match &self.plan.access {
             Access::Nothing | Access::Id(_) => return false,
+            Access::Text(_) | Access::Near(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
         let limited = self
@@ -205,7 +220,8 @@ impl Executor {
     /// # Errors
     /// 238 NotImplemented when this plan's results cannot be.
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
-        shape.check(&self.plan)?;
+        let asks_key = self.query.projection.as_ref().is_some_and(|it| it.asks_for(INDEX_KEY));
+        ResultShape { key_only: shape.key_only || asks_key, ..shape }.check(&self.plan)?;
         self.shape = shape;
         Ok(())
     }
@@ -250,12 +266,12 @@ impl Executor {
     /// # Errors
     /// Those of the sink, the store, and the operation's deadline.
     pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
-        if let Some((key, document)) = self.pending.take() {
-            match sink(&key, document.as_doc())? {
+        if let Some((key, document, metadata)) = self.pending.take() {
+            match sink(&key, document.as_doc(), &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((key, document));
+                    self.pending = Some((key, document, metadata));
                     return Ok(());
                 }
             }
@@ -276,10 +292,10 @@ impl Executor {
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
             let keeps = self.keeps.take();
-            while !self.scan_chunk(store, op, &mut |_, document| {
+            while !self.scan_chunk(store, op, &mut |_, document, metadata| {
                 match &keeps {
-                    Some(keeps) => sorter.push_owned(keeps.of(document))?,
-                    None => sorter.push(document)?,
+                    Some(keeps) => sorter.push_owned(keeps.of(document), metadata)?,
+                    None => sorter.push(document, metadata)?,
                 }
                 Ok(Flow::More)
             })? {}
@@ -287,7 +303,7 @@ impl Executor {
         }
         loop {
             let next = self.sorted.as_mut().map(Sorted::pop).transpose()?.flatten();
-            let Some(document) = next else {
+            let Some((document, metadata)) = next else {
                 self.done = true;
                 return Ok(());
             };
@@ -300,11 +316,11 @@ impl Executor {
                 return Ok(());
             }
             self.limit_left = self.limit_left.map(|left| left - 1);
-            match sink(&[], document.as_doc())? {
+            match sink(&[], document.as_doc(), &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((Vec::new(), document));
+                    self.pending = Some((Vec::new(), document, metadata));
                     return Ok(());
                 }
             }
@@ -320,15 +336,15 @@ impl Executor {
             return Ok(());
         }
         loop {
-            let exhausted = self.scan_chunk(store, op, &mut |key, document| {
+            let exhausted = self.scan_chunk(store, op, &mut |key, document, metadata| {
                 if skip_left > 0 {
                     skip_left -= 1;
                     return Ok(Flow::More);
                 }
                 limit_left = limit_left.map(|left| left - 1);
-                let flow = sink(key, document)?;
+                let flow = sink(key, document, metadata)?;
                 if flow == Flow::Refused {
-                    pending = Some((key.to_vec(), document.to_owned()));
+                    pending = Some((key.to_vec(), document.to_owned(), metadata.clone()));
                 }
                 stop = flow != Flow::More;
                 let over = limit_left == Some(0);
@@ -352,8 +368,11 @@ impl Executor {
         // What was dropped meanwhile is not maintained any more, and its range is cleared under open snapshots, too:
         // the scan may have missed documents.
         self.collection.check_alive()?;
-        if let Access::Index { index, .. } = &self.plan.access {
-            index.check_alive()?;
+        match &self.plan.access {
+            Access::Index { index, .. } => index.check_alive()?,
+            Access::Text(text) => text.index.check_alive()?,
+            Access::Near(near) => near.index.check_alive()?,
+            Access::Nothing | Access::Id(_) | Access::Records { .. } => {}
         }
         Ok(exhausted)
     }
@@ -368,7 +387,7 @@ impl Executor {
                     let matched = matcher.try_matches(document);
                     let matched = matched.map_err(|error| self.failures().named(error));
                     result = matched.and_then(|matches| match matches {
-                        true => sink(key, document).map(|_| ()),
+                        true => sink(key, document, &Metadata::NONE).map(|_| ()),
                         false => Ok(()),
                     });
                 })?;
@@ -378,10 +397,12 @@ impl Executor {
                 let direction = *direction;
                 self.scan_records(store, op, direction, sink)
             }
+            Access::Text(_) => self.scan_text(store, op, sink),
             Access::Index { direction, .. } => {
                 let direction = *direction;
                 self.scan_index(store, op, direction, sink)
             }
+            Access::Near(_) => self.scan_near(store, op, sink),
         }
     }
 
@@ -399,6 +420,7 @@ impl Executor {
         {
             self.ranges = VecDeque::from([rest]);
         }
+        let search = self.query.matcher.text().map(|text| text.bound()).transpose()?;
         let (matcher, tail) = (&self.query.matcher, &mut self.tail);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
@@ -419,7 +441,14 @@ impl Executor {
                     }
                     let matches = matcher.try_matches(document);
                     let matches = matches.map_err(|error| failures.named(error))?;
-                    if !matches || sink(key, document)? == Flow::More {
+                    if !matches {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    let metadata = match &search {
+                        None => Metadata::NONE,
+                        Some(search) => text::scored(search, document)?,
+                    };
+                    if sink(key, document, &metadata)? == Flow::More {
                         return Ok(ControlFlow::Continue(()));
                     }
                     paused = true;
@@ -574,9 +603,9 @@ impl Fetch<'_> {
         };
         let mut given = true;
         if self.keys_only {
-            flow = sink(record_key, RawDoc::EMPTY)?;
+            flow = sink(record_key, RawDoc::EMPTY, &Metadata::NONE)?;
         } else if let Some(known) = known {
-            flow = sink(record_key, known.as_doc())?;
+            flow = sink(record_key, known.as_doc(), &Metadata::NONE)?;
         } else {
             given = false;
             let (matcher, failures) = (&self.query.matcher, self.failures);
@@ -585,7 +614,7 @@ impl Fetch<'_> {
                 let matches = matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
                     given = true;
-                    flow = sink(record_key, document)?;
+                    flow = sink(record_key, document, &Metadata::NONE)?;
                 }
                 Ok(())
             })?;

@@ -7,7 +7,10 @@ use mayfly_kv::MemoryEngine;
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::{Around, Flow, Pipeline, RunSettings};
+use crate::metadata::InFlight;
+use crate::pipeline::{parse_stages, show};
+use crate::stage::{Stage, StageContext};
+use crate::{Around, Flow, Metadata, Pipeline, RunSettings};
 
 pub(crate) struct Fixture {
     store: Arc<Store>,
@@ -70,5 +73,39 @@ impl Fixture {
             Ok(out)
         };
         run().map_err(|error| error.code().0)
+    }
+
+    /// Runs stages over documents with metadata; gives the results as text.
+    pub(crate) fn run_over(
+        &self,
+        stages: RawDoc<'_>,
+        around: &Around<'_>,
+        settings: &RunSettings,
+        documents: &[(DocBuf, Metadata)],
+    ) -> Vec<String> {
+        let stages = parse_stages(stages, around).unwrap();
+        let mut stages: Vec<_> = stages.into_iter().map(Stage::start).collect();
+        let metadata = InFlight::default();
+        let context =
+            StageContext { store: &self.store, op: &self.op, settings, metadata: &metadata };
+        let mut out = Vec::new();
+        let mut take = |document: RawDoc<'_>| {
+            out.push(mayfly_value::shell::Shell(document).to_string());
+            Ok(Flow::More)
+        };
+        for (document, known) in documents {
+            if stages.iter().any(|stage| stage.is_satisfied()) {
+                break;
+            }
+            metadata.set(known);
+            show(&mut stages, &context, document.as_doc(), &mut take).unwrap();
+        }
+        for at in 0..stages.len() {
+            let (now, behind) = stages[at..].split_at_mut(1);
+            metadata.clear();
+            let next = &mut |document: RawDoc<'_>| show(behind, &context, document, &mut take);
+            now[0].finish(&context, next).unwrap();
+        }
+        out
     }
 }

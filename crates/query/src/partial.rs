@@ -75,7 +75,7 @@ fn unsupported(expr: &Expr) -> Option<&'static str> {
 
 fn unsupported_predicate(predicate: &Predicate) -> Option<&'static str> {
     match predicate {
-        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(_) => None,
+        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(_) | Predicate::Geo(_) => None,
         Predicate::In(list) if list.regexes().is_empty() => None,
         Predicate::In(_) | Predicate::Regex(_) => Some("$regex"),
         Predicate::Mod { .. } => Some("$mod"),

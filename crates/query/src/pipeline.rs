@@ -12,10 +12,13 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
+use crate::change::{ChangeScope, ChangeStream};
+use crate::metadata::InFlight;
 use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
+use crate::stage::geo_near;
 use crate::stage::unpack::Unpack;
-use crate::stage::{Around, RunSettings, Running, Stage, StageContext, StageRow};
+use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
 use crate::{CanonicalQuery, Executor, FirstOf, Flow, Hint, Host};
 
 /// A checked pipeline.
@@ -37,7 +40,11 @@ impl Pipeline {
     /// stages.
     pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
         let mut stages = parse_stages(pipeline, around)?;
-        let rewritten = match around.optimises() && stages.len() > 1 {
+        let follows = matches!(stages.first(), Some(Stage::ChangeStream(_)));
+        if follows {
+            check_behind_changes(pipeline)?;
+        }
+        let rewritten = match around.optimises() && stages.len() > 1 && !follows {
             true => optimised(pipeline, around.scope),
             false => None,
         };
@@ -68,6 +75,45 @@ impl Pipeline {
     /// Its stages as they run, when they are not those that were sent.
     pub fn rewritten(&self) -> Option<RawDoc<'_>> {
         self.rewritten.as_ref().map(DocBuf::as_doc)
+    }
+
+    /// The query that a search by distance in its first stage begins with, as a filter.
+    ///
+    /// # Errors
+    /// 27 IndexNotFound where no index says which field is meant.
+    pub fn filter_by_distance(&self, collection: &Collection) -> Result<Option<DocBuf>> {
+        match self.stages.first() {
+            Some(Stage::GeoNear(stage)) => stage.filter_over(collection).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether it follows changes; if so, whether those of all databases.
+    pub fn follows_changes(&self) -> Option<bool> {
+        match self.stages.first() {
+            Some(Stage::ChangeStream(options)) => Some(options.all),
+            _ => None,
+        }
+    }
+
+    /// Starts it over the changes of a scope.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost.
+    pub fn start_changes(
+        self,
+        store: &Store,
+        scope: ChangeScope,
+        settings: RunSettings,
+    ) -> Result<PipelineRun> {
+        let mut stages = VecDeque::from(self.stages);
+        let Some(Stage::ChangeStream(options)) = stages.pop_front() else {
+            return Err(Error::internal(
+                "a pipeline that follows no changes was started as one that does",
+            ));
+        };
+        let stream = ChangeStream::new(store, scope, &options)?;
+        Ok(PipelineRun::new(Input::Changes(Box::new(stream)), stages.into(), settings))
     }
 
     /// Whether its first stage needs no collection.
@@ -104,7 +150,15 @@ impl Pipeline {
             return Ok(self.start_over(Vec::new(), settings));
         }
         let first_of = self.first_of();
-        let (mut query, rest) = split(self.stages, hint)?;
+        let mut stages = self.stages;
+        let by_distance = match (stages.first_mut(), &collection) {
+            (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
+            _ => None,
+        };
+        let (mut query, rest) = split(stages, hint)?;
+        if let Some(matcher) = by_distance {
+            query.matcher = matcher;
+        }
         query.first_of = first_of;
         query.collation = self.collation;
         let input = match collection {
@@ -113,6 +167,10 @@ impl Pipeline {
                 executor.sort_within(settings.memory());
                 executor.sort_keeping(self.front_sort);
                 Input::Plan(Box::new(executor))
+            }
+            None if query.matcher.text().is_some() => {
+                let text = "text index required for $text query";
+                return Err(Error::new(ErrorCode::IndexNotFound, text));
             }
             None => Input::Documents(VecDeque::new()),
         };
@@ -181,6 +239,31 @@ impl Pipeline {
     }
 }
 
+/// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
+const BEHIND_CHANGES: &[&str] = &[
+    "$addFields",
+    "$changeStreamSplitLargeEvent",
+    "$match",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$set",
+    "$unset",
+];
+
+fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
+    let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
+    let names = stages.filter_map(|stage| stage.iter().next());
+    match names.map(|field| field.name()).find(|name| !BEHIND_CHANGES.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorCode::IllegalOperation,
+            format!("{name} is not permitted in a $changeStream pipeline"),
+        )),
+    }
+}
+
 /// Parses all stages of a pipeline.
 pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
     let mut stages = Vec::new();
@@ -190,17 +273,53 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
         let text = format!("Pipeline length must be no longer than {most} stages");
         return Err(Error::new(ErrorCode(7749501), text));
     }
-    for element in pipeline {
+    // What the first stage finds may have metadata, which those behind it may ask for.
+    let mut behind = None;
+    for (at, element) in pipeline.iter().enumerate() {
+        let here = behind.as_ref().map_or(*around, |scope| around.scoped(scope));
         let Some(spec) = element.value().as_document() else {
             return Err(Error::type_mismatch(
                 "Each element of the 'pipeline' array must be an object",
             ));
         };
-        stages.extend(Stage::parse(spec, around)?);
+        let mut parsed = Stage::parse(spec, &here)?;
+        let unpacked = at == 1 && matches!(stages.first(), Some(Stage::Unpack(_)));
+        if unpacked && matches!(parsed.as_slice(), [Stage::GeoNear(_)]) {
+            parsed = over_measurements(parsed)?;
+        }
+        let searches = |stage: &Stage| matches!(stage, Stage::Match(it) if it.text().is_some());
+        if (at > 0 || around.inside == Inside::Facet) && parsed.iter().any(searches) {
+            let text = "$match with $text is only allowed as the first pipeline stage";
+            return Err(Error::new(ErrorCode(17313), text));
+        }
+        if at == 0 || unpacked {
+            let names = parsed.iter().flat_map(|stage| stage.gives_metadata());
+            behind = names.fold(None, |scope: Option<Scope>, name| {
+                let scope = scope.unwrap_or_else(|| around.scope.clone());
+                Some(scope.with_metadata(name))
+            });
+        }
+        stages.extend(parsed);
     }
     let names = pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
+    let over_measurements =
+        matches!(stages.as_slice(), [Stage::Unpack(_), Stage::Distances(_), ..]);
     for (at, name) in names.enumerate() {
-        StageRow::of(name)?.check_place(at, count)?;
+        if !(over_measurements && at == 1) {
+            StageRow::of(name)?.check_place(at, count)?;
+        }
+    }
+    Ok(stages)
+}
+
+/// A search by distance that stands behind the stage which takes buckets apart.
+fn over_measurements(parsed: Vec<Stage>) -> Result<Vec<Stage>> {
+    let mut stages = Vec::new();
+    for stage in parsed {
+        match stage {
+            Stage::GeoNear(stage) => stages.extend(geo_near::over_measurements(stage)?),
+            other => stages.push(other),
+        }
     }
     Ok(stages)
 }
@@ -313,6 +432,8 @@ enum Input {
     Documents(VecDeque<DocBuf>),
     /// Documents that others read, too, and how many were read.
     Shared(Arc<Vec<DocBuf>>, usize),
+    /// Events, which come as long as there are changes.
+    Changes(Box<ChangeStream>),
 }
 
 impl Input {
@@ -321,6 +442,7 @@ impl Input {
             Input::Plan(executor) => executor.is_done(),
             Input::Documents(documents) => documents.is_empty(),
             Input::Shared(documents, read) => *read >= documents.len(),
+            Input::Changes(stream) => stream.is_over(),
         }
     }
 }
@@ -347,6 +469,7 @@ impl PipelineRun {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
             Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
+            Input::Changes(_) => Cow::Borrowed("COLLSCAN"),
         }
     }
 
@@ -354,7 +477,19 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) | Input::Shared(..) => false,
+            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) => false,
+        }
+    }
+
+    /// What a client goes on from that loses the cursor, when it follows changes.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.input {
+            // What is ready was not given yet.
+            Input::Changes(stream) => Some(match self.ready.front() {
+                Some(event) => ChangeStream::token_before(event.as_doc()),
+                None => stream.resume_token(),
+            }),
+            _ => None,
         }
     }
 
@@ -396,7 +531,8 @@ impl PipelineRun {
             Ok(Flow::Pause)
         };
         let settings = std::mem::take(&mut self.settings);
-        let context = StageContext { store, op, settings: &settings };
+        let metadata = InFlight::default();
+        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
         self.stages.iter_mut().for_each(|stage| stage.begin_batch());
         let outcome = self.work(&context, &full, &mut take);
         if outcome.is_err() {
@@ -415,6 +551,10 @@ impl PipelineRun {
     ) -> Result<()> {
         while !self.settle(context, full, take)? {
             self.step(context, take)?;
+            // Nothing has come: whoever waits for it asks again.
+            if matches!(&self.input, Input::Changes(stream) if stream.is_idle()) {
+                break;
+            }
         }
         Ok(())
     }
@@ -437,6 +577,7 @@ impl PipelineRun {
                 return Ok(full.get());
             }
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.metadata.clear();
             stage.finish(context, next)?;
             self.finished += 1;
         }
@@ -457,11 +598,26 @@ impl PipelineRun {
         if self.finished == 0 && !self.input.is_done() {
             let stages = &mut self.stages;
             match &mut self.input {
-                Input::Plan(executor) => executor
-                    .run(store, op, &mut |_, document| show(stages, context, document, take))?,
+                Input::Plan(executor) => {
+                    executor.run(store, op, &mut |_, document, metadata| {
+                        context.metadata.set(metadata);
+                        show(stages, context, document, take)
+                    })?
+                }
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Changes(stream) => {
+                    while let Some(event) = stream.next(store, op)? {
+                        let taken = &mut |document: RawDoc<'_>| {
+                            stream.check_shown(document)?;
+                            take(document)
+                        };
+                        if show(stages, context, event.as_doc(), taken)? != Flow::More {
                             break;
                         }
                     }
@@ -479,6 +635,7 @@ impl PipelineRun {
         }
         if let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.metadata.clear();
             if stage.finish(context, next)? == Flow::More {
                 self.finished += 1;
             }

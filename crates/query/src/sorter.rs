@@ -6,6 +6,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::SortPattern;
 use mayfly_value::{DocBuf, RawDoc};
 
+use crate::metadata::Metadata;
 use crate::spill::{Entry, Memory, Merge, Runs};
 
 /// Memory of a row beside its key and its document, roughly.
@@ -38,31 +39,38 @@ impl Sorter {
     ///
     /// # Errors
     /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files.
-    pub(crate) fn push(&mut self, document: RawDoc<'_>) -> Result<()> {
-        let key = self.pattern.as_ref().map(|pattern| pattern.sort_key(document));
-        self.push_keyed(key.unwrap_or_default(), document)
+    pub(crate) fn push(&mut self, document: RawDoc<'_>, metadata: &Metadata) -> Result<()> {
+        let pattern = self.pattern.as_ref();
+        let key = pattern.map(|pattern| pattern.sort_key(metadata.frame(document)));
+        self.push_keyed(key.unwrap_or_default(), document, metadata)
     }
 
     /// The same without a copy.
     ///
     /// # Errors
     /// As [`Sorter::push`].
-    pub(crate) fn push_owned(&mut self, document: DocBuf) -> Result<()> {
-        let key = self.pattern.as_ref().map(|pattern| pattern.sort_key(document.as_doc()));
-        self.push_row(key.unwrap_or_default(), document)
+    pub(crate) fn push_owned(&mut self, document: DocBuf, metadata: &Metadata) -> Result<()> {
+        let pattern = self.pattern.as_ref();
+        let key = pattern.map(|pattern| pattern.sort_key(metadata.frame(document.as_doc())));
+        self.push_row((key.unwrap_or_default(), document, metadata.clone()))
     }
 
     /// Takes one document with its key.
     ///
     /// # Errors
     /// As [`Sorter::push`].
-    pub(crate) fn push_keyed(&mut self, key: Vec<u8>, document: RawDoc<'_>) -> Result<()> {
-        self.push_row(key, document.to_owned())
+    pub(crate) fn push_keyed(
+        &mut self,
+        key: Vec<u8>,
+        document: RawDoc<'_>,
+        metadata: &Metadata,
+    ) -> Result<()> {
+        self.push_row((key, document.to_owned(), metadata.clone()))
     }
 
-    fn push_row(&mut self, key: Vec<u8>, document: DocBuf) -> Result<()> {
-        self.bytes += key.len() + document.as_bytes().len() + ROW_BYTES;
-        self.rows.push((key, document));
+    fn push_row(&mut self, row: Entry) -> Result<()> {
+        self.bytes += row_bytes(&row);
+        self.rows.push(row);
         if let Some(keep) = self.keep
             && self.rows.len() >= keep.saturating_mul(2).saturating_add(1024)
         {
@@ -100,8 +108,7 @@ impl Sorter {
     fn cut(&mut self, keep: usize) {
         self.rows.sort_by(|a, b| a.0.cmp(&b.0));
         self.rows.truncate(keep);
-        self.bytes =
-            self.rows.iter().map(|(key, doc)| key.len() + doc.as_bytes().len() + ROW_BYTES).sum();
+        self.bytes = self.rows.iter().map(row_bytes).sum();
     }
 
     /// Everything in order; equal keys keep the order in which they came.
@@ -118,15 +125,21 @@ impl Sorter {
         }
         self.rows.sort_by(|a, b| a.0.cmp(&b.0));
         self.rows.truncate(left);
-        let rows = self.rows.into_iter().map(|(_, document)| document).collect();
+        let rows = self.rows.into_iter().map(|(_, document, metadata)| (document, metadata));
+        let rows = rows.collect();
         Ok(Sorted { rows, merge: None, left })
     }
+}
+
+/// Memory that a row takes.
+fn row_bytes((key, document, metadata): &Entry) -> usize {
+    key.len() + document.as_bytes().len() + metadata.heap_bytes() + ROW_BYTES
 }
 
 /// Sorted documents.
 #[derive(Default)]
 pub(crate) struct Sorted {
-    rows: VecDeque<DocBuf>,
+    rows: VecDeque<(DocBuf, Metadata)>,
     merge: Option<Merge>,
     left: usize,
 }
@@ -136,14 +149,17 @@ impl Sorted {
     ///
     /// # Errors
     /// Those of files.
-    pub(crate) fn pop(&mut self) -> Result<Option<DocBuf>> {
+    pub(crate) fn pop(&mut self) -> Result<Option<(DocBuf, Metadata)>> {
         if self.is_empty() {
             return Ok(None);
         }
         self.left -= 1;
         match &mut self.merge {
             None => Ok(self.rows.pop_front()),
-            Some(merge) => merge.next().transpose().map(|entry| entry.map(|(_, row)| row)),
+            Some(merge) => {
+                let entry = merge.next().transpose()?;
+                Ok(entry.map(|(_, document, metadata)| (document, metadata)))
+            }
         }
     }
 
@@ -169,11 +185,11 @@ mod tests {
         for n in 0..2000 {
             let mut document = DocBuilder::new();
             document.append("a", (n * 7919) % 100).append("n", n);
-            sorter.push(document.finish().as_doc())?;
+            sorter.push(document.finish().as_doc(), &Metadata::NONE)?;
         }
         let mut sorted = sorter.finish()?;
         let mut out = Vec::new();
-        while let Some(document) = sorted.pop()? {
+        while let Some((document, _)) = sorted.pop()? {
             let number = |name: &str| match document.as_doc().get(name) {
                 Some(RawValue::Int32(n)) => n,
                 other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run:  entry, entry, ... in the order of their keys
-//! entry: length of the key (u32), length of the document (u32), key, document
+//! entry: length of the key (u32), of the document (u32), of its metadata (u32, 0 for none), key, document, metadata
 //! ```
 //!
 //! A file loses its name as soon as it is open, so that nothing is left of it after a crash.
@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::DocBuf;
+
+use crate::metadata::Metadata;
 
 /// Runs that are merged into one before there are more: each is an open file.
 const MAX_RUNS: usize = 64;
@@ -38,8 +40,8 @@ impl Default for Memory {
     }
 }
 
-/// An entry of a run.
-pub(crate) type Entry = (Vec<u8>, DocBuf);
+/// An entry of a run: a key, a document, and what is known about it beside its fields.
+pub(crate) type Entry = (Vec<u8>, DocBuf, Metadata);
 
 /// Sorted runs in files.
 #[derive(Debug)]
@@ -100,13 +102,15 @@ pub(crate) fn open(folder: &Path) -> Result<File> {
 fn write_run(folder: &Path, entries: impl Iterator<Item = Result<Entry>>) -> Result<File> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, open(folder)?);
     for entry in entries {
-        let (key, document) = entry?;
-        let lengths = [key.len() as u32, document.as_bytes().len() as u32];
+        let (key, document, metadata) = entry?;
+        let notes = metadata.as_doc().map_or(&[][..], |notes| notes.as_bytes());
         let mut write = || -> std::io::Result<()> {
-            out.write_all(&lengths[0].to_le_bytes())?;
-            out.write_all(&lengths[1].to_le_bytes())?;
+            for part in [&key[..], document.as_bytes(), notes] {
+                out.write_all(&(part.len() as u32).to_le_bytes())?;
+            }
             out.write_all(&key)?;
-            out.write_all(document.as_bytes())
+            out.write_all(document.as_bytes())?;
+            out.write_all(notes)
         };
         write().map_err(|error| failed("write", &error))?;
     }
@@ -193,21 +197,30 @@ impl Iterator for Merge {
 }
 
 fn read_entry(reader: &mut BufReader<File>) -> Result<Option<Entry>> {
-    let mut lengths = [0; 8];
+    let mut lengths = [0; 12];
     match reader.read_exact(&mut lengths) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(failed("read", &error)),
     }
-    let [a, b, c, d, e, f, g, h] = lengths;
-    let mut key = vec![0; u32::from_le_bytes([a, b, c, d]) as usize];
-    let mut document = vec![0; u32::from_le_bytes([e, f, g, h]) as usize];
-    reader.read_exact(&mut key).map_err(|error| failed("read", &error))?;
-    reader.read_exact(&mut document).map_err(|error| failed("read", &error))?;
-    match DocBuf::from_bytes(document) {
-        Some(document) => Ok(Some((key, document))),
-        None => Err(Error::internal("a temporary file holds what is no document")),
-    }
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = lengths;
+    let mut part = |length: [u8; 4]| {
+        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
+        reader.read_exact(&mut bytes).map_err(|error| failed("read", &error))?;
+        Ok::<Vec<u8>, Error>(bytes)
+    };
+    let key = part([a, b, c, d])?;
+    let (document, notes) = (document(part([e, f, g, h])?)?, part([i, j, k, l])?);
+    let metadata = match notes.is_empty() {
+        true => Metadata::NONE,
+        false => Metadata::new(self::document(notes)?),
+    };
+    Ok(Some((key, document, metadata)))
+}
+
+fn document(bytes: Vec<u8>) -> Result<DocBuf> {
+    let found = DocBuf::from_bytes(bytes);
+    found.ok_or_else(|| Error::internal("a temporary file holds what is no document"))
 }
 
 #[cfg(test)]
@@ -225,15 +238,21 @@ mod tests {
     fn runs_come_back_in_order_however_many_there_are() {
         let mut runs = Runs::new(std::env::temp_dir().join("mayfly-spill-test"));
         for run in 0..150 {
-            let entries = (0..5u8).map(|key| (vec![key], document(run)));
+            let notes = |run| match run % 2 {
+                0 => Metadata::NONE,
+                _ => Metadata::new(document(run)),
+            };
+            let entries = (0..5u8).map(|key| (vec![key], document(run), notes(run)));
             runs.write(entries).unwrap();
         }
         let merged: Vec<Entry> = runs.merge().unwrap().map(Result::unwrap).collect();
         assert_eq!(merged.len(), 750);
-        for (at, (key, document)) in merged.iter().enumerate() {
+        for (at, (key, document, metadata)) in merged.iter().enumerate() {
             assert_eq!(key, &vec![(at / 150) as u8]);
             let n = document.as_doc().get("n");
             assert_eq!(n, Some(RawValue::Int32((at % 150) as i32)), "equal keys keep their order");
+            let noted = metadata.as_doc().and_then(|notes| notes.get("n"));
+            assert_eq!(noted, n.filter(|_| at % 2 == 1));
         }
     }
 }

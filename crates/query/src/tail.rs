@@ -22,8 +22,16 @@ impl Tail {
         query: &CanonicalQuery,
         plan: &mut Plan,
     ) -> Result<Tail> {
+        if query.matcher.text().is_some() {
+            let text = "text and tailable cursor not allowed in same query";
+            return Err(Error::bad_value(text));
+        }
         if query.sort.is_some() || query.natural_backward == Some(true) {
             let text = "cannot use tailable option with a sort other than {$natural: 1}";
+            return Err(Error::bad_value(text));
+        }
+        if query.matcher.seeks_by_distance() {
+            let text = "Tailable cursors and geo $near cannot be used together";
             return Err(Error::bad_value(text));
         }
         if collection.capped().is_none() {

@@ -44,7 +44,7 @@ impl Fixture {
 
     fn next(&self, executor: &mut Executor) -> mayfly_base::Result<Vec<i32>> {
         let mut ids = Vec::new();
-        executor.run(&self.store, &self.op, &mut |_, document| {
+        executor.run(&self.store, &self.op, &mut |_, document, _| {
             if let Some(RawValue::Int32(id)) = document.get("_id") {
                 ids.push(id);
             }

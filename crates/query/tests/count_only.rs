@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
-use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow};
+use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow, Metadata};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document, doc, oid::ObjectId};
@@ -85,7 +85,7 @@ impl Fixture {
         let before = self.op.docs_examined.load(std::sync::atomic::Ordering::Relaxed);
         let mut count = 0;
         while !executor.is_done() {
-            let mut sink = |_: &[u8], _: mayfly_value::RawDoc<'_>| {
+            let mut sink = |_: &[u8], _: mayfly_value::RawDoc<'_>, _: &Metadata| {
                 count += 1;
                 Ok(Flow::More)
             };

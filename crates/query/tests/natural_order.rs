@@ -32,7 +32,7 @@ fn bounds_do_not_undo_a_natural_order() {
         let mut executor = Executor::new(collection.clone(), query).unwrap();
         let mut ids = Vec::new();
         executor
-            .run(&store, &op, &mut |_, document| {
+            .run(&store, &op, &mut |_, document, _| {
                 if let Some(RawValue::Int32(id)) = document.get("_id") {
                     ids.push(id);
                 }

@@ -54,7 +54,7 @@ fn a_scan_over_what_is_dropped_meanwhile_is_no_answer() {
         (0..10).for_each(|n| f.insert(&doc! { "_id": n, "k": 1 }));
         let mut executor = f.executor(&filter);
         let mut dropped = false;
-        let result = executor.run(&f.store, &f.op, &mut |_, _| {
+        let result = executor.run(&f.store, &f.op, &mut |_, _, _| {
             if !std::mem::replace(&mut dropped, true) {
                 if drop_all {
                     f.store.drop_collection(&f.ns).unwrap();
@@ -79,7 +79,7 @@ fn a_plan_older_than_the_first_array_shows_its_document_once() {
     counting.count_only();
     for executor in [&mut executor, &mut counting] {
         executor
-            .run(&f.store, &f.op, &mut |_, _| {
+            .run(&f.store, &f.op, &mut |_, _, _| {
                 count += 1;
                 Ok(Flow::More)
             })
@@ -148,7 +148,9 @@ fn an_update_never_changes_a_document_twice_because_its_index_goes() {
         Err(error) => assert_eq!(error.code(), ErrorCode::QueryPlanKilled),
     }
     let mut twice = f.executor(&doc! { "n": { "$gt": 1 } });
-    twice.run(&f.store, &f.op, &mut |_, document| panic!("changed twice: {document:?}")).unwrap();
+    twice
+        .run(&f.store, &f.op, &mut |_, document, _| panic!("changed twice: {document:?}"))
+        .unwrap();
 }
 
 #[test]
@@ -195,7 +197,7 @@ fn a_kill_ends_a_scan_of_many_short_ranges() {
         (0..10).for_each(|n| f.insert(&doc! { "_id": n, "k": n }));
         let mut executor = f.executor(&doc! { field: { "$in": [1, 2, 3, 4] } });
         let mut seen = 0;
-        let killed = executor.run(&f.store, &f.op, &mut |_, _| {
+        let killed = executor.run(&f.store, &f.op, &mut |_, _, _| {
             seen += 1;
             f.op.kill(ErrorCode::Interrupted);
             Ok(Flow::More)

@@ -10,12 +10,14 @@ pub mod collation;
 pub mod compare;
 pub mod decimal;
 pub mod extjson;
+pub mod geo;
 mod hashed;
 pub mod keys;
 pub mod number;
 pub mod paths;
 pub mod raw;
 pub mod shell;
+pub mod text;
 mod validate;
 
 pub use bson;

@@ -42,6 +42,7 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * `$percentile` and `$median` are exact, not estimated. `$setUnion` and `$setIntersection` answer in ascending order.
   `$dateFromString` without a `format` knows the common forms only: ISO 8601, dates with names of months, month/day/year,
   `@seconds`, each with an offset or a time zone.
+* A geometry may have at most 250,000 points. The border of `$box`, `$center` and `$polygon` belongs to them.
 * Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
@@ -52,8 +53,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 ## Not there yet, beside the lists
 
 Authentication and TLS, transactions of several statements, change streams,
-index kinds other than ascending and descending keys. Of time series: collations, indexes on `_id`, partial
-indexes by other fields than the meta field, `findAndModify`.
+`2dsphereIndexVersion: 1`. Of time series: collations, indexes on `_id`, partial indexes and indexes of places
+by other fields than the meta field, `findAndModify`.
 
 ";
 

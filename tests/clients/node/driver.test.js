@@ -444,6 +444,26 @@ describe('collections with rules', () => {
     await fails(coll.createIndex({ s: 1 }, { unique: true, collation: folded }), 11000, 'DuplicateKey');
   });
 
+  test('places', async () => {
+    await coll.createIndex({ loc: '2dsphere', kind: 1 });
+    const point = coordinates => ({ type: 'Point', coordinates });
+    await coll.insertMany([
+      { _id: 1, kind: 'a', loc: point([2.35, 48.85]) }, { _id: 2, kind: 'b', loc: point([-0.13, 51.51]) },
+      { _id: 3, kind: 'a', loc: point([13.4, 52.52]) }, { _id: 4, kind: 'a' },
+    ]);
+    const $geometry = point([2, 48]);
+    assert.deepEqual(await ids(coll.find({ loc: { $near: { $geometry } } })), [1, 2, 3]);
+    assert.deepEqual(await ids(coll.find({ kind: 'a', loc: { $nearSphere: { $geometry, $minDistance: 500000 } } })), [3]);
+    assert.deepEqual(await ids(coll.find({ loc: { $geoWithin: { $centerSphere: [[2, 48], 0.05] } } })), [1]);
+    const $geoNear = { near: $geometry, distanceField: 'd', query: { kind: 'a' }, distanceMultiplier: 0.001 };
+    const found = await coll.aggregate([{ $geoNear }, { $limit: 1 }]).toArray();
+    assert.ok(found[0]._id === 1 && found[0].d > 90 && found[0].d < 110, String(found[0].d));
+    await fails(coll.find({ nowhere: { $near: { $geometry } } }).toArray(), 291, 'NoQueryExecutionPlans');
+    await fails(coll.countDocuments({ loc: { $near: { $geometry } } }), 5626500);
+    const open = { type: 'Polygon', coordinates: [[[0, 0], [1, 0], [1, 1]]] };
+    await fails(coll.insertOne({ loc: open }), 16755, null, 'Loop is not closed');
+  });
+
   test('a tailable cursor', async () => {
     await db.createCollection(coll.collectionName, { capped: true, size: 4096, max: 3 });
     await coll.insertMany(numbers(5));

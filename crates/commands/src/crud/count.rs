@@ -1,7 +1,7 @@
 //! `count`.
 
 use mayfly_base::Result;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun, check_absent};
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
@@ -48,6 +48,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             return Ok(());
         }
         Source::Nothing => {
+            check_absent(&query, &ns)?;
             reply.append("n", 0);
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{
-    CanonicalQuery, DeleteSpec, FindOptions, Hint, Image, ModifyOutcome, Repeatable,
+    CanonicalQuery, DeleteSpec, FindOptions, Hint, Image, ModifyOutcome, Repeatable, check_absent,
 };
 use mayfly_value::{DocBuilder, RawDoc};
 
@@ -111,6 +111,7 @@ impl DeleteStatement<'_> {
             return Ok(deleted);
         }
         let Some(collection) = collection else {
+            check_absent(&spec.query, ns)?;
             return ctx.service.store.check_no_view(ns).map(|()| 0);
         };
         let deleted = match mayfly_query::delete(&ctx.service.store, ctx.op, &collection, &spec) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
-    CanonicalQuery, Executor, FindOptions, Flow, Found, distinct_by_index, index_for_distinct,
+    CanonicalQuery, Executor, FindOptions, Flow, Found, check_absent, distinct_by_index,
+    index_for_distinct,
 };
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
@@ -50,7 +51,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         out: reply,
     };
     match source(ctx, &ns)? {
-        Source::Nothing => {}
+        Source::Nothing => check_absent(&query, &ns)?,
         Source::Collection(collection) => {
             // Which of several strings that are one value is shown depends on where they stand.
             let whole = filter.is_empty() && query.hint.is_none() && collation.is_none();
@@ -101,7 +102,7 @@ fn from_documents(
     executor.name_failures("distinct");
     ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
-        executor.run(&ctx.service.store, ctx.op, &mut |_, document| {
+        executor.run(&ctx.service.store, ctx.op, &mut |_, document, _| {
             values.of_path(document, key)?;
             Ok(Flow::More)
         })?;

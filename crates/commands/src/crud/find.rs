@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, Result};
 use mayfly_query::{
-    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape,
+    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, check_absent,
 };
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
@@ -65,6 +65,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         variables: fields.document("let")?,
         now_ms: Some(ctx.op.now_ms()),
         collation: collating.over(collection.as_deref()),
+        tells_keys: true,
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let query = CanonicalQuery::parse(filter, options)?;
@@ -83,6 +84,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             return may_block(|| first_batch(ctx, cursor, batch, reply));
         }
         Source::Nothing => {
+            check_absent(&query, &ns)?;
             empty_cursor(ns.as_str(), reply);
             return Ok(());
         }

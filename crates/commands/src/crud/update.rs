@@ -6,7 +6,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
-    CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec,
+    CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
 };
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -243,6 +243,7 @@ impl<'a> UpdateStatement<'a> {
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = self.spec(ctx, ns, repeatable)?;
         if !self.upsert && ctx.service.store.collection(ns).is_none() {
+            check_absent(&spec.query, ns)?;
             return ctx.service.store.check_no_view(ns).map(|()| ModifyOutcome::default());
         }
         let outcome = on_collection(ctx, ns, |collection| {

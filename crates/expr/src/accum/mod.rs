@@ -162,8 +162,8 @@ impl Accumulator {
     ///
     /// # Errors
     /// Those of the argument; 146 ExceededMemoryLimit where one value would outgrow memory.
-    pub fn add(&self, state: &mut AccumState, document: RawDoc<'_>) -> Result<()> {
-        let frame = Frame::new(document).collated(self.collation.as_deref());
+    pub fn add<'a>(&'a self, state: &mut AccumState, document: impl Into<Frame<'a>>) -> Result<()> {
+        let frame = document.into().collated(self.collation.as_deref());
         self.add_in(state, frame)
     }
 

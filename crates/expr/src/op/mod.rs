@@ -40,6 +40,7 @@ pub use iterate::Each;
 pub use newer::NEWER;
 pub(crate) use object::merge_fault;
 pub(crate) use operand::fault;
+pub use size::check_metadata;
 
 /// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
 pub type Run = for<'a> fn(&'a [Expression], Frame<'a>) -> Result<Value<'a>>;

@@ -6,7 +6,7 @@ use mayfly_value::{RawValue, hashed_key};
 use super::operand::{count, fault};
 use super::{OpRow, Prepared, list, own};
 use crate::parse::Parser;
-use crate::{Expression, Frame, Value};
+use crate::{Expression, Frame, Scope, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     list("$binarySize", "4.4", "Bytes of a text or binary data.", (1, 1), |args, frame| {
@@ -94,26 +94,35 @@ fn parse_meta(
     row: &'static OpRow,
     operand: RawValue<'_>,
 ) -> Result<Expression> {
+    let name = check_metadata(operand, parser.scope())?;
+    // It belongs to the document, so it is never constant.
+    let _ = parser.root();
+    let prepared = std::sync::Arc::new(Prepared::Name(name.into()));
+    Ok(Expression::Ready { row, run: meta, prepared, arguments: Vec::new() })
+}
+
+/// Reads the operand of `$meta`; gives the name of what it asks for.
+///
+/// # Errors
+/// 17307, 17308 for what names nothing, 40218 for what the documents of this scope do not have.
+pub fn check_metadata<'v>(operand: RawValue<'v>, scope: &Scope) -> Result<&'v str> {
     let RawValue::String(name) = operand else {
         return Err(fault(17307, "$meta only supports string arguments"));
     };
     if !METADATA.contains(&name) {
         return Err(fault(17308, format!("Unsupported argument to $meta: {name}")));
     }
-    if !parser.scope().has_metadata(name) {
-        let what = match name {
-            "textScore" => "text score",
-            "geoNearDistance" => "$geoNear distance",
-            "geoNearPoint" => "$geoNear point",
-            other => return Err(Error::not_implemented(format!("$meta of '{other}'"))),
-        };
-        let text = format!("query requires {what} metadata, but it is not available");
-        return Err(fault(40218, text));
+    if scope.has_metadata(name) {
+        return Ok(name);
     }
-    // It belongs to the document, so it is never constant.
-    let _ = parser.root();
-    let prepared = std::sync::Arc::new(Prepared::Name(name.into()));
-    Ok(Expression::Ready { row, run: meta, prepared, arguments: Vec::new() })
+    let what = match name {
+        "textScore" => "text score",
+        "geoNearDistance" => "$geoNear distance",
+        "geoNearPoint" => "$geoNear point",
+        other => return Err(Error::not_implemented(format!("$meta of '{other}'"))),
+    };
+    let text = format!("query requires {what} metadata, but it is not available");
+    Err(fault(40218, text))
 }
 
 fn meta<'a>(prepared: &'a Prepared, _: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {

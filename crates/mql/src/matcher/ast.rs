@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_value::{Collation, RawValue, ValueBuf, canonical_type, compare_values_in, ty};
 
-use super::{BitTest, DocumentTest, Regex};
+use super::{BitTest, DocumentTest, GeoTest, Regex};
 use crate::FieldPath;
 
 /// A condition on a document.
@@ -83,6 +83,8 @@ pub enum Predicate {
     Regex(Regex),
     /// Some number or binary value has bits as asked.
     Bits(BitTest),
+    /// Some geometry lies as asked.
+    Geo(Arc<GeoTest>),
     /// Some array has exactly so many items.
     Size(i64),
     /// Some array has a document (or array) item that satisfies the filter.

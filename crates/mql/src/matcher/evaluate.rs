@@ -98,6 +98,7 @@ pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
         | Predicate::Type(_)
         | Predicate::Mod { .. }
         | Predicate::Bits(_)
+        | Predicate::Geo(_)
         | Predicate::Regex(_)
         | Predicate::Not(_)
         | Predicate::All(_) => false,
@@ -141,6 +142,7 @@ pub(super) fn missing_matches(predicate: &Predicate) -> bool {
         | Predicate::Type(_)
         | Predicate::Mod { .. }
         | Predicate::Bits(_)
+        | Predicate::Geo(_)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)
@@ -164,6 +166,7 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool 
             .and_then(Number::to_i64_truncated)
             .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
         Predicate::Bits(test) => test.holds(value),
+        Predicate::Geo(test) => test.holds(value),
         Predicate::Regex(regex) => regex.matches_value(value),
         Predicate::Size(size) => {
             value.as_array().is_some_and(|items| items.iter().count() as i64 == *size)

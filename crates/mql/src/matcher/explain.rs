@@ -225,6 +225,14 @@ fn reason(operator: &str, clause: RawDoc<'_>, path: &str, wanted: Wanted) -> &'s
         "$all" => {
             ("array did not contain all specified values", "array did contain all specified values")
         }
+        "$geoWithin" | "$within" => (
+            "none of considered geometries was contained within the expression’s geometry",
+            "at least one of considered geometries was contained within the expression’s geometry",
+        ),
+        "$geoIntersects" => (
+            "none of considered geometries intersected the expression’s geometry",
+            "at least one of considered geometries intersected the expression’s geometry",
+        ),
         "$bitsAllSet" | "$bitsAllClear" | "$bitsAnySet" | "$bitsAnyClear" => {
             ("bitwise operator failed to match", "bitwise operator matched successfully")
         }

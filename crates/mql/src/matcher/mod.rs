@@ -10,26 +10,31 @@ mod ast;
 mod bits;
 mod evaluate;
 mod explain;
+mod geo;
 pub mod op;
 mod parse;
 mod position;
 mod regex;
 mod schema;
+mod text;
 mod whole;
 
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
+pub use geo::{GeoTest, Near, Unit};
 pub use regex::Regex;
 pub use schema::Schema;
+pub use text::{BoundSearch, TextTest};
 pub use whole::DocumentTest;
 
+use crate::FieldPath;
 use parse::Around;
 
 /// What parsing a filter may depend on besides the filter.
@@ -49,6 +54,8 @@ pub struct Matcher {
     root: Expr,
     /// Whether an expression in it can fail.
     can_fail: bool,
+    /// Its `$text`.
+    text: Option<Arc<TextTest>>,
 }
 
 impl Matcher {
@@ -66,7 +73,38 @@ impl Matcher {
     pub fn parse_in(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
         let root = parse::parse_filter(filter, Around::nothing(scope))?;
         let can_fail = whole::can_fail(&root);
-        Ok(Matcher { root, can_fail })
+        let text = text::only_text(&root)?;
+        Ok(Matcher { root, can_fail, text })
+    }
+
+    /// The same where documents can be sought by distance.
+    pub fn parse_query(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
+        let root = parse::parse_filter(filter, Around::query(scope))?;
+        if geo::count_near(&root) > 1 {
+            return Err(Error::bad_value("Too many geoNear expressions"));
+        }
+        let can_fail = whole::can_fail(&root);
+        let text = text::only_text(&root)?;
+        if text.is_some() && geo::count_near(&root) > 0 {
+            return Err(Error::bad_value("text and geoNear not allowed in same query"));
+        }
+        Ok(Matcher { root, can_fail, text })
+    }
+
+    /// Whether documents are sought by their distance.
+    pub fn seeks_by_distance(&self) -> bool {
+        geo::count_near(&self.root) > 0
+    }
+
+    /// The same filter over documents that are sought by the distance of the places at this path.
+    ///
+    /// # Errors
+    /// Those of a path that is too long.
+    pub fn by_distance(self, path: &str, near: Near) -> Result<Matcher> {
+        let predicate = Predicate::Geo(Arc::new(GeoTest::Near(near)));
+        let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
+        let root = Expr::and(vec![self.root.clone(), sought]);
+        Ok(Matcher { root, ..self })
     }
 
     /// Whether the document satisfies the filter. An expression that fails counts as one that does not hold: for callers
@@ -100,6 +138,17 @@ impl Matcher {
     /// Whether it evaluates expressions or scripts, which may take any time for a single document.
     pub fn computes(&self) -> bool {
         self.can_fail
+    }
+
+    /// Its `$text`, which the planner must bind to an index before the filter is evaluated.
+    pub fn text(&self) -> Option<&Arc<TextTest>> {
+        self.text.as_ref()
+    }
+
+    /// The same filter for documents that the text index found; nothing when its `$text` is one of several alternatives.
+    pub fn for_found_text(&self) -> Option<Matcher> {
+        let required = text::is_required(&self.root);
+        required.then(|| Matcher { root: text::for_found(&self.root), ..self.clone() })
     }
 
     /// The tree, for the planner.

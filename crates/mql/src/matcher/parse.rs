@@ -20,17 +20,44 @@ pub struct Around<'a> {
     pub(super) scope: &'a Scope,
     /// It is about items of an array, not about documents of the collection.
     pub(super) in_array: bool,
+    /// Whether documents can be sought by distance.
+    pub(super) near: NearPlace,
+}
+
+/// Whether a condition on the distance may stand somewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NearPlace {
+    /// The order of the results is somebody else's.
+    Nowhere,
+    /// In the outermost conjunction of a query.
+    Here,
+    /// In a query, below something else.
+    Nested,
 }
 
 impl<'a> Around<'a> {
     /// Nothing stands around it.
     pub(super) fn nothing(scope: &'a Scope) -> Around<'a> {
-        Around { depth: 0, scope, in_array: false }
+        Around { depth: 0, scope, in_array: false, near: NearPlace::Nowhere }
+    }
+
+    /// It is all of a query.
+    pub(super) fn query(scope: &'a Scope) -> Around<'a> {
+        Around { near: NearPlace::Here, ..Around::nothing(scope) }
+    }
+
+    /// The same for one part of a conjunction.
+    pub(super) fn conjunct(self) -> Around<'a> {
+        Around { depth: self.depth + 1, ..self }
     }
 
     /// The same below one more operator.
     pub(super) fn deeper(self) -> Around<'a> {
-        Around { depth: self.depth + 1, ..self }
+        let near = match self.near {
+            NearPlace::Nowhere => NearPlace::Nowhere,
+            NearPlace::Here | NearPlace::Nested => NearPlace::Nested,
+        };
+        Around { depth: self.depth + 1, near, ..self }
     }
 
     /// The same below an operator on the items of an array.

@@ -154,7 +154,8 @@ fn errors() {
             2,
             "$expr can only be applied to the top-level document",
         ),
-        ("{a: {$near: 1}}", 238, "$near is not implemented yet"),
+        ("{a: {$geoWithin: 1}}", 2, "geometry must be an object"),
+        ("{a: {$maxDistance: 1}}", 2, "unknown operator: $maxDistance"),
         ("{a: {$options: 'i'}}", 2, "$options needs a $regex"),
     ];
     for (filter, code, text) in cases {

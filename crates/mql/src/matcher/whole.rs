@@ -1,4 +1,4 @@
-//! Conditions on the document as a whole: expressions, scripts, schemas, samples. The first two can fail, other conditions cannot, so
+//! Conditions on the document as a whole: expressions, scripts, schemas, text searches, samples. Some can fail, other conditions cannot, so
 //! only filters that have some take the way through [`try_matches`].
 
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use mayfly_base::Result;
 use mayfly_expr::javascript::Script;
 use mayfly_expr::{Expression, Frame, random_unit};
 use mayfly_value::RawDoc;
+use mayfly_value::text::Found;
 
-use super::{Expr, Predicate, Schema, evaluate};
+use super::{Expr, Predicate, Schema, TextTest, evaluate};
 use crate::FieldPath;
 
 /// A condition on the document as a whole.
@@ -20,6 +21,10 @@ pub enum DocumentTest {
     Script(Arc<Script>),
     /// `$jsonSchema`.
     Schema(Arc<Schema>),
+    /// `$text`.
+    Text(Arc<TextTest>),
+    /// `$text` of a document that the index found.
+    FoundText(Arc<TextTest>),
     /// `$sampleRate`: holds with this probability.
     Sample(f64),
 }
@@ -37,7 +42,11 @@ impl DocumentTest {
     pub fn implied(&self) -> &[(FieldPath, Predicate)] {
         match self {
             DocumentTest::Computed(computed) => &computed.implied,
-            DocumentTest::Script(_) | DocumentTest::Schema(_) | DocumentTest::Sample(_) => &[],
+            DocumentTest::Script(_)
+            | DocumentTest::Schema(_)
+            | DocumentTest::Text(_)
+            | DocumentTest::FoundText(_)
+            | DocumentTest::Sample(_) => &[],
         }
     }
 
@@ -52,6 +61,8 @@ impl DocumentTest {
             }
             DocumentTest::Script(script) => script.holds(doc),
             DocumentTest::Schema(schema) => Ok(schema.fits_document(doc)),
+            DocumentTest::Text(text) => text.holds(doc, Found::Otherwise),
+            DocumentTest::FoundText(text) => text.holds(doc, Found::ByIndex),
             DocumentTest::Sample(rate) => Ok(random_unit() < *rate),
         }
     }
@@ -62,6 +73,7 @@ impl DocumentTest {
             DocumentTest::Computed(_) => "$expr",
             DocumentTest::Script(_) => "$where",
             DocumentTest::Schema(_) => "$jsonSchema",
+            DocumentTest::Text(_) | DocumentTest::FoundText(_) => "$text",
             DocumentTest::Sample(_) => "$sampleRate",
         }
     }
@@ -71,7 +83,11 @@ impl DocumentTest {
 pub(super) fn can_fail(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(can_fail),
-        Expr::Document(test) => matches!(test, DocumentTest::Computed(_) | DocumentTest::Script(_)),
+        Expr::Document(test) => match test {
+            DocumentTest::Computed(_) | DocumentTest::Script(_) => true,
+            DocumentTest::Text(_) | DocumentTest::FoundText(_) => true,
+            DocumentTest::Schema(_) | DocumentTest::Sample(_) => false,
+        },
         Expr::Path { .. } | Expr::Always(_) => false,
     }
 }

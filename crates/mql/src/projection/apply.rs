@@ -10,11 +10,12 @@ use crate::Matcher;
 
 pub(super) fn apply(
     projection: &Projection,
-    doc: RawDoc<'_>,
+    frame: Frame<'_>,
     filter: Option<&Matcher>,
     out: &mut DocBuilder,
 ) -> Result<()> {
-    let mut run = Run { mode: projection.mode, root: doc, filter, in_found_item: false };
+    let doc = frame.root();
+    let mut run = Run { mode: projection.mode, frame, filter, in_found_item: false };
     for element in doc.iter() {
         if element.name_bytes() == b"_id" && projection.root.find(b"_id").is_none() {
             if projection.keeps_id {
@@ -30,7 +31,7 @@ pub(super) fn apply(
 /// One document on its way through a projection.
 struct Run<'a> {
     mode: Mode,
-    root: RawDoc<'a>,
+    frame: Frame<'a>,
     filter: Option<&'a Matcher>,
     /// The positional operator has done its work on an array around.
     in_found_item: bool,
@@ -191,7 +192,7 @@ impl<'a> Run<'a> {
     }
 
     fn position(&self) -> Result<usize> {
-        let found = self.filter.and_then(|filter| filter.array_position(self.root));
+        let found = self.filter.and_then(|filter| filter.array_position(self.frame.root()));
         found.ok_or_else(|| {
             let text = "positional operator '.$' couldn't find a matching element in the array";
             Error::new(ErrorCode(51246), text)
@@ -231,7 +232,7 @@ impl<'a> Run<'a> {
     ) -> Result<()> {
         match branch {
             Branch::Expression(expression) => {
-                if let Some(value) = expression.evaluate(Frame::new(self.root))?.as_raw() {
+                if let Some(value) = expression.evaluate(self.frame)?.as_raw() {
                     out.append(name, value);
                     check_size(out.len())?;
                 }

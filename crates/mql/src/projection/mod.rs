@@ -11,7 +11,7 @@ pub mod row;
 mod slice;
 
 use mayfly_base::Result;
-use mayfly_expr::{Expression, Scope};
+use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::Matcher;
@@ -99,9 +99,9 @@ impl Projection {
     ///
     /// # Errors
     /// Those of expressions.
-    pub fn project(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
+    pub fn project<'a>(&'a self, doc: impl Into<Frame<'a>>) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        apply::apply(self, doc, None, &mut out)?;
+        apply::apply(self, doc.into(), None, &mut out)?;
         Ok(out.finish())
     }
 
@@ -109,10 +109,19 @@ impl Projection {
     ///
     /// # Errors
     /// Those of expressions; 51246 and 51247 when the filter found no item of the array.
-    pub fn project_found(&self, doc: RawDoc<'_>, filter: &Matcher) -> Result<DocBuf> {
+    pub fn project_found<'a>(
+        &'a self,
+        doc: impl Into<Frame<'a>>,
+        filter: &'a Matcher,
+    ) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        apply::apply(self, doc, Some(filter), &mut out)?;
+        apply::apply(self, doc.into(), Some(filter), &mut out)?;
         Ok(out.finish())
+    }
+
+    /// Whether an expression in it asks for this metadata, by the name that `$meta` uses.
+    pub fn asks_for(&self, name: &str) -> bool {
+        asks_for(&self.root, name)
     }
 
     /// Whether it keeps every document as it is.
@@ -133,6 +142,14 @@ impl Projection {
         collect_paths(&self.root, "", &mut paths);
         Some(paths)
     }
+}
+
+fn asks_for(level: &Level, name: &str) -> bool {
+    level.fields.iter().any(|(_, branch)| match branch {
+        Branch::Expression(expression) => expression.dependencies().metadata.contains(name),
+        Branch::Level(inner) => asks_for(inner, name),
+        Branch::Leaf | Branch::Slice(_) | Branch::Positional | Branch::ElemMatch(_) => false,
+    })
 }
 
 fn collect_paths(level: &Level, prefix: &str, paths: &mut Vec<String>) {

@@ -24,6 +24,7 @@ pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Re
         id: None,
         positional: false,
         elem_match: false,
+        meta: false,
     };
     for element in spec.iter() {
         parser.field("", element.name(), element.value(), 0)?;
@@ -32,6 +33,8 @@ pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Re
     let mode = parser.mode.unwrap_or(match parser.id {
         Some(Mode::Include) => Mode::Include,
         _ if parser.elem_match => Mode::Include,
+        // In a find everything else stays, too.
+        _ if parser.meta && kind == ProjectionKind::Stage => Mode::Include,
         Some(Mode::Exclude) | None => Mode::Exclude,
     });
     Ok(Projection { mode, root: parser.root, keeps_id: parser.id != Some(Mode::Exclude) })
@@ -46,6 +49,7 @@ struct Parser<'s> {
     id: Option<Mode>,
     positional: bool,
     elem_match: bool,
+    meta: bool,
 }
 
 fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
@@ -112,7 +116,7 @@ impl Parser<'_> {
         match (first.name(), self.kind) {
             ("$slice", ProjectionKind::Find) => self.slice(path, inner, first.value()),
             ("$elemMatch", ProjectionKind::Find) => self.elem_match(path, inner),
-            ("$meta", _) => Err(meta(first.value())),
+            ("$meta", _) => self.meta(path, inner),
             _ => self.expression(path, inner),
         }
     }
@@ -158,6 +162,13 @@ impl Parser<'_> {
             return fault(31252, text);
         }
         self.mode = Some(Mode::Include);
+        self.insert(path, Branch::Expression(parsed))
+    }
+
+    /// What is known about the document beside its fields stands in inclusions and exclusions alike.
+    fn meta(&mut self, path: &str, operator: RawDoc<'_>) -> Result<()> {
+        let parsed = Expression::parse_in(RawValue::Document(operator), self.scope)?;
+        self.meta = true;
         self.insert(path, Branch::Expression(parsed))
     }
 
@@ -233,34 +244,6 @@ fn joined(parent: &str, name: &str) -> Result<String> {
         return Err(Error::bad_value(text));
     }
     Ok(path)
-}
-
-/// `$meta`: what text search and geo search would give is not there, the rest is not written yet.
-fn meta(keyword: RawValue<'_>) -> Error {
-    let RawValue::String(keyword) = keyword else {
-        return Error::new(ErrorCode(17307), "$meta only supports string arguments");
-    };
-    let unavailable = |what: &str| {
-        let text = format!("query requires {what} metadata, but it is not available");
-        Error::new(ErrorCode(40218), text)
-    };
-    match keyword {
-        "textScore" => unavailable("text score"),
-        "geoNearDistance" => unavailable("$geoNear distance"),
-        "geoNearPoint" => unavailable("$geoNear point"),
-        "indexKey"
-        | "recordId"
-        | "sortKey"
-        | "randVal"
-        | "searchScore"
-        | "searchHighlights"
-        | "searchScoreDetails"
-        | "searchSequenceToken"
-        | "vectorSearchScore"
-        | "score"
-        | "scoreDetails" => Error::not_implemented(format!("$meta: '{keyword}'")),
-        other => Error::new(ErrorCode(17308), format!("Unsupported argument to $meta: {other}")),
-    }
 }
 
 fn check_name(name: &str) -> Result<()> {

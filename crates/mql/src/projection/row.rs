@@ -23,5 +23,5 @@ pub const ROWS: &[ProjectionRow] = &[
     row("$slice", "A part of an array.", true),
     row("expressions", "Fields made by aggregation expressions.", true),
     row("literals", "Fields with constant values.", true),
-    row("$meta", "What is known about a document beside its fields.", false),
+    row("$meta", "What is known about a document beside its fields.", true),
 ];

@@ -97,8 +97,8 @@ impl DocumentStage {
     ///
     /// # Errors
     /// Those of its expressions.
-    pub fn run(&self, document: RawDoc<'_>) -> Result<DocBuf> {
-        self.0.run(document)
+    pub fn run<'a>(&'a self, document: impl Into<Frame<'a>>) -> Result<DocBuf> {
+        self.0.run(document.into())
     }
 }
 
@@ -128,22 +128,22 @@ impl Pipeline {
     pub(super) fn run(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
         let mut current = doc.to_owned();
         for stage in &self.0 {
-            current = stage.run(current.as_doc())?;
+            current = stage.run(Frame::new(current.as_doc()))?;
         }
         Ok(current)
     }
 }
 
 impl Stage {
-    fn run(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
+    fn run<'a>(&'a self, frame: Frame<'a>) -> Result<DocBuf> {
         match self {
-            Stage::Set(fields) => fields.apply(doc),
-            Stage::Project(projection) => projection.project(doc),
+            Stage::Set(fields) => fields.apply(frame),
+            Stage::Project(projection) => projection.project(frame),
             Stage::Replace { with, called } => {
-                let value = with.evaluate(Frame::new(doc))?;
+                let value = with.evaluate(frame)?;
                 match value.as_raw() {
                     Some(RawValue::Document(new)) => Ok(new.to_owned()),
-                    other => Err(not_a_document(called, other, doc)),
+                    other => Err(not_a_document(called, other, frame.root())),
                 }
             }
         }

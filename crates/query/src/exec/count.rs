@@ -24,7 +24,7 @@ impl Executor {
         }
         let mut counted = 0;
         while !self.is_done() {
-            self.run(store, op, &mut |_, _| {
+            self.run(store, op, &mut |_, _, _| {
                 counted += 1;
                 Ok(Flow::More)
             })?;

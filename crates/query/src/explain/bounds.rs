@@ -4,13 +4,16 @@
 
 use std::cmp::Ordering;
 
+use mayfly_mql::matcher::{Expr, Predicate};
+use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::hashed::hash_in;
-use mayfly_storage::{IndexField, KeyRange};
+use mayfly_storage::{Index, IndexField, KeyRange};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values, keys};
 
 use super::filter::parts;
+use crate::plan::value_ranges;
 
 /// One end of an interval.
 #[derive(Clone)]
@@ -35,6 +38,8 @@ pub(super) struct ScanBounds {
 
 /// How a scan goes through the keys.
 pub(super) struct Scan<'a> {
+    /// The index, unless it is the clustered order.
+    pub(super) index: Option<&'a Index>,
     pub(super) fields: &'a [IndexField],
     pub(super) multikey: u32,
     pub(super) ranges: &'a [KeyRange],
@@ -49,6 +54,9 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, conditions: &[DocBuf]) -> ScanBounds 
     for (at, field) in scan.fields.iter().enumerate() {
         let multikey = scan.multikey & (1 << at) != 0;
         let found = match at < bounded {
+            true if matches!(field.kind, FieldKind::Sphere | FieldKind::Plane) => {
+                places(scan.index, &field.path, conditions)
+            }
             true => bounds_of(scan.fields, at, multikey, conditions, &mut used),
             false => None,
         };
@@ -74,6 +82,23 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, conditions: &[DocBuf]) -> ScanBounds 
     }
     let rest = conditions.iter().zip(&used).filter(|(_, used)| !**used);
     ScanBounds { text: text.finish(), rest: rest.map(|(c, _)| c.clone()).collect() }
+}
+
+/// The cells that the first area on a path is covered by; the filter decides about what is found there.
+fn places(index: Option<&Index>, path: &str, conditions: &[DocBuf]) -> Option<Vec<Interval>> {
+    let area_of = |condition: &DocBuf| {
+        let (known, ..) = parts(condition.as_doc())?;
+        let matcher = Matcher::parse(condition.as_doc(), &ParseContext::default()).ok()?;
+        match matcher.root() {
+            Expr::Path { predicate: Predicate::Geo(test), .. } if known == path => {
+                value_ranges(index?, test.area()?)
+            }
+            _ => None,
+        }
+    };
+    let end = |value| End { value: RawValue::Int64(value).to_owned(), inclusive: true };
+    let interval = |(first, last)| Interval { low: end(first), high: end(last) };
+    Some(conditions.iter().find_map(area_of)?.into_iter().map(interval).collect())
 }
 
 /// The intervals of one field of an entry.

@@ -126,7 +126,13 @@ fn predicates(
     out: &mut Vec<DocBuf>,
 ) {
     match (operator, value) {
-        ("$options", _) => {}
+        ("$options" | "$maxDistance" | "$minDistance", _) => {}
+        // With the limits that stand behind it.
+        ("$near" | "$nearSphere", _) => {
+            let mut doc = DocBuilder::new();
+            doc.append(path, all);
+            out.push(doc.finish());
+        }
         ("$ne", value) => out.push(negated(path, "$eq", value)),
         ("$nin", RawValue::Array(list)) => {
             out.push(negated(path, "$in", RawValue::Array(sorted(list).as_doc())));

@@ -9,6 +9,7 @@
 mod bounds;
 mod filter;
 mod node;
+mod text;
 mod tree;
 
 use std::sync::Arc;
@@ -153,7 +154,7 @@ fn run(
     }
     let mut shown = 0;
     while !(executor.is_done() || first_only && shown > 0) {
-        executor.run(store, op, &mut |_, _| {
+        executor.run(store, op, &mut |_, _, _| {
             shown += 1;
             Ok(if first_only { Flow::Pause } else { Flow::More })
         })?;

@@ -19,6 +19,8 @@ pub(super) struct Node {
     /// A stage that counts nothing that others count.
     pub(super) express: bool,
     pub(super) input: Option<Box<Node>>,
+    /// Several inputs, in place of the one.
+    pub(super) inputs: Vec<Node>,
 }
 
 impl Node {
@@ -33,6 +35,7 @@ impl Node {
             at_end: true,
             express: false,
             input: None,
+            inputs: Vec::new(),
         }
     }
 
@@ -84,6 +87,7 @@ impl Node {
             input.write_plan(out);
             out.end();
         }
+        self.write_inputs(out, Node::write_plan);
     }
 
     /// Writes it as part of `executionStages`.
@@ -109,6 +113,20 @@ impl Node {
             input.write_stats(out);
             out.end();
         }
+        self.write_inputs(out, Node::write_stats);
+    }
+
+    fn write_inputs(&self, out: &mut DocBuilder, write: fn(&Node, &mut DocBuilder)) {
+        if self.inputs.is_empty() {
+            return;
+        }
+        out.start_array("inputStages");
+        for input in &self.inputs {
+            out.push_document();
+            write(input, out);
+            out.end();
+        }
+        out.end();
     }
 }
 

@@ -10,8 +10,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use super::bounds::{Scan, ScanBounds, scan_bounds};
 use super::filter::{joined, parts};
 use super::node::{Node, number};
+use super::text::text_match;
 use super::{Counted, Explained, Purpose};
-use crate::plan::{Access, Plan};
+use crate::plan::{Access, NearAccess, Plan};
 use crate::{CanonicalQuery, Hint};
 
 /// Memory that a sort may use, as plans show it.
@@ -151,7 +152,11 @@ fn express(
 pub(super) fn counts_keys(plan: &Plan) -> bool {
     match &plan.access {
         Access::Index { index, .. } => plan.exact && !plan.blocking_sort && !index.is_multikey(),
-        Access::Nothing | Access::Id(_) | Access::Records { .. } => false,
+        Access::Nothing
+        | Access::Id(_)
+        | Access::Records { .. }
+        | Access::Text(_)
+        | Access::Near(_) => false,
     }
 }
 
@@ -186,9 +191,11 @@ fn access(
         Access::Records { ranges, direction } => {
             fetch_by_id(ranges, *direction, conditions, counted)
         }
+        Access::Text(text) => text_match(text, conditions, counted),
         Access::Index { index, ranges, direction } => {
             let backward = *direction == Direction::Backward;
             let scan = Scan {
+                index: Some(index),
                 fields: plan.fields.as_deref().unwrap_or(index.spec.fields()),
                 multikey: index.multikey_mask(),
                 ranges,
@@ -204,7 +211,33 @@ fn access(
             }
             if keys_only { leaf } else { fetch(leaf, &bounds, counted) }
         }
+        Access::Near(near) => by_distance(near, conditions, counted),
     }
+}
+
+/// A search by distance; what else is asked is tested behind it.
+fn by_distance(near: &NearAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
+    let leaf = Node::new(near.stage())
+        .with(|out| {
+            out.append("keyPattern", near.index.spec.key());
+            out.append("indexName", near.index.spec.name()).append("indexVersion", 2);
+        })
+        .did(counted.matched, counted.keys, counted.at_end)
+        .counting(|out| {
+            out.append("keysExamined", number(counted.keys));
+            out.append("docsExamined", number(counted.documents));
+        });
+    let is_near = |condition: &&DocBuf| {
+        matches!(
+            parts(condition.as_doc()),
+            Some((_, "$near" | "$nearSphere" | "$minDistance" | "$maxDistance", _))
+        )
+    };
+    let rest: Vec<DocBuf> = conditions.iter().filter(|c| !is_near(c)).cloned().collect();
+    if rest.is_empty() {
+        return leaf;
+    }
+    fetch(leaf, &ScanBounds { text: DocBuf::empty(), rest }, counted)
 }
 
 /// Whether the clustered order itself was asked for, as an index on `_id` would give it.
@@ -268,7 +301,7 @@ fn fetch_by_id(
     let key = key.finish();
     let field = IndexField::new("_id", false, FieldKind::Ordered);
     let backward = direction == Direction::Backward;
-    let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
+    let scan = Scan { index: None, fields: &[field], multikey: 0, ranges, backward };
     let bounds = scan_bounds(&scan, conditions);
     let of =
         Scanned { key: key.as_doc(), name: "_id_", unique: true, sparse: false, partial: false };

@@ -38,7 +38,7 @@ pub fn delete_measurements(
     op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
         let mut found: Vec<RecordKey> = Vec::new();
-        executor.run(store, op, &mut |key, _| {
+        executor.run(store, op, &mut |key, _, _| {
             found.push(key.to_vec());
             Ok(if found.len() >= BATCH_BUCKETS { Flow::Pause } else { Flow::More })
         })?;

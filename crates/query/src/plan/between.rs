@@ -27,11 +27,21 @@ pub(super) fn narrowed(
             .iter()
             .map(|field| (field.path.as_str(), field.descending))
             .collect(),
-        Access::Nothing | Access::Id(_) | Access::Records { .. } => vec![("_id", false)],
+        Access::Nothing
+        | Access::Id(_)
+        | Access::Records { .. }
+        | Access::Text(_)
+        | Access::Near(_) => {
+            vec![("_id", false)]
+        }
     };
     let collation = match &plan.access {
         Access::Index { index, .. } => index.spec.collation(),
-        Access::Nothing | Access::Id(_) | Access::Records { .. } => collection.collation(),
+        Access::Nothing
+        | Access::Id(_)
+        | Access::Records { .. }
+        | Access::Text(_)
+        | Access::Near(_) => collection.collation(),
     };
     let collation = collation.map(|collation| &**collation);
     let start = min.map(|min| key_of(min, &fields, collation)).transpose()?.unwrap_or_default();
@@ -46,7 +56,8 @@ pub(super) fn narrowed(
     let access = match plan.access {
         Access::Index { index, direction, .. } => Access::Index { index, ranges, direction },
         Access::Records { direction, .. } => Access::Records { ranges, direction },
-        Access::Nothing | Access::Id(_) => {
+        // Searches take no hint.
+        Access::Nothing | Access::Id(_) | Access::Text(_) | Access::Near(_) => {
             Access::Records { ranges, direction: Direction::Forward }
         }
     };

@@ -103,6 +103,7 @@ pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
             | Predicate::Type(_)
             | Predicate::Mod { .. }
             | Predicate::Bits(_)
+            | Predicate::Geo(_)
             | Predicate::Regex(_)
             | Predicate::Size(_)
             | Predicate::ElemMatchDocument(_)
@@ -159,6 +160,7 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
         | Predicate::Type(_)
         | Predicate::Mod { .. }
         | Predicate::Bits(_)
+        | Predicate::Geo(_)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)

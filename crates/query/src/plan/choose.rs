@@ -9,7 +9,7 @@ use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
 use super::implication::implies;
-use super::{Access, Plan, hashed, wildcards};
+use super::{Access, Plan, hashed, places, wildcards};
 use crate::CanonicalQuery;
 use crate::partial::filter_of;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
@@ -73,6 +73,22 @@ pub(super) fn best(
         (None, Some(by_id)) => by_id,
         (None, None) => collection_scan(collection, query),
     }
+}
+
+/// Whether some index, or the records' own order, bounds these conditions.
+pub(super) fn is_bounded(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+) -> bool {
+    let plan = best(collection, &CanonicalQuery { sort: None, ..query.clone() }, bounds);
+    !matches!(&plan.access, Access::Records { ranges, .. } if *ranges == [whole_range()])
+}
+
+/// Every document, in no order that counts.
+pub(super) fn whole_collection(blocking_sort: bool) -> Plan {
+    let access = Access::Records { ranges: vec![whole_range()], direction: Direction::Forward };
+    Plan::new(access, blocking_sort)
 }
 
 pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Plan {
@@ -157,7 +173,7 @@ pub(super) fn by_id(
 }
 
 /// A partial index lacks the documents that do not satisfy its filter.
-fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
+pub(super) fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
     match index.filter() {
         None => true,
         Some(filter) => {
@@ -185,6 +201,7 @@ pub(super) fn candidates<'a>(
     match index.spec.kind() {
         Kind::Ordered | Kind::Hashed => vec![as_it_is()],
         Kind::Wildcard(wildcard) => wildcards::candidates(index, wildcard, bounds),
+        Kind::Sphere(_) | Kind::Plane(_) if places::serves(index, bounds) => vec![as_it_is()],
         // These serve their own operators only.
         Kind::Text(_) | Kind::Sphere(_) | Kind::Plane(_) => Vec::new(),
     }
@@ -193,7 +210,9 @@ pub(super) fn candidates<'a>(
 impl Candidate<'_> {
     /// A sparse index lacks documents that a condition on a missing field could want.
     fn has_all_of_paths(&self, bounds: &[FieldBounds<'_>]) -> bool {
+        // An index of places only offers itself where its documents are all that can match.
         !self.index.spec.sparse()
+            || !matches!(self.index.spec.kind(), Kind::Ordered | Kind::Hashed | Kind::Wildcard(_))
             || self.fields.iter().any(|field| {
                 bounds.iter().any(|known| {
                     known.path == field.path
@@ -203,7 +222,7 @@ impl Candidate<'_> {
     }
 
     /// What bounds the field at this place of an entry; nothing when no condition may be used there.
-    fn bounds_of(
+    pub(super) fn bounds_of(
         &self,
         at: usize,
         bounds: &[FieldBounds<'_>],
@@ -228,7 +247,10 @@ impl Candidate<'_> {
                 let collation = self.index.spec.collation().map(|collation| &**collation);
                 hashed::intervals(known(&field.path)?, field, collation, same_collation)
             }
-            FieldKind::Text | FieldKind::Sphere | FieldKind::Plane => None,
+            FieldKind::Sphere | FieldKind::Plane => {
+                places::intervals(self.index, known(&field.path)?)
+            }
+            FieldKind::Text => None,
         }
     }
 
@@ -319,7 +341,7 @@ pub(super) fn with_candidate(
 }
 
 /// Puts each interval behind each single value of the fields before.
-fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRange> {
+pub(crate) fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRange> {
     if prefixes.len() == 1 && prefixes[0] == whole_range() {
         return intervals.to_vec();
     }

@@ -75,6 +75,7 @@ fn needs_a_value(predicate: &Predicate) -> bool {
         | Predicate::Type(_)
         | Predicate::Mod { .. }
         | Predicate::Bits(_)
+        | Predicate::Geo(_)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)

@@ -9,6 +9,9 @@ mod choose;
 mod first_of;
 mod hashed;
 mod implication;
+mod near;
+mod places;
+mod text;
 mod wildcards;
 
 use std::borrow::Cow;
@@ -20,8 +23,12 @@ use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
 use bounds::{FieldBounds, conjuncts, field_bounds};
+pub(crate) use choose::extend;
 use first_of::with_first_of;
 pub use first_of::{FirstOf, OnePerValue};
+pub use near::NearAccess;
+pub(crate) use places::{key_range, of_cells, of_squares, value_ranges};
+pub use text::{TextAccess, check_absent};
 
 /// How documents are reached.
 pub enum Access {
@@ -36,6 +43,8 @@ pub enum Access {
         /// Direction of the scan.
         direction: Direction,
     },
+    /// Entries of the text index, under the terms of a search.
+    Text(Box<TextAccess>),
     /// Entries of an index.
     Index {
         /// Which.
@@ -45,6 +54,8 @@ pub enum Access {
         /// Direction of the scan.
         direction: Direction,
     },
+    /// Entries of an index of places, the nearest first.
+    Near(Box<NearAccess>),
 }
 
 /// A plan.
@@ -83,9 +94,13 @@ impl Plan {
                 Cow::Borrowed("COLLSCAN")
             }
             Access::Records { .. } => Cow::Borrowed("IXSCAN { _id: 1 }"),
+            Access::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
             Access::Index { index, .. } => {
                 let stage = if self.one_per_value.is_some() { "DISTINCT_SCAN" } else { "IXSCAN" };
                 Cow::Owned(format!("{stage} {}", Shell(index.spec.key())))
+            }
+            Access::Near(near) => {
+                Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
             }
         }
     }
@@ -94,11 +109,17 @@ impl Plan {
 /// Chooses the plan.
 ///
 /// # Errors
-/// 2 BadValue for a hint that fits no index.
+/// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
+    if let Some(search) = query.matcher.text() {
+        return text::plan(collection, query, search);
+    }
     let mut predicates = Vec::new();
     if !conjuncts(query.matcher.root(), &mut predicates) {
         return Ok(Plan::new(Access::Nothing, false));
+    }
+    if let Some((path, near)) = near::sought(&predicates) {
+        return near::plan(collection, query, path, near, &field_bounds(&predicates));
     }
     // The most frequent query of all needs no bounds.
     let in_id_order = collection.in_id_order();

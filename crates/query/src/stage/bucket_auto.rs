@@ -13,6 +13,7 @@ use super::bucket::is_expression;
 use super::granularity::Granularity;
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
 
 /// A parsed `$bucketAuto`.
@@ -152,12 +153,12 @@ impl RunningBucketAuto {
                 (Some(series), None) => double(series.below(number(value.as_raw()))),
             };
             let mut bucket = Bucket { min, max: value, states: self.stage.states()? };
-            self.stage.add(&mut bucket, document.as_doc())?;
+            self.stage.add(&mut bucket, &document)?;
             let mut taken = 1;
             next = self.next(&mut sorted)?;
             while let Some((value, document)) = next.take_if(|_| is_last || taken < share) {
                 bucket.max = value;
-                self.stage.add(&mut bucket, document.as_doc())?;
+                self.stage.add(&mut bucket, &document)?;
                 taken += 1;
                 next = self.next(&mut sorted)?;
             }
@@ -172,7 +173,7 @@ impl RunningBucketAuto {
     fn close(
         &self,
         bucket: &mut Bucket,
-        next: &mut Option<(ValueBuf, DocBuf)>,
+        next: &mut Option<(ValueBuf, Kept)>,
         sorted: &mut Sorted,
     ) -> Result<()> {
         let collation = self.stage.collation.as_deref();
@@ -182,7 +183,7 @@ impl RunningBucketAuto {
             while let Some((_, document)) =
                 next.take_if(|(value, _)| compare(&bucket.max, value).is_eq())
             {
-                self.stage.add(bucket, document.as_doc())?;
+                self.stage.add(bucket, &document)?;
                 *next = self.next(sorted)?;
             }
             if let Some((value, _)) = next {
@@ -194,7 +195,7 @@ impl RunningBucketAuto {
         let boundary = double(rounded);
         while let Some((_, document)) = next.take_if(|(value, _)| compare(&boundary, value).is_gt())
         {
-            self.stage.add(bucket, document.as_doc())?;
+            self.stage.add(bucket, &document)?;
             *next = self.next(sorted)?;
         }
         bucket.max = match next {
@@ -205,12 +206,15 @@ impl RunningBucketAuto {
         Ok(())
     }
 
-    fn next(&self, sorted: &mut Sorted) -> Result<Option<(ValueBuf, DocBuf)>> {
-        let Some(document) = sorted.pop()? else { return Ok(None) };
-        let value = self.stage.value(document.as_doc())?;
-        Ok(Some((value, document)))
+    fn next(&self, sorted: &mut Sorted) -> Result<Option<(ValueBuf, Kept)>> {
+        let Some((document, metadata)) = sorted.pop()? else { return Ok(None) };
+        let value = self.stage.value(metadata.frame(document.as_doc()))?;
+        Ok(Some((value, (document, metadata))))
     }
 }
+
+/// A document, and what is known about it beside its fields.
+type Kept = (DocBuf, Metadata);
 
 fn number(value: RawValue<'_>) -> f64 {
     Number::from_value(value).map_or(0.0, Number::to_f64)
@@ -222,8 +226,8 @@ fn double(value: f64) -> ValueBuf {
 
 impl BucketAuto {
     /// What a document is grouped by; null where it is missing.
-    fn value(&self, document: RawDoc<'_>) -> Result<ValueBuf> {
-        let value = self.group_by.evaluate(Frame::new(document))?;
+    fn value(&self, frame: Frame<'_>) -> Result<ValueBuf> {
+        let value = self.group_by.evaluate(frame)?;
         let value = value.as_raw().unwrap_or(RawValue::Null);
         if self.granularity.is_some() {
             let Some(number) = Number::from_value(value) else {
@@ -250,9 +254,10 @@ impl BucketAuto {
         self.fields.iter().map(|(_, accumulator)| accumulator.start(None)).collect()
     }
 
-    fn add(&self, bucket: &mut Bucket, document: RawDoc<'_>) -> Result<()> {
+    fn add(&self, bucket: &mut Bucket, (document, metadata): &Kept) -> Result<()> {
+        let frame = metadata.frame(document.as_doc());
         for ((_, accumulator), state) in self.fields.iter().zip(&mut bucket.states) {
-            accumulator.add(state, document)?;
+            accumulator.add(state, frame)?;
         }
         Ok(())
     }
@@ -275,14 +280,15 @@ impl Running for RunningBucketAuto {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let value = self.stage.value(document)?;
+        let metadata = context.metadata.get();
+        let value = self.stage.value(metadata.frame(document))?;
         let mut key = Vec::new();
         let collation = self.stage.collation.as_deref();
         let bits = &mut TypeBits::default();
         keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
         self.documents += 1;
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &metadata)?;
         Ok(Flow::More)
     }
 

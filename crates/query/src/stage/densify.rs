@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
 
 /// Most documents that one stage adds. Manual: "MongoDB Limits and Thresholds" has 500,000.
@@ -272,6 +273,8 @@ pub(super) struct RunningDensify {
     gap: Option<Gap>,
     /// A document behind the gap.
     document: Option<DocBuf>,
+    /// What is known about it.
+    metadata: Metadata,
     /// Partitions whose end is still to be filled.
     ends: Option<Vec<Partition>>,
     added: u64,
@@ -288,6 +291,7 @@ impl RunningDensify {
             partitions: HashMap::new(),
             gap: None,
             document: None,
+            metadata: Metadata::NONE,
             ends: None,
             added: 0,
         }
@@ -448,7 +452,7 @@ impl Running for RunningDensify {
             }
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &context.metadata.get())?;
         Ok(Flow::More)
     }
 
@@ -457,15 +461,18 @@ impl Running for RunningDensify {
             self.sorted = sorter.finish()?;
         }
         loop {
+            context.metadata.clear();
             if self.fill(context, next)? != Flow::More {
                 return Ok(Flow::Pause);
             }
-            if let Some(document) = self.document.take()
-                && next(document.as_doc())? != Flow::More
-            {
-                return Ok(Flow::Pause);
+            if let Some(document) = self.document.take() {
+                context.metadata.set(&self.metadata);
+                if next(document.as_doc())? != Flow::More {
+                    return Ok(Flow::Pause);
+                }
             }
-            if let Some(document) = self.sorted.pop()? {
+            if let Some((document, metadata)) = self.sorted.pop()? {
+                self.metadata = metadata;
                 self.take(document)?;
                 continue;
             }

@@ -83,7 +83,9 @@ impl Running for RunningFacet {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
+        let metadata = context.metadata.get();
         for branch in &mut self.0 {
+            context.metadata.set(&metadata);
             if branch.stages.iter().any(|stage| stage.is_satisfied()) {
                 continue;
             }
@@ -106,6 +108,7 @@ impl Running for RunningFacet {
                     let take = &mut |document: RawDoc<'_>| {
                         show(behind, context, document, &mut |result| keep(results, result))
                     };
+                    context.metadata.clear();
                     let over = now[0].finish(context, take)? == Flow::More;
                     resume(&mut branch, context)?;
                     // Somebody behind may have enough.
@@ -117,6 +120,7 @@ impl Running for RunningFacet {
             out.append(&branch.name, RawValue::Array(branch.results.finish().as_doc()));
             check_size(out.len())?;
         }
+        context.metadata.clear();
         next(out.finish().as_doc())?;
         Ok(Flow::More)
     }

@@ -10,7 +10,8 @@ use crate::Flow;
 pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
     match value {
         RawValue::Document(filter) => {
-            Ok(vec![Stage::Match(Matcher::parse_in(filter, around.scope)?)])
+            let scope = around.scope.clone().with_text_index();
+            Ok(vec![Stage::Match(Matcher::parse_in(filter, &scope)?)])
         }
         _ => {
             Err(Error::new(ErrorCode(15959), "the match filter must be an expression in an object"))

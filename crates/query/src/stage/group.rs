@@ -13,6 +13,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 use crate::plan::FirstOf;
 use crate::spill::{Merge, Runs};
 
@@ -91,8 +92,8 @@ impl RunningGroup {
         }
     }
 
-    fn place(&mut self, document: RawDoc<'_>) -> Result<usize> {
-        let id = self.group.id.evaluate(Frame::new(document))?;
+    fn place(&mut self, frame: Frame<'_>) -> Result<usize> {
+        let id = self.group.id.evaluate(frame)?;
         self.key.clear();
         // Numbers of different types that are equal share a group; missing and null do, too.
         let value = id.as_raw().unwrap_or(RawValue::Null);
@@ -128,7 +129,8 @@ impl RunningGroup {
         let mut places: Vec<(Vec<u8>, usize)> = self.places.drain().collect();
         places.sort_unstable();
         let groups = &self.groups;
-        runs.write(places.into_iter().map(|(key, place)| (key, saved(&groups[place]))))?;
+        let saved = |(key, place): (_, usize)| (key, saved(&groups[place]), Metadata::NONE);
+        runs.write(places.into_iter().map(saved))?;
         self.groups.clear();
         self.bytes = 0;
         Ok(())
@@ -138,7 +140,7 @@ impl RunningGroup {
     fn finish_merged(&mut self, next: &mut Next<'_>) -> Result<Flow> {
         let Some(merge) = &mut self.merge else { return Ok(Flow::More) };
         while let Some(entry) = merge.next() {
-            let (key, part) = entry?;
+            let (key, part, _) = entry?;
             let id = part.as_doc().get("_id").map(RawValue::to_owned);
             let mut states = self.group.start(id.as_ref())?;
             self.group.merge(&mut states, part.as_doc())?;
@@ -216,11 +218,13 @@ impl Running for RunningGroup {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let place = self.place(document)?;
+        let metadata = context.metadata.get();
+        let frame = metadata.frame(document);
+        let place = self.place(frame)?;
         let states = &mut self.groups[place].1;
         for ((_, accumulator), state) in self.group.fields.iter().zip(states) {
             let before = state.bytes();
-            accumulator.add(state, document)?;
+            accumulator.add(state, frame)?;
             self.bytes = (self.bytes + state.bytes()).saturating_sub(before);
         }
         self.check(context)?;

@@ -41,7 +41,7 @@ impl JoinTable {
         let (mut bytes, most) = (0, context.settings.memory_bytes);
         let mut executor = Executor::new(collection, everything(None)?)?;
         while !executor.is_done() && bytes <= most {
-            executor.run(context.store, context.op, &mut |_, document| {
+            executor.run(context.store, context.op, &mut |_, document, _| {
                 bytes += table.add(document, &parts);
                 Ok(if bytes > most { Flow::Pause } else { Flow::More })
             })?;

@@ -23,6 +23,7 @@ use super::sub::{From, SubPipeline, pipeline_argument};
 use super::unwind::{Unwind, parts, replaced};
 use super::{Around, Inside, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 use crate::optimise::{below, joined};
 use crate::pipeline::PipelineRun;
 
@@ -212,11 +213,13 @@ pub(super) struct RunningLookup {
     way: Way,
     /// What is left to show of a result that is unwound: its document, the array, and where to go on.
     rest: Option<(DocBuf, DocBuf, usize)>,
+    /// What is known about the document of the rest.
+    rest_metadata: Metadata,
 }
 
 impl RunningLookup {
     pub(super) fn new(lookup: Lookup) -> RunningLookup {
-        RunningLookup { lookup, way: Way::Unknown, rest: None }
+        RunningLookup { lookup, way: Way::Unknown, rest: None, rest_metadata: Metadata::NONE }
     }
 
     /// Shows a document for each one that was joined, until the next stage pauses.
@@ -249,11 +252,11 @@ impl RunningLookup {
         next(out.as_doc())
     }
 
-    fn scope(&self, document: RawDoc<'_>) -> Result<Scope> {
+    fn scope(&self, frame: Frame<'_>) -> Result<Scope> {
         let mut scope = self.lookup.sub.scope().clone();
         let mut values = DocBuilder::new();
         for (name, expression) in &self.lookup.variables {
-            let value = expression.evaluate(Frame::new(document))?;
+            let value = expression.evaluate(frame)?;
             match value.as_raw() {
                 Some(value) => values.start_document(name).append("$literal", value).end(),
                 None => values.append(name, "$$REMOVE"),
@@ -323,7 +326,8 @@ impl RunningLookup {
         if let Way::Same(results) = &self.way {
             return Joined::of(results.iter(), context, &self.lookup);
         }
-        let scope = self.scope(document)?;
+        let metadata = context.metadata.get();
+        let scope = self.scope(metadata.frame(document))?;
         let filter = self.filter(document);
         if let (Way::Unknown, Some(fields), Some((_, values))) =
             (&self.way, &self.lookup.fields, &filter)
@@ -421,13 +425,17 @@ impl Running for RunningLookup {
         context.op.check()?;
         let joined = self.joined(context, document)?;
         if let Some(unwind) = self.lookup.unwind.clone() {
+            self.rest_metadata = context.metadata.get();
             return self.show_unwound(&unwind, (document.to_owned(), joined.array, 0), next);
         }
         let array = RawValue::Array(joined.array.as_doc());
         next(replaced(document, &self.lookup.result, Some(array)).as_doc())
     }
 
-    fn resume(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn resume(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        if self.rest.is_some() {
+            context.metadata.set(&self.rest_metadata);
+        }
         match (self.rest.take(), self.lookup.unwind.clone()) {
             (Some(rest), Some(unwind)) => self.show_unwound(&unwind, rest, next),
             _ => Ok(Flow::More),

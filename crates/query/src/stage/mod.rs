@@ -12,6 +12,7 @@ mod documents;
 mod facet;
 mod fill;
 mod filter;
+pub(crate) mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
@@ -52,6 +53,8 @@ pub use around::{Around, Inside, RunSettings};
 pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
+use crate::change::ChangeOptions;
+use crate::metadata::{self, InFlight};
 use crate::needed::Fields;
 
 /// Takes a document from the stage before.
@@ -83,7 +86,11 @@ pub(crate) enum Stage {
     Densify(Box<densify::Densify>),
     Out(Box<out::Out>),
     Merge(Box<merge::Merge>),
+    GeoNear(Box<geo_near::GeoNear>),
+    /// The same over measurements.
+    Distances(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
+    ChangeStream(ChangeOptions),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -102,6 +109,8 @@ pub(crate) struct StageContext<'c> {
     pub(crate) op: &'c OpCtx,
     /// What the command says about its run.
     pub(crate) settings: &'c RunSettings,
+    /// What is known about the document that is on its way.
+    pub(crate) metadata: &'c InFlight,
 }
 
 /// A running stage.
@@ -171,10 +180,21 @@ impl Stage {
         )
     }
 
+    /// What the documents that it finds have beside their fields, by the names that `$meta` uses.
+    pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
+        match self {
+            Stage::Match(matcher) => metadata::given_by(matcher),
+            Stage::GeoNear(_) | Stage::Distances(_) => metadata::GEO_NEAR,
+            _ => &[],
+        }
+    }
+
     /// Its running form.
     pub(crate) fn start(self) -> Box<dyn Running> {
         match self {
             Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
+            Stage::GeoNear(stage) => Box::new(geo_near::RunningGeoNear(stage)),
+            Stage::Distances(stage) => Box::new(geo_near::RunningDistances(stage)),
             Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
@@ -197,6 +217,7 @@ impl Stage {
             Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
+            | Stage::ChangeStream(_)
             | Stage::CurrentOp(_)
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)

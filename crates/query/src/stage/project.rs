@@ -26,11 +26,12 @@ pub(super) struct RunningProject(pub(super) Projection);
 impl Running for RunningProject {
     fn push(
         &mut self,
-        _: &StageContext<'_>,
+        context: &StageContext<'_>,
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        next(self.0.project(document)?.as_doc())
+        let metadata = context.metadata.get();
+        next(self.0.project(metadata.frame(document))?.as_doc())
     }
 }
 

@@ -1,12 +1,13 @@
 //! `$redact`: keeps, cuts out or looks into each document, on every level, as an expression says.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Expression, Frame};
+use mayfly_expr::Expression;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 
 /// What the variables stand for; nobody sees it unless the expression mixes them up with other values.
 const DESCEND: &str = "descend";
@@ -25,8 +26,8 @@ pub(super) struct RunningRedact(pub(super) Expression);
 
 impl RunningRedact {
     /// What is left of a document; nothing when it goes.
-    fn redacted(&self, document: RawDoc<'_>) -> Result<Option<DocBuf>> {
-        let value = self.0.evaluate(Frame::new(document))?;
+    fn redacted(&self, document: RawDoc<'_>, metadata: &Metadata) -> Result<Option<DocBuf>> {
+        let value = self.0.evaluate(metadata.frame(document))?;
         match value.as_raw() {
             Some(RawValue::String(KEEP)) => Ok(Some(document.to_owned())),
             Some(RawValue::String(PRUNE)) => Ok(None),
@@ -35,12 +36,12 @@ impl RunningRedact {
                 for field in document {
                     match field.value() {
                         RawValue::Document(inner) => {
-                            if let Some(inner) = self.redacted(inner)? {
+                            if let Some(inner) = self.redacted(inner, metadata)? {
                                 out.append(field.name(), &inner);
                             }
                         }
                         RawValue::Array(items) => {
-                            let items = self.redacted_items(items)?;
+                            let items = self.redacted_items(items, metadata)?;
                             out.append(field.name(), RawValue::Array(items.as_doc()));
                         }
                         _ => {
@@ -62,17 +63,17 @@ impl RunningRedact {
     }
 
     /// As deep as documents are nested, which is limited.
-    fn redacted_items(&self, items: RawDoc<'_>) -> Result<DocBuf> {
+    fn redacted_items(&self, items: RawDoc<'_>, metadata: &Metadata) -> Result<DocBuf> {
         let mut out = DocBuilder::new_array();
         for item in items {
             match item.value() {
                 RawValue::Document(inner) => {
-                    if let Some(inner) = self.redacted(inner)? {
+                    if let Some(inner) = self.redacted(inner, metadata)? {
                         out.push(&inner);
                     }
                 }
                 RawValue::Array(inner) => {
-                    let inner = self.redacted_items(inner)?;
+                    let inner = self.redacted_items(inner, metadata)?;
                     out.push(RawValue::Array(inner.as_doc()));
                 }
                 value => {
@@ -87,11 +88,11 @@ impl RunningRedact {
 impl Running for RunningRedact {
     fn push(
         &mut self,
-        _: &StageContext<'_>,
+        context: &StageContext<'_>,
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        match self.redacted(document)? {
+        match self.redacted(document, &context.metadata.get())? {
             Some(left) => next(left.as_doc()),
             None => Ok(Flow::More),
         }

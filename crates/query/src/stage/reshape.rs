@@ -20,10 +20,11 @@ pub(super) struct RunningReshape(pub(super) Arc<DocumentStage>);
 impl Running for RunningReshape {
     fn push(
         &mut self,
-        _: &StageContext<'_>,
+        context: &StageContext<'_>,
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        next(self.0.run(document)?.as_doc())
+        let metadata = context.metadata.get();
+        next(self.0.run(metadata.frame(document))?.as_doc())
     }
 }

@@ -5,8 +5,8 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::{
     Around, Inside, Stage, bucket, bucket_auto, count, densify, documents, facet, fill, filter,
-    graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort, sort_by_count,
-    source, union_with, unpack, unwind, window, window_fields,
+    geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort,
+    sort_by_count, source, union_with, unpack, unwind, window, window_fields,
 };
 
 /// Where in its pipeline a stage may stand.
@@ -79,8 +79,10 @@ pub const STAGES: &[StageRow] = &[
     row("$redact", redact::parse),
     row("$sample", sample::parse),
     StageRow { in_join: true, ..first("$documents", documents::parse) },
+    StageRow { in_join: true, ..first("$geoNear", geo_near::parse) },
     last("$out", out::parse),
     last("$merge", merge::parse),
+    first("$changeStream", source::change_stream),
     first("$currentOp", source::current_op),
     first("$listLocalSessions", source::local_sessions),
     first("$listSessions", source::sessions),
@@ -95,9 +97,7 @@ pub const STAGES: &[StageRow] = &[
 pub const MISSING: &[&str] = &[
     "$backupCursor",
     "$backupCursorExtend",
-    "$changeStream",
     "$changeStreamSplitLargeEvent",
-    "$geoNear",
     "$listCatalog",
     "$listSampledQueries",
     "$listSearchIndexes",

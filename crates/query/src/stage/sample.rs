@@ -57,15 +57,16 @@ impl Running for RunningSample {
     ) -> Result<Flow> {
         let begin = || Sorter::by_keys(Some(self.size), context.settings.memory());
         let key = random_unit().to_bits().to_be_bytes().to_vec();
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &context.metadata.get())?;
         Ok(Flow::More)
     }
 
-    fn finish(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+    fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
             self.sorted = sorter.finish()?;
         }
-        while let Some(document) = self.sorted.pop()? {
+        while let Some((document, metadata)) = self.sorted.pop()? {
+            context.metadata.set(&metadata);
             if next(document.as_doc())? != Flow::More && !self.sorted.is_empty() {
                 return Ok(Flow::Pause);
             }

@@ -15,7 +15,7 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
             Err(Error::new(ErrorCode(15976), "$sort stage must have at least one sort key"))
         }
         RawValue::Document(pattern) => {
-            let pattern = SortPattern::parse(pattern)?;
+            let pattern = SortPattern::parse_in(pattern, scope)?;
             Ok(vec![Stage::Sort(pattern.collated(scope.collation().cloned()), None)])
         }
         _ => Err(Error::new(ErrorCode(15973), "the $sort key specification must be an object")),
@@ -43,7 +43,7 @@ impl Running for RunningSort {
         _: &mut Next<'_>,
     ) -> Result<Flow> {
         let begin = || Sorter::new(self.pattern.clone(), self.keep, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push(document)?;
+        self.sorter.get_or_insert_with(begin).push(document, &context.metadata.get())?;
         Ok(Flow::More)
     }
 
@@ -53,7 +53,8 @@ impl Running for RunningSort {
         }
         let Some(sorted) = &mut self.sorted else { return Ok(Flow::More) };
         let mut given = 0u64;
-        while let Some(document) = sorted.pop()? {
+        while let Some((document, metadata)) = sorted.pop()? {
+            context.metadata.set(&metadata);
             given += 1;
             if given.is_multiple_of(256) {
                 context.op.check()?;

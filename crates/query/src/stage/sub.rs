@@ -53,7 +53,8 @@ impl SubPipeline {
         around: &Around<'_>,
     ) -> Result<SubPipeline> {
         let inner = around.deeper(inside)?;
-        let mut scope = around.scope.clone();
+        let own = around.scope.clone().without_metadata();
+        let mut scope = own.clone();
         let mut unknown = DocBuilder::new();
         for variable in variables {
             unknown.append(variable.name(), "$$REMOVE");
@@ -87,7 +88,7 @@ impl SubPipeline {
             stages: stages.to_owned(),
             inside,
             depth: inner.depth(),
-            scope: around.scope.clone(),
+            scope: own,
         })
     }
 

@@ -5,6 +5,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::metadata::Metadata;
 
 /// A parsed `$unwind`.
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ pub(super) fn parts(path: &str) -> Result<Vec<String>> {
 pub(super) struct RunningUnwind {
     unwind: Unwind,
     /// A document whose items are not all shown, and the first that is left.
-    rest: Option<(DocBuf, usize)>,
+    rest: Option<(DocBuf, usize, Metadata)>,
 }
 
 impl RunningUnwind {
@@ -149,7 +150,7 @@ impl RunningUnwind {
 impl Running for RunningUnwind {
     fn push(
         &mut self,
-        _: &StageContext<'_>,
+        context: &StageContext<'_>,
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
@@ -167,7 +168,7 @@ impl Running for RunningUnwind {
             },
             Some(RawValue::Array(_)) => {
                 let (flow, rest) = self.show_items(document, 0, next)?;
-                self.rest = rest.map(|at| (document.to_owned(), at));
+                self.rest = rest.map(|at| (document.to_owned(), at, context.metadata.get()));
                 Ok(flow)
             }
             // Anything else counts as an array of itself.
@@ -175,10 +176,11 @@ impl Running for RunningUnwind {
         }
     }
 
-    fn resume(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        let Some((document, from)) = self.rest.take() else { return Ok(Flow::More) };
+    fn resume(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        let Some((document, from, metadata)) = self.rest.take() else { return Ok(Flow::More) };
+        context.metadata.set(&metadata);
         let (flow, rest) = self.show_items(document.as_doc(), from, next)?;
-        self.rest = rest.map(|at| (document, at));
+        self.rest = rest.map(|at| (document, at, metadata));
         Ok(flow)
     }
 

@@ -14,6 +14,7 @@ use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
+use crate::kinds;
 use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
 use crate::ttl::TtlIndexRules;
 
@@ -142,6 +143,9 @@ impl Store {
         check_id_collations(&collection, &id_collations)?;
         let wanted: Vec<IndexSpec> =
             wanted.into_iter().map(|spec| spec.inheriting(collection.collation())).collect();
+        for spec in &wanted {
+            kinds::check_in_collection(spec).map_err(|e| in_spec_context(e, spec.document()))?;
+        }
         let own_notes = result.notes.len();
         loop {
             let changing = self.catalog.changing.lock();
@@ -248,6 +252,7 @@ impl Store {
                 put_dropped(txn, index.id)?;
                 let mut command = DocBuilder::new();
                 command.append("dropIndexes", ns.collection()).append("index", index.spec.name());
+                command.append("spec", &index.spec.listed());
                 oplog.command(&command_ns(&ns), &collection.uuid(), command.finish().as_doc());
             }
             Ok(())

@@ -9,6 +9,7 @@ use mayfly_value::shell::Shell;
 use super::IndexSelector;
 use crate::collection::Index;
 use crate::index_spec::IndexSpec;
+use crate::kinds::{self, Kind};
 
 /// Those of the wanted indexes that do not exist yet. Expiry contract, section 1.3.
 pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
@@ -27,10 +28,32 @@ pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Resu
             check_conflict(&spec, other)?;
         }
         if !there {
+            let known = existing.iter().map(|index| &index.spec).chain(fresh.iter());
+            check_only_text(&spec, known)?;
+        }
+        if !there {
             fresh.push(spec);
         }
     }
     Ok(fresh)
+}
+
+/// A search names no index, so there can be only one.
+fn check_only_text<'s>(
+    spec: &IndexSpec,
+    mut others: impl Iterator<Item = &'s IndexSpec>,
+) -> Result<()> {
+    let is_text = |spec: &IndexSpec| matches!(spec.kind(), Kind::Text(_));
+    match others.find(|other| is_text(spec) && is_text(other)) {
+        Some(other) => Err(Error::new(
+            ErrorCode::CannotCreateIndex,
+            format!(
+                "only one text index per collection allowed, found existing text index \"{}\"",
+                other.name()
+            ),
+        )),
+        None => Ok(()),
+    }
 }
 
 fn check_conflict(spec: &IndexSpec, other: &IndexSpec) -> Result<()> {
@@ -43,7 +66,9 @@ fn check_conflict(spec: &IndexSpec, other: &IndexSpec) -> Result<()> {
     };
     let same_name = spec.name() == other.name();
     if spec.same_identity(other) {
-        let options_differ = !spec.same_policy(other) || spec.hidden() != other.hidden();
+        let options_differ = !spec.same_policy(other)
+            || spec.hidden() != other.hidden()
+            || !kinds::same_options(spec, other);
         let text = match (same_name, options_differ) {
             (false, false) => {
                 format!("Index already exists with a different name: {}", other.name())

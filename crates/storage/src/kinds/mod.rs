@@ -164,6 +164,27 @@ impl Kind {
     }
 }
 
+/// Checks a definition together with what its collection adds to it.
+///
+/// # Errors
+/// 67 CannotCreateIndex for a collation that the kind does not know.
+pub(crate) fn check_in_collection(spec: &IndexSpec) -> Result<()> {
+    match spec.kind() {
+        Kind::Text(_) => text::check_collation(spec),
+        Kind::Plane(_) => plane::check_collation(spec.collation().map(|collation| &**collation)),
+        Kind::Ordered | Kind::Hashed | Kind::Wildcard(_) | Kind::Sphere(_) => Ok(()),
+    }
+}
+
+/// Whether both have the same options of their kind.
+pub(crate) fn same_options(spec: &IndexSpec, other: &IndexSpec) -> bool {
+    let kind = kind_of_key(spec.key());
+    kind != FieldKind::Text
+        || own_options(kind)
+            .iter()
+            .all(|name| spec.document().get(name) == other.document().get(name))
+}
+
 /// Fills `out` with the keys of a document in an index that is not of the ordinary kind.
 ///
 /// # Errors

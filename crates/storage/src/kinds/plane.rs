@@ -1,40 +1,174 @@
-//! Indexes of the kind `2d`: not written yet.
+//! Indexes of the kind `2d`: legacy pairs on a plane, before ordinary fields (manual, "2d Indexes").
+//!
+//! A pair stands in an entry as the number of its square in a grid. A document without pairs is left out.
 
-use mayfly_base::{Error, Result};
-use mayfly_value::RawDoc;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::geo::{Grid, legacy_pair};
+use mayfly_value::shell::Shell;
+use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 
-use super::Requested;
-use crate::index_spec::IndexSpec;
+use super::sphere::{combined, ordinary_values, places};
+use super::{FieldKind, Requested};
+use crate::index_spec::{IndexField, IndexSpec, as_f64};
 use crate::keygen::KeySet;
 
 /// Options that it lists itself.
-pub(super) const OPTIONS: &[&str] = &[];
+pub(super) const OPTIONS: &[&str] = &["bits", "min", "max"];
 
 /// Its definition, compiled.
-#[derive(Clone, Debug)]
-pub struct PlaneIndex {}
+#[derive(Clone, Copy, Debug)]
+pub struct PlaneIndex {
+    /// The grid that its squares come from.
+    pub grid: Grid,
+}
 
 /// Checks a request.
 ///
 /// # Errors
-/// 238 NotImplemented.
-pub(super) fn request(_raw: RawDoc<'_>, _key: RawDoc<'_>) -> Result<Requested> {
-    Err(Error::not_implemented("index type '2d'"))
+/// 16800 and 16801 for a field at a wrong place, 72 for a grid that is none.
+pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+    let kinds = || key.iter().map(|element| FieldKind::of(element.name(), element.value()));
+    if kinds().filter(|kind| *kind == Some(FieldKind::Plane)).count() > 1 {
+        return Err(Error::new(ErrorCode(16800), "can't have 2 geo fields"));
+    }
+    if kinds().any(|kind| !matches!(kind, Some(FieldKind::Plane | FieldKind::Ordered))) {
+        return Err(super::cannot_create(
+            "Can't use more than one index plugin for a single index.",
+        ));
+    }
+    if kinds().next() != Some(Some(FieldKind::Plane)) {
+        return Err(Error::new(ErrorCode(16801), "2d has to be first in index"));
+    }
+    if let Some(RawValue::Document(collation)) = raw.get("collation") {
+        check_collation(Collation::parse(collation, "collation")?.as_deref())?;
+    }
+    grid(raw)?;
+    let mut requested = Requested::default();
+    for element in raw.iter().filter(|element| OPTIONS.contains(&element.name())) {
+        requested.options.append_element(element);
+    }
+    Ok(requested)
+}
+
+/// Only the simple collation is supported (manual, "2d Indexes").
+///
+/// # Errors
+/// 67 CannotCreateIndex for another one.
+pub(crate) fn check_collation(collation: Option<&Collation>) -> Result<()> {
+    match collation {
+        None => Ok(()),
+        Some(other) => Err(super::cannot_create(format!(
+            "Index type '2d' does not support collation: {}",
+            Shell(other.document())
+        ))),
+    }
+}
+
+fn grid(raw: RawDoc<'_>) -> Result<Grid> {
+    let fault = |text: String| Err(Error::new(ErrorCode::InvalidOptions, text));
+    let option = |name: &str, default: f64| match raw.get(name) {
+        None => Ok(default),
+        Some(value) => as_f64(value).ok_or_else(|| {
+            let kind = value.type_name();
+            Error::type_mismatch(format!("The field '{name}' must be a number, but got {kind}"))
+        }),
+    };
+    let (bits, min, max) = (option("bits", 26.0)?, option("min", -180.0)?, option("max", 180.0)?);
+    if !(1.0..=32.0).contains(&bits) {
+        let bits = bits.trunc();
+        return fault(format!(
+            "bits for hash must be > 0 and <= 32, but {bits} bits were specified"
+        ));
+    }
+    let extent = max - min;
+    if extent.is_nan() || extent <= 0.0 || extent.is_infinite() {
+        return fault(format!(
+            "region for hash must be valid and have positive area, but [{min}, {max}] was specified"
+        ));
+    }
+    Ok(Grid { bits: bits as u32, min, max })
 }
 
 impl PlaneIndex {
     /// The definition in the catalog.
-    pub(super) fn from_catalog(_spec: RawDoc<'_>) -> Result<PlaneIndex> {
-        Ok(PlaneIndex {})
+    pub(super) fn from_catalog(spec: RawDoc<'_>) -> Result<PlaneIndex> {
+        Ok(PlaneIndex { grid: grid(spec)? })
     }
 
     /// Fills `out` with the keys of a document.
     pub(super) fn keys(
         &self,
-        _spec: &IndexSpec,
-        _document: RawDoc<'_>,
-        _out: &mut KeySet,
+        spec: &IndexSpec,
+        document: RawDoc<'_>,
+        out: &mut KeySet,
     ) -> Result<()> {
-        Err(Error::not_implemented("index type '2d'"))
+        let Some((first, others)) = spec.fields().split_first() else { return Ok(()) };
+        let squares = self.squares(first, document)?;
+        if squares.is_empty() {
+            return Ok(());
+        }
+        let mut columns = vec![squares];
+        for (at, field) in others.iter().enumerate() {
+            columns.push(ordinary_values(at + 1, field, document, out));
+        }
+        combined(spec, &columns, out)
     }
+
+    /// The squares of a field's pairs: one, or an array of them.
+    fn squares(&self, field: &IndexField, document: RawDoc<'_>) -> Result<Vec<ValueBuf>> {
+        let mut numbers = Vec::new();
+        for value in places(document, &field.parts) {
+            let (RawValue::Array(inner) | RawValue::Document(inner)) = value else { continue };
+            if inner.is_empty() {
+                continue;
+            }
+            if inner.iter().next().is_some_and(|item| item.value().is_number()) {
+                numbers.push(self.square(value)?);
+                continue;
+            }
+            for item in inner {
+                match item.value() {
+                    RawValue::Array(pair) | RawValue::Document(pair) if pair.is_empty() => {}
+                    pair @ (RawValue::Array(_) | RawValue::Document(_)) => {
+                        numbers.push(self.square(pair)?);
+                    }
+                    _ => {
+                        return Err(Error::new(
+                            ErrorCode(16804),
+                            "location object expected, location array not in correct format",
+                        ));
+                    }
+                }
+            }
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok(numbers.into_iter().map(|number| square_value(number).to_owned()).collect())
+    }
+
+    fn square(&self, value: RawValue<'_>) -> Result<u64> {
+        let (RawValue::Array(items) | RawValue::Document(items)) = value else { return Ok(0) };
+        if items.iter().count() < 2 {
+            return Err(Error::new(ErrorCode(13068), "geo field only has 1 element"));
+        }
+        if items.iter().take(2).any(|item| !item.value().is_number()) {
+            return Err(Error::new(
+                ErrorCode(13026),
+                "geo values must be 'legacy coordinate pairs' for 2d indexes",
+            ));
+        }
+        match legacy_pair(value) {
+            Ok(pair) => self.grid.number(pair),
+            // Infinite: in no interval.
+            Err(_) => Err(Error::new(
+                ErrorCode(13027),
+                format!("point not in interval of [ {}, {} ]", self.grid.min, self.grid.max),
+            )),
+        }
+    }
+}
+
+/// A square's number as the value that stands in entries, in the order of the numbers.
+pub fn square_value(number: u64) -> RawValue<'static> {
+    RawValue::Int64((number ^ (1 << 63)) as i64)
 }

@@ -1,25 +1,56 @@
-//! Indexes of the kind `2dsphere`: not written yet.
+//! Indexes of the kind `2dsphere`: places on the earth, beside ordinary fields (manual, "2dsphere Indexes").
+//!
+//! A field that holds a geometry stands in an entry as the number of one of the cells that cover it. A document without any of
+//! the index's places is left out; one that holds something else there is refused.
 
-use mayfly_base::{Error, Result};
-use mayfly_value::RawDoc;
+use std::ops::ControlFlow;
 
-use super::Requested;
-use crate::index_spec::IndexSpec;
-use crate::keygen::KeySet;
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::geo::{Crs, Geometry, index_cells};
+use mayfly_value::keys;
+use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_value::shell::{Shell, ShellValue};
+use mayfly_value::{RawDoc, RawValue, ValueBuf};
+
+use super::{FieldKind, Requested, cannot_create};
+use crate::index_spec::{IndexField, IndexSpec, as_f64};
+use crate::keygen::{KeySet, values_of};
 
 /// Options that it lists itself.
-pub(super) const OPTIONS: &[&str] = &[];
+pub(super) const OPTIONS: &[&str] = &["2dsphereIndexVersion"];
 
-/// Its definition, compiled.
+/// The version that is written.
+const VERSION: i32 = 3;
+
+/// Its definition, compiled: there is nothing beside its fields.
 #[derive(Clone, Debug)]
 pub struct SphereIndex {}
 
 /// Checks a request.
 ///
 /// # Errors
-/// 238 NotImplemented.
-pub(super) fn request(_raw: RawDoc<'_>, _key: RawDoc<'_>) -> Result<Requested> {
-    Err(Error::not_implemented("index type '2dsphere'"))
+/// 67 for another version and for other special fields.
+pub(super) fn request(raw: RawDoc<'_>, key: RawDoc<'_>) -> Result<Requested> {
+    let mixed = |kind| !matches!(kind, Some(FieldKind::Sphere | FieldKind::Ordered));
+    if key.iter().any(|element| mixed(FieldKind::of(element.name(), element.value()))) {
+        return Err(cannot_create("Can't use more than one index plugin for a single index."));
+    }
+    let version = match raw.get_element("2dsphereIndexVersion") {
+        None => VERSION,
+        Some(element) => match as_f64(element.value()) {
+            Some(version @ (2.0 | 3.0)) => version as i32,
+            Some(1.0) => return Err(Error::not_implemented("2dsphereIndexVersion 1")),
+            _ => {
+                return Err(cannot_create(format!(
+                    "unsupported geo index version {{ 2dsphereIndexVersion: {} }}, only support versions: [1,2,3]",
+                    ShellValue(element.value())
+                )));
+            }
+        },
+    };
+    let mut requested = Requested::default();
+    requested.options.append("2dsphereIndexVersion", version);
+    Ok(requested)
 }
 
 impl SphereIndex {
@@ -31,10 +62,116 @@ impl SphereIndex {
     /// Fills `out` with the keys of a document.
     pub(super) fn keys(
         &self,
-        _spec: &IndexSpec,
-        _document: RawDoc<'_>,
-        _out: &mut KeySet,
+        spec: &IndexSpec,
+        document: RawDoc<'_>,
+        out: &mut KeySet,
     ) -> Result<()> {
-        Err(Error::not_implemented("index type '2dsphere'"))
+        let mut columns = Vec::with_capacity(spec.fields().len());
+        let mut has_place = false;
+        for (at, field) in spec.fields().iter().enumerate() {
+            columns.push(match field.kind {
+                FieldKind::Sphere => {
+                    let cells = cells(field, document)?;
+                    has_place |= cells.is_some();
+                    cells.unwrap_or_else(|| vec![RawValue::Null.to_owned()])
+                }
+                _ => ordinary_values(at, field, document, out),
+            });
+        }
+        if has_place { combined(spec, &columns, out) } else { Ok(()) }
     }
+}
+
+/// The cells of a field's geometries; nothing where it has none.
+fn cells(field: &IndexField, document: RawDoc<'_>) -> Result<Option<Vec<ValueBuf>>> {
+    let values = places(document, &field.parts);
+    let is_none = |value: RawValue<'_>| match value {
+        RawValue::Null | RawValue::Undefined => true,
+        RawValue::Array(inner) | RawValue::Document(inner) => inner.is_empty(),
+        _ => false,
+    };
+    if values.is_empty() || values.len() == 1 && is_none(values[0]) {
+        return Ok(None);
+    }
+    let name = field.parts.last().map_or("", String::as_str);
+    let mut cells = Vec::new();
+    for value in values {
+        let cells_of = |geometry: Geometry| match (geometry.crs(), geometry.shape()) {
+            (Crs::StrictSphere, _) => {
+                Err(Error::bad_value("can't index geometry with strict winding order"))
+            }
+            (_, Some(shape)) => Ok(index_cells(shape)),
+            (_, None) => {
+                let (x, y) = geometry.pair().map_or((0.0, 0.0), |pair| (pair.x, pair.y));
+                let text = format!("Longitude/latitude is out of bounds, lng: {x} lat: {y}");
+                Err(Error::bad_value(text))
+            }
+        };
+        let found = Geometry::parse_named(name, value).and_then(cells_of).map_err(|error| {
+            let text = format!("Can't extract geo keys: {}  {}", Shell(document), error.message());
+            Error::new(ErrorCode(16755), text)
+        })?;
+        cells.extend(found);
+    }
+    cells.sort_unstable();
+    cells.dedup();
+    Ok(Some(cells.into_iter().map(|cell| RawValue::Int64(cell).to_owned()).collect()))
+}
+
+/// The values of a path, arrays on the way gone through, one at its end left as it is: it may be a pair.
+pub(super) fn places<'a>(document: RawDoc<'a>, parts: &[String]) -> Vec<RawValue<'a>> {
+    let mut values = Vec::new();
+    let _ = visit_path_with(document, parts, LeafArrays::Keep, &mut |hit| {
+        if let Hit::Value(value, _) = hit {
+            values.push(value);
+        }
+        ControlFlow::Continue(())
+    });
+    values
+}
+
+/// The values of the ordinary field at this place of the key.
+pub(super) fn ordinary_values(
+    at: usize,
+    field: &IndexField,
+    document: RawDoc<'_>,
+    out: &mut KeySet,
+) -> Vec<ValueBuf> {
+    let (values, arrays) = values_of(document, field);
+    out.multikey |= u32::from(arrays) << at;
+    values.into_iter().map(RawValue::to_owned).collect()
+}
+
+/// An entry for each combination of values.
+pub(super) fn combined(
+    spec: &IndexSpec,
+    columns: &[Vec<ValueBuf>],
+    out: &mut KeySet,
+) -> Result<()> {
+    let count = columns.iter().map(Vec::len).try_fold(1usize, usize::checked_mul);
+    let count = count.filter(|count| *count <= limits::MAX_KEYS_PER_DOCUMENT).ok_or_else(|| {
+        let most = limits::MAX_KEYS_PER_DOCUMENT;
+        let text = format!("a document may have at most {most} keys in one index");
+        Error::new(ErrorCode::TransactionTooLarge, text)
+    })?;
+    let collation = spec.collation().map(|collation| &**collation);
+    for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.len() > 1) {
+        out.multikey |= 1 << at;
+    }
+    for row in 0..count {
+        let mut rest = row;
+        out.push(|key, bits| {
+            for (field, column) in spec.fields().iter().zip(columns) {
+                let value = column[rest % column.len()].as_raw();
+                rest /= column.len();
+                match field.kind {
+                    FieldKind::Ordered => {
+                        keys::append_value_in(key, bits, value, field.descending, collation);
+                    }
+                    _ => keys::append_value(key, bits, value, false),
+                }
+            }
+        });
+    }
+    Ok(())
 }

@@ -16,6 +16,10 @@ use crate::ttl::TtlParameters;
 /// How often policies with a pace are visited while they have more to do.
 const PACED_VISITS_EVERY: Duration = Duration::from_millis(100);
 
+/// Between everybody else and compactions: what is due goes even on a machine that is busy, at a smaller share.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 5;
+
 /// A running monitor.
 pub struct TtlMonitor {
     stopping: Arc<AtomicBool>,
@@ -59,8 +63,19 @@ impl TtlMonitor {
     }
 }
 
+/// Whoever waits for an answer goes before the monitor's thread where there are fewer processors than threads that work.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) =
+        rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS)
+    {
+        tracing::warn!(%error, "the TTL monitor has the priority of everybody else");
+    }
+}
+
 impl Waiting {
     fn run(&self) {
+        give_way();
         while self.sleep_until_due() {
             let Some(store) = self.store.upgrade() else { return };
             let pass = catch_unwind(AssertUnwindSafe(|| store.run_ttl_pass(&self.stopping)));

@@ -60,12 +60,19 @@ pub(super) fn explain_stages(
     }
     let shown = parsed.rewritten().map(RawDoc::to_owned);
     let pipeline = shown.as_ref().map_or(pipeline, DocBuf::as_doc);
+    let by_distance = match &collection {
+        Some(collection) => parsed.filter_by_distance(collection)?,
+        None => None,
+    };
+    let mut front = match &by_distance {
+        Some(filter) => Front { parts: Parts::of(filter.as_doc()), taken: 1 },
+        None => Front::of(pipeline),
+    };
     let first_of = parsed.first_of();
-    let mut front = Front::of(pipeline);
     front.parts.first_of = first_of.as_ref();
     front.parts.hint = fields.get("hint");
     front.parts.variables = variables;
-    if front.taken == pipeline.iter().count() {
+    if front.taken == pipeline.iter().count() && by_distance.is_none() {
         return write(ctx, inner, front.parts, Purpose::Find, doc).map(|_| ());
     }
     let runs = inner.verbosity >= Verbosity::ExecutionStats;
@@ -73,7 +80,8 @@ pub(super) fn explain_stages(
     let read = write(ctx, inner, front.parts, Purpose::Find, &mut begun)?;
     let results = if runs { run(ctx, inner, parsed, front.parts.hint)? } else { 0 };
     doc.start_array("stages").push_document();
-    doc.append("$cursor", &begun.finish());
+    let name = if by_distance.is_some() { "$geoNearCursor" } else { "$cursor" };
+    doc.append(name, &begun.finish());
     append_counts(runs, read, doc);
     doc.end();
     let behind = pipeline.iter().skip(front.taken).count();

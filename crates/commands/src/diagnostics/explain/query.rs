@@ -49,6 +49,7 @@ impl<'a> Parts<'a> {
             skip: self.skip.unsigned_abs(),
             limit: self.limit.unsigned_abs(),
             variables: self.variables,
+            tells_keys: true,
             now_ms: Some(now_ms),
             collation,
             ..FindOptions::default()

@@ -7,6 +7,7 @@ use super::Operand;
 use crate::matcher::parse::{Around, parse_filter, parse_operators};
 use crate::matcher::{Expr, Predicate, Regex};
 
+/// The filters of a list, each with this around it.
 fn filters(element: RawElement<'_>, around: Around<'_>) -> Result<Vec<Expr>> {
     let RawValue::Array(items) = element.value() else {
         return Err(Error::bad_value(format!("{} must be an array", element.name())));
@@ -15,18 +16,18 @@ fn filters(element: RawElement<'_>, around: Around<'_>) -> Result<Vec<Expr>> {
         return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
     }
     let filter = |item: RawElement<'_>| match item.value() {
-        RawValue::Document(filter) => parse_filter(filter, around.deeper()),
+        RawValue::Document(filter) => parse_filter(filter, around),
         _ => Err(Error::bad_value("$or/$and/$nor entries need to be full objects")),
     };
     items.iter().map(filter).collect()
 }
 
 pub(super) fn and(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    filters(element, around).map(|parts| Some(Expr::and(parts)))
+    filters(element, around.conjunct()).map(|parts| Some(Expr::and(parts)))
 }
 
 pub(super) fn or(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    filters(element, around).map(|mut parts| match parts.pop() {
+    filters(element, around.deeper()).map(|mut parts| match parts.pop() {
         Some(only) if parts.is_empty() => Some(only),
         last => {
             parts.extend(last);
@@ -36,7 +37,7 @@ pub(super) fn or(element: RawElement<'_>, around: Around<'_>) -> Result<Option<E
 }
 
 pub(super) fn nor(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    filters(element, around).map(|parts| Some(Expr::Nor(parts)))
+    filters(element, around.deeper()).map(|parts| Some(Expr::Nor(parts)))
 }
 
 pub(super) fn not(operand: &Operand<'_>) -> Result<Option<Predicate>> {

@@ -6,8 +6,10 @@ mod bits;
 mod comparison;
 mod element;
 mod evaluation;
+mod geo;
 mod logical;
 mod script;
+mod text;
 mod whole;
 
 use mayfly_base::Result;
@@ -93,17 +95,19 @@ pub const ROWS: &[OperatorRow] = &[
     row("$expr", "3.6", "An aggregation expression holds.", Parse::TopLevel(whole::expr)),
     row("$jsonSchema", "3.6", "The document fits a schema.", Parse::TopLevel(whole::json_schema)),
     row("$where", "1.0", "A JavaScript function holds.", Parse::TopLevel(script::filter)),
-    row("$text", "2.6", "Text search.", Parse::MissingTopLevel),
+    row("$text", "2.6", "Text search.", Parse::TopLevel(text::filter)),
     row("$sampleRate", "4.4.2", "A random share.", Parse::TopLevel(whole::sample_rate)),
     row("$bitsAllSet", "3.2", "All of these bits are 1.", Parse::Predicate(bits::all_set)),
     row("$bitsAllClear", "3.2", "All of these bits are 0.", Parse::Predicate(bits::all_clear)),
     row("$bitsAnySet", "3.2", "Any of these bits is 1.", Parse::Predicate(bits::any_set)),
     row("$bitsAnyClear", "3.2", "Any of these bits is 0.", Parse::Predicate(bits::any_clear)),
-    row("$geoIntersects", "2.4", "Shapes that intersect.", Parse::MissingPredicate),
-    row("$geoWithin", "2.4", "Shapes within another.", Parse::MissingPredicate),
-    row("$within", "1.0", "Old name of $geoWithin.", Parse::MissingPredicate),
-    row("$near", "1.4", "Points by distance.", Parse::MissingPredicate),
-    row("$nearSphere", "1.8", "Points by distance on a sphere.", Parse::MissingPredicate),
+    row("$geoIntersects", "2.4", "Shapes that intersect.", Parse::Predicate(geo::intersects)),
+    row("$geoWithin", "2.4", "Shapes within another.", Parse::Predicate(geo::within)),
+    row("$within", "1.0", "Old name of $geoWithin.", Parse::Predicate(geo::within)),
+    row("$near", "1.4", "Points by distance.", Parse::Predicate(geo::near)),
+    row("$nearSphere", "1.8", "Points by distance on a sphere.", Parse::Predicate(geo::near)),
+    row("$maxDistance", "1.4", "The farthest of $near.", Parse::Predicate(geo::limit)),
+    row("$minDistance", "2.6", "The nearest of $near.", Parse::Predicate(geo::limit)),
 ];
 
 /// The row of an operator.

@@ -84,9 +84,10 @@ impl SetFields {
         Ok(())
     }
 
-    pub(super) fn apply(&self, doc: RawDoc<'_>) -> Result<DocBuf> {
-        let value = |expression: &Expression| -> Result<Option<ValueBuf>> {
-            let value = expression.evaluate(Frame::new(doc))?;
+    pub(super) fn apply<'a>(&'a self, frame: Frame<'a>) -> Result<DocBuf> {
+        let doc = frame.root();
+        let value = |expression: &'a Expression| -> Result<Option<ValueBuf>> {
+            let value = expression.evaluate(frame)?;
             Ok(value.as_raw().map(RawValue::to_owned))
         };
         let values: Vec<Option<ValueBuf>> =

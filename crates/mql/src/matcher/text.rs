@@ -1,0 +1,111 @@
+//! A `$text` in a filter. What it means depends on the collection's text index, so the planner tells it
+//! ([`TextTest::bind`]); then it can say of any document whether the index would find it.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use mayfly_base::{Error, Result};
+use mayfly_value::RawDoc;
+use mayfly_value::text::{Found, SearchOptions, TextSearch, TextSpec};
+
+use super::{DocumentTest, Expr};
+
+/// A `$text`.
+#[derive(Debug)]
+pub struct TextTest {
+    options: SearchOptions,
+    bound: RwLock<Option<Arc<BoundSearch>>>,
+}
+
+/// A search together with the index that it is for.
+#[derive(Debug)]
+pub struct BoundSearch {
+    /// What the index searches.
+    pub spec: Arc<TextSpec>,
+    /// What is searched for.
+    pub search: TextSearch,
+}
+
+impl TextTest {
+    pub(super) fn new(options: SearchOptions) -> TextTest {
+        TextTest { options, bound: RwLock::new(None) }
+    }
+
+    /// From now on it means a search in this index.
+    ///
+    /// # Errors
+    /// 2 BadValue for a language that there is not.
+    pub fn bind(&self, spec: &Arc<TextSpec>) -> Result<Arc<BoundSearch>> {
+        let search = TextSearch::parse(&self.options, spec)?;
+        let bound = Arc::new(BoundSearch { spec: spec.clone(), search });
+        *self.bound.write().unwrap_or_else(PoisonError::into_inner) = Some(bound.clone());
+        Ok(bound)
+    }
+
+    /// The search, once it means one.
+    ///
+    /// # Errors
+    /// 1 InternalError before.
+    pub fn bound(&self) -> Result<Arc<BoundSearch>> {
+        let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner).clone();
+        bound.ok_or_else(|| Error::internal("a text search without an index"))
+    }
+
+    /// Whether a document matches.
+    ///
+    /// # Errors
+    /// Those of a document's languages.
+    pub(super) fn holds(&self, document: RawDoc<'_>, found: Found) -> Result<bool> {
+        let bound = self.bound()?;
+        bound.search.matches(document, &bound.spec, found)
+    }
+}
+
+/// The `$text` of a filter.
+///
+/// # Errors
+/// 2 BadValue for more than one, and for one in a `$nor`.
+pub(super) fn only_text(root: &Expr) -> Result<Option<Arc<TextTest>>> {
+    let mut found = Vec::new();
+    collect(root, false, &mut found)?;
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        _ => Err(Error::bad_value("Too many text expressions")),
+    }
+}
+
+fn collect(expr: &Expr, in_nor: bool, found: &mut Vec<Arc<TextTest>>) -> Result<()> {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => {
+            parts.iter().try_for_each(|part| collect(part, in_nor, found))
+        }
+        Expr::Nor(parts) => parts.iter().try_for_each(|part| collect(part, true, found)),
+        Expr::Document(DocumentTest::Text(_)) if in_nor => {
+            Err(Error::bad_value("text expression not allowed in nor"))
+        }
+        Expr::Document(DocumentTest::Text(text)) => {
+            found.push(text.clone());
+            Ok(())
+        }
+        Expr::Document(_) | Expr::Path { .. } | Expr::Always(_) => Ok(()),
+    }
+}
+
+/// Whether a document must satisfy the `$text`.
+pub(super) fn is_required(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(parts) => parts.iter().any(is_required),
+        Expr::Document(test) => matches!(test, DocumentTest::Text(_)),
+        Expr::Or(_) | Expr::Nor(_) | Expr::Path { .. } | Expr::Always(_) => false,
+    }
+}
+
+/// The filter for documents that the index found under one of the terms.
+pub(super) fn for_found(expr: &Expr) -> Expr {
+    match expr {
+        Expr::And(parts) => Expr::And(parts.iter().map(for_found).collect()),
+        Expr::Document(DocumentTest::Text(text)) => {
+            Expr::Document(DocumentTest::FoundText(text.clone()))
+        }
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,81 @@
+//! A text search as stages: the entries of each term, their scores added up per document, and what the documents must have
+//! beside a term.
+
+use mayfly_value::{DocBuf, DocBuilder, ValueBuf};
+
+use super::Counted;
+use super::filter::{joined, parts};
+use super::node::{Node, number};
+use crate::plan::TextAccess;
+
+/// Most scans that are shown; they differ in nothing.
+const MOST_SHOWN: usize = 100;
+
+pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
+    let search = &text.search.search;
+    let stage = Node::new("TEXT_MATCH").with(|out| {
+        out.start_document("indexPrefix");
+        for (path, value) in text.search.spec.before().iter().zip(&text.prefix) {
+            out.append(path, ValueBuf::as_raw(value));
+        }
+        out.end();
+        out.append("indexName", text.index.spec.name());
+        out.start_document("parsedTextQuery");
+        list("terms", search.shown_terms().iter().map(String::as_str), out);
+        list("negatedTerms", search.negated_terms().iter().map(String::as_str), out);
+        list("phrases", search.phrases(), out);
+        list("negatedPhrases", search.negated_phrases(), out);
+        out.end();
+        out.append("textIndexVersion", 3);
+    });
+    let rejected = number(counted.documents.saturating_sub(counted.matched));
+    let stage = stage.did(counted.matched, counted.documents, counted.at_end).counting(|out| {
+        out.append("docsRejected", rejected);
+    });
+    stage.over(text_or(text, conditions, counted))
+}
+
+fn list<'s>(name: &str, items: impl Iterator<Item = &'s str>, out: &mut DocBuilder) {
+    out.start_array(name);
+    for item in items {
+        out.push(item);
+    }
+    out.end();
+}
+
+fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
+    // What the index answers itself.
+    let answered = |condition: &DocBuf| match parts(condition.as_doc()) {
+        Some(("", "$text", _)) => true,
+        Some((path, "$eq", _)) => text.search.spec.before().iter().any(|before| before == path),
+        _ => false,
+    };
+    let rest: Vec<DocBuf> =
+        conditions.iter().filter(|condition| !answered(condition)).cloned().collect();
+    let mut stage = Node::new("TEXT_OR")
+        .filtered(joined(&rest))
+        .did(counted.documents, counted.keys, counted.at_end)
+        .counting(|out| {
+            out.append("docsExamined", number(counted.documents));
+        });
+    stage.inputs = text.terms.iter().take(MOST_SHOWN).map(|_| scan(text, counted)).collect();
+    stage
+}
+
+/// The counts are those of all terms together: they are told of the only one.
+fn scan(text: &TextAccess, counted: &Counted) -> Node {
+    let only = text.terms.len() == 1;
+    let spec = &text.index.spec;
+    let keys = if only { counted.keys } else { 0 };
+    let stage = Node::new("IXSCAN").with(|out| {
+        out.append("keyPattern", spec.key()).append("indexName", spec.name());
+        out.append("isMultiKey", true);
+        out.append("isUnique", spec.unique()).append("isSparse", spec.sparse());
+        out.append("isPartial", text.index.is_partial()).append("indexVersion", 2);
+        out.append("direction", "forward").start_document("indexBounds").end();
+    });
+    stage.did(keys, keys, counted.at_end).counting(|out| {
+        out.append("keysExamined", number(keys)).append("seeks", 1);
+        out.append("dupsTested", number(keys)).append("dupsDropped", 0);
+    })
+}

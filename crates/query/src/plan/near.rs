@@ -1,0 +1,135 @@
+//! Plans for `$near` and `$nearSphere`: an index of places gives their order, and without one there is none.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::matcher::{GeoTest, Near, Predicate, Unit};
+use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::{Collection, Index, KeyRange, whole_range};
+use mayfly_value::same_collation;
+
+use super::bounds::{Condition, FieldBounds};
+use super::choose::{Candidate, extend, has_all_of};
+use super::{Access, Plan};
+use crate::{CanonicalQuery, Hint};
+
+/// How documents are reached in the order of their distance.
+pub struct NearAccess {
+    /// The index of places.
+    pub index: Arc<Index>,
+    /// What stands before the place in its entries; one whole range when nothing does.
+    pub prefixes: Vec<KeyRange>,
+    /// Whether those are single values, so that places bound the entries behind them.
+    pub by_place: bool,
+    /// The field of the places.
+    pub path: String,
+    /// What is asked.
+    pub near: Near,
+}
+
+impl NearAccess {
+    /// The stage's name in explanations.
+    pub fn stage(&self) -> &'static str {
+        match self.index.spec.kind() {
+            Kind::Plane(_) => "GEO_NEAR_2D",
+            _ => "GEO_NEAR_2DSPHERE",
+        }
+    }
+}
+
+/// What is asked by distance in these conditions.
+pub(super) fn sought<'q>(conditions: &[Condition<'q>]) -> Option<(&'q str, Near)> {
+    conditions.iter().find_map(|(path, predicate)| match predicate {
+        Predicate::Geo(test) => match &**test {
+            GeoTest::Near(near) => Some((*path, *near)),
+            GeoTest::Within(_) | GeoTest::Intersects(_) => None,
+        },
+        _ => None,
+    })
+}
+
+/// The plan.
+///
+/// # Errors
+/// 291 NoQueryExecutionPlans when no index gives the order.
+pub(super) fn plan(
+    collection: &Collection,
+    query: &CanonicalQuery,
+    path: &str,
+    near: Near,
+    bounds: &[FieldBounds<'_>],
+) -> Result<Plan> {
+    let hinted = |index: &Index| match &query.hint {
+        None => true,
+        Some(Hint::Name(name)) => index.spec.name() == name,
+        Some(Hint::Key(key)) => mayfly_value::compare_docs(index.spec.key(), key.as_doc()).is_eq(),
+        Some(Hint::Natural { .. } | Hint::Between { .. }) => false,
+    };
+    let usable = |index: Arc<Index>| {
+        if index.spec.hidden() || !hinted(&index) || !has_all_of(&index, query) {
+            return None;
+        }
+        access(&index, query, path, near, bounds)
+    };
+    match collection.plannable_indexes().into_iter().find_map(usable) {
+        Some(access) => Ok(Plan::new(Access::Near(Box::new(access)), query.sort.is_some())),
+        None => Err(no_index(collection, path, near)),
+    }
+}
+
+fn no_index(collection: &Collection, path: &str, near: Near) -> Error {
+    let farthest = match near.max.is_finite() {
+        true => near.max.to_string(),
+        false => "1.79769e+308".to_owned(),
+    };
+    let text = format!(
+        "error processing query: ns={}: GEONEAR  field={path} maxdist={farthest} isNearSphere={}\nSort: {{}}\nProj: \
+         {{}}\n planner returned error :: caused by :: unable to find index for $geoNear query",
+        collection.namespace().as_str(),
+        u8::from(near.unit == Unit::Radians)
+    );
+    Error::new(ErrorCode::NoQueryExecutionPlans, text)
+}
+
+/// How this index gives the order, if it does.
+fn access(
+    index: &Arc<Index>,
+    query: &CanonicalQuery,
+    path: &str,
+    near: Near,
+    bounds: &[FieldBounds<'_>],
+) -> Option<NearAccess> {
+    let fields = index.spec.fields();
+    let place = fields.iter().position(|field| {
+        let fits = match field.kind {
+            FieldKind::Sphere => near.is_spherical(),
+            FieldKind::Plane => near.unit != Unit::Metres,
+            _ => false,
+        };
+        fits && field.path == path
+    })?;
+    let candidate = Candidate { index, fields: fields.into(), repeats: false };
+    let matching = same_collation(index.spec.collation(), query.collation.as_ref());
+    let (mut prefixes, mut by_place) = (vec![whole_range()], true);
+    for (at, field) in fields.iter().enumerate().take(place) {
+        let bounded = candidate.bounds_of(at, bounds, matching);
+        let Some(intervals) = bounded.filter(|_| by_place) else {
+            // An index whose first field nothing is asked of does not serve.
+            if at == 0 {
+                return None;
+            }
+            by_place = false;
+            break;
+        };
+        let list = if field.descending { &intervals.descending } else { &intervals.ascending };
+        prefixes = extend(&prefixes, list);
+        by_place = intervals.points && prefixes.len() <= MAX_PREFIXES;
+        if !by_place {
+            break;
+        }
+    }
+    Some(NearAccess { index: index.clone(), prefixes, by_place, path: path.to_owned(), near })
+}
+
+/// Most values before the place that are gone through one by one.
+const MAX_PREFIXES: usize = 64;

@@ -1,0 +1,82 @@
+//! What bounds a field of an index of places: the cells, or squares of the plane, that an area may share with a geometry.
+
+use mayfly_mql::matcher::Predicate;
+use mayfly_storage::kinds::plane::square_value;
+use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::{Index, KeyRange};
+use mayfly_value::RawValue;
+use mayfly_value::geo::{Area, CellRange, GridRange};
+
+use super::bounds::{FieldBounds, Intervals, encoded};
+
+/// Whether an index, which lacks documents without places, has all that can match.
+pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
+    index.spec.fields().iter().any(|field| {
+        let place = matches!(field.kind, FieldKind::Sphere | FieldKind::Plane);
+        let asks = |known: &FieldBounds<'_>| known.predicates.iter().any(|p| can_bound(index, p));
+        place && bounds.iter().any(|known| known.path == field.path && asks(known))
+    })
+}
+
+/// Whether a condition asks for an area that this kind of index knows.
+fn can_bound(index: &Index, predicate: &Predicate) -> bool {
+    matches!(
+        (index.spec.kind(), area_of(predicate)),
+        (Kind::Sphere(_), Some(Area::Shape(_) | Area::Cap(_)))
+            | (Kind::Plane(_), Some(Area::Flat(_) | Area::Cap(_)))
+    )
+}
+
+/// The area that a condition asks for.
+fn area_of(predicate: &Predicate) -> Option<&Area> {
+    match predicate {
+        Predicate::Geo(test) => test.area(),
+        Predicate::All(parts) => parts.iter().find_map(area_of),
+        _ => None,
+    }
+}
+
+/// What one of the conditions on a field says about its places.
+pub(super) fn intervals(index: &Index, known: &FieldBounds<'_>) -> Option<Intervals> {
+    let predicate = known.predicates.iter().find(|predicate| can_bound(index, predicate))?;
+    let values = value_ranges(index, area_of(predicate)?)?;
+    let mut ranges: Vec<KeyRange> = values.iter().map(|range| key_range(*range)).collect();
+    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    Some(Intervals {
+        ascending: ranges.clone(),
+        descending: ranges,
+        points: false,
+        includes_missing: false,
+        strings: false,
+        documents: false,
+    })
+}
+
+/// The ranges of values, both ends included, under which an index has what an area may share with a geometry.
+pub(crate) fn value_ranges(index: &Index, area: &Area) -> Option<Vec<(i64, i64)>> {
+    match index.spec.kind() {
+        Kind::Sphere(_) => area.cell_ranges().map(|cells| of_cells(&cells)),
+        Kind::Plane(plane) => area.grid_ranges(&plane.grid).map(|squares| of_squares(&squares)),
+        Kind::Ordered | Kind::Hashed | Kind::Wildcard(_) | Kind::Text(_) => None,
+    }
+}
+
+/// Cells as values of entries.
+pub(crate) fn of_cells(cells: &[CellRange]) -> Vec<(i64, i64)> {
+    cells.iter().map(|range| (range.first, range.last)).collect()
+}
+
+/// Squares as values of entries.
+pub(crate) fn of_squares(squares: &[GridRange]) -> Vec<(i64, i64)> {
+    let value = |number| match square_value(number) {
+        RawValue::Int64(value) => value,
+        _ => 0,
+    };
+    squares.iter().map(|range| (value(range.first), value(range.last))).collect()
+}
+
+/// Values as keys.
+pub(crate) fn key_range((first, last): (i64, i64)) -> KeyRange {
+    let of = |value| KeyRange::prefix(&encoded(RawValue::Int64(value), false, None));
+    KeyRange { start: of(first).start, end: of(last).end }
+}

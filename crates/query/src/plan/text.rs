@@ -1,0 +1,150 @@
+//! A filter with `$text`: the entries of its terms in the collection's text index, behind the values that the filter asks for
+//! in the index's fields before the terms.
+//!
+//! Where `$text` is one of several alternatives, every document is looked at, as long as indexes could serve the others.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_mql::matcher::{BoundSearch, CmpOp, DocumentTest, Expr, Predicate, TextTest};
+use mayfly_storage::kinds::Kind;
+use mayfly_storage::{Collection, Index, KeyRange};
+use mayfly_value::text::stored_term;
+use mayfly_value::{RawValue, ValueBuf};
+
+use super::bounds::{conjuncts, encoded, field_bounds};
+use super::{Access, Plan, choose};
+use crate::CanonicalQuery;
+
+/// How a search reaches documents.
+pub struct TextAccess {
+    /// The text index.
+    pub index: Arc<Index>,
+    /// What is searched for.
+    pub search: Arc<BoundSearch>,
+    /// What the filter asks for in the fields before the terms.
+    pub prefix: Vec<ValueBuf>,
+    /// The entries of each term.
+    pub terms: Vec<KeyRange>,
+}
+
+/// The plan for a filter with this `$text`.
+///
+/// # Errors
+/// 27 IndexNotFound without a text index, 2 BadValue beside a hint or a natural order and for languages, 291
+/// NoQueryExecutionPlans where the index cannot serve the filter.
+pub(super) fn plan(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    test: &TextTest,
+) -> Result<Plan> {
+    if query.hint.is_some() {
+        return Err(Error::bad_value("text and hint not allowed in same query"));
+    }
+    if query.natural_backward.is_some() {
+        return Err(Error::bad_value("text expression not allowed with $natural sort order"));
+    }
+    let indexes = collection.plannable_indexes();
+    let usable = |index: &&Arc<Index>| !index.spec.hidden() && choose::has_all_of(index, query);
+    let text = |index: &Arc<Index>| match index.spec.kind() {
+        Kind::Text(text) => Some((index.clone(), text.spec().clone())),
+        _ => None,
+    };
+    let Some((index, spec)) = indexes.iter().filter(usable).find_map(text) else {
+        return Err(Error::new(ErrorCode::IndexNotFound, "text index required for $text query"));
+    };
+    let search = test.bind(&spec)?;
+    let blocking = query.sort.is_some();
+    if query.matcher.for_found_text().is_none() {
+        check_alternatives(collection, query)?;
+        return Ok(choose::whole_collection(blocking));
+    }
+    let mut prefix = Vec::new();
+    for path in spec.before() {
+        let Some(value) = equal_to(query.matcher.root(), path) else {
+            return Err(unservable(
+                "failed to use text index to satisfy $text query (if text index is compound, are equality predicates \
+                 given for all prefix fields?)",
+            ));
+        };
+        prefix.push(value.to_owned());
+    }
+    let mut start = Vec::new();
+    for (value, field) in prefix.iter().zip(index.spec.fields()) {
+        start.extend(encoded(value.as_raw(), field.descending, None));
+    }
+    let range = |term: &String| {
+        let term = encoded(RawValue::String(&stored_term(term)), false, None);
+        KeyRange::prefix(&[&start[..], &term[..]].concat())
+    };
+    let terms: Vec<KeyRange> = search.search.terms().iter().map(range).collect();
+    if terms.is_empty() {
+        return Ok(Plan::new(Access::Nothing, false));
+    }
+    let access = Access::Text(Box::new(TextAccess { index, search, prefix, terms }));
+    Ok(Plan::new(access, blocking))
+}
+
+/// What a search finds where there is no collection.
+///
+/// # Errors
+/// 27 IndexNotFound when the query is one.
+pub fn check_absent(query: &CanonicalQuery, ns: &Namespace) -> Result<()> {
+    match query.matcher.text() {
+        None => Ok(()),
+        Some(_) => Err(Error::new(
+            ErrorCode::IndexNotFound,
+            format!("text index required for $text query (no such collection '{ns}')"),
+        )),
+    }
+}
+
+fn unservable(text: &str) -> Error {
+    let text = format!("error processing query: planner returned error :: caused by :: {text}");
+    Error::new(ErrorCode::NoQueryExecutionPlans, text)
+}
+
+/// The value that the filter's outermost conjunction asks for at a path.
+fn equal_to<'e>(expr: &'e Expr, path: &str) -> Option<RawValue<'e>> {
+    match expr {
+        Expr::And(parts) => parts.iter().find_map(|part| equal_to(part, path)),
+        Expr::Path { path: of, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
+            (of.as_str() == path).then_some(value.as_raw())
+        }
+        _ => None,
+    }
+}
+
+/// Beside `$text` in a `$or`, each alternative must have an index.
+fn check_alternatives(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<()> {
+    let is_indexed = |part: &Expr| {
+        let mut predicates = Vec::new();
+        if has_text(part) || !conjuncts(part, &mut predicates) {
+            return true;
+        }
+        choose::is_bounded(collection, query, &field_bounds(&predicates))
+    };
+    match alternatives(query.matcher.root()) {
+        Some(parts) if !parts.iter().all(is_indexed) => Err(unservable(
+            "Failed to produce a solution for TEXT under OR - other non-TEXT clauses under OR have to be indexed as well.",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The alternatives of which one is, or has, the `$text`.
+fn alternatives(expr: &Expr) -> Option<&[Expr]> {
+    match expr {
+        Expr::And(parts) => parts.iter().find_map(alternatives),
+        Expr::Or(parts) if parts.iter().any(has_text) => Some(parts),
+        _ => None,
+    }
+}
+
+fn has_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().any(has_text),
+        Expr::Document(test) => matches!(test, DocumentTest::Text(_)),
+        Expr::Nor(_) | Expr::Path { .. } | Expr::Always(_) => false,
+    }
+}

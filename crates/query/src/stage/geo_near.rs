@@ -1,0 +1,355 @@
+//! `$geoNear`: all documents by their distance from a point, which is shown in each. Manual: "$geoNear (aggregation stage)".
+//!
+//! The search itself is a query by distance at the front of the pipeline; what runs as a stage tells the distance of each
+//! document that comes.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_mql::matcher::{Near, Unit};
+use mayfly_mql::{Matcher, SortPattern};
+use mayfly_storage::kinds::FieldKind;
+use mayfly_storage::{Collection, Index};
+use mayfly_value::geo::{Crs, Pair, legacy_pair, query_geometry};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
+
+use super::unwind::{parts, replaced};
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::exec::{nearest, told};
+use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
+
+/// A parsed `$geoNear`.
+#[derive(Clone, Debug)]
+pub(crate) struct GeoNear {
+    near: Near,
+    /// The field of the places; that of the collection's index when none was named.
+    key: Option<String>,
+    matcher: Matcher,
+    /// The filter as it was sent, for explanations.
+    query: DocBuf,
+    multiplier: f64,
+    distance: Vec<String>,
+    place: Option<Vec<String>>,
+}
+
+fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
+    Err(Error::new(ErrorCode(code), text))
+}
+
+/// The arguments as they are read.
+#[derive(Default)]
+struct Arguments<'a> {
+    near: Option<RawValue<'a>>,
+    key: Option<&'a str>,
+    query: Option<RawDoc<'a>>,
+    spherical: bool,
+    min: Option<f64>,
+    max: Option<f64>,
+    multiplier: Option<f64>,
+    distance: Option<Vec<String>>,
+    place: Option<Vec<String>>,
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    let RawValue::Document(options) = value else {
+        return fault(10065, "invalid parameter: expected an object ($geoNear)");
+    };
+    let mut arguments = Arguments::default();
+    for option in options {
+        arguments.read(option)?;
+    }
+    let Some(near) = arguments.near else {
+        return fault(5_860_400, "$geoNear requires a 'near' argument");
+    };
+    let (from, unit) = point(near, around.scope)?;
+    let unit = match unit {
+        Unit::Flat if arguments.spherical => Unit::Radians,
+        unit => unit,
+    };
+    if unit == Unit::Radians && !from.is_on_earth() {
+        return Err(Error::bad_value("Legacy point is out of bounds for spherical query"));
+    }
+    let (min, max) = (arguments.min.unwrap_or(0.0), arguments.max.unwrap_or(f64::INFINITY));
+    let Some(distance) = arguments.distance else {
+        return fault(16606, "$geoNear requires a 'distanceField' option as a String");
+    };
+    let query = arguments.query.unwrap_or(RawDoc::EMPTY);
+    Ok(vec![Stage::GeoNear(Box::new(GeoNear {
+        near: Near { from, unit, min, max },
+        key: arguments.key.map(str::to_owned),
+        matcher: Matcher::parse_in(query, around.scope)?,
+        query: query.to_owned(),
+        multiplier: arguments.multiplier.unwrap_or(1.0),
+        distance,
+        place: arguments.place,
+    }))])
+}
+
+impl<'a> Arguments<'a> {
+    fn read(&mut self, option: RawElement<'a>) -> Result<()> {
+        let value = option.value();
+        match option.name() {
+            "near" => self.near = Some(value),
+            "distanceField" => match value {
+                RawValue::String(path) => self.distance = Some(parts(path)?),
+                _ => {
+                    let text = "$geoNear requires a 'distanceField' option as a String";
+                    return fault(16606, text);
+                }
+            },
+            "includeLocs" => match value {
+                RawValue::String(path) => self.place = Some(parts(path)?),
+                _ => {
+                    let text = "$geoNear requires that 'includeLocs' option is a String";
+                    return fault(16607, text);
+                }
+            },
+            "maxDistance" => self.max = Some(distance(option)?),
+            "minDistance" => self.min = Some(distance(option)?),
+            "distanceMultiplier" => self.multiplier = Some(distance(option)?),
+            "query" => match value {
+                RawValue::Document(query) => self.query = Some(query),
+                _ => return Err(Error::type_mismatch("query must be an object")),
+            },
+            "spherical" => self.spherical = is_true(value),
+            "key" => self.key = Some(key(value)?),
+            "uniqueDocs" | "$_requestReshardingResumeToken" => {}
+            "limit" | "num" => {
+                let text = format!(
+                    "$geoNear no longer supports the '{}' parameter. Use a $limit stage instead.",
+                    option.name()
+                );
+                return fault(if option.name() == "num" { 50857 } else { 50858 }, text);
+            }
+            "start" => return fault(50856, "$geoNear no longer supports the 'start' argument."),
+            other => {
+                let text = format!("Unknown argument to $geoNear: {other}");
+                return Err(Error::bad_value(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_true(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Bool(flag) => flag,
+        RawValue::Null | RawValue::Undefined => false,
+        value => Number::from_value(value).is_none_or(|number| number.to_f64() != 0.0),
+    }
+}
+
+fn key(value: RawValue<'_>) -> Result<&str> {
+    match value {
+        RawValue::String("") => {
+            Err(Error::bad_value("$geoNear parameter 'key' cannot be the empty string"))
+        }
+        RawValue::String(path) => Ok(path),
+        other => Err(Error::type_mismatch(format!(
+            "$geoNear parameter 'key' must be of type string but found type: {}",
+            other.type_name()
+        ))),
+    }
+}
+
+fn distance(option: RawElement<'_>) -> Result<f64> {
+    let name = option.name();
+    match Number::from_value(option.value()).map(Number::to_f64) {
+        Some(number) if number >= 0.0 => Ok(number),
+        Some(_) => Err(Error::bad_value(format!("{name} must be nonnegative"))),
+        None => Err(Error::type_mismatch(format!("{name} must be a number"))),
+    }
+}
+
+/// The point: GeoJSON or a pair, written down or in a variable.
+fn point(value: RawValue<'_>, scope: &Scope) -> Result<(Pair, Unit)> {
+    let computed: ValueBuf = match value {
+        RawValue::String(text) if text.starts_with("$$") => {
+            let expression = Expression::parse_in(value, scope)?;
+            expression.evaluate(Frame::new(RawDoc::EMPTY))?.or_undefined().to_owned()
+        }
+        value => value.to_owned(),
+    };
+    let value = computed.as_raw();
+    match value {
+        RawValue::Document(doc) if doc.get("type").is_some() => {
+            let (shape, crs, _) = query_geometry(doc)?;
+            match shape.pair().filter(|_| crs == Crs::Sphere) {
+                Some(pair) => Ok((pair, Unit::Metres)),
+                None => {
+                    let shown = ShellValue(value);
+                    Err(Error::bad_value(format!(
+                        "invalid point provided to geo near query: {shown}"
+                    )))
+                }
+            }
+        }
+        RawValue::Document(_) | RawValue::Array(_) => Ok((legacy_pair(value)?, Unit::Flat)),
+        _ => fault(16605, "$geoNear requires a 'near' option as an Array"),
+    }
+}
+
+impl GeoNear {
+    /// Finds out which field is meant, and gives the query for the documents in their order.
+    ///
+    /// # Errors
+    /// 27 IndexNotFound where no field was named and the indexes do not say which.
+    pub(crate) fn query_over(&mut self, collection: &Collection) -> Result<Arc<Matcher>> {
+        let key = match self.key.take() {
+            Some(key) => key,
+            None => only_place(collection)?,
+        };
+        let matcher = self.matcher.clone().by_distance(&key, self.near)?;
+        self.key = Some(key);
+        Ok(Arc::new(matcher))
+    }
+}
+
+impl GeoNear {
+    /// The query at the front as a filter, for explanations.
+    ///
+    /// # Errors
+    /// Those of [`GeoNear::query_over`].
+    pub(crate) fn filter_over(&self, collection: &Collection) -> Result<DocBuf> {
+        let key = match &self.key {
+            Some(key) => key.clone(),
+            None => only_place(collection)?,
+        };
+        let Near { from, unit, min, max } = self.near;
+        let limits = |out: &mut DocBuilder| {
+            if min > 0.0 {
+                out.append("$minDistance", min);
+            }
+            if max.is_finite() {
+                out.append("$maxDistance", max);
+            }
+        };
+        let mut out = DocBuilder::new();
+        out.append_all(self.query.as_doc()).start_document(&key);
+        match unit {
+            Unit::Metres => {
+                out.start_document("$nearSphere").start_document("$geometry");
+                out.append("type", "Point").start_array("coordinates").push(from.x).push(from.y);
+                out.end().end();
+                limits(&mut out);
+                out.end();
+            }
+            Unit::Radians | Unit::Flat => {
+                let name = if unit == Unit::Flat { "$near" } else { "$nearSphere" };
+                out.start_array(name).push(from.x).push(from.y);
+                out.end();
+                limits(&mut out);
+            }
+        }
+        out.end();
+        Ok(out.finish())
+    }
+}
+
+/// The field of the only index of places: in the plane, else on the earth.
+fn only_place(collection: &Collection) -> Result<String> {
+    let indexes = collection.plannable_indexes();
+    let fail = |text: String| Err(Error::new(ErrorCode::IndexNotFound, text));
+    let place = |index: &Arc<Index>, kind: FieldKind| {
+        let field = index.spec.fields().iter().find(|field| field.kind == kind)?;
+        Some(field.path.clone())
+    };
+    for (kind, name) in [(FieldKind::Plane, "2d"), (FieldKind::Sphere, "2dsphere")] {
+        let shown = indexes.iter().filter(|index| !index.spec.hidden());
+        let mut paths = shown.filter_map(|index| place(index, kind));
+        match (paths.next(), paths.next()) {
+            (Some(only), None) => return Ok(only),
+            (Some(_), Some(_)) => {
+                let ns = collection.namespace();
+                return fail(format!(
+                    "There is more than one {name} index on {}; unsure which to use for $geoNear",
+                    ns.as_str()
+                ));
+            }
+            (None, _) => {}
+        }
+    }
+    fail("$geoNear requires a 2d or 2dsphere index, but none were found".to_owned())
+}
+
+/// Over measurements, which no index of places leads to: the distance of each, and an order by it.
+///
+/// # Errors
+/// 5860206 without the field of the places.
+pub(crate) fn over_measurements(stage: Box<GeoNear>) -> Result<Vec<Stage>> {
+    if stage.key.is_none() {
+        let text = "Must specify 'key' option for $geoNear on a time-series collection";
+        return fault(5_860_206, text);
+    }
+    let mut order = DocBuilder::new();
+    order.append(&stage.distance.join("."), 1);
+    let order = SortPattern::parse(order.finish().as_doc())?;
+    Ok(vec![Stage::Distances(stage), Stage::Sort(order, None)])
+}
+
+/// Measures the distance of each document, and leaves out those that do not count.
+pub(super) struct RunningDistances(pub(super) Box<GeoNear>);
+
+impl Running for RunningDistances {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let GeoNear { near, key, matcher, .. } = &*self.0;
+        let path = key.as_deref().unwrap_or_default();
+        if !matcher.try_matches(document)? {
+            return Ok(Flow::More);
+        }
+        match nearest(near, path, document) {
+            Some((found, at)) if near.min <= found && found <= near.max => {
+                context.metadata.set(&told(found, at));
+                self.0.show(document, found, at, next)
+            }
+            _ => Ok(Flow::More),
+        }
+    }
+}
+
+impl GeoNear {
+    /// Shows a document with its distance.
+    fn show(
+        &self,
+        document: RawDoc<'_>,
+        found: f64,
+        at: RawValue<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let told = RawValue::Double(found * self.multiplier);
+        let mut out = replaced(document, &self.distance, Some(told));
+        if let Some(place) = &self.place {
+            out = replaced(out.as_doc(), place, Some(at));
+        }
+        next(out.as_doc())
+    }
+}
+
+/// Shows the distance in each document.
+pub(super) struct RunningGeoNear(pub(super) Box<GeoNear>);
+
+impl Running for RunningGeoNear {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        // The search noted it beside the document.
+        let noted = context.metadata.get();
+        let of = |name| noted.as_doc().and_then(|noted| noted.get(name));
+        let (Some(RawValue::Double(found)), Some(at)) = (of(GEO_NEAR_DISTANCE), of(GEO_NEAR_POINT))
+        else {
+            return Ok(Flow::More);
+        };
+        self.0.show(document, found, at, next)
+    }
+}

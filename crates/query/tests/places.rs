@@ -1,0 +1,188 @@
+//! What indexes of places find is what a look at every document finds, and by distance it comes in the order of the distances.
+
+use std::sync::Arc;
+
+use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_kv::MemoryEngine;
+use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata};
+use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
+use mayfly_value::bson::{Bson, Document, doc};
+use mayfly_value::geo::{Geometry, Pair, flat_distance};
+use mayfly_value::{DocBuf, RawValue};
+use proptest::prelude::*;
+
+struct Fixture {
+    store: Arc<Store>,
+    op: Arc<OpCtx>,
+    collection: Arc<Collection>,
+}
+
+fn fixture(key: &Document, places: &[Bson]) -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(0));
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock);
+    let ns = Namespace::parse("db.c").unwrap();
+    let spec = DocBuf::from_bson(&doc! { "key": key, "name": "i" });
+    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
+    let collection = store.collection(&ns).unwrap();
+    for (n, place) in places.iter().enumerate() {
+        let document = doc! { "_id": n as i32, "k": n as i32 % 3, "loc": place };
+        let document = DocBuf::from_bson(&document);
+        // A shape that is none is refused.
+        let _ = store.write(&op, &collection, |unit| unit.insert(document.as_doc()));
+    }
+    Fixture { store, op, collection }
+}
+
+impl Fixture {
+    /// The documents in their order, and whether an index gave them.
+    fn find(&self, filter: &Document, hint: Option<Hint>) -> (Vec<i32>, bool) {
+        let filter = DocBuf::from_bson(filter);
+        let options = FindOptions { hint, ..FindOptions::default() };
+        let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
+        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let by_index = matches!(executor.plan().access, Access::Index { .. } | Access::Near(_));
+        let mut found = Vec::new();
+        while !executor.is_done() {
+            let mut in_batch = 0;
+            let sink = &mut |_: &[u8], document: mayfly_value::RawDoc<'_>, _: &Metadata| {
+                if let Some(RawValue::Int32(id)) = document.get("_id") {
+                    found.push(id);
+                }
+                in_batch += 1;
+                Ok(if in_batch < 7 { Flow::More } else { Flow::Pause })
+            };
+            executor.run(&self.store, &self.op, sink).unwrap();
+        }
+        (found, by_index)
+    }
+
+    fn check(&self, filter: &Document) {
+        let (mut by_index, used) = self.find(filter, None);
+        assert!(used, "{filter}");
+        let scan = Hint::Natural { backward: false };
+        let (all, _) = self.find(filter, Some(scan));
+        by_index.sort_unstable();
+        assert_eq!(by_index, all, "{filter}");
+    }
+}
+
+fn pair() -> impl Strategy<Value = (f64, f64)> {
+    let near = (-4.0..4.0f64, -4.0..4.0f64);
+    let round = (-4i32..4, -4i32..4).prop_map(|(x, y)| (f64::from(x), f64::from(y)));
+    let any = (-180.0..=180.0f64, -90.0..=90.0f64);
+    prop_oneof![3 => near, 1 => round, 2 => any]
+}
+
+fn square((x, y): (f64, f64), size: f64) -> Document {
+    let (right, top) = ((x + size).min(180.0), (y + size).min(90.0));
+    doc! { "type": "Polygon", "coordinates": [[[x, y], [right, y], [right, top], [x, top], [x, y]]] }
+}
+
+fn place() -> impl Strategy<Value = Bson> {
+    let point = pair().prop_map(|(x, y)| doc! { "type": "Point", "coordinates": [x, y] }.into());
+    let legacy = pair().prop_map(|(x, y)| Bson::from(vec![x, y]));
+    let line = (pair(), pair()).prop_map(|((a, b), (c, d))| {
+        doc! { "type": "LineString", "coordinates": [[a, b], [c, d]] }.into()
+    });
+    let area = (pair(), 0.01..8.0f64).prop_map(|(at, size)| square(at, size).into());
+    prop_oneof![4 => point, 2 => legacy, 1 => line, 2 => area]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn areas_on_the_earth(
+        places in prop::collection::vec(place(), 40),
+        at in pair(),
+        size in 0.1..20.0f64,
+        before in any::<bool>(),
+    ) {
+        let key = if before { doc! { "k": 1, "loc": "2dsphere" } } else { doc! { "loc": "2dsphere", "k": -1 } };
+        let fixture = fixture(&key, &places);
+        let area = square(at, size);
+        for test in [
+            doc! { "$geoWithin": { "$geometry": &area } },
+            doc! { "$geoIntersects": { "$geometry": &area } },
+            doc! { "$geoIntersects": { "$geometry": { "type": "Point", "coordinates": [at.0, at.1] } } },
+            doc! { "$geoWithin": { "$centerSphere": [[at.0, at.1], size / 20.0] } },
+        ] {
+            fixture.check(&doc! { "k": 1, "loc": test.clone() });
+            fixture.check(&doc! { "k": { "$in": [0, 2] }, "loc": test });
+        }
+    }
+
+    #[test]
+    fn areas_in_the_plane(places in prop::collection::vec(pair(), 40), at in pair(), size in 0.1..20.0f64) {
+        let places: Vec<Bson> = places.iter().map(|(x, y)| Bson::from(vec![*x, *y])).collect();
+        let fixture = fixture(&doc! { "loc": "2d", "k": 1 }, &places);
+        for test in [
+            doc! { "$box": [[at.0, at.1], [at.0 + size, at.1 + size]] },
+            doc! { "$center": [[at.0, at.1], size] },
+            doc! { "$polygon": [[at.0, at.1], [at.0 + size, at.1], [at.0, at.1 + size]] },
+            doc! { "$centerSphere": [[at.0, at.1], size / 20.0] },
+        ] {
+            fixture.check(&doc! { "loc": { "$geoWithin": test } });
+        }
+    }
+
+    #[test]
+    fn the_nearest_first(
+        places in prop::collection::vec(place(), 60),
+        at in pair(),
+        min in 0.0..1.0f64,
+        width in 0.01..3.0f64,
+    ) {
+        let from = Pair { x: at.0, y: at.1 }.to_point();
+        let fixture = fixture(&doc! { "loc": "2dsphere" }, &places);
+        let (all, _) = fixture.find(&doc! {}, None);
+        let mut wanted: Vec<(f64, i32)> = all
+            .iter()
+            .filter_map(|id| {
+                let value = DocBuf::from_bson(&doc! { "loc": &places[*id as usize] });
+                let geometry = Geometry::of_value(value.as_doc().get("loc")?)?;
+                Some((geometry.angle_to(&from)?, *id))
+            })
+            .filter(|(distance, _)| (min..=min + width).contains(distance))
+            .collect();
+        wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let filter = doc! { "loc": { "$nearSphere": [at.0, at.1], "$minDistance": min, "$maxDistance": min + width } };
+        let (found, _) = fixture.find(&filter, None);
+        let distances = |ids: &[i32]| -> Vec<f64> {
+            ids.iter().filter_map(|id| wanted.iter().find(|w| w.1 == *id).map(|w| w.0)).collect()
+        };
+        // Those that are equally far may come in any order.
+        let ids: Vec<i32> = wanted.iter().map(|w| w.1).collect();
+        prop_assert_eq!(found.len(), ids.len());
+        prop_assert_eq!(distances(&found), distances(&ids));
+    }
+
+    #[test]
+    fn the_nearest_first_in_the_plane(
+        places in prop::collection::vec(pair(), 60),
+        at in pair(),
+        min in 0.0..20.0f64,
+        width in 0.1..200.0f64,
+    ) {
+        let from = Pair { x: at.0, y: at.1 };
+        let values: Vec<Bson> = places.iter().map(|(x, y)| Bson::from(vec![*x, *y])).collect();
+        let fixture = fixture(&doc! { "loc": "2d" }, &values);
+        let mut wanted: Vec<f64> = places
+            .iter()
+            .map(|(x, y)| flat_distance(Pair { x: *x, y: *y }, from))
+            .filter(|distance| (min..=min + width).contains(distance))
+            .collect();
+        wanted.sort_by(f64::total_cmp);
+        let filter = doc! { "loc": { "$near": [at.0, at.1], "$minDistance": min, "$maxDistance": min + width } };
+        let (found, _) = fixture.find(&filter, None);
+        let found: Vec<f64> = found
+            .iter()
+            .map(|id| places[*id as usize])
+            .map(|(x, y)| flat_distance(Pair { x, y }, from))
+            .collect();
+        prop_assert_eq!(found, wanted);
+    }
+}

@@ -1,0 +1,83 @@
+//! How much a document is about a term.
+//!
+//! Each string gives each of its terms a score that grows with the number of its occurrences, each counting half of the one
+//! before, and with its share of the string's words; a string that is nothing but the term gives a tenth more. Weights
+//! multiply, strings add up.
+
+use std::collections::BTreeMap;
+
+use md5::{Digest, Md5};
+
+use super::Analyzer;
+
+/// What a string adds when it is the term itself.
+const WHOLE_STRING_FACTOR: f64 = 1.1;
+
+/// Longest term that is stored as it is.
+const MAX_TERM_BYTES: usize = 256;
+
+/// Scores of the terms of a document.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TermScores(BTreeMap<String, f64>);
+
+#[derive(Default)]
+struct Seen {
+    count: f64,
+    frequency: f64,
+    worth: f64,
+}
+
+impl TermScores {
+    /// Adds the terms of a string.
+    pub fn add(&mut self, analyzer: &Analyzer, text: &str, weight: f64) {
+        let mut terms: BTreeMap<String, Seen> = BTreeMap::new();
+        let mut words = 0.0;
+        for term in analyzer.terms(text) {
+            let seen = terms.entry(term).or_default();
+            seen.worth = if seen.worth == 0.0 { 1.0 } else { seen.worth / 2.0 };
+            seen.frequency += seen.worth;
+            seen.count += 1.0;
+            words += 1.0;
+        }
+        for (term, seen) in terms {
+            let share = 0.5 * seen.count / words + 0.5;
+            let whole = text.len() == term.len() && text.eq_ignore_ascii_case(&term);
+            let factor = if whole { WHOLE_STRING_FACTOR } else { 1.0 };
+            *self.0.entry(term).or_default() += weight * seen.frequency * share * factor;
+        }
+    }
+
+    /// The terms in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(term, score)| (term.as_str(), *score))
+    }
+
+    /// The score of a term; 0 when there is none.
+    pub fn of(&self, term: &str) -> f64 {
+        self.0.get(term).copied().unwrap_or_default()
+    }
+
+    /// How many terms there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no term.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The term as an index has it: a long one is its beginning and a hash.
+pub fn stored_term(term: &str) -> std::borrow::Cow<'_, str> {
+    if term.len() <= MAX_TERM_BYTES {
+        return term.into();
+    }
+    let hash = Md5::digest(term.as_bytes());
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut end = MAX_TERM_BYTES - hex.len();
+    while !term.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{hex}", &term[..end]).into()
+}

@@ -1,0 +1,34 @@
+//! Strings to words: cut at white space, dashes, hyphens, quotation marks, and punctuation, as Unicode's list of properties
+//! names them.
+
+use icu_properties::props::{
+    Dash, Hyphen, PatternSyntax, QuotationMark, TerminalPunctuation, WhiteSpace,
+};
+use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
+
+use super::Language;
+
+const DELIMITERS: [CodePointSetDataBorrowed<'static>; 6] = [
+    CodePointSetData::new::<WhiteSpace>(),
+    CodePointSetData::new::<PatternSyntax>(),
+    CodePointSetData::new::<Dash>(),
+    CodePointSetData::new::<Hyphen>(),
+    CodePointSetData::new::<QuotationMark>(),
+    CodePointSetData::new::<TerminalPunctuation>(),
+];
+
+fn is_delimiter(letter: char, language: Language) -> bool {
+    match letter {
+        '\'' => !language.keeps_apostrophes(),
+        '_' => false,
+        letter if letter.is_ascii() => {
+            letter.is_ascii_punctuation() || letter == '\x0b' || letter.is_ascii_whitespace()
+        }
+        letter => DELIMITERS.iter().any(|set| set.contains(letter)),
+    }
+}
+
+/// The words of a text, as they are written.
+pub fn words(text: &str, language: Language) -> impl Iterator<Item = &str> {
+    text.split(move |letter| is_delimiter(letter, language)).filter(|word| !word.is_empty())
+}
