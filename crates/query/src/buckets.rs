@@ -278,6 +278,9 @@ pub(crate) fn wanted_fields<'p>(
                 for option in spec {
                     match (option.name(), option.value()) {
                         ("sortBy", RawValue::Document(sort)) => {
+                            if !sort.iter().all(|by| by.value().is_number()) {
+                                return None;
+                            }
                             wanted.extend(sort.iter().map(|by| top(by.name()).to_owned()));
                         }
                         ("output", RawValue::Document(fields)) => {
@@ -349,6 +352,7 @@ fn expression_fields(
                     "$unsetField",
                     "$function",
                     "$accumulator",
+                    "$meta",
                     "sortBy",
                 ];
                 if elsewhere.contains(&element.name()) {

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
-use mayfly_mql::Projection;
 use mayfly_storage::{
     Collection, Direction, Entry, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
     whole_range,
@@ -28,6 +27,7 @@ use mayfly_value::{DocBuf, RawDoc};
 use one_per_value::Shown;
 
 use crate::metadata::{INDEX_KEY, Metadata};
+use crate::needed::Fields;
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
@@ -74,7 +74,7 @@ pub struct Executor {
     /// Memory of that sort.
     memory: Memory,
     /// What it keeps of documents; nothing: all.
-    keeps: Option<Projection>,
+    keeps: Option<Fields>,
     skip_left: u64,
     limit_left: Option<u64>,
     done: bool,
@@ -232,7 +232,7 @@ impl Executor {
     }
 
     /// From now on a sort keeps of documents no more than this, besides what it goes by.
-    pub(crate) fn sort_keeping(&mut self, keeps: Option<Projection>) {
+    pub(crate) fn sort_keeping(&mut self, keeps: Option<Fields>) {
         self.keeps = keeps;
     }
 
@@ -294,7 +294,7 @@ impl Executor {
             let keeps = self.keeps.take();
             while !self.scan_chunk(store, op, &mut |_, document, metadata| {
                 match &keeps {
-                    Some(keeps) => sorter.push(keeps.project(document)?.as_doc(), metadata)?,
+                    Some(keeps) => sorter.push_owned(keeps.of(document), metadata)?,
                     None => sorter.push(document, metadata)?,
                 }
                 Ok(Flow::More)

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
 use mayfly_expr::Scope;
-use mayfly_mql::{Matcher, ParseContext, Projection};
+use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
 use crate::change::{ChangeScope, ChangeStream};
 use crate::metadata::InFlight;
-use crate::needed::{kept_by_front_sort, narrow};
+use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
 use crate::stage::geo_near;
 use crate::stage::unpack::Unpack;
@@ -29,7 +29,7 @@ pub struct Pipeline {
     /// It need not run as it is written.
     optimised: bool,
     /// What a sort at the front keeps of documents; nothing: all.
-    front_sort: Option<Projection>,
+    front_sort: Option<Fields>,
 }
 
 impl Pipeline {
