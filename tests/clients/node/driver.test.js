@@ -2,6 +2,7 @@
 'use strict';
 
 const assert = require('node:assert/strict');
+const { once } = require('node:events');
 const { after, before, beforeEach, describe, test } = require('node:test');
 const { setTimeout: pause } = require('node:timers/promises');
 const {
@@ -472,5 +473,33 @@ describe('collections with rules', () => {
     const [found] = await Promise.all([cursor.next(), coll.insertOne({ _id: 5 })]);
     assert.equal(found._id, 5);
     await cursor.close();
+  });
+
+  test('a change stream', async () => {
+    const stream = coll.watch([{ $match: { operationType: { $ne: 'delete' } } }], { fullDocument: 'updateLookup' });
+    const seen = new Promise(resolve => {
+      const events = [];
+      stream.on('change', event => {
+        events.push(event);
+        if (events.length === 3) resolve(events);
+      });
+    });
+    // The stream begins with its first batch.
+    await once(stream, 'resumeTokenChanged');
+    await coll.insertOne({ _id: 1 });
+    await coll.deleteOne({ _id: 1 });
+    await coll.insertOne({ _id: 2, a: [1] });
+    await coll.updateOne({ _id: 2 }, { $push: { a: 2 } });
+    const [first, , last] = await seen;
+    assert.deepEqual([first.operationType, first.fullDocument], ['insert', { _id: 1 }]);
+    assert.deepEqual([last.operationType, last.fullDocument], ['update', { _id: 2, a: [1, 2] }]);
+    await stream.close();
+    const resumed = coll.watch([], { resumeAfter: first._id });
+    assert.equal((await resumed.next()).operationType, 'delete');
+    await coll.drop();
+    let event;
+    do event = await resumed.next(); while (event.operationType !== 'drop');
+    assert.equal((await resumed.next()).operationType, 'invalidate');
+    await resumed.close();
   });
 });
