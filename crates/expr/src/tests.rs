@@ -163,7 +163,7 @@ fn faults_have_their_codes() {
         ("'$a..b'", 15998, "FieldPath field names may not be empty strings."),
         ("'$$x'", 17276, "Use of undefined variable: x"),
         ("{$foo: 1}", 168, "Unrecognized expression '$foo'"),
-        ("{$createUUID: 1}", 238, "expression '$createUUID' is not implemented yet"),
+        ("{$createUUID: 1}", 168, "Unrecognized expression '$createUUID'"),
         ("{$cmp: [1]}", 16020, "Expression $cmp takes exactly 2 arguments. 1 were passed in."),
         ("{$cond: {then: 1, else: 2}}", 17080, "Missing 'if' parameter to $cond"),
         ("{$cond: {foo: 1}}", 17083, "Unrecognized parameter to $cond: foo"),

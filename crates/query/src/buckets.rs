@@ -248,7 +248,51 @@ pub(crate) fn wanted_fields<'p>(
                     wanted.insert(top(field.name()).to_owned());
                 }
             }
-            ("$limit" | "$skip", _) => {}
+            ("$limit" | "$skip" | "$unset", _) => {}
+            ("$unwind", RawValue::String(path)) => {
+                wanted.insert(top(path.strip_prefix('$')?).to_owned());
+            }
+            ("$unwind", RawValue::Document(spec)) => {
+                let path = spec.get("path")?.as_str()?.strip_prefix('$')?;
+                wanted.insert(top(path).to_owned());
+            }
+            ("$addFields" | "$set", RawValue::Document(fields)) => {
+                for field in fields {
+                    // A path below it goes through what is there.
+                    wanted.insert(top(field.name()).to_owned());
+                    expression_fields(field.value(), &mut wanted, 0)?;
+                }
+            }
+            ("$lookup", RawValue::Document(spec)) => {
+                for name in ["localField", "as"] {
+                    wanted.extend(
+                        spec.get(name).and_then(RawValue::as_str).map(top).map(str::to_owned),
+                    );
+                }
+                // Its pipeline knows this document by these only.
+                if let Some(variables) = spec.get("let") {
+                    expression_fields(variables, &mut wanted, 0)?;
+                }
+            }
+            ("$setWindowFields", RawValue::Document(spec)) => {
+                for option in spec {
+                    match (option.name(), option.value()) {
+                        ("sortBy", RawValue::Document(sort)) => {
+                            if !sort.iter().all(|by| by.value().is_number()) {
+                                return None;
+                            }
+                            wanted.extend(sort.iter().map(|by| top(by.name()).to_owned()));
+                        }
+                        ("output", RawValue::Document(fields)) => {
+                            for field in fields {
+                                wanted.insert(top(field.name()).to_owned());
+                                expression_fields(field.value(), &mut wanted, 0)?;
+                            }
+                        }
+                        (_, value) => expression_fields(value, &mut wanted, 0)?,
+                    }
+                }
+            }
             ("$count", _) => return Some(wanted),
             ("$group" | "$sortByCount", spec) => {
                 expression_fields(spec, &mut wanted, 0)?;
@@ -308,6 +352,7 @@ fn expression_fields(
                     "$unsetField",
                     "$function",
                     "$accumulator",
+                    "$meta",
                     "sortBy",
                 ];
                 if elsewhere.contains(&element.name()) {

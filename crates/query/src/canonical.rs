@@ -8,7 +8,8 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
-use crate::metadata;
+use crate::metadata::{self, INDEX_KEY, RECORD_ID};
+use crate::plan::FirstOf;
 
 /// Which index the client wants.
 #[derive(Clone, Debug)]
@@ -111,6 +112,8 @@ pub struct FindOptions<'a> {
     pub now_ms: Option<i64>,
     /// How strings compare: the operation's collation, else the collection's.
     pub collation: Option<Arc<Collation>>,
+    /// The projection may ask which key of an index and which record led to a document.
+    pub tells_keys: bool,
 }
 
 /// A checked query.
@@ -132,6 +135,8 @@ pub struct CanonicalQuery {
     pub hint: Option<Hint>,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
+    /// When one document for each value of a field is enough: results may lack others, but need not.
+    pub first_of: Option<FirstOf>,
 }
 
 /// The order of the records and that of distances exclude each other.
@@ -176,6 +181,10 @@ impl CanonicalQuery {
         if matcher.seeks_by_distance() {
             check_natural(natural_backward, options.hint.as_ref())?;
         }
+        let scope = match options.tells_keys {
+            true => scope.with_metadata(INDEX_KEY).with_metadata(RECORD_ID),
+            false => scope,
+        };
         let projection = match options.projection {
             Some(projection) if !projection.is_empty() => {
                 Some(Projection::parse_in(projection, ProjectionKind::Find, &scope)?)
@@ -191,6 +200,7 @@ impl CanonicalQuery {
             limit: (options.limit > 0).then_some(options.limit),
             hint: options.hint,
             collation: options.collation,
+            first_of: None,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mayfly_base::{Namespace, OpCtx, Result, limits};
 use mayfly_mql::Projection;
@@ -9,7 +10,7 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::pipeline::PipelineRun;
-use crate::shape::KeyPaths;
+use crate::shape::{Asked, KeyPaths};
 use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
@@ -32,6 +33,32 @@ pub enum CursorSource {
     Ready(VecDeque<DocBuf>),
 }
 
+/// What a cursor without documents waits for.
+pub enum Awaited {
+    /// A commit on a collection.
+    Collection(Arc<Collection>),
+    /// Any change.
+    Changes,
+}
+
+impl Awaited {
+    /// What [`Awaited::wait`] waits beyond.
+    pub fn seen(&self, store: &Store) -> u64 {
+        match self {
+            Awaited::Collection(collection) => collection.commits_seen(),
+            Awaited::Changes => store.changes_settled(),
+        }
+    }
+
+    /// Waits for something new, at most so long; whether there is something.
+    pub fn wait(&self, store: &Store, seen: u64, longest: Duration) -> bool {
+        match self {
+            Awaited::Collection(collection) => collection.wait_for_commit(seen, longest),
+            Awaited::Changes => store.wait_for_changes(seen, longest),
+        }
+    }
+}
+
 /// An open cursor.
 pub struct Cursor {
     /// What it reads, as shown to clients.
@@ -48,10 +75,21 @@ impl Cursor {
         Cursor { namespace, source, await_data: false }
     }
 
-    /// The collection that it waits for, when it does.
-    pub fn awaited(&self) -> Option<Arc<Collection>> {
+    /// What it waits for, when it does.
+    pub fn awaited(&self) -> Option<Awaited> {
         match &self.source {
-            CursorSource::Find(executor) if self.await_data => Some(executor.collection().clone()),
+            CursorSource::Find(executor) if self.await_data => {
+                Some(Awaited::Collection(executor.collection().clone()))
+            }
+            CursorSource::Pipeline(run) if run.resume_token().is_some() => Some(Awaited::Changes),
+            _ => None,
+        }
+    }
+
+    /// `postBatchResumeToken`: what a client goes on from that loses the cursor, when it follows changes.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.source {
+            CursorSource::Pipeline(run) => run.resume_token(),
             _ => None,
         }
     }
@@ -113,15 +151,23 @@ fn fill_from_plan(
     let projection = executor.query().projection.clone();
     let matcher = executor.query().matcher.clone();
     let (shape, failures) = (executor.shape(), executor.failures());
-    let key = (!shape.is_plain()).then(|| KeyPaths::of(executor));
+    let asked = Asked::by(projection.as_ref());
+    let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor));
     executor.run(store, op, &mut |_, document, metadata| {
+        let noted = match (asked, &key) {
+            (Some(asked), Some(key)) => Some(asked.noted(key, document, metadata)),
+            _ => None,
+        };
+        let metadata = noted.as_ref().unwrap_or(metadata);
         let project = |p| Projection::project_found(p, metadata.frame(document), &matcher);
         let projected = projection.as_ref().map(project);
         let projected = projected.transpose().map_err(|error| failures.named(error))?;
         let result = projected.as_ref().map_or(document, DocBuf::as_doc);
         Ok(match &key {
-            None => batch.take(result),
-            Some(key) => batch.take(shape.shown(key, document, result).as_doc()),
+            Some(key) if !shape.is_plain() => {
+                batch.take(shape.shown(key, document, result).as_doc())
+            }
+            _ => batch.take(result),
         })
     })
 }

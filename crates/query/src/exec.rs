@@ -5,9 +5,11 @@
 
 mod count;
 mod near;
+mod one_per_value;
 mod text;
 
 pub(crate) use near::{nearest, told};
+pub(crate) use text::scored;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -17,11 +19,15 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,
+    Collection, Direction, Entry, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
+    whole_range,
 };
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::metadata::Metadata;
+use one_per_value::Shown;
+
+use crate::metadata::{INDEX_KEY, Metadata};
+use crate::needed::Fields;
 use crate::plan::{Access, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
@@ -59,12 +65,16 @@ pub struct Executor {
     seen: Option<HashSet<RecordKey>>,
     /// Nobody looks at the documents.
     keys_only: bool,
+    /// The value that an index has shown, when one document for each is enough.
+    shown: Option<Shown>,
     /// A document that the sink refused.
     pending: Option<(RecordKey, DocBuf, Metadata)>,
     /// Results of a blocking sort.
     sorted: Option<Sorted>,
     /// Memory of that sort.
     memory: Memory,
+    /// What it keeps of documents; nothing: all.
+    keeps: Option<Fields>,
     skip_left: u64,
     limit_left: Option<u64>,
     done: bool,
@@ -113,6 +123,13 @@ impl Executor {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
             }
         };
+        let shown = match (&plan.access, plan.one_per_value) {
+            (Access::Index { index, .. }, Some(_)) => {
+                let first = index.spec.fields().first();
+                Some(Shown::new(first.is_some_and(|field| field.descending)))
+            }
+            _ => None,
+        };
         Ok(Executor {
             skip_left: query.skip,
             limit_left: query.limit,
@@ -123,9 +140,11 @@ impl Executor {
             ranges,
             seen: dedup.then(HashSet::new),
             keys_only: false,
+            shown,
             pending: None,
             sorted: None,
             memory: Memory::default(),
+            keeps: None,
             tail: None,
             near: near::NearState::default(),
             shape: ResultShape::default(),
@@ -201,7 +220,8 @@ impl Executor {
     /// # Errors
     /// 238 NotImplemented when this plan's results cannot be.
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
-        shape.check(&self.plan)?;
+        let asks_key = self.query.projection.as_ref().is_some_and(|it| it.asks_for(INDEX_KEY));
+        ResultShape { key_only: shape.key_only || asks_key, ..shape }.check(&self.plan)?;
         self.shape = shape;
         Ok(())
     }
@@ -209,6 +229,11 @@ impl Executor {
     /// From now on a sort has this memory.
     pub(crate) fn sort_within(&mut self, memory: Memory) {
         self.memory = memory;
+    }
+
+    /// From now on a sort keeps of documents no more than this, besides what it goes by.
+    pub(crate) fn sort_keeping(&mut self, keeps: Option<Fields>) {
+        self.keeps = keeps;
     }
 
     /// From now on a sort that does not fit memory goes on in files of this folder.
@@ -266,8 +291,12 @@ impl Executor {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
+            let keeps = self.keeps.take();
             while !self.scan_chunk(store, op, &mut |_, document, metadata| {
-                sorter.push(document, metadata)?;
+                match &keeps {
+                    Some(keeps) => sorter.push_owned(keeps.of(document), metadata)?,
+                    None => sorter.push(document, metadata)?,
+                }
                 Ok(Flow::More)
             })? {}
             self.sorted = Some(sorter.finish()?);
@@ -457,7 +486,11 @@ impl Executor {
         if multikey {
             // The plan may be older than the first array.
             self.seen.get_or_insert_default();
+            // Which values a document has its entries do not say any more.
+            self.shown = None;
         }
+        let covered = self.plan.one_per_value.is_some_and(|it| it.covered);
+        let path: &[String] = index.spec.fields().first().map_or(&[], |field| &field.parts);
         while let Some(range) = self.ranges.front_mut() {
             op.check()?;
             let mut fetch = Fetch {
@@ -467,21 +500,32 @@ impl Executor {
                 failures: &failures,
                 keys_only,
                 seen: self.seen.as_mut(),
+                shown: self.shown.as_mut(),
+                covered: covered.then_some(path),
                 looked: 0,
                 fetched: 0,
                 paused: false,
             };
             let scanned =
                 snapshot.scan_index(index, range, direction, ScanLimit::NONE, &mut |entry| {
-                    fetch.entry(op, entry.record_key, sink)
+                    fetch.entry(op, &entry, sink)
                 })?;
             count(op, fetch.looked, fetch.fetched);
             let paused = fetch.paused;
-            match scanned {
-                Scanned::Exhausted => {
+            match (scanned, &mut self.shown) {
+                (Scanned::Exhausted, _) => {
                     self.ranges.pop_front();
                 }
-                Scanned::Paused(last) => *range = range.after(&last, direction),
+                // An engine may end a page early: then it goes on where that ended.
+                (Scanned::Paused(_), Some(shown)) if !paused && shown.should_seek() => {
+                    match shown.rest(range, direction) {
+                        Some(rest) => *range = rest,
+                        None => {
+                            self.ranges.pop_front();
+                        }
+                    }
+                }
+                (Scanned::Paused(last), _) => *range = range.after(&last, direction),
             }
             if paused {
                 return Ok(false);
@@ -519,6 +563,9 @@ struct Fetch<'f> {
     failures: &'f Failures,
     keys_only: bool,
     seen: Option<&'f mut HashSet<RecordKey>>,
+    shown: Option<&'f mut Shown>,
+    /// The path of the index's first field, when its keys say all that is asked.
+    covered: Option<&'f [String]>,
     looked: u64,
     fetched: u64,
     paused: bool,
@@ -528,12 +575,21 @@ impl Fetch<'_> {
     fn entry(
         &mut self,
         op: &OpCtx,
-        record_key: &[u8],
+        entry: &Entry<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<ControlFlow<()>> {
+        let record_key = entry.record_key;
         self.looked += 1;
         if self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
             op.check()?;
+        }
+        if let Some(shown) = &mut self.shown
+            && shown.has(entry)
+        {
+            return Ok(match shown.should_seek() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
         }
         if let Some(seen) = &mut self.seen {
             if seen.contains(record_key) {
@@ -542,18 +598,30 @@ impl Fetch<'_> {
             seen.insert(record_key.to_vec());
         }
         let mut flow = Flow::More;
+        let known = match (&self.shown, self.covered) {
+            (Some(shown), Some(path)) => shown.document(entry, path),
+            _ => None,
+        };
+        let mut given = true;
         if self.keys_only {
             flow = sink(record_key, RawDoc::EMPTY, &Metadata::NONE)?;
+        } else if let Some(known) = known {
+            flow = sink(record_key, known.as_doc(), &Metadata::NONE)?;
         } else {
+            given = false;
             let (matcher, failures) = (&self.query.matcher, self.failures);
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
                 let matches = matcher.try_matches(document);
                 if matches.map_err(|error| failures.named(error))? {
+                    given = true;
                     flow = sink(record_key, document, &Metadata::NONE)?;
                 }
                 Ok(())
             })?;
+        }
+        if let (true, Some(shown)) = (given, &mut self.shown) {
+            shown.note(entry.values);
         }
         if flow == Flow::More {
             return Ok(ControlFlow::Continue(()));

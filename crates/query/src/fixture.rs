@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Clock, Namespace, OpCtx, OpRegistry, SystemClock};
 use mayfly_kv::MemoryEngine;
-use mayfly_storage::{Store, StoreOptions};
+use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::metadata::InFlight;
@@ -34,6 +34,20 @@ impl Fixture {
             documents.iter().try_for_each(|document| unit.insert(document.as_doc()))
         };
         self.store.write(&self.op, &collection, write).unwrap();
+    }
+
+    /// Makes an index.
+    pub(crate) fn index(&self, collection: &str, definition: RawDoc<'_>) {
+        let ns = Namespace::new("test", collection).unwrap();
+        let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
+        self.store.create_indexes(&self.op, &ns, &[definition], options).unwrap();
+    }
+
+    /// How a pipeline reads the collection `c`.
+    pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
+        let parsed = Pipeline::parse(stages, around).unwrap();
+        let collection = self.store.collection(&Namespace::new("test", "c").unwrap());
+        parsed.start(collection, None, RunSettings::default()).unwrap().plan_summary().into_owned()
     }
 
     /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.

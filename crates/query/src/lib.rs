@@ -5,6 +5,7 @@
 
 mod buckets;
 mod canonical;
+mod change;
 mod cursor;
 mod distinct;
 mod exec;
@@ -28,19 +29,20 @@ mod tail;
 mod validator;
 
 pub use canonical::{CanonicalQuery, FindOptions, Hint};
-pub use cursor::{BatchLimit, Cursor, CursorSource};
+pub use change::ChangeScope;
+pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
 pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
-pub use metadata::Metadata;
+pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
     delete, delete_measurements, find_and_modify, update, update_buckets,
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};
-pub use plan::{Access, NearAccess, Plan, TextAccess, check_absent, plan};
+pub use plan::{Access, FirstOf, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,

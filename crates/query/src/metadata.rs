@@ -10,9 +10,19 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use mayfly_base::Result;
 use mayfly_expr::{Frame, Scope};
 use mayfly_mql::Matcher;
 use mayfly_value::{DocBuf, RawDoc};
+
+use crate::CanonicalQuery;
+use crate::exec::scored;
+
+/// The key of the index that led to the document.
+pub(crate) const INDEX_KEY: &str = "indexKey";
+
+/// The key of the document's record.
+pub(crate) const RECORD_ID: &str = "recordId";
 
 /// The score of a text search.
 pub(crate) const TEXT_SCORE: &str = "textScore";
@@ -57,6 +67,17 @@ impl Metadata {
     /// Memory that it takes beside its own size.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |notes| notes.as_bytes().len() + 32)
+    }
+}
+
+/// What is known about a document that a query found before, as far as it can be told from the document.
+///
+/// # Errors
+/// Those of a document's languages.
+pub fn metadata_of(query: &CanonicalQuery, document: RawDoc<'_>) -> Result<Metadata> {
+    match query.matcher.text() {
+        Some(text) => scored(&*text.bound()?, document),
+        None => Ok(Metadata::NONE),
     }
 }
 

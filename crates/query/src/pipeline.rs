@@ -12,18 +12,24 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
+use crate::change::{ChangeScope, ChangeStream};
 use crate::metadata::InFlight;
+use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
 use crate::stage::geo_near;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
-use crate::{CanonicalQuery, Executor, Flow, Hint, Host};
+use crate::{CanonicalQuery, Executor, FirstOf, Flow, Hint, Host};
 
 /// A checked pipeline.
 pub struct Pipeline {
     stages: Vec<Stage>,
     collation: Option<Arc<Collation>>,
     rewritten: Option<DocBuf>,
+    /// It need not run as it is written.
+    optimised: bool,
+    /// What a sort at the front keeps of documents; nothing: all.
+    front_sort: Option<Fields>,
 }
 
 impl Pipeline {
@@ -34,7 +40,11 @@ impl Pipeline {
     /// stages.
     pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
         let mut stages = parse_stages(pipeline, around)?;
-        let rewritten = match around.optimises() && stages.len() > 1 {
+        let follows = matches!(stages.first(), Some(Stage::ChangeStream(_)));
+        if follows {
+            check_behind_changes(pipeline)?;
+        }
+        let rewritten = match around.optimises() && stages.len() > 1 && !follows {
             true => optimised(pipeline, around.scope),
             false => None,
         };
@@ -49,10 +59,17 @@ impl Pipeline {
             }
         }
         limit_sorts(&mut stages);
+        let mut front_sort = None;
         if around.optimises() {
-            fold_unwinds(&mut stages);
+            front_sort = kept_by_front_sort(&stages, pipeline);
+            let count = pipeline.iter().count();
+            // Some stages are short for several others.
+            let mut sent = if stages.len() == count { (0..count).collect() } else { Vec::new() };
+            fold_unwinds(&mut stages, &mut sent, pipeline, around.scope);
+            narrow(&mut stages, &sent, pipeline);
         }
-        Ok(Pipeline { stages, collation: around.scope.collation().cloned(), rewritten })
+        let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
+        Ok(Pipeline { stages, collation, rewritten, optimised, front_sort })
     }
 
     /// Its stages as they run, when they are not those that were sent.
@@ -69,6 +86,34 @@ impl Pipeline {
             Some(Stage::GeoNear(stage)) => stage.filter_over(collection).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Whether it follows changes; if so, whether those of all databases.
+    pub fn follows_changes(&self) -> Option<bool> {
+        match self.stages.first() {
+            Some(Stage::ChangeStream(options)) => Some(options.all),
+            _ => None,
+        }
+    }
+
+    /// Starts it over the changes of a scope.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost.
+    pub fn start_changes(
+        self,
+        store: &Store,
+        scope: ChangeScope,
+        settings: RunSettings,
+    ) -> Result<PipelineRun> {
+        let mut stages = VecDeque::from(self.stages);
+        let Some(Stage::ChangeStream(options)) = stages.pop_front() else {
+            return Err(Error::internal(
+                "a pipeline that follows no changes was started as one that does",
+            ));
+        };
+        let stream = ChangeStream::new(store, scope, &options)?;
+        Ok(PipelineRun::new(Input::Changes(Box::new(stream)), stages.into(), settings))
     }
 
     /// Whether its first stage needs no collection.
@@ -104,6 +149,7 @@ impl Pipeline {
         if self.gives_documents() {
             return Ok(self.start_over(Vec::new(), settings));
         }
+        let first_of = self.first_of();
         let mut stages = self.stages;
         let by_distance = match (stages.first_mut(), &collection) {
             (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
@@ -113,11 +159,13 @@ impl Pipeline {
         if let Some(matcher) = by_distance {
             query.matcher = matcher;
         }
+        query.first_of = first_of;
         query.collation = self.collation;
         let input = match collection {
             Some(collection) => {
                 let mut executor = Executor::new(collection, query)?;
                 executor.sort_within(settings.memory());
+                executor.sort_keeping(self.front_sort);
                 Input::Plan(Box::new(executor))
             }
             None if query.matcher.text().is_some() => {
@@ -127,6 +175,17 @@ impl Pipeline {
             None => Input::Documents(VecDeque::new()),
         };
         Ok(PipelineRun::new(input, rest, settings))
+    }
+
+    /// What its planned part is asked for, when the `$group` behind it does with one document for each value of a field.
+    pub fn first_of(&self) -> Option<FirstOf> {
+        let mut stages = self.stages.iter().peekable();
+        stages.next_if(|stage| matches!(stage, Stage::Match(_)));
+        let ordered = stages.next_if(|stage| matches!(stage, Stage::Sort(..))).is_some();
+        match stages.next() {
+            Some(Stage::Group(group)) if self.optimised => group.first_of(ordered),
+            _ => None,
+        }
     }
 
     /// Whether it changes data.
@@ -177,6 +236,31 @@ impl Pipeline {
         };
         let input = Input::Documents(documents.into());
         Ok(PipelineRun::new(input, stages.into(), settings))
+    }
+}
+
+/// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
+const BEHIND_CHANGES: &[&str] = &[
+    "$addFields",
+    "$changeStreamSplitLargeEvent",
+    "$match",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$set",
+    "$unset",
+];
+
+fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
+    let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
+    let names = stages.filter_map(|stage| stage.iter().next());
+    match names.map(|field| field.name()).find(|name| !BEHIND_CHANGES.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorCode::IllegalOperation,
+            format!("{name} is not permitted in a $changeStream pipeline"),
+        )),
     }
 }
 
@@ -259,17 +343,33 @@ fn limit_sorts(stages: &mut [Stage]) {
     }
 }
 
-/// Lets joins unwind their results themselves.
-fn fold_unwinds(stages: &mut Vec<Stage>) {
+/// Lets joins unwind their results themselves, and look for those only that a filter behind wants. `sent` says which stage of the
+/// pipeline as it was sent each stage is, where each is one.
+fn fold_unwinds(
+    stages: &mut Vec<Stage>,
+    sent: &mut Vec<usize>,
+    pipeline: RawDoc<'_>,
+    scope: &Scope,
+) {
     let mut at = 1;
     while at < stages.len() {
         let (front, behind) = stages.split_at_mut(at);
-        let folded = match (front.last_mut(), behind.first()) {
-            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind))) => lookup.fold(unwind),
+        let filter = sent
+            .get(at)
+            .and_then(|sent| pipeline.iter().nth(*sent))
+            .and_then(|stage| stage.value().as_document()?.get("$match")?.as_document());
+        let folded = match (front.last_mut(), behind.first(), filter) {
+            (Some(Stage::Lookup(lookup)), Some(Stage::Unwind(unwind)), _) => lookup.fold(unwind),
+            (Some(Stage::Lookup(lookup)), Some(Stage::Match(_)), Some(filter)) => {
+                lookup.absorb(filter, scope)
+            }
             _ => false,
         };
         if folded {
             stages.remove(at);
+            if at < sent.len() {
+                sent.remove(at);
+            }
         } else {
             at += 1;
         }
@@ -298,6 +398,7 @@ pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         limit: None,
         hint,
         collation: None,
+        first_of: None,
     })
 }
 
@@ -331,6 +432,8 @@ enum Input {
     Documents(VecDeque<DocBuf>),
     /// Documents that others read, too, and how many were read.
     Shared(Arc<Vec<DocBuf>>, usize),
+    /// Events, which come as long as there are changes.
+    Changes(Box<ChangeStream>),
 }
 
 impl Input {
@@ -339,6 +442,7 @@ impl Input {
             Input::Plan(executor) => executor.is_done(),
             Input::Documents(documents) => documents.is_empty(),
             Input::Shared(documents, read) => *read >= documents.len(),
+            Input::Changes(stream) => stream.is_over(),
         }
     }
 }
@@ -365,6 +469,7 @@ impl PipelineRun {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
             Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
+            Input::Changes(_) => Cow::Borrowed("COLLSCAN"),
         }
     }
 
@@ -372,7 +477,19 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) | Input::Shared(..) => false,
+            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) => false,
+        }
+    }
+
+    /// What a client goes on from that loses the cursor, when it follows changes.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.input {
+            // What is ready was not given yet.
+            Input::Changes(stream) => Some(match self.ready.front() {
+                Some(event) => ChangeStream::token_before(event.as_doc()),
+                None => stream.resume_token(),
+            }),
+            _ => None,
         }
     }
 
@@ -434,6 +551,10 @@ impl PipelineRun {
     ) -> Result<()> {
         while !self.settle(context, full, take)? {
             self.step(context, take)?;
+            // Nothing has come: whoever waits for it asks again.
+            if matches!(&self.input, Input::Changes(stream) if stream.is_idle()) {
+                break;
+            }
         }
         Ok(())
     }
@@ -486,6 +607,17 @@ impl PipelineRun {
                 Input::Documents(documents) => {
                     while let Some(document) = documents.pop_front() {
                         if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Changes(stream) => {
+                    while let Some(event) = stream.next(store, op)? {
+                        let taken = &mut |document: RawDoc<'_>| {
+                            stream.check_shown(document)?;
+                            take(document)
+                        };
+                        if show(stages, context, event.as_doc(), taken)? != Flow::More {
                             break;
                         }
                     }

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
+use mayfly_mql::Projection;
 use mayfly_storage::Collection;
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::metadata::{INDEX_KEY, Metadata, RECORD_ID};
 use crate::plan::Access;
 use crate::{Executor, Plan};
 
@@ -56,11 +58,45 @@ impl ResultShape {
             out.append_all(projected);
         }
         if self.record_id {
-            let id = document.get("_id").unwrap_or(RawValue::Null);
-            let bytes = key.collection.record_key(id);
-            out.append("$recordId", RawValue::Binary { subtype: 0, bytes: &bytes });
+            key.append_record("$recordId", document, &mut out);
         }
         out.finish()
+    }
+}
+
+/// What a projection asks for beside the documents.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    key: bool,
+    record_id: bool,
+}
+
+impl Asked {
+    /// What this projection asks for; nothing when that is nothing.
+    pub(crate) fn by(projection: Option<&Projection>) -> Option<Asked> {
+        let asks_for = |name| projection.is_some_and(|projection| projection.asks_for(name));
+        let (key, record_id) = (asks_for(INDEX_KEY), asks_for(RECORD_ID));
+        (key || record_id).then_some(Asked { key, record_id })
+    }
+
+    /// What is known about a document, with that.
+    pub(crate) fn noted(
+        self,
+        key: &KeyPaths,
+        document: RawDoc<'_>,
+        metadata: &Metadata,
+    ) -> Metadata {
+        let mut notes = DocBuilder::new();
+        notes.append_all(metadata.as_doc().unwrap_or(RawDoc::EMPTY));
+        if self.key && !key.paths.is_empty() {
+            notes.start_document(INDEX_KEY);
+            key.append(document, &mut notes);
+            notes.end();
+        }
+        if self.record_id {
+            key.append_record(RECORD_ID, document, &mut notes);
+        }
+        Metadata::new(notes.finish())
     }
 }
 
@@ -84,6 +120,12 @@ impl KeyPaths {
             Access::Records { .. } | Access::Nothing | Access::Text(_) => Vec::new(),
         };
         KeyPaths { paths, collection: executor.collection().clone() }
+    }
+
+    fn append_record(&self, name: &str, document: RawDoc<'_>, out: &mut DocBuilder) {
+        let id = document.get("_id").unwrap_or(RawValue::Null);
+        let bytes = self.collection.record_key(id);
+        out.append(name, RawValue::Binary { subtype: 0, bytes: &bytes });
     }
 
     fn append(&self, document: RawDoc<'_>, out: &mut DocBuilder) {

@@ -45,6 +45,16 @@ impl Sorter {
         self.push_keyed(key.unwrap_or_default(), document, metadata)
     }
 
+    /// The same without a copy.
+    ///
+    /// # Errors
+    /// As [`Sorter::push`].
+    pub(crate) fn push_owned(&mut self, document: DocBuf, metadata: &Metadata) -> Result<()> {
+        let pattern = self.pattern.as_ref();
+        let key = pattern.map(|pattern| pattern.sort_key(metadata.frame(document.as_doc())));
+        self.push_row((key.unwrap_or_default(), document, metadata.clone()))
+    }
+
     /// Takes one document with its key.
     ///
     /// # Errors
@@ -55,7 +65,10 @@ impl Sorter {
         document: RawDoc<'_>,
         metadata: &Metadata,
     ) -> Result<()> {
-        let row = (key, document.to_owned(), metadata.clone());
+        self.push_row((key, document.to_owned(), metadata.clone()))
+    }
+
+    fn push_row(&mut self, row: Entry) -> Result<()> {
         self.bytes += row_bytes(&row);
         self.rows.push(row);
         if let Some(keep) = self.keep

@@ -50,6 +50,8 @@ pub struct Collection {
 pub(crate) struct CollectionState {
     /// Options as `listCollections` shows them.
     pub options: DocBuf,
+    /// Whether the log keeps documents as they were before and after a change.
+    pub keeps_images: bool,
     /// The rules among them, compiled.
     pub validation: Option<Arc<Validation>>,
     /// The limits among them.
@@ -202,8 +204,12 @@ impl CollectionState {
         let own_policy = expire_after_secs
             .filter(|_| time_series.is_none() && ttl.looks_at_documents())
             .and_then(|seconds| own_policy(seconds, options.as_doc()));
+        let images = options.as_doc().get("changeStreamPreAndPostImages");
+        let images = images.and_then(RawValue::as_document).and_then(|it| it.get("enabled"));
+        let keeps_images = images == Some(RawValue::Bool(true));
         Ok(CollectionState {
             options,
+            keeps_images,
             validation,
             capped,
             time_series,

@@ -221,6 +221,15 @@ impl Store {
         for collection in &all {
             self.drop_locked(collection)?;
         }
+        if !all.is_empty() {
+            let mut command = DocBuilder::new();
+            command.append("dropDatabase", 1);
+            let command = command.finish();
+            self.change(|_, oplog| {
+                oplog.command(&format!("{db}.$cmd"), &[0; 16], command.as_doc());
+                Ok(())
+            })?;
+        }
         Ok(!all.is_empty())
     }
 
@@ -312,17 +321,21 @@ impl Store {
         let mut txn = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
         let mut oplog = OplogBatch::new();
         let result = body(&mut *txn, &mut oplog)?;
+        let mut under_way = None;
         if !oplog.is_empty() {
             let now_ms = self.clock.now_ms();
-            let timestamp = self.oplog_clock.next(now_ms);
+            let stamp = self.oplog_clock.next(now_ms);
+            let timestamp = stamp.timestamp();
             let entry = oplog.finish(timestamp, now_ms);
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
+            under_way = Some(stamp);
         }
         if txn.size().1 > 0 {
             txn.commit().map_err(from_kv)?;
             self.note_commit();
         }
+        drop(under_way);
         Ok(result)
     }
 }

@@ -157,7 +157,7 @@ impl IndexSpec {
                 Shell(key)
             )));
         }
-        if raw.get("expireAfterSeconds").is_some() && key.iter().any(|e| e.name().ends_with("$**"))
+        if raw.get("expireAfterSeconds").is_some() && kinds::kind_of_key(key) == FieldKind::Wildcard
         {
             return Err(Error::new(
                 ErrorCode::CannotCreateIndex,

@@ -18,6 +18,7 @@
 //!
 //! catalog  | 'v' |              | format, store UUID, BSON
 //!          | 'n' |              | next id, 8 bytes
+//!          | 'o' |              | the timestamp up to which the oplog was cut, 8 bytes big-endian
 //!          | 'c' | id |         | collection: namespace, UUID, options, indexes, BSON
 //!          | 'm' | index id |   | multikey mask, 4 bytes little-endian
 //!          | 'd' | id |         | a dropped object whose range waits for the sweeper
@@ -138,6 +139,8 @@ pub(crate) mod catalog_key {
     pub(crate) const FORMAT: &[u8] = b"v";
     /// Next id.
     pub(crate) const NEXT_ID: &[u8] = b"n";
+    /// The timestamp up to which the oplog was cut.
+    pub(crate) const OPLOG_CUT: &[u8] = b"o";
 
     pub(crate) fn collection(id: u64) -> Vec<u8> {
         with_id(b'c', id)

@@ -1,39 +1,19 @@
 //! The operation log: what each write unit did, in its own transaction.
 //!
 //! A unit with one operation writes it as it is; a unit with several writes one `applyOps` entry. Entries have the
-//! reference's field names. Timestamps are handed out shortly before the commit, strictly ascending.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! reference's field names. Timestamps are handed out shortly before the commit, strictly ascending. Of collections whose
+//! change streams show documents before and after a change, an entry has them: `preImage`, `postImage`.
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::ttl::value::seconds_value;
 
+mod clock;
 mod diff;
+mod follow;
 
-/// Source of timestamps: seconds in the high half, increment in the low half.
-pub(crate) struct OplogClock(AtomicU64);
-
-impl OplogClock {
-    /// Goes on after this timestamp.
-    pub(crate) fn after(last: u64) -> OplogClock {
-        OplogClock(AtomicU64::new(last))
-    }
-
-    /// The last one that was handed out.
-    pub(crate) fn last(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// A timestamp greater than all before it, at or after this wall time.
-    pub(crate) fn next(&self, now_ms: i64) -> u64 {
-        let floor = (u64::try_from(now_ms / 1000).unwrap_or(0)) << 32;
-        let update = |last: u64| Some(last.max(floor) + 1);
-        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, update) {
-            Ok(last) | Err(last) => last.max(floor) + 1,
-        }
-    }
-}
+pub(crate) use clock::OplogClock;
+pub(crate) use follow::load_cut;
 
 /// The operations of one unit, in the entry that the log will hold.
 ///
@@ -52,6 +32,8 @@ pub enum UpdateStyle {
     Replacement,
     /// By operators; the log holds what they changed.
     Operators,
+    /// Binary values grew at their end; the log holds what came. Nobody follows such a collection by its documents.
+    Growth,
 }
 
 /// What expired a document, for the entry of its deletion.
@@ -131,11 +113,13 @@ impl OplogBatch {
         old: RawDoc<'_>,
         new: RawDoc<'_>,
         style: UpdateStyle,
+        images: bool,
     ) {
         let id = new.get("_id").unwrap_or(RawValue::Null);
         let delta = match style {
             UpdateStyle::Replacement => None,
-            UpdateStyle::Operators => diff::delta(old, new),
+            UpdateStyle::Operators => diff::delta(old, new, false),
+            UpdateStyle::Growth => diff::delta(old, new, true),
         };
         let room = delta.as_ref().map_or(new.as_bytes().len(), |delta| delta.as_bytes().len());
         self.add("u", ns, uuid, room, |entry| {
@@ -148,6 +132,12 @@ impl OplogBatch {
                 }
             }
             entry.start_document("o2").append("_id", id).end();
+            if images {
+                entry.append("preImage", old);
+                if delta.is_some() {
+                    entry.append("postImage", new);
+                }
+            }
         });
     }
 
@@ -157,6 +147,7 @@ impl OplogBatch {
         uuid: &[u8; 16],
         id: RawValue<'_>,
         expired: Option<ExpiredBy<'_>>,
+        image: Option<RawDoc<'_>>,
     ) {
         self.add("d", ns, uuid, 0, |entry| {
             entry.start_document("o").append("_id", id).end();
@@ -164,6 +155,9 @@ impl OplogBatch {
                 entry.start_document("ttl").append("index", expired.index);
                 let seconds = seconds_value(expired.expire_after_secs);
                 entry.append("expireAfterSeconds", seconds).end();
+            }
+            if let Some(image) = image {
+                entry.append("preImage", image);
             }
         });
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
@@ -16,7 +16,7 @@ use crate::durability::SyncGate;
 use crate::error::from_kv;
 use crate::fsync_lock::FsyncLock;
 use crate::layout::catalog_key;
-use crate::oplog::OplogClock;
+use crate::oplog::{OplogClock, load_cut};
 use crate::read::Scanned;
 use crate::role::Primacy;
 use crate::sweep::Sweeper;
@@ -69,6 +69,8 @@ pub struct Store {
     pub(crate) ops: Arc<OpRegistry>,
     pub(crate) filters: Arc<dyn FilterCompiler>,
     pub(crate) oplog_clock: OplogClock,
+    /// Entries of the oplog up to this timestamp are not kept any more.
+    pub(crate) oplog_cut: AtomicU64,
     pub(crate) primacy: Primacy,
     pub(crate) oplog_limit: u64,
     sync: SyncGate,
@@ -103,6 +105,7 @@ impl Store {
     ) -> Result<Arc<Store>> {
         let catalog = Catalog::load(&*engine, &*options.filters)?;
         let oplog_clock = OplogClock::after(last_oplog_timestamp(&*engine)?);
+        let oplog_cut = AtomicU64::new(load_cut(&*engine)?);
         let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
         let store = Arc::new(Store {
             engine,
@@ -111,6 +114,7 @@ impl Store {
             ops,
             filters: options.filters,
             oplog_clock,
+            oplog_cut,
             primacy: Primacy::default(),
             oplog_limit: options.oplog_bytes,
             sync,
@@ -277,18 +281,23 @@ impl Store {
         if unit.txn.size().1 == 0 {
             return Ok(());
         }
+        let mut under_way = None;
         if !unit.oplog.is_empty() {
-            let timestamp = self.oplog_clock.next(now_ms);
+            let stamp = self.oplog_clock.next(now_ms);
+            let timestamp = stamp.timestamp();
             let entry = unit.oplog.finish(timestamp, now_ms);
             unit.txn
                 .put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
+            // Given back when the commit is over.
+            under_way = Some(stamp);
         }
         let marks = unit.take_multikey();
         let expired = std::mem::take(&mut unit.expired);
         let archived = std::mem::take(&mut unit.archived);
         let (collection, documents, bytes) = (unit.collection, unit.documents, unit.bytes);
         unit.txn.commit().map_err(from_kv)?;
+        drop(under_way);
         WriteUnit::committed_multikey(marks);
         collection.commits.fetch_add(1, Ordering::AcqRel);
         collection.counts.documents.fetch_add(documents, Ordering::AcqRel);

@@ -125,6 +125,7 @@ impl Store {
             if cut <= first {
                 return Ok(());
             }
+            self.note_cut(cut - 1)?;
             let range = KeyRange { start: vec![0], end: cut.to_be_bytes().to_vec() };
             while self.engine().sweep_range(Keyspace::Oplog, &range, SWEEP_KEYS).map_err(from_kv)?
                 == SweepEnd::More

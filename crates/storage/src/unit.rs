@@ -246,7 +246,8 @@ impl<'s> WriteUnit<'s> {
         let result = self.update_with(&mut scratch, record_key, old, new);
         self.scratch = scratch;
         result?;
-        self.oplog.update(self.ns, &self.collection.uuid(), old, new, style);
+        let images = self.state.keeps_images;
+        self.oplog.update(self.ns, &self.collection.uuid(), old, new, style, images);
         self.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         Ok(())
     }
@@ -332,7 +333,8 @@ impl<'s> WriteUnit<'s> {
         }
         self.scratch = scratch;
         let id = document.get("_id").unwrap_or(RawValue::Null);
-        self.oplog.delete(self.ns, &self.collection.uuid(), id, expired);
+        let image = self.state.keeps_images.then_some(document);
+        self.oplog.delete(self.ns, &self.collection.uuid(), id, expired, image);
         self.documents -= 1;
         self.bytes -= document.as_bytes().len() as i64;
         Ok(())

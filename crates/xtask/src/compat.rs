@@ -29,6 +29,12 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   With `setParameter: lastModifiedTTL: false` a TTL index on `_ts` is one like any other.
 * `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, and do
   not look for other addresses. Transactions of several statements do not exist yet and answer 238.
+* `--replSet NAME` makes a replica set of one member. `replSetStepDown` needs `force: true` and refuses at once without it, where
+  the reference first waits for others to catch up. Cluster times are not signed.
+* A change stream goes back as far as the operation log does, and so do images before and after a change, which the log holds
+  (`changeStreamPreAndPostImages`). `updateDescription` is made of the documents before and after an update, not of the
+  operators: `$set` of a whole document is told field by field. Deletions by a TTL policy carry `ttl`. A stream over everything
+  leaves out `admin`, `config` and `local`.
 * A statement that is sent again and had no effect the first time is run again.
 * Updates by operators are logged as deltas, replacements as whole documents.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those
@@ -52,7 +58,7 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions of several statements, change streams,
+Authentication and TLS, transactions of several statements, `$changeStreamSplitLargeEvent`,
 `2dsphereIndexVersion: 1`. Of time series: collations, indexes on `_id`, partial indexes and indexes of places
 by other fields than the meta field, `findAndModify`.
 

@@ -12,7 +12,16 @@ from bson.codec_options import CodecOptions
 from bson.int64 import Int64
 from bson.raw_bson import RawBSONDocument
 from bson.son import SON
-from pymongo import ASCENDING, DESCENDING, GEO2D, GEOSPHERE, CursorType, IndexModel, MongoClient
+from pymongo import (
+    ASCENDING,
+    DESCENDING,
+    GEO2D,
+    GEOSPHERE,
+    TEXT,
+    CursorType,
+    IndexModel,
+    MongoClient,
+)
 from pymongo.collation import Collation
 from pymongo.errors import (
     BulkWriteError,
@@ -571,6 +580,39 @@ def test_places(coll):
     assert coll.index_information()["loc_2dsphere"]["2dsphereIndexVersion"] == 3
 
 
+def test_text_search(coll):
+    coll.insert_many(
+        [
+            {"_id": 1, "title": "Coffee shop", "body": "Where to have a coffee"},
+            {"_id": 2, "title": "Tea", "body": "Café con leche is coffee, too"},
+            {"_id": 3, "title": "Baking cakes", "body": "Nothing to drink"},
+        ]
+    )
+    with pytest.raises(OperationFailure) as error:
+        coll.find_one({"$text": {"$search": "coffee"}})
+    assert error.value.code == 27
+    name = coll.create_index([("title", TEXT), ("body", TEXT)], weights={"title": 10})
+    assert name == "title_text_body_text"
+    assert coll.index_information()[name]["weights"] == SON([("body", 1), ("title", 10)])
+    score = {"$meta": "textScore"}
+    found = coll.find({"$text": {"$search": "coffee"}}, {"score": score}).sort([("score", score)])
+    found = list(found)
+    assert [document["_id"] for document in found] == [1, 2]
+    assert found[0]["score"] > found[1]["score"] > 0
+    phrase = {"$text": {"$search": '"con leche" -shop'}}
+    assert [document["_id"] for document in coll.find(phrase)] == [2]
+    assert coll.count_documents({"$text": {"$search": "CAKE CAFE"}}) == 2
+    assert coll.update_many({"$text": {"$search": "coffee"}}, {"$set": {"hot": True}}).modified_count == 2
+    pipeline = [
+        {"$match": {"$text": {"$search": "coffee cake"}}},
+        {"$sort": {"score": score}},
+        {"$limit": 1},
+        {"$project": {"score": score}},
+    ]
+    (best,) = coll.aggregate(pipeline)
+    assert best["score"] > 5
+
+
 def test_tailable_cursor(db, coll):
     db.create_collection(coll.name, capped=True, size=4096, max=3)
     coll.insert_many([{"_id": i} for i in range(5)])
@@ -771,3 +813,79 @@ def test_step_down(member):
     assert coll.count_documents({}) == 0 and passes() > before
     assert member.admin.command("replSetGetStatus")["term"] >= 2
     member.admin.command("setParameter", 1, ttlMonitorSleepSecs=60)
+
+
+# change streams
+
+
+def test_watch_collection(coll):
+    with coll.watch(max_await_time_ms=1000) as stream:
+        coll.insert_one({"_id": 1, "a": 1})
+        coll.update_one({"_id": 1}, {"$set": {"a": 2, "b.c": 1}})
+        coll.replace_one({"_id": 1}, {"z": 1})
+        coll.delete_one({"_id": 1})
+        events = [next(stream) for _ in range(4)]
+        token = events[1]["_id"]
+        assert stream.try_next() is None
+        assert stream.resume_token["_data"] > events[-1]["_id"]["_data"]
+    assert [event["operationType"] for event in events] == ["insert", "update", "replace", "delete"]
+    assert events[0]["fullDocument"] == {"_id": 1, "a": 1}
+    assert events[0]["ns"] == {"db": coll.database.name, "coll": coll.name}
+    changed = events[1]["updateDescription"]
+    assert (changed["updatedFields"], changed["removedFields"]) == ({"a": 2, "b": {"c": 1}}, [])
+    with coll.watch(resume_after=token) as stream:
+        assert [next(stream)["operationType"] for _ in range(2)] == ["replace", "delete"]
+    with coll.watch(start_at_operation_time=events[2]["clusterTime"]) as stream:
+        assert next(stream)["_id"] == events[2]["_id"]
+
+
+def test_watch_database_and_everything(client, db, coll):
+    with db.watch([{"$match": {"operationType": "insert"}}]) as of_db, client.watch() as of_all:
+        coll.insert_one({"_id": 1})
+        client["clients_python_other"].c.insert_one({"_id": 2})
+        assert next(of_db)["documentKey"] == {"_id": 1}
+        assert [next(of_all)["documentKey"]["_id"] for _ in range(2)] == [1, 2]
+    client.drop_database("clients_python_other")
+
+
+def test_watch_sees_each_change_once(client, db, coll):
+    """Eight writers at a time: every write is seen, each once, and those of one document in their order."""
+    coll.insert_many({"_id": n, "v": 0} for n in range(8))
+    rounds = 50
+
+    def write(n):
+        for v in range(1, rounds + 1):
+            coll.update_one({"_id": n}, {"$set": {"v": v}})
+
+    with coll.watch(max_await_time_ms=2000) as stream:
+        threads = [threading.Thread(target=write, args=(n,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        seen = {n: [] for n in range(8)}
+        for _ in range(8 * rounds):
+            event = next(stream)
+            seen[event["documentKey"]["_id"]].append(event["updateDescription"]["updatedFields"]["v"])
+        for thread in threads:
+            thread.join()
+        assert stream.try_next() is None
+    assert seen == {n: list(range(1, rounds + 1)) for n in range(8)}
+
+
+def test_watch_expiry(client, db):
+    """T-52, T-70: one event for each document that a policy deletes, with the policy's name and the document as it was."""
+    db.drop_collection("watched")
+    coll = db.create_collection("watched", changeStreamPreAndPostImages={"enabled": True})
+    coll.create_index("at", expireAfterSeconds=0, name="by_at")
+    old = datetime.now(timezone.utc) - timedelta(hours=1)
+    coll.insert_many({"_id": n, "at": old, "n": n} for n in range(25))
+    match = [{"$match": {"ttl.index": "by_at"}}]
+    with coll.watch(match, full_document_before_change="required", max_await_time_ms=5000) as stream:
+        client.admin.command("setParameter", 1, ttlMonitorSleepSecs=1)
+        events = [next(stream) for _ in range(25)]
+        client.admin.command("setParameter", 1, ttlMonitorSleepSecs=60)
+        assert stream.try_next() is None
+    assert {event["operationType"] for event in events} == {"delete"}
+    assert sorted(event["documentKey"]["_id"] for event in events) == list(range(25))
+    assert all(event["fullDocumentBeforeChange"]["n"] == event["documentKey"]["_id"] for event in events)
+    assert events[0]["ttl"] == {"index": "by_at", "expireAfterSeconds": 0}
+    coll.drop()

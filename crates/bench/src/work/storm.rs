@@ -4,17 +4,25 @@
 //! Readers and inserters ask at a fixed rate each and their latencies count from the time at which they
 //! should have asked, so that a stall shows in full.
 
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
 use anyhow::Result;
+use mayfly_value::RawValue;
 
 use super::bulk::{Dates, Inserter, fill, fill_from};
 use super::point::{RECORDS, load_records, reader};
 use super::ttl::{await_deleted, await_fewer, deleted, monitor};
-use super::{Plan, create_indexes, document_count, drop_collection};
+use super::{DATABASE, Plan, create_indexes, document_count, drop_collection};
+use crate::client::Client;
 use crate::figures::Measured;
 use crate::load::{Ended, Load, beside};
 use crate::server::Target;
+use crate::wire::number_at;
 
 const STORM: &str = "storm";
+/// Loads of this length also look at what the disk holds a minute later.
+const AT_LENGTH: Duration = Duration::from_secs(10);
+const MINUTE: Duration = Duration::from_secs(60);
 /// Operations in a second, of the readers and of the inserters.
 const PACE: f64 = 1000.0;
 const CONNECTIONS: usize = 2;
@@ -66,17 +74,23 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     };
     let mut measured = Measured::default();
     let ((), before) = rest(0)?;
+    let disk = || target.disk_bytes().map(|bytes| bytes / 1e6);
+    measured.set_known("disk before", disk(), "MB");
     set_phase(&mut measured, BEFORE, &before);
     let total = document_count(&mut client, STORM)?;
     monitor(&mut client, true)?;
     // The sleep before the pass does not belong to it.
     let gone = total - await_fewer(&mut client, STORM, total - 1)?;
     let (read, insert) = phase(1);
-    let (rate, during) = beside(target, &[&read, &insert], |watch| {
+    let ((rate, lag_error), during) = beside(target, &[&read, &insert], |watch| {
+        let lag_error = lag_error(&mut client)?;
         let wanted = deleted_before + f64::from(due);
         await_deleted(&mut client, wanted)?;
-        Ok(f64::from(due - gone.min(due)) / watch.began.elapsed().as_secs_f64())
+        Ok((f64::from(due - gone.min(due)) / watch.began.elapsed().as_secs_f64(), lag_error))
     })?;
+    measured.set_known("disk right after", disk(), "MB");
+    let ended = Instant::now();
+    measured.set("lag gauge against truth", lag_error, "s");
     set_phase(&mut measured, DURING, &during);
     let ((), after) = rest(2)?;
     set_phase(&mut measured, AFTER, &after);
@@ -86,10 +100,40 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
             measured.set(name, during / before, "x");
         }
     }
+    if plan.time >= AT_LENGTH {
+        std::thread::sleep(MINUTE.saturating_sub(ended.elapsed()));
+        measured.set_known("disk a minute later", disk(), "MB");
+    }
     measured.timeline = during.into_iter().next().and_then(|(recorder, _, _)| recorder.timeline);
     target.settle();
     drop_collection(&mut client, STORM)?;
     Ok(measured)
+}
+
+/// Seconds between what the server says of the oldest document that is due and what its documents say.
+fn lag_error(client: &mut Client) -> Result<f64> {
+    let status = client.ask(|doc| {
+        doc.append("ttlStatus", 1).append("$db", "admin");
+    })?;
+    let policies = status.as_doc().get("policies").and_then(RawValue::as_array);
+    let overdue = policies.into_iter().flatten().find_map(|policy| {
+        let policy = policy.value().as_document()?;
+        let ns = policy.get("ns").and_then(RawValue::as_str)?;
+        ns.ends_with(STORM).then(|| number_at(policy, &["oldestOverdueSecs"])).flatten()
+    });
+    let oldest = client.ask(|doc| {
+        doc.append("find", STORM).start_document("sort").append("at", 1).end();
+        doc.append("limit", 1).append("singleBatch", true).append("$db", DATABASE);
+    })?;
+    let batch = oldest.as_doc().get("cursor").and_then(RawValue::as_document);
+    let batch = batch.and_then(|cursor| cursor.get("firstBatch")).and_then(RawValue::as_array);
+    let first = batch.and_then(|batch| batch.iter().next()).and_then(|it| it.value().as_document());
+    let date = match first.and_then(|document| document.get("at")) {
+        Some(RawValue::Date(date)) => date as f64,
+        _ => return Ok(f64::NAN),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
+    Ok(overdue.map_or(f64::NAN, |overdue| (now - date / 1000.0 - overdue).abs()))
 }
 
 fn set_phase(measured: &mut Measured, names: Names, ended: &[Ended]) {

@@ -1,7 +1,7 @@
 //! `aggregate`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Around, Cursor, CursorSource, Host, Pipeline};
+use mayfly_query::{Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -56,6 +56,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let writes = parsed.writes();
     if writes && !ctx.service.is_primary() {
         return Err(not_writable());
+    }
+    if let Some(all) = parsed.follows_changes() {
+        return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
     }
     if parsed.lists_sessions()
         && request.namespace().ok().as_ref().map(Namespace::as_str) != Some(SESSIONS)
@@ -126,6 +129,64 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     first_batch(ctx, cursor, batch, reply)?;
     wrote(ctx, request);
     Ok(())
+}
+
+/// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).
+fn follow_changes(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    (parsed, all): (Pipeline, bool),
+    batch: FirstBatch,
+    settings: RunSettings,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let invalid = |text: String| Err(Error::new(ErrorCode::InvalidNamespace, text));
+    let (ns, scope) = match request.target() {
+        RawValue::String(_) if all => {
+            return Err(Error::new(
+                ErrorCode::InvalidOptions,
+                "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, and \
+                 with no collection name",
+            ));
+        }
+        RawValue::String(name) => {
+            let ns = request.namespace()?;
+            if name.starts_with("system.") {
+                return invalid(format!(
+                    "$changeStream may not be opened on the internal {ns} collection"
+                ));
+            }
+            if matches!(source(ctx, &ns)?, Source::View(_)) {
+                let text = "$changeStream is not supported on views and time-series collections";
+                return Err(Error::new(ErrorCode::CommandNotSupportedOnView, text));
+            }
+            (ns.clone(), ChangeScope::Collection(ns))
+        }
+        _ => {
+            let ns = Namespace::new(request.db, "$cmd.aggregate")?;
+            match (request.db, all) {
+                ("admin", true) => (ns, ChangeScope::Deployment),
+                (_, true) => {
+                    return Err(Error::new(
+                        ErrorCode::InvalidOptions,
+                        "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' \
+                         database, and with no collection name",
+                    ));
+                }
+                (db, false) => (ns, ChangeScope::Database(db.to_owned())),
+            }
+        }
+    };
+    if ["admin", "config", "local"].contains(&request.db) && !all {
+        let text =
+            format!("$changeStream may not be opened on the internal {} database", request.db);
+        return invalid(text);
+    }
+    let run = parsed.start_changes(&ctx.service.store, scope, settings)?;
+    ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+    cursor.await_data = true;
+    first_batch(ctx, cursor, batch, reply)
 }
 
 fn batch_size(fields: &Fields<'_>) -> Result<Option<i64>> {

@@ -65,6 +65,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         variables: fields.document("let")?,
         now_ms: Some(ctx.op.now_ms()),
         collation: collating.over(collection.as_deref()),
+        tells_keys: true,
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let query = CanonicalQuery::parse(filter, options)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
-    ModifyOutcome, Repeatable, check_absent, find_and_modify, plan,
+    ModifyOutcome, Repeatable, check_absent, find_and_modify, metadata_of, plan,
 };
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -255,7 +255,10 @@ fn is_positional(projection: RawDoc<'_>) -> bool {
 
 fn shaped(document: DocBuf, query: &CanonicalQuery) -> Result<DocBuf> {
     match &query.projection {
-        Some(projection) => projection.project_found(document.as_doc(), &query.matcher),
+        Some(projection) => {
+            let metadata = metadata_of(query, document.as_doc())?;
+            projection.project_found(metadata.frame(document.as_doc()), &query.matcher)
+        }
         None => Ok(document),
     }
 }

@@ -43,6 +43,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let limit = BatchLimit { documents: size };
     fill(ctx, request, &mut cursor, limit, reply)?;
     reply.end();
+    if let Some(token) = cursor.resume_token() {
+        reply.append("postBatchResumeToken", &token);
+    }
     taken.id = None;
     let open = cursors.put_back(id, cursor, ctx.op.now_ms());
     reply.append("id", if open { id } else { 0 }).append("ns", ns.as_str()).end();
@@ -64,7 +67,7 @@ fn fill(
 ) -> Result<()> {
     let store = &ctx.service.store;
     let max_time_ms = request.generic.max_time_ms;
-    let Some(collection) = cursor.awaited() else {
+    let Some(awaited) = cursor.awaited() else {
         if max_time_ms > 0 {
             ctx.op.set_max_time_ms(max_time_ms);
         }
@@ -75,7 +78,7 @@ fn fill(
         given => Duration::from_millis(given.unsigned_abs()),
     };
     loop {
-        let seen = collection.commits_seen();
+        let seen = awaited.seen(store);
         let count = cursor.fill(store, ctx.op, limit, reply)?;
         let over = count > 0 || cursor.is_done() || left.is_zero();
         if over || ctx.service.shutdown.is_requested() {
@@ -83,7 +86,7 @@ fn fill(
         }
         let step = left.min(AWAIT_STEP);
         let before = ctx.service.clock.monotonic_micros();
-        let waited = match collection.wait_for_commit(seen, step) {
+        let waited = match awaited.wait(store, seen, step) {
             false => step,
             // Others may go on writing what this cursor does not want.
             true => {

@@ -100,6 +100,9 @@ pub(crate) fn first_batch(
     let limit = BatchLimit { documents: Some(size) };
     cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
     reply.end();
+    if let Some(token) = cursor.resume_token() {
+        reply.append("postBatchResumeToken", &token);
+    }
     let id = if batch.single || cursor.is_done() {
         0
     } else {

@@ -210,6 +210,16 @@ impl Accumulator {
         found
     }
 
+    /// Whether it is `$first`, which looks at the first document only.
+    pub fn is_first(&self) -> bool {
+        self.kind == Kind::First
+    }
+
+    /// Whether it is `$last`, which looks at the last document only.
+    pub fn is_last(&self) -> bool {
+        self.kind == Kind::Last
+    }
+
     /// Whether what it begins with depends on the group.
     pub fn begins_with_group(&self) -> bool {
         let begins = self.n.iter().chain(self.functions.iter().map(|it| it.begins_with()));

@@ -124,7 +124,7 @@ fn neighbours() {
     assert_eq!(fails("{}", "{$shift: {output: '$v', by: 1}}"), 9);
     assert_eq!(fails("{t: 1}", "{$shift: {output: '$v', by: 1.5}}"), 9);
     assert_eq!(fails("{t: 1}", "{$shift: {output: '$v', by: 1, default: '$v'}}"), 9);
-    assert_eq!(fails("{t: 1}", "{$minMaxScaler: {input: '$v'}}"), 238);
+    assert_eq!(fails("{t: 1}", "{$minMaxScaler: {input: '$v'}}"), 9);
     assert_eq!(fails("{t: 1}", "{$nothing: 1}"), 9);
 }
 

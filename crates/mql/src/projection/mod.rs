@@ -119,6 +119,11 @@ impl Projection {
         Ok(out.finish())
     }
 
+    /// Whether an expression in it asks for this metadata, by the name that `$meta` uses.
+    pub fn asks_for(&self, name: &str) -> bool {
+        asks_for(&self.root, name)
+    }
+
     /// Whether it keeps every document as it is.
     pub fn is_identity(&self) -> bool {
         self.mode == Mode::Exclude && self.root.fields.is_empty() && self.keeps_id
@@ -137,6 +142,14 @@ impl Projection {
         collect_paths(&self.root, "", &mut paths);
         Some(paths)
     }
+}
+
+fn asks_for(level: &Level, name: &str) -> bool {
+    level.fields.iter().any(|(_, branch)| match branch {
+        Branch::Expression(expression) => expression.dependencies().metadata.contains(name),
+        Branch::Level(inner) => asks_for(inner, name),
+        Branch::Leaf | Branch::Slice(_) | Branch::Positional | Branch::ElemMatch(_) => false,
+    })
 }
 
 fn collect_paths(level: &Level, prefix: &str, paths: &mut Vec<String>) {

@@ -130,7 +130,7 @@ fn noted(score: f64) -> Metadata {
 }
 
 /// What is known about a document that was found otherwise: its score, unless it has none of the terms.
-pub(super) fn scored(search: &BoundSearch, document: RawDoc<'_>) -> Result<Metadata> {
+pub(crate) fn scored(search: &BoundSearch, document: RawDoc<'_>) -> Result<Metadata> {
     let scores = search.spec.score(document)?;
     let score: f64 = search.search.terms().iter().map(|term| scores.of(term)).sum();
     Ok(if score > 0.0 { noted(score) } else { Metadata::NONE })

@@ -8,6 +8,9 @@ use super::filter::{joined, parts};
 use super::node::{Node, number};
 use crate::plan::TextAccess;
 
+/// Most scans that are shown; they differ in nothing.
+const MOST_SHOWN: usize = 100;
+
 pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
     let search = &text.search.search;
     let stage = Node::new("TEXT_MATCH").with(|out| {
@@ -55,7 +58,7 @@ fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node 
         .counting(|out| {
             out.append("docsExamined", number(counted.documents));
         });
-    stage.inputs = text.terms.iter().map(|_| scan(text, counted)).collect();
+    stage.inputs = text.terms.iter().take(MOST_SHOWN).map(|_| scan(text, counted)).collect();
     stage
 }
 

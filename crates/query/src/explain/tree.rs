@@ -202,7 +202,13 @@ fn access(
                 backward,
             };
             let bounds = scan_bounds(&scan, conditions);
-            let leaf = index_scan(index, &scan, &bounds, counted);
+            let mut leaf = index_scan(index, &scan, &bounds, counted);
+            if let Some(one) = plan.one_per_value {
+                leaf.stage = "DISTINCT_SCAN";
+                leaf.idle = counted.keys.saturating_sub(counted.matched);
+                leaf.returned = counted.keys - leaf.idle;
+                return if one.covered { leaf } else { fetch(leaf, &bounds, counted) };
+            }
             if keys_only { leaf } else { fetch(leaf, &bounds, counted) }
         }
         Access::Near(near) => by_distance(near, conditions, counted),

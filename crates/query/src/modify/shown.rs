@@ -5,7 +5,7 @@ use mayfly_base::Result;
 
 use super::Image;
 use super::record::Images;
-use crate::CanonicalQuery;
+use crate::{CanonicalQuery, metadata_of};
 
 /// Which version is shown, through which projection.
 #[derive(Clone, Copy)]
@@ -37,7 +37,9 @@ impl<'q> Shown<'q> {
         };
         match (&self.query.projection, document) {
             (Some(projection), Some(document)) => {
-                projection.project_found(document, &self.query.matcher).map(|_| ())
+                let metadata = metadata_of(self.query, document)?;
+                let frame = metadata.frame(document);
+                projection.project_found(frame, &self.query.matcher).map(|_| ())
             }
             _ => Ok(()),
         }

@@ -45,7 +45,7 @@ fn collect(filter: RawDoc<'_>, depth: usize, out: &mut Vec<DocBuf>) {
 }
 
 /// One filter of several.
-pub(super) fn joined(filters: &[DocBuf]) -> DocBuf {
+pub(crate) fn joined(filters: &[DocBuf]) -> DocBuf {
     let parts: Vec<DocBuf> = filters.iter().flat_map(|filter| conjuncts(filter.as_doc())).collect();
     match parts.as_slice() {
         [] => DocBuf::empty(),
@@ -110,6 +110,22 @@ impl Conjunct {
     }
 }
 
+/// Of a filter on documents that have others in this field: what it asks of those, and whether it asks for nothing else.
+pub(crate) fn below(filter: RawDoc<'_>, field: &str, scope: &Scope) -> (Vec<DocBuf>, bool) {
+    let (mut inside, mut whole) = (Vec::new(), true);
+    for condition in conjuncts(filter) {
+        let known = Conjunct::of(condition.as_doc(), scope);
+        let is_below = |path: &String| {
+            path.strip_prefix(field).and_then(|rest| rest.strip_prefix('.')).is_some()
+        };
+        match known.filter(|known| known.renamable && known.paths.iter().all(is_below)) {
+            Some(_) => inside.push(renamed(condition.as_doc(), field, "")),
+            None => whole = false,
+        }
+    }
+    (inside, whole)
+}
+
 fn mentions(value: RawValue<'_>, names: &[&str], depth: usize) -> bool {
     match value {
         RawValue::Document(inner) | RawValue::Array(inner) => {
@@ -141,7 +157,8 @@ fn renamed(filter: RawDoc<'_>, from: &str, to: &str) -> DocBuf {
                     out.append(to, value);
                 }
                 Some(rest) if rest.starts_with('.') => {
-                    out.append(&format!("{to}{rest}"), value);
+                    let name = format!("{to}{rest}");
+                    out.append(if to.is_empty() { &rest[1..] } else { &name }, value);
                 }
                 _ => {
                     out.append_element(element);

@@ -1,6 +1,6 @@
 //! What a stage does to the fields of a document, as far as a condition behind it cares.
 
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
 use super::conjuncts::Conjunct;
 
@@ -68,6 +68,8 @@ impl Effect {
                 changes(vec![top(spec.get("as")?.as_str()?).to_owned()])
             }
             ("$project", RawValue::Document(fields)) => Effect::projecting(fields),
+            ("$replaceWith", root) => Effect::replacing(root),
+            ("$replaceRoot", RawValue::Document(spec)) => Effect::replacing(spec.get("newRoot")?),
             ("$group", RawValue::Document(spec)) => {
                 Some(Effect::GroupsBy(plain_field(spec.get("_id")?)?.to_owned()))
             }
@@ -119,6 +121,30 @@ impl Effect {
         Some(Effect::Keeps { names, renames })
     }
 
+    /// A new root that is written out field by field, or is the old one with some more.
+    fn replacing(root: RawValue<'_>) -> Option<Effect> {
+        let RawValue::Document(root) = root else { return None };
+        let written = |doc: RawDoc<'_>| doc.iter().all(|field| !field.name().starts_with('$'));
+        if written(root) {
+            let rename = |field: RawElement<'_>| {
+                Some((field.name().to_owned(), plain_field(field.value())?.to_owned()))
+            };
+            let renames = root.iter().filter_map(rename).collect();
+            return Some(Effect::Keeps { names: Vec::new(), renames });
+        }
+        let mut parts = root.get("$mergeObjects")?.as_array()?.iter().map(|part| part.value());
+        if parts.next()? != RawValue::String("$$ROOT") {
+            return None;
+        }
+        let mut paths = Vec::new();
+        for part in parts {
+            let part = part.as_document().filter(|part| written(*part))?;
+            // A field whose value is missing leaves the old one: nothing is renamed.
+            paths.extend(part.iter().map(|field| field.name().to_owned()));
+        }
+        Some(Effect::Changes { paths, renames: Vec::new() })
+    }
+
     /// The condition that holds before the stage if and only if this one holds behind it.
     pub(super) fn before(&self, known: &Conjunct) -> Option<DocBuf> {
         let as_it_is = || Some(known.condition.clone());
@@ -155,7 +181,7 @@ impl Effect {
 }
 
 /// Whether a condition on one field compares with values that no missing field equals: a group has null for those.
-fn compares_only(condition: RawDoc<'_>) -> bool {
+pub(super) fn compares_only(condition: RawDoc<'_>) -> bool {
     let plain = |value: RawValue<'_>| {
         value.is_number()
             || matches!(

@@ -13,8 +13,10 @@ mod tests;
 use mayfly_expr::Scope;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
-use conjuncts::{Conjunct, conjuncts, joined};
-use effect::Effect;
+use conjuncts::{Conjunct, conjuncts};
+pub(crate) use conjuncts::{below, joined};
+use effect::{Effect, compares_only};
+use mayfly_value::paths::array_index;
 
 /// Rewritings of one pipeline. Each brings a stage nearer to the front or removes one, so the end comes by itself.
 const MAX_REWRITINGS: usize = 10_000;
@@ -26,10 +28,19 @@ pub(crate) fn optimised(pipeline: RawDoc<'_>, scope: &Scope) -> Option<DocBuf> {
         stages.push(stage.value().as_document()?.to_owned());
     }
     let mut changed = false;
-    for _ in 0..MAX_REWRITINGS {
-        if !rewrite_once(&mut stages, scope) {
-            break;
+    let mut rewrite = |stages: &mut Vec<DocBuf>| {
+        for _ in 0..MAX_REWRITINGS {
+            if !rewrite_once(stages, scope) {
+                break;
+            }
+            changed = true;
         }
+    };
+    rewrite(&mut stages);
+    let before = stages.len();
+    before_redacts(&mut stages, scope);
+    if stages.len() > before {
+        rewrite(&mut stages);
         changed = true;
     }
     changed.then(|| {
@@ -59,6 +70,28 @@ fn rewrite_once(stages: &mut Vec<DocBuf>, scope: &Scope) -> bool {
         return true;
     }
     false
+}
+
+/// Puts before a `$redact` what a `$match` behind it asks for and what redaction cannot bring about: there is nothing in a
+/// redacted document that was not there before, so comparisons with values hold before if they hold behind. They stay behind, too.
+fn before_redacts(stages: &mut Vec<DocBuf>, scope: &Scope) {
+    for at in (1..stages.len()).rev() {
+        let Some(("$redact", _)) = parts(&stages[at - 1]) else { continue };
+        let Some(("$match", RawValue::Document(filter))) = parts(&stages[at]) else { continue };
+        let safe: Vec<DocBuf> = conjuncts(filter)
+            .into_iter()
+            .filter(|condition| {
+                let known = Conjunct::of(condition.as_doc(), scope);
+                // Items of arrays have other positions behind.
+                let moves = |path: &String| path.split('.').any(|it| array_index(it).is_some());
+                known.is_some_and(|known| known.renamable && !known.paths.iter().any(moves))
+                    && compares_only(condition.as_doc())
+            })
+            .collect();
+        if !safe.is_empty() {
+            stages.insert(at - 1, stage("$match", &joined(&safe)));
+        }
+    }
 }
 
 fn pair(first: &DocBuf, second: &DocBuf, scope: &Scope) -> Option<Vec<DocBuf>> {

@@ -6,6 +6,7 @@
 mod between;
 mod bounds;
 mod choose;
+mod first_of;
 mod hashed;
 mod implication;
 mod near;
@@ -23,6 +24,8 @@ use mayfly_value::shell::Shell;
 use crate::{CanonicalQuery, Hint};
 use bounds::{FieldBounds, conjuncts, field_bounds};
 pub(crate) use choose::extend;
+use first_of::with_first_of;
+pub use first_of::{FirstOf, OnePerValue};
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares, value_ranges};
 pub use text::{TextAccess, check_absent};
@@ -67,6 +70,8 @@ pub struct Plan {
     pub narrow: bool,
     /// Whether the index may show one document several times, though none of its values is an array.
     pub repeats: bool,
+    /// Whether entries are passed over whose first value was shown already.
+    pub one_per_value: Option<OnePerValue>,
     /// The fields of the index's entries where they are not those of its definition: a wildcard stands for one path.
     pub fields: Option<Vec<IndexField>>,
 }
@@ -74,7 +79,8 @@ pub struct Plan {
 impl Plan {
     fn new(access: Access, blocking_sort: bool) -> Plan {
         let (exact, narrow, repeats) = (false, false, false);
-        Plan { access, blocking_sort, exact, narrow, repeats, fields: None }
+        let one_per_value = None;
+        Plan { access, blocking_sort, exact, narrow, repeats, one_per_value, fields: None }
     }
 }
 
@@ -88,11 +94,10 @@ impl Plan {
                 Cow::Borrowed("COLLSCAN")
             }
             Access::Records { .. } => Cow::Borrowed("IXSCAN { _id: 1 }"),
-            Access::Text(text) => {
-                Cow::Owned(format!("TEXT_MATCH {}", Shell(text.index.spec.key())))
-            }
+            Access::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
             Access::Index { index, .. } => {
-                Cow::Owned(format!("IXSCAN {}", Shell(index.spec.key())))
+                let stage = if self.one_per_value.is_some() { "DISTINCT_SCAN" } else { "IXSCAN" };
+                Cow::Owned(format!("{stage} {}", Shell(index.spec.key())))
             }
             Access::Near(near) => {
                 Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
@@ -129,7 +134,7 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     let bounds = field_bounds(&predicates);
     match &query.hint {
         Some(hint) => hinted(collection, query, hint, &bounds),
-        None => Ok(choose::best(collection, query, &bounds)),
+        None => Ok(with_first_of(collection, query, choose::best(collection, query, &bounds))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Expression, Frame};
+use mayfly_expr::Expression;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf};
@@ -178,7 +178,8 @@ impl Search<'_> {
     }
 
     fn run(&mut self, document: RawDoc<'_>) -> Result<()> {
-        let start = self.graph.start.evaluate(Frame::new(document))?;
+        let metadata = self.context.metadata.get();
+        let start = self.graph.start.evaluate(metadata.frame(document))?;
         let values = match start.as_raw() {
             None => Vec::new(),
             Some(RawValue::Array(items)) => {

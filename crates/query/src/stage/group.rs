@@ -14,6 +14,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
+use crate::plan::FirstOf;
 use crate::spill::{Merge, Runs};
 
 /// Memory of one group beside its key and `_id`, roughly.
@@ -172,6 +173,20 @@ fn saved((id, states): &OneGroup) -> DocBuf {
 }
 
 impl Group {
+    /// When one document of each group is enough: by which field, and which one. The documents come in an order or in none.
+    pub(crate) fn first_of(&self, ordered: bool) -> Option<FirstOf> {
+        let mut id = &self.id;
+        while let Expression::Collated(_, inner) = id {
+            id = inner;
+        }
+        let Expression::Path(parts) = id else { return None };
+        let accumulators = || self.fields.iter().map(|(_, accumulator)| accumulator);
+        let whole = !self.fields.is_empty();
+        let last = whole && accumulators().all(Accumulator::is_last);
+        let enough = !whole || ordered && (last || accumulators().all(Accumulator::is_first));
+        (enough && !parts.is_empty()).then(|| FirstOf { path: parts.join("."), last, whole })
+    }
+
     fn start(&self, id: Option<&ValueBuf>) -> Result<Vec<AccumState>> {
         let id = id.map(ValueBuf::as_raw);
         self.fields.iter().map(|(_, accumulator)| accumulator.start(id)).collect()

@@ -24,6 +24,7 @@ use super::unwind::{Unwind, parts, replaced};
 use super::{Around, Inside, Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
+use crate::optimise::{below, joined};
 use crate::pipeline::PipelineRun;
 
 /// A parsed `$lookup`.
@@ -35,6 +36,8 @@ pub(crate) struct Lookup {
     result: Vec<String>,
     /// The `$unwind` of the result that stands behind it: no array of it is made.
     unwind: Option<Unwind>,
+    /// What a `$match` behind that asks of the documents that are joined.
+    matching: Option<DocBuf>,
 }
 
 impl Lookup {
@@ -45,6 +48,18 @@ impl Lookup {
             self.unwind = Some(unwind.clone());
         }
         same
+    }
+
+    /// Looks for such documents only as a filter behind its `$unwind` asks for; true when the filter asks for nothing else.
+    pub(crate) fn absorb(&mut self, filter: RawDoc<'_>, scope: &Scope) -> bool {
+        let all = |unwind: &Unwind| unwind.keep_empty || unwind.index.is_some();
+        if self.unwind.as_ref().is_none_or(all) || self.fields.is_none() || !self.sub.is_empty() {
+            return false;
+        }
+        let (mut conditions, whole) = below(filter, &self.result.join("."), scope);
+        conditions.extend(self.matching.take());
+        self.matching = (!conditions.is_empty()).then(|| joined(&conditions));
+        whole
     }
 }
 
@@ -132,7 +147,14 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     };
     let variables = names.iter().map(parse).collect::<Result<_>>()?;
     let result = parts(result)?;
-    Ok(vec![Stage::Lookup(Box::new(Lookup { sub, fields, variables, result, unwind: None }))])
+    Ok(vec![Stage::Lookup(Box::new(Lookup {
+        sub,
+        fields,
+        variables,
+        result,
+        unwind: None,
+        matching: None,
+    }))])
 }
 
 /// The values of a document that are joined by: the items of arrays; null where there is nothing.
@@ -250,7 +272,12 @@ impl RunningLookup {
         if values.is_empty() {
             values.push(RawValue::Null.to_owned());
         }
-        Some((equality_filter(&fields.foreign, &values), values))
+        let filter = equality_filter(&fields.foreign, &values);
+        let filter = match &self.lookup.matching {
+            Some(matching) => joined(&[filter, matching.clone()]),
+            None => filter,
+        };
+        Some((filter, values))
     }
 
     /// Decides how to read, with the run for the first document.
@@ -302,8 +329,12 @@ impl RunningLookup {
         let metadata = context.metadata.get();
         let scope = self.scope(metadata.frame(document))?;
         let filter = self.filter(document);
-        if let (Way::Unknown, Some((filter, _))) = (&self.way, &filter) {
-            let run = self.lookup.sub.start(context, &scope, Some(filter.as_doc()))?;
+        if let (Way::Unknown, Some(fields), Some((_, values))) =
+            (&self.way, &self.lookup.fields, &filter)
+        {
+            // Whether an index serves the join, not what else is asked: that one may serve would not make it short.
+            let equality = equality_filter(&fields.foreign, values);
+            let run = self.lookup.sub.start(context, &scope, Some(equality.as_doc()))?;
             self.decide(context, &run)?;
         }
         if let (Way::Table(table), Some((filter, values))) = (&self.way, &filter) {

@@ -98,7 +98,7 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         let text = "Cannot use 'let' variables with 'whenMatched' that is not a pipeline";
         return Err(fault(51199, text));
     }
-    let scope = around.scope.clone();
+    let scope = around.scope.clone().without_metadata();
     let parse = |field: mayfly_value::RawElement<'_>| {
         Ok((field.name().to_owned(), Expression::parse_in(field.value(), &scope)?))
     };

@@ -53,7 +53,9 @@ pub use around::{Around, Inside, RunSettings};
 pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
+use crate::change::ChangeOptions;
 use crate::metadata::{self, InFlight};
+use crate::needed::Fields;
 
 /// Takes a document from the stage before.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
@@ -67,6 +69,8 @@ pub(crate) enum Stage {
     Skip(u64),
     Limit(u64),
     Project(Projection),
+    /// Leaves away what nobody behind looks at.
+    Keep(Fields),
     Group(group::Group),
     Reshape(Arc<DocumentStage>),
     Unwind(unwind::Unwind),
@@ -86,6 +90,7 @@ pub(crate) enum Stage {
     /// The same over measurements.
     Distances(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
+    ChangeStream(ChangeOptions),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -193,6 +198,7 @@ impl Stage {
             Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
             Stage::Skip(count) => Box::new(window::RunningSkip(count)),
             Stage::Limit(count) => Box::new(window::RunningLimit(count)),
+            Stage::Keep(fields) => Box::new(project::RunningKeep(fields)),
             Stage::Project(projection) => Box::new(project::RunningProject(projection)),
             Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
@@ -211,6 +217,7 @@ impl Stage {
             Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)
+            | Stage::ChangeStream(_)
             | Stage::CurrentOp(_)
             | Stage::LocalSessions(_)
             | Stage::Sessions(_)

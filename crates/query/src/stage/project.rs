@@ -8,6 +8,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
+use crate::needed::Fields;
 
 pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     match value {
@@ -31,5 +32,18 @@ impl Running for RunningProject {
     ) -> Result<Flow> {
         let metadata = context.metadata.get();
         next(self.0.project(metadata.frame(document))?.as_doc())
+    }
+}
+
+pub(super) struct RunningKeep(pub(super) Fields);
+
+impl Running for RunningKeep {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        next(self.0.of(document).as_doc())
     }
 }

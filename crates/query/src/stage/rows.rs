@@ -82,6 +82,7 @@ pub const STAGES: &[StageRow] = &[
     StageRow { in_join: true, ..first("$geoNear", geo_near::parse) },
     last("$out", out::parse),
     last("$merge", merge::parse),
+    first("$changeStream", source::change_stream),
     first("$currentOp", source::current_op),
     first("$listLocalSessions", source::local_sessions),
     first("$listSessions", source::sessions),
@@ -96,7 +97,6 @@ pub const STAGES: &[StageRow] = &[
 pub const MISSING: &[&str] = &[
     "$backupCursor",
     "$backupCursorExtend",
-    "$changeStream",
     "$changeStreamSplitLargeEvent",
     "$listCatalog",
     "$listSampledQueries",

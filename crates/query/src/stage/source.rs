@@ -3,7 +3,16 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
-use super::{Around, Stage};
+use super::{Around, Inside, Stage};
+use crate::change::ChangeOptions;
+
+pub(super) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+    if around.inside == Inside::View {
+        let text = "$changeStream is not supported in a view definition";
+        return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
+    }
+    ChangeOptions::parse(value).map(|options| vec![Stage::ChangeStream(options)])
+}
 
 pub(super) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
     match value {

@@ -4,6 +4,8 @@
 //! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is a function over it
 //!    ([`mayfly_expr::window`]).
 
+use std::collections::VecDeque;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Expression, Frame, Order};
@@ -74,7 +76,9 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
                 field.name()
             )));
         };
-        fields.push((path, WindowFunction::parse(function, by.as_ref(), around.scope)?));
+        // They see the documents of a window, not what is known about them.
+        let scope = around.scope.clone().without_metadata();
+        fields.push((path, WindowFunction::parse(function, by.as_ref(), &scope)?));
     }
     check_conflicts(&fields)?;
     let stage = WindowFields { partition, order, output: fields, collation };
@@ -100,8 +104,10 @@ pub(super) struct RunningWindowFields {
     sorter: Option<Sorter>,
     sorted: Sorted,
     /// The first document of the next partition, with the partition's key.
-    ahead: Option<(Vec<u8>, DocBuf)>,
+    ahead: Option<(Vec<u8>, DocBuf, Metadata)>,
     computed: Option<Computed>,
+    /// What is known about the documents of the present partition, when something is.
+    known: VecDeque<Metadata>,
 }
 
 impl RunningWindowFields {
@@ -112,29 +118,40 @@ impl RunningWindowFields {
             sorted: Sorted::default(),
             ahead: None,
             computed: None,
+            known: VecDeque::new(),
         }
     }
 
-    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf)>> {
-        match self.sorted.pop()? {
-            Some((document, _)) => {
-                Ok(Some((self.stage.partition_key(document.as_doc())?, document)))
-            }
-            None => Ok(None),
+    fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf, Metadata)>> {
+        let Some((document, metadata)) = self.sorted.pop()? else { return Ok(None) };
+        let key = self.stage.partition_key(metadata.frame(document.as_doc()))?;
+        Ok(Some((key, document, metadata)))
+    }
+
+    /// Keeps what is known about the document at this place of the partition, once something is known of one.
+    fn keep(&mut self, place: usize, metadata: Metadata) {
+        if !(metadata.is_none() && self.known.is_empty()) {
+            self.known.resize(place, Metadata::NONE);
+            self.known.push_back(metadata);
         }
     }
 
     /// Reads a partition and computes its results; false when there is none left.
     fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
-        let Some((key, first)) = self.ahead.take() else { return Ok(false) };
+        let Some((key, first, metadata)) = self.ahead.take() else { return Ok(false) };
         let mut partition = Collecting::new();
         partition.push(context, first)?;
-        while let Some((other, document)) = self.next()? {
+        self.known.clear();
+        self.keep(0, metadata);
+        let mut place = 0;
+        while let Some((other, document, metadata)) = self.next()? {
             if other != key {
-                self.ahead = Some((other, document));
+                self.ahead = Some((other, document, metadata));
                 break;
             }
             partition.push(context, document)?;
+            place += 1;
+            self.keep(place, metadata);
         }
         self.computed = Some(partition.finish(context, &self.stage.output)?);
         Ok(true)
@@ -142,10 +159,10 @@ impl RunningWindowFields {
 }
 
 impl WindowFields {
-    fn partition_key(&self, document: RawDoc<'_>) -> Result<Vec<u8>> {
+    fn partition_key(&self, frame: Frame<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         let Some(partition) = &self.partition else { return Ok(key) };
-        let value = partition.evaluate(Frame::new(document))?;
+        let value = partition.evaluate(frame)?;
         let value = value.as_raw().unwrap_or(RawValue::Null);
         if matches!(value, RawValue::Array(_)) {
             let text = "An expression used to partition cannot evaluate to value of type array";
@@ -164,12 +181,13 @@ impl Running for RunningWindowFields {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let mut key = self.stage.partition_key(document)?;
+        let metadata = context.metadata.get();
+        let mut key = self.stage.partition_key(metadata.frame(document))?;
         if let Some(order) = &self.stage.order {
             order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &Metadata::NONE)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &metadata)?;
         Ok(Flow::More)
     }
 
@@ -181,6 +199,7 @@ impl Running for RunningWindowFields {
         loop {
             if let Some(computed) = &mut self.computed {
                 while let Some(result) = computed.pop(&self.stage.output)? {
+                    context.metadata.set(&self.known.pop_front().unwrap_or_default());
                     let over = computed.is_over() && self.ahead.is_none();
                     if next(result.as_doc())? != Flow::More && !over {
                         return Ok(Flow::Pause);

@@ -252,6 +252,7 @@ impl Store {
                 put_dropped(txn, index.id)?;
                 let mut command = DocBuilder::new();
                 command.append("dropIndexes", ns.collection()).append("index", index.spec.name());
+                command.append("spec", &index.spec.listed());
                 oplog.command(&command_ns(&ns), &collection.uuid(), command.finish().as_doc());
             }
             Ok(())

@@ -26,8 +26,16 @@ const MIN_SHARED_BYTES: usize = 64;
 const BLOCK: usize = 64;
 
 /// The delta from `old` to `new`; nothing when the new document has to be logged as it is.
-pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>) -> Option<DocBuf> {
-    document_delta(old, new, MAX_LEVELS)
+/// Binary values are compared by parts where `growth` is expected: who reads such a delta needs the old document.
+pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, growth: bool) -> Option<DocBuf> {
+    document_delta(old, new, Depth { levels: MAX_LEVELS, growth })
+}
+
+/// How far parts are compared.
+#[derive(Clone, Copy)]
+struct Depth {
+    levels: usize,
+    growth: bool,
 }
 
 /// Fields by what happened to them, in the order of the documents.
@@ -48,14 +56,14 @@ impl Changes<'_> {
     }
 }
 
-fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, levels: usize) -> Option<DocBuf> {
+fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf> {
     let mut changes = Changes::default();
     let (mut before, mut after) = (old.iter(), new.iter());
     let mut pending = after.next();
     for element in before.by_ref() {
         match pending {
             Some(now) if now.name_bytes() == element.name_bytes() => {
-                compare(element, now, levels, &mut changes);
+                compare(element, now, depth, &mut changes);
                 pending = after.next();
             }
             _ => changes.gone.push(element),
@@ -77,15 +85,17 @@ fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, levels: usize) -> Option<Doc
     unambiguous(old, new, &changes).then(|| write_document(&changes))
 }
 
-fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, levels: usize, changes: &mut Changes<'a>) {
+fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, depth: Depth, changes: &mut Changes<'a>) {
     if old.type_byte() == new.type_byte() && old.data() == new.data() {
         return;
     }
-    if let Some(shared) = shared_front(old.value(), new.value()) {
+    if depth.growth
+        && let Some(shared) = shared_front(old.value(), new.value())
+    {
         changes.tails.push((new, shared));
         return;
     }
-    match inner_delta(old.value(), new.value(), levels) {
+    match inner_delta(old.value(), new.value(), depth) {
         Some(delta) => changes.inner.push((new, delta)),
         None => changes.set.push(new),
     }
@@ -109,20 +119,21 @@ fn shared_front(old: RawValue<'_>, new: RawValue<'_>) -> Option<usize> {
     (before == after && shared >= MIN_SHARED_BYTES && fits).then_some(shared)
 }
 
-/// The delta of an embedded document or array, when it is shorter than the new value.
-fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, levels: usize) -> Option<DocBuf> {
-    let levels = levels.checked_sub(1)?;
-    let (delta, whole) = match (old, new) {
-        (RawValue::Document(old), RawValue::Document(new)) => {
-            (document_delta(old, new, levels)?, new)
+/// The delta of an embedded document, or that of an array when it is shorter than the new value. Those who follow the log are
+/// told of the fields that changed, whatever that costs.
+fn inner_delta(old: RawValue<'_>, new: RawValue<'_>, depth: Depth) -> Option<DocBuf> {
+    let depth = Depth { levels: depth.levels.checked_sub(1)?, ..depth };
+    match (old, new) {
+        (RawValue::Document(old), RawValue::Document(new)) => document_delta(old, new, depth),
+        (RawValue::Array(old), RawValue::Array(new)) => {
+            let delta = array_delta(old, new, depth)?;
+            (delta.as_bytes().len() < new.as_bytes().len()).then_some(delta)
         }
-        (RawValue::Array(old), RawValue::Array(new)) => (array_delta(old, new, levels)?, new),
-        _ => return None,
-    };
-    (delta.as_bytes().len() < whole.as_bytes().len()).then_some(delta)
+        _ => None,
+    }
 }
 
-fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, levels: usize) -> Option<DocBuf> {
+fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf> {
     let (before, after) = (old.iter().count(), new.iter().count());
     let mut delta = DocBuilder::new();
     delta.append("a", true);
@@ -140,7 +151,7 @@ fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, levels: usize) -> Option<DocBuf
         if changed > MAX_CHANGES {
             return None;
         }
-        let inner = was.and_then(|was| inner_delta(was.value(), item.value(), levels));
+        let inner = was.and_then(|was| inner_delta(was.value(), item.value(), depth));
         match inner {
             Some(inner) => delta.append(&format!("s{at}"), inner.as_doc()),
             None => delta.append_renamed(format!("u{at}").as_bytes(), item),
@@ -290,7 +301,7 @@ mod tests {
 
     fn check(old: Document, new: Document, expected: Document) {
         let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
-        let found = delta(old.as_doc(), new.as_doc()).unwrap();
+        let found = delta(old.as_doc(), new.as_doc(), true).unwrap();
         assert_eq!(found, DocBuf::from_bson(&expected));
         assert_eq!(apply(old.as_doc(), found.as_doc()), new);
     }
@@ -344,7 +355,7 @@ mod tests {
             doc.append("a", values[0]).append("a", values[1]);
             doc.finish()
         };
-        assert!(delta(twice([1, 2]).as_doc(), twice([1, 3]).as_doc()).is_none());
+        assert!(delta(twice([1, 2]).as_doc(), twice([1, 3]).as_doc(), true).is_none());
     }
 
     /// Some fields of `a`, some of `b`, and what both have by parts.
@@ -382,7 +393,7 @@ mod tests {
             a in any_document(), b in any_document(), picks in any::<u64>()
         ) {
             for (old, new) in [(&a, &b), (&a, &mixed(a.as_doc(), b.as_doc(), picks))] {
-                if let Some(delta) = delta(old.as_doc(), new.as_doc()) {
+                if let Some(delta) = delta(old.as_doc(), new.as_doc(), true) {
                     prop_assert_eq!(&apply(old.as_doc(), delta.as_doc()), new);
                 }
             }

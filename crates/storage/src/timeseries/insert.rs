@@ -154,7 +154,7 @@ impl<'u, 's> Placing<'u, 's> {
                     // What is packed anew has nothing in common with what it was.
                     let style = match packed.additions {
                         0 => UpdateStyle::Replacement,
-                        _ => UpdateStyle::Operators,
+                        _ => UpdateStyle::Growth,
                     };
                     self.unit.update(&working.key, old.as_doc(), new.as_doc(), style)?;
                     working.packed = packed;

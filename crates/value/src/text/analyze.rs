@@ -50,7 +50,7 @@ impl Analyzer {
     }
 
     /// The term that a word stands for.
-    fn term(&self, word: &str) -> Option<String> {
+    pub(super) fn term(&self, word: &str) -> Option<String> {
         let lower = without_case(word, self.language.is_turkish());
         if !self.keeps_stop_words && stop_words(self.language).contains(&*lower) {
             return None;
@@ -61,9 +61,12 @@ impl Analyzer {
             _ => Cow::Borrowed(&*word),
         };
         let term = match self.sensitivity.diacritics {
-            true => stem,
-            false => Cow::Owned(without_diacritics(&stem).into_owned()),
+            true => stem.into_owned(),
+            false => match without_diacritics(&stem) {
+                Cow::Borrowed(_) => stem.into_owned(),
+                Cow::Owned(plain) => plain,
+            },
         };
-        (!term.is_empty()).then(|| term.into_owned())
+        (!term.is_empty()).then_some(term)
     }
 }

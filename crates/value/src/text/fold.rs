@@ -43,9 +43,16 @@ pub(super) fn without_diacritics(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
     }
+    let is_plain = |text: &str| !text.chars().any(|letter| DIACRITICS.contains(letter));
+    if DECOMPOSED.is_normalized(text) && is_plain(text) {
+        return Cow::Borrowed(text);
+    }
     let plain = DECOMPOSED.normalize(text);
     let plain: String = plain.chars().filter(|letter| !DIACRITICS.contains(*letter)).collect();
-    Cow::Owned(COMPOSED.normalize(&plain).into_owned())
+    match COMPOSED.is_normalized(&plain) {
+        true => Cow::Owned(plain),
+        false => Cow::Owned(COMPOSED.normalize(&plain).into_owned()),
+    }
 }
 
 impl Sensitivity {

@@ -1,6 +1,6 @@
 //! Text search without storage: from strings to terms, from terms to scores, from a search to what it asks for.
 //!
-//! 1. [`words`](mod@words) cuts a string at delimiters: white space, dashes, quotation marks, punctuation.
+//! 1. [`words()`] cuts a string at delimiters: white space, dashes, quotation marks, punctuation.
 //! 2. [`Analyzer`] makes terms out of words: case folded, stop words left out, stemmed, without diacritics.
 //! 3. [`TextSpec`] says which strings of a document count, in which language and with which weight, and adds up the scores
 //!    of its terms.

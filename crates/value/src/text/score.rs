@@ -4,11 +4,11 @@
 //! before, and with its share of the string's words; a string that is nothing but the term gives a tenth more. Weights
 //! multiply, strings add up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use md5::{Digest, Md5};
 
-use super::Analyzer;
+use super::{Analyzer, words};
 
 /// What a string adds when it is the term itself.
 const WHOLE_STRING_FACTOR: f64 = 1.1;
@@ -20,30 +20,28 @@ const MAX_TERM_BYTES: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TermScores(BTreeMap<String, f64>);
 
-#[derive(Default)]
-struct Seen {
-    count: f64,
-    frequency: f64,
-    worth: f64,
-}
-
 impl TermScores {
     /// Adds the terms of a string.
     pub fn add(&mut self, analyzer: &Analyzer, text: &str, weight: f64) {
-        let mut terms: BTreeMap<String, Seen> = BTreeMap::new();
-        let mut words = 0.0;
-        for term in analyzer.terms(text) {
-            let seen = terms.entry(term).or_default();
-            seen.worth = if seen.worth == 0.0 { 1.0 } else { seen.worth / 2.0 };
-            seen.frequency += seen.worth;
-            seen.count += 1.0;
-            words += 1.0;
+        // Words come again more often than not; each is analysed once.
+        let mut occurrences: HashMap<&str, u32> = HashMap::new();
+        for word in words(text, analyzer.language()) {
+            *occurrences.entry(word).or_default() += 1;
         }
-        for (term, seen) in terms {
-            let share = 0.5 * seen.count / words + 0.5;
+        let mut terms: BTreeMap<String, f64> = BTreeMap::new();
+        for (word, count) in occurrences {
+            if let Some(term) = analyzer.term(word) {
+                *terms.entry(term).or_default() += f64::from(count);
+            }
+        }
+        let words: f64 = terms.values().sum();
+        for (term, count) in terms {
+            let share = 0.5 * count / words + 0.5;
+            // 1, and a half, and a quarter, and so on.
+            let frequency = 2.0 - (1.0 - count).exp2();
             let whole = text.len() == term.len() && text.eq_ignore_ascii_case(&term);
             let factor = if whole { WHOLE_STRING_FACTOR } else { 1.0 };
-            *self.0.entry(term).or_default() += weight * seen.frequency * share * factor;
+            *self.0.entry(term).or_default() += weight * frequency * share * factor;
         }
     }
 

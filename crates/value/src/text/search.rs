@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use mayfly_base::Result;
+use mayfly_base::limits::{MAX_TEXT_SEARCH_PHRASES, MAX_TEXT_SEARCH_TERMS};
+use mayfly_base::{Error, Result};
 
 use super::spec::language;
 use super::{Analyzer, Language, Sensitivity, TextSpec};
@@ -57,7 +58,7 @@ impl TextSearch {
     /// Reads a search for an index.
     ///
     /// # Errors
-    /// 2 BadValue for a language that there is not.
+    /// 2 BadValue for a language that there is not, and for too many terms or phrases.
     pub fn parse(options: &SearchOptions, spec: &TextSpec) -> Result<TextSearch> {
         let language = match options.language.as_deref() {
             None | Some("") => spec.default_language(),
@@ -70,7 +71,7 @@ impl TextSearch {
             Phrase { written, folded }
         };
         let sensitive = Analyzer::new(language).sensitive(options.sensitivity);
-        Ok(TextSearch {
+        let search = TextSearch {
             language,
             sensitivity: options.sensitivity,
             terms: plain.terms(&cut.words).collect(),
@@ -78,7 +79,21 @@ impl TextSearch {
             negated_terms: sensitive.terms(&cut.negated_words).collect(),
             phrases: cut.phrases.into_iter().map(phrase).collect(),
             negated_phrases: cut.negated_phrases.into_iter().map(phrase).collect(),
-        })
+        };
+        search.check_size().map(|()| search)
+    }
+
+    fn check_size(&self) -> Result<()> {
+        let phrases = self.phrases.len() + self.negated_phrases.len();
+        if self.terms.len().max(self.negated_terms.len()) > MAX_TEXT_SEARCH_TERMS {
+            let text = format!("a text search may have at most {MAX_TEXT_SEARCH_TERMS} terms");
+            return Err(Error::bad_value(text));
+        }
+        if phrases > MAX_TEXT_SEARCH_PHRASES {
+            let text = format!("a text search may have at most {MAX_TEXT_SEARCH_PHRASES} phrases");
+            return Err(Error::bad_value(text));
+        }
+        Ok(())
     }
 
     /// The terms that an index is asked for; whoever has none of them does not match.

@@ -5,6 +5,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::extjson::parse_document;
 
+#[test]
+fn no_letter_but_one_is_a_delimiter() {
+    let letters = ('\u{80}'..=char::MAX).filter(|letter| letter.is_alphabetic());
+    let both: Vec<char> =
+        letters.filter(|letter| words::has_delimiting_property(*letter)).collect();
+    assert_eq!(both, [words::VERTICAL_TILDE]);
+}
+
 fn language(name: &str) -> Language {
     Language::find(name).unwrap()
 }
@@ -178,6 +186,19 @@ fn searches_may_tell_letters_apart() {
     for (search, sensitivity, text, expected) in rows {
         assert_eq!(matches(search, sensitivity, text), expected, "{search} in {text}");
     }
+}
+
+#[test]
+fn endless_searches_are_refused() {
+    let spec = spec("{weights: {a: 1}, default_language: 'none'}");
+    let refused = |search: String| {
+        let options = SearchOptions { search, ..SearchOptions::default() };
+        TextSearch::parse(&options, &spec).map(|_| ()).map_err(|error| error.code().0)
+    };
+    let words = |count: usize| (0..count).map(|n| format!("w{n} ")).collect::<String>();
+    assert_eq!(refused(words(10_000)), Ok(()));
+    assert_eq!(refused(words(10_001)), Err(2));
+    assert_eq!(refused("\"a\" ".repeat(101)), Err(2));
 }
 
 #[test]

@@ -17,6 +17,13 @@ const DELIMITERS: [CodePointSetDataBorrowed<'static>; 6] = [
     CodePointSetData::new::<TerminalPunctuation>(),
 ];
 
+/// A letter to Unicode, and syntax.
+pub(super) const VERTICAL_TILDE: char = '\u{2e2f}';
+
+pub(super) fn has_delimiting_property(letter: char) -> bool {
+    DELIMITERS.iter().any(|set| set.contains(letter))
+}
+
 fn is_delimiter(letter: char, language: Language) -> bool {
     match letter {
         '\'' => !language.keeps_apostrophes(),
@@ -24,7 +31,9 @@ fn is_delimiter(letter: char, language: Language) -> bool {
         letter if letter.is_ascii() => {
             letter.is_ascii_punctuation() || letter == '\x0b' || letter.is_ascii_whitespace()
         }
-        letter => DELIMITERS.iter().any(|set| set.contains(letter)),
+        // Most are letters, and of those this tilde alone is a delimiter.
+        letter if letter.is_alphabetic() && letter != VERTICAL_TILDE => false,
+        letter => has_delimiting_property(letter),
     }
 }
 

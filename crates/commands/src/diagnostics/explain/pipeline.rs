@@ -68,6 +68,8 @@ pub(super) fn explain_stages(
         Some(filter) => Front { parts: Parts::of(filter.as_doc()), taken: 1 },
         None => Front::of(pipeline),
     };
+    let first_of = parsed.first_of();
+    front.parts.first_of = first_of.as_ref();
     front.parts.hint = fields.get("hint");
     front.parts.variables = variables;
     if front.taken == pipeline.iter().count() && by_distance.is_none() {

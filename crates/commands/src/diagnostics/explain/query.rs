@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{CanonicalQuery, Explained, FindOptions, Hint, Purpose, explain};
+use mayfly_query::{CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpose, explain};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
@@ -22,6 +22,7 @@ pub(super) struct Parts<'a> {
     pub(super) variables: Option<RawDoc<'a>>,
     pub(super) min: Option<RawDoc<'a>>,
     pub(super) max: Option<RawDoc<'a>>,
+    pub(super) first_of: Option<&'a FirstOf>,
 }
 
 impl<'a> Parts<'a> {
@@ -37,6 +38,7 @@ impl<'a> Parts<'a> {
             variables: None,
             min: None,
             max: None,
+            first_of: None,
         }
     }
 
@@ -47,13 +49,15 @@ impl<'a> Parts<'a> {
             skip: self.skip.unsigned_abs(),
             limit: self.limit.unsigned_abs(),
             variables: self.variables,
+            tells_keys: true,
             now_ms: Some(now_ms),
             collation,
             ..FindOptions::default()
         };
         let hint = self.hint.map(Hint::parse).transpose()?.flatten();
         options.hint = Hint::between(hint, self.min, self.max)?;
-        CanonicalQuery::parse(self.filter, options)
+        let query = CanonicalQuery::parse(self.filter, options)?;
+        Ok(CanonicalQuery { first_of: self.first_of.cloned(), ..query })
     }
 }
 
@@ -97,6 +101,7 @@ pub(super) fn find(
         variables: fields.document("let")?,
         min: fields.document("min")?,
         max: fields.document("max")?,
+        first_of: None,
     };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }

@@ -1,0 +1,142 @@
+//! `updateDescription`: the log's delta as paths and values (manual, "update Event"). The form of a delta is in the module of
+//! the log that makes it.
+
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+/// Deltas are not deeper than this.
+const MAX_LEVELS: usize = 32;
+
+/// What an update did.
+#[derive(Default)]
+pub(super) struct Described<'a> {
+    updated: Vec<(String, RawValue<'a>)>,
+    removed: Vec<String>,
+    truncated: Vec<(String, i32)>,
+    /// Paths with names that look like positions, or hold dots, part by part.
+    ambiguous: Vec<(String, Vec<Part>)>,
+}
+
+/// One step of a path.
+#[derive(Clone)]
+enum Part {
+    Name(String),
+    Position(i32),
+}
+
+impl<'a> Described<'a> {
+    pub(super) fn of(delta: RawDoc<'a>) -> Described<'a> {
+        let mut found = Described::default();
+        found.walk(delta, &mut Vec::new());
+        found
+    }
+
+    fn walk(&mut self, delta: RawDoc<'a>, path: &mut Vec<Part>) {
+        if path.len() > MAX_LEVELS {
+            return;
+        }
+        if let Some(RawValue::Bool(true)) = delta.get("a") {
+            return self.walk_array(delta, path);
+        }
+        for element in delta {
+            let inner = element.value().as_document();
+            match (element.name(), inner) {
+                ("u" | "i", Some(fields)) => {
+                    for field in fields {
+                        let path = self.path(path, Part::Name(field.name().to_owned()));
+                        self.updated.push((path, field.value()));
+                    }
+                }
+                ("d", Some(fields)) => {
+                    for field in fields {
+                        let path = self.path(path, Part::Name(field.name().to_owned()));
+                        self.removed.push(path);
+                    }
+                }
+                (name, Some(inner)) if name.starts_with('s') => {
+                    path.push(Part::Name(name[1..].to_owned()));
+                    self.walk(inner, path);
+                    path.pop();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn walk_array(&mut self, delta: RawDoc<'a>, path: &mut Vec<Part>) {
+        for element in delta {
+            let (kind, at) = element.name().split_at(usize::from(!element.name().is_empty()));
+            let position = at.parse::<i32>().ok();
+            match (kind, position, element.value()) {
+                ("l", None, RawValue::Int32(size)) => {
+                    if let Some(last) = path.pop() {
+                        let name = self.path(path, last.clone());
+                        path.push(last);
+                        self.truncated.push((name, size));
+                    }
+                }
+                ("u", Some(at), value) => {
+                    let path = self.path(path, Part::Position(at));
+                    self.updated.push((path, value));
+                }
+                ("s", Some(at), RawValue::Document(inner)) => {
+                    path.push(Part::Position(at));
+                    self.walk(inner, path);
+                    path.pop();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The dotted path of a part below others; one that could mean something else is noted.
+    fn path(&mut self, above: &[Part], last: Part) -> String {
+        let parts: Vec<Part> = above.iter().cloned().chain([last]).collect();
+        let text = |part: &Part| match part {
+            Part::Name(name) => name.clone(),
+            Part::Position(at) => at.to_string(),
+        };
+        let path = parts.iter().map(text).collect::<Vec<_>>().join(".");
+        let odd = |part: &Part| match part {
+            Part::Name(name) => {
+                name.contains('.') || !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit())
+            }
+            Part::Position(_) => false,
+        };
+        if parts.iter().any(odd) {
+            self.ambiguous.push((path.clone(), parts));
+        }
+        path
+    }
+
+    /// Appends `updateDescription`.
+    pub(super) fn append(&self, out: &mut DocBuilder, expanded: bool) {
+        out.start_document("updateDescription").start_document("updatedFields");
+        for (path, value) in &self.updated {
+            out.append(path, *value);
+        }
+        out.end().start_array("removedFields");
+        for path in &self.removed {
+            out.push(path.as_str());
+        }
+        out.end().start_array("truncatedArrays");
+        for (path, size) in &self.truncated {
+            out.push_document().append("field", path.as_str()).append("newSize", *size).end();
+        }
+        out.end();
+        if expanded {
+            out.start_document("disambiguatedPaths");
+            for (path, parts) in &self.ambiguous {
+                out.start_array(path);
+                for part in parts {
+                    match part {
+                        Part::Name(name) => out.push(name.as_str()),
+                        Part::Position(at) => out.push(*at),
+                    };
+                }
+                out.end();
+            }
+            out.end();
+        }
+        out.end();
+    }
+}

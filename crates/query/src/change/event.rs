@@ -1,0 +1,327 @@
+//! One operation of the log as an event of a stream. Fields and their order: manual, "Change Events"; `ttl` is ours (expiry
+//! contract, section 9).
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_storage::Store;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::delta::Described;
+use super::options::Image;
+use super::token::{Kind, Token};
+use super::{ChangeOptions, ChangeScope};
+
+/// Databases whose changes a stream over all of them leaves out.
+const INTERNAL: &[&str] = &["admin", "config", "local"];
+
+/// An event may be so much larger than a document.
+const EVENT_ROOM_BYTES: usize = 16 * 1024;
+
+/// Makes events of a scope.
+pub(super) struct Builder {
+    pub(super) scope: ChangeScope,
+    pub(super) options: ChangeOptions,
+}
+
+/// What an operation gives.
+pub(super) enum Outcome {
+    Nothing,
+    Event(DocBuf),
+    /// The last event, if any, and the one that says so.
+    Last(Option<DocBuf>, DocBuf),
+}
+
+/// Visits the operations of an entry.
+pub(super) fn operations<'e>(entry: RawDoc<'e>, visit: &mut dyn FnMut(u32, RawDoc<'e>)) {
+    let several = entry.get("o").and_then(RawValue::as_document);
+    let several = several.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
+    match several {
+        Some(list) => {
+            for (at, operation) in (0..).zip(list.iter()) {
+                if let RawValue::Document(operation) = operation.value() {
+                    visit(at, operation);
+                }
+            }
+        }
+        None => visit(0, entry),
+    }
+}
+
+/// What an operation is about.
+struct About<'e> {
+    entry: RawDoc<'e>,
+    operation: RawDoc<'e>,
+    token: Token,
+    db: &'e str,
+    collection: &'e str,
+}
+
+impl Builder {
+    /// The event of an operation.
+    ///
+    /// # Errors
+    /// 47 NoMatchingDocument for a document that has to be there and is not; those of the store.
+    pub(super) fn event(
+        &self,
+        store: &Store,
+        entry: RawDoc<'_>,
+        operation: RawDoc<'_>,
+        token: Token,
+    ) -> Result<Outcome> {
+        let text = |name| operation.get(name).and_then(RawValue::as_str);
+        let (Some(op), Some((db, collection))) =
+            (text("op"), text("ns").and_then(|ns| ns.split_once('.')))
+        else {
+            return Ok(Outcome::Nothing);
+        };
+        let about = About { entry, operation, token, db, collection };
+        match op {
+            "i" | "u" | "d" if self.wants(db, collection) => {
+                self.change(store, &about).map(Outcome::Event)
+            }
+            "c" => Ok(self.command(&about)),
+            _ => Ok(Outcome::Nothing),
+        }
+    }
+
+    fn wants(&self, db: &str, collection: &str) -> bool {
+        let visible = || !collection.starts_with("system.");
+        match &self.scope {
+            ChangeScope::Collection(ns) => ns.db() == db && ns.collection() == collection,
+            ChangeScope::Database(wanted) => wanted == db && visible(),
+            ChangeScope::Deployment => !INTERNAL.contains(&db) && visible(),
+        }
+    }
+
+    fn begin(&self, about: &About<'_>, kind: &str) -> DocBuilder {
+        let mut out = DocBuilder::new();
+        out.append("_id", &about.token.document()).append("operationType", kind);
+        out.append("clusterTime", RawValue::Timestamp(about.token.timestamp));
+        if let (true, Some(uuid)) = (self.options.expanded, about.operation.get("ui"))
+            && kind != "dropDatabase"
+        {
+            out.append("collectionUUID", uuid);
+        }
+        out.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
+        out
+    }
+
+    fn change(&self, store: &Store, about: &About<'_>) -> Result<DocBuf> {
+        let part = |name| about.operation.get(name).and_then(RawValue::as_document);
+        let object = part("o").unwrap_or(RawDoc::EMPTY);
+        let delta = object.get("diff").and_then(RawValue::as_document);
+        let is_delta = delta.is_some() && object.get("$v").is_some();
+        let kind = match about.operation.get("op").and_then(RawValue::as_str) {
+            Some("i") => "insert",
+            Some("u") if is_delta => "update",
+            Some("u") => "replace",
+            _ => "delete",
+        };
+        let mut out = self.begin(about, kind);
+        let key = part("o2").unwrap_or(object).get("_id").unwrap_or(RawValue::Null);
+        match kind {
+            "insert" | "replace" => {
+                out.append("fullDocument", object);
+            }
+            "update" => self.append_after(store, about, key, &mut out)?,
+            _ => {}
+        }
+        append_namespace(&mut out, "ns", about.db, about.collection);
+        out.start_document("documentKey").append("_id", key).end();
+        if let ("update", Some(delta)) = (kind, delta) {
+            Described::of(delta).append(&mut out, self.options.expanded);
+        }
+        if kind != "insert" && self.options.before != Image::Off {
+            let image = part("preImage");
+            if image.is_none() && self.options.before == Image::Required {
+                return Err(no_image("a pre-image for all update, delete and replace", "pre"));
+            }
+            append_image(&mut out, "fullDocumentBeforeChange", image);
+        }
+        if let Some(ttl) = about.operation.get("ttl") {
+            out.append("ttl", ttl);
+        }
+        let size = out.len();
+        if size > limits::MAX_USER_DOCUMENT_BYTES + EVENT_ROOM_BYTES {
+            return Err(Error::new(
+                ErrorCode::BSONObjectTooLarge,
+                format!(
+                    "BSONObj size: {size} is invalid. Size must be between 0 and {}. A change event is too large; ask for \
+                     fewer documents in it",
+                    limits::MAX_USER_DOCUMENT_BYTES
+                ),
+            ));
+        }
+        Ok(out.finish())
+    }
+
+    /// The document behind an update.
+    fn append_after(
+        &self,
+        store: &Store,
+        about: &About<'_>,
+        id: RawValue<'_>,
+        out: &mut DocBuilder,
+    ) -> Result<()> {
+        let image = about.operation.get("postImage").and_then(RawValue::as_document);
+        match self.options.after {
+            Image::Off => {}
+            Image::Lookup => {
+                let ns = Namespace::new(about.db, about.collection)?;
+                let uuid = about.operation.get("ui");
+                let same = |collection: &std::sync::Arc<mayfly_storage::Collection>| {
+                    let own = collection.uuid();
+                    uuid == Some(RawValue::Binary { subtype: 4, bytes: &own })
+                };
+                let found = match store.collection(&ns).filter(same) {
+                    Some(collection) => {
+                        let key = collection.record_key(id);
+                        store.read_one(&collection, &key, |document| document.to_owned())?
+                    }
+                    None => None,
+                };
+                append_image(out, "fullDocument", found.as_ref().map(DocBuf::as_doc));
+            }
+            Image::WhenAvailable => append_image(out, "fullDocument", image),
+            Image::Required if image.is_none() => {
+                return Err(no_image("a post-image for all update", "post"));
+            }
+            Image::Required => append_image(out, "fullDocument", image),
+        }
+        Ok(())
+    }
+
+    fn command(&self, about: &About<'_>) -> Outcome {
+        let object = about.operation.get("o").and_then(RawValue::as_document);
+        let Some(command) = object.unwrap_or(RawDoc::EMPTY).iter().next() else {
+            return Outcome::Nothing;
+        };
+        let object = object.unwrap_or(RawDoc::EMPTY);
+        match (command.name(), command.value()) {
+            ("drop", RawValue::String(name)) => self.drop(about, name),
+            ("renameCollection", RawValue::String(from)) => self.rename(about, object, from),
+            ("dropDatabase", _) => self.drop_database(about),
+            (kind, RawValue::String(name)) if self.options.expanded => {
+                let kind = match kind {
+                    "create" | "createIndexes" | "dropIndexes" => kind,
+                    "collMod" => "modify",
+                    _ => return Outcome::Nothing,
+                };
+                if !self.wants(about.db, name) {
+                    return Outcome::Nothing;
+                }
+                let mut out = self.begin(about, kind);
+                append_namespace(&mut out, "ns", about.db, name);
+                out.start_document("operationDescription");
+                describe(kind, object, &mut out);
+                out.end();
+                Outcome::Event(out.finish())
+            }
+            _ => Outcome::Nothing,
+        }
+    }
+
+    fn drop(&self, about: &About<'_>, name: &str) -> Outcome {
+        if !self.wants(about.db, name) {
+            return Outcome::Nothing;
+        }
+        let mut out = self.begin(about, "drop");
+        append_namespace(&mut out, "ns", about.db, name);
+        self.ended(about, matches!(self.scope, ChangeScope::Collection(_)), out)
+    }
+
+    fn rename(&self, about: &About<'_>, command: RawDoc<'_>, from: &str) -> Outcome {
+        let to = command.get("to").and_then(RawValue::as_str).and_then(|to| to.split_once('.'));
+        let (Some((db, name)), Some((to_db, to_name))) = (from.split_once('.'), to) else {
+            return Outcome::Nothing;
+        };
+        if !self.wants(db, name) && !self.wants(to_db, to_name) {
+            return Outcome::Nothing;
+        }
+        let mut out = self.begin(about, "rename");
+        append_namespace(&mut out, "ns", db, name);
+        append_namespace(&mut out, "to", to_db, to_name);
+        if self.options.expanded {
+            out.start_document("operationDescription");
+            append_namespace(&mut out, "to", to_db, to_name);
+            if let Some(gone) = command.get("dropTarget") {
+                out.append("dropTarget", gone);
+            }
+            out.end();
+        }
+        self.ended(about, matches!(self.scope, ChangeScope::Collection(_)), out)
+    }
+
+    fn drop_database(&self, about: &About<'_>) -> Outcome {
+        let wanted = match &self.scope {
+            ChangeScope::Collection(_) => false,
+            ChangeScope::Database(db) => db == about.db,
+            ChangeScope::Deployment => !INTERNAL.contains(&about.db),
+        };
+        if !wanted {
+            return Outcome::Nothing;
+        }
+        let mut out = self.begin(about, "dropDatabase");
+        out.start_document("ns").append("db", about.db).end();
+        self.ended(about, matches!(self.scope, ChangeScope::Database(_)), out)
+    }
+
+    fn ended(&self, about: &About<'_>, ends: bool, event: DocBuilder) -> Outcome {
+        if !ends {
+            return Outcome::Event(event.finish());
+        }
+        let token = Token { kind: Kind::Invalidate, ..about.token };
+        let mut last = DocBuilder::new();
+        last.append("_id", &token.document()).append("operationType", "invalidate");
+        last.append("clusterTime", RawValue::Timestamp(token.timestamp));
+        last.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
+        Outcome::Last(Some(event.finish()), last.finish())
+    }
+}
+
+/// `operationDescription` of a change to the catalog.
+fn describe(kind: &str, command: RawDoc<'_>, out: &mut DocBuilder) {
+    let arguments = || command.iter().skip(1);
+    match kind {
+        "createIndexes" => {
+            out.start_array("indexes").push_document();
+            arguments().for_each(|field| {
+                out.append_element(field);
+            });
+            out.end().end();
+        }
+        "dropIndexes" => {
+            out.start_array("indexes");
+            if let Some(spec) = command.get("spec") {
+                out.push(spec);
+            }
+            out.end();
+        }
+        "create" => {
+            arguments().for_each(|field| {
+                out.append_element(field);
+            });
+            out.start_document("idIndex").append("v", 2).start_document("key").append("_id", 1);
+            out.end().append("name", "_id_").end();
+        }
+        _ => arguments().for_each(|field| {
+            out.append_element(field);
+        }),
+    }
+}
+
+fn append_namespace(out: &mut DocBuilder, field: &str, db: &str, collection: &str) {
+    out.start_document(field).append("db", db).append("coll", collection).end();
+}
+
+fn append_image(out: &mut DocBuilder, field: &str, image: Option<RawDoc<'_>>) {
+    out.append(field, image.map_or(RawValue::Null, RawValue::Document));
+}
+
+fn no_image(wanted: &str, which: &str) -> Error {
+    Error::new(
+        ErrorCode::NoMatchingDocument,
+        format!(
+            "Change stream was configured to require {wanted} events, but the {which}-image was not found for an event"
+        ),
+    )
+}

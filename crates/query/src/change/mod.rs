@@ -1,0 +1,178 @@
+//! Change streams: the operation log as events (manual, "Change Streams", "Change Events").
+//!
+//! ```text
+//! log entry ──► operations ──► events of the scope ──► stages behind $changeStream ──► batch
+//!                               (a queue)               ($match, $project, ..)
+//! ```
+//!
+//! A stream knows up to which operation it has looked. Its events are made a queue at a time from as much of the log as has no
+//! holes; a batch says with `postBatchResumeToken` where it stands, also when nothing concerned it.
+
+mod delta;
+mod event;
+mod options;
+mod token;
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_storage::Store;
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+use event::{Builder, Outcome};
+pub(crate) use options::ChangeOptions;
+use options::Start;
+use token::{Kind, Token};
+
+/// So many events are made at once.
+const QUEUED: usize = 100;
+/// Or so many bytes of them.
+const QUEUED_BYTES: usize = 1 << 20;
+
+/// What a stream is about.
+#[derive(Clone, Debug)]
+pub enum ChangeScope {
+    /// One collection.
+    Collection(Namespace),
+    /// All collections of a database.
+    Database(String),
+    /// All of them.
+    Deployment,
+}
+
+/// A running stream.
+pub(crate) struct ChangeStream {
+    builder: Builder,
+    /// Everything up to this operation was looked at.
+    position: Token,
+    /// Events that nobody took yet, each with its token.
+    queue: VecDeque<(Token, DocBuf)>,
+    /// The event that is on its way through the stages.
+    shown: Option<DocBuf>,
+    /// An event has ended it.
+    over: bool,
+}
+
+impl ChangeStream {
+    /// A stream that begins where its options say.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost, 260 InvalidResumeToken.
+    pub(crate) fn new(
+        store: &Store,
+        scope: ChangeScope,
+        options: &ChangeOptions,
+    ) -> Result<ChangeStream> {
+        let position = match options.start {
+            Start::Now => Token::behind(store.changes_settled()),
+            Start::At(timestamp) => Token::behind(timestamp.saturating_sub(1)),
+            Start::After(token) => token,
+        };
+        store.check_kept(position.read_behind())?;
+        let builder = Builder { scope, options: options.clone() };
+        Ok(ChangeStream { builder, position, queue: VecDeque::new(), shown: None, over: false })
+    }
+
+    /// Whether there will be no more events.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over && self.queue.is_empty()
+    }
+
+    /// Whether no event waits to be shown.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Where it stands: what a client that loses the stream goes on from.
+    pub(crate) fn resume_token(&self) -> DocBuf {
+        let next = self.queue.front().map(|(token, _)| *token);
+        match (next, &self.shown) {
+            // Some events wait: the last one that was taken, or what came before the first one.
+            (Some(_), Some(shown)) => shown.clone(),
+            (Some(next), None) => next.before().document(),
+            (None, _) => self.position.document(),
+        }
+    }
+
+    /// What leads to this event as the next one.
+    pub(crate) fn token_before(event: RawDoc<'_>) -> DocBuf {
+        let id = event.get("_id").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+        Token::parse(id).map_or_else(|_| id.to_owned(), |token| token.before().document())
+    }
+
+    /// The next event; nothing when there is none yet.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost, 47 NoMatchingDocument, those of the store.
+    pub(crate) fn next(&mut self, store: &Store, op: &OpCtx) -> Result<Option<DocBuf>> {
+        if self.queue.is_empty() && !self.over {
+            self.read(store, op)?;
+        }
+        let Some((token, event)) = self.queue.pop_front() else { return Ok(None) };
+        self.shown = Some(token.document());
+        Ok(Some(event))
+    }
+
+    /// What came through the stages must still name its event.
+    ///
+    /// # Errors
+    /// 280 ChangeStreamFatalError.
+    pub(crate) fn check_shown(&self, result: RawDoc<'_>) -> Result<()> {
+        let id = result.get("_id").and_then(RawValue::as_document);
+        let named = self.shown.as_ref().is_none_or(|shown| id == Some(shown.as_doc()));
+        if named {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::ChangeStreamFatalError,
+            "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \
+             Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
+             transformations that retain the unmodified _id field are allowed.",
+        ))
+    }
+
+    fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
+        let (builder, from) = (&self.builder, self.position);
+        let (queue, mut bytes, mut over) = (&mut self.queue, 0, false);
+        let mut seen = 0u64;
+        let reached = store.read_changes(from.read_behind(), &mut |timestamp, entry| {
+            seen += 1;
+            if seen.is_multiple_of(QUEUED as u64) {
+                op.check()?;
+            }
+            let mut failed = None;
+            event::operations(entry, &mut |at, operation| {
+                let token = Token { timestamp, at, kind: Kind::Event };
+                if failed.is_some() || over || token <= from {
+                    return;
+                }
+                match builder.event(store, entry, operation, token) {
+                    Ok(Outcome::Nothing) => {}
+                    Ok(Outcome::Event(event)) => {
+                        bytes += event.as_bytes().len();
+                        queue.push_back((token, event));
+                    }
+                    Ok(Outcome::Last(event, last)) => {
+                        queue.extend(event.map(|event| (token, event)));
+                        let token = Token { kind: Kind::Invalidate, ..token };
+                        queue.push_back((token, last));
+                        over = true;
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            });
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            let enough = over || queue.len() >= QUEUED || bytes >= QUEUED_BYTES;
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        self.over = over;
+        self.position = match (over, self.queue.back()) {
+            (true, Some((last, _))) => *last,
+            _ => self.position.max(Token::behind(reached)),
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Resume tokens: `{ _data: "<hex>" }`, in the order of the operations that they name.
+//!
+//! ```text
+//! format (1) | timestamp (8) | operation in its entry (4) | kind (1)          all big-endian
+//! ```
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+const FORMAT: u8 = 0x82;
+const BYTES: usize = 14;
+
+/// What a token names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// An event.
+    Event,
+    /// The end of a stream, behind the event that caused it.
+    Invalidate,
+    /// No event: everything up to here was looked at.
+    Position,
+}
+
+/// An operation of the log, or a place behind one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Token {
+    pub(super) timestamp: u64,
+    /// Which operation of the entry.
+    pub(super) at: u32,
+    pub(super) kind: Kind,
+}
+
+impl Token {
+    /// The place behind all operations of this timestamp.
+    pub(super) fn behind(timestamp: u64) -> Token {
+        Token { timestamp, at: u32::MAX, kind: Kind::Position }
+    }
+
+    /// The place before this operation.
+    pub(super) fn before(self) -> Token {
+        match self.at.checked_sub(1) {
+            Some(at) => Token { at, kind: Kind::Position, ..self },
+            None => Token::behind(self.timestamp.saturating_sub(1)),
+        }
+    }
+
+    /// Entries up to this timestamp have nothing more for it.
+    pub(super) fn read_behind(self) -> u64 {
+        match self.at {
+            u32::MAX => self.timestamp,
+            _ => self.timestamp.saturating_sub(1),
+        }
+    }
+
+    /// As clients see it.
+    pub(super) fn document(self) -> DocBuf {
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.push(FORMAT);
+        bytes.extend_from_slice(&self.timestamp.to_be_bytes());
+        bytes.extend_from_slice(&self.at.to_be_bytes());
+        bytes.push(match self.kind {
+            Kind::Event => 0,
+            Kind::Invalidate => 1,
+            Kind::Position => 2,
+        });
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+        let mut out = DocBuilder::new();
+        out.append("_data", hex.as_str());
+        out.finish()
+    }
+
+    /// Reads what a client sends back.
+    ///
+    /// # Errors
+    /// 40647 for what is no token, 9 FailedToParse for a token of somebody else.
+    pub(super) fn parse(document: RawDoc<'_>) -> Result<Token> {
+        let Some(RawValue::String(text)) = document.get("_data") else {
+            let text =
+                format!("Bad resume token: _data of missing or of wrong type{}", Shell(document));
+            return Err(Error::new(ErrorCode(40647), text));
+        };
+        let invalid = |why: &str| Error::failed_to_parse(format!("resume token string {why}"));
+        let digits = text.as_bytes();
+        if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(invalid("was not a valid hex string"));
+        }
+        let digit = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
+        let bytes: Vec<u8> =
+            digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
+        let foreign = || invalid("was not made by this server");
+        let (Some(&FORMAT), BYTES) = (bytes.first(), bytes.len()) else { return Err(foreign()) };
+        let (timestamp, rest) = bytes[1..].split_first_chunk().ok_or_else(foreign)?;
+        let (at, kind) = rest.split_first_chunk().ok_or_else(foreign)?;
+        let kind = match kind {
+            [0] => Kind::Event,
+            [1] => Kind::Invalidate,
+            [2] => Kind::Position,
+            _ => return Err(foreign()),
+        };
+        Ok(Token { timestamp: u64::from_be_bytes(*timestamp), at: u32::from_be_bytes(*at), kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_and_are_in_the_order_of_the_log() {
+        let token = |timestamp, at, kind| Token { timestamp, at, kind };
+        let tokens = [
+            token(1, 0, Kind::Event),
+            token(1, 1, Kind::Event),
+            token(1, 1, Kind::Invalidate),
+            Token::behind(1),
+            token(256, 0, Kind::Event),
+        ];
+        for pair in tokens.windows(2) {
+            assert!(pair[0] < pair[1]);
+            let text =
+                |token: Token| token.document().as_doc().get("_data").map(|t| format!("{t:?}"));
+            assert!(text(pair[0]) < text(pair[1]));
+            assert_eq!(Token::parse(pair[0].document().as_doc()).unwrap(), pair[0]);
+        }
+        assert_eq!(tokens[1].before().read_behind(), 0);
+        assert!(tokens[1].before() > tokens[0] && tokens[1].before() < tokens[1]);
+        assert_eq!(tokens[0].before(), Token::behind(0));
+    }
+
+    #[test]
+    fn other_tokens_are_refused() {
+        for (data, code) in [("", 9), ("zz", 9), ("8", 9), ("82", 9), ("8265", 9)] {
+            let mut document = DocBuilder::new();
+            document.append("_data", data);
+            let error = Token::parse(document.finish().as_doc()).unwrap_err();
+            assert_eq!(error.code().0, code, "{data}");
+        }
+        assert_eq!(Token::parse(RawDoc::EMPTY).unwrap_err().code().0, 40647);
+    }
+}

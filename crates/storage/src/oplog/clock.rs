@@ -1,0 +1,111 @@
+//! Timestamps of the operation log, and up to where the log has no holes.
+//!
+//! A timestamp is handed out shortly before its commit, and commits end in any order: an entry may become visible before one
+//! with an earlier timestamp does. Whoever follows the log reads only up to [`OplogClock::settled`], below which every
+//! timestamp was committed or never will be.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Source of timestamps: seconds in the high half, increment in the low half.
+pub(crate) struct OplogClock {
+    last: AtomicU64,
+    /// Handed out, and not committed yet.
+    open: Mutex<Vec<u64>>,
+    changed: Condvar,
+    waiting: AtomicUsize,
+}
+
+/// A timestamp whose commit is under way: to be kept until it is over, however it ends.
+pub(crate) struct Stamp<'c> {
+    clock: &'c OplogClock,
+    timestamp: u64,
+}
+
+impl OplogClock {
+    /// Goes on after this timestamp.
+    pub(crate) fn after(last: u64) -> OplogClock {
+        OplogClock {
+            last: AtomicU64::new(last),
+            open: Mutex::default(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// The last one that was handed out.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// A timestamp greater than all before it, at or after this wall time.
+    pub(crate) fn next(&self, now_ms: i64) -> Stamp<'_> {
+        let floor = u64::try_from(now_ms / 1000).unwrap_or(0) << 32;
+        let mut open = self.open.lock();
+        let timestamp = self.last.load(Ordering::Acquire).max(floor) + 1;
+        self.last.store(timestamp, Ordering::Release);
+        open.push(timestamp);
+        Stamp { clock: self, timestamp }
+    }
+
+    /// The last timestamp below which the log is complete.
+    pub(crate) fn settled(&self) -> u64 {
+        let open = self.open.lock();
+        self.settled_in(&open)
+    }
+
+    fn settled_in(&self, open: &[u64]) -> u64 {
+        open.iter().min().map_or_else(|| self.last(), |first| first - 1)
+    }
+
+    /// Waits until the log is complete beyond this timestamp, at most so long; whether it is.
+    pub(crate) fn wait_beyond(&self, seen: u64, longest: Duration) -> bool {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut open = self.open.lock();
+        if self.settled_in(&open) <= seen {
+            self.changed.wait_for(&mut open, longest);
+        }
+        let beyond = self.settled_in(&open) > seen;
+        drop(open);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        beyond
+    }
+}
+
+impl Stamp<'_> {
+    /// The timestamp.
+    pub(crate) fn timestamp(&self) -> u64 {
+        self.timestamp
+    }
+}
+
+impl Drop for Stamp<'_> {
+    fn drop(&mut self) {
+        let mut open = self.clock.open.lock();
+        open.retain(|timestamp| *timestamp != self.timestamp);
+        if self.clock.waiting.load(Ordering::Acquire) > 0 {
+            self.clock.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_complete_below_the_first_open_timestamp() {
+        let clock = OplogClock::after(5);
+        assert_eq!(clock.settled(), 5);
+        let (first, second) = (clock.next(0), clock.next(0));
+        assert_eq!((first.timestamp(), second.timestamp()), (6, 7));
+        drop(second);
+        assert_eq!((clock.settled(), clock.last()), (5, 7));
+        assert!(!clock.wait_beyond(5, Duration::ZERO));
+        drop(first);
+        assert_eq!(clock.settled(), 7);
+        assert!(clock.wait_beyond(5, Duration::ZERO));
+    }
+}
