@@ -1,5 +1,5 @@
 //! BSON as bytes and as values: borrowed access, building, comparison order, numbers, dotted paths
-//! and order-preserving keys.
+//! and order-preserving keys; geometry.
 //!
 //! Pure and synchronous: no IO, no clock.
 

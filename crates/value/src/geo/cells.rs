@@ -18,7 +18,7 @@ use super::relation::Arc;
 use super::shape::Shape;
 
 /// The level of the smallest cells in an index: about a metre.
-pub const FINEST_LEVEL: u64 = 23;
+pub(super) const FINEST_LEVEL: u64 = 23;
 
 /// Most cells of one geometry in an index.
 const MAX_INDEX_CELLS: usize = 20;
@@ -27,7 +27,7 @@ const MAX_INDEX_CELLS: usize = 20;
 const CLOSE: f64 = 1e-13;
 
 /// Something that cells cover.
-pub trait Region {
+pub(super) trait Region {
     /// Whether it has anything in common with a cell; may say so where it passes by closely.
     fn may_meet(&self, cell: &Cell) -> bool;
 
@@ -45,7 +45,7 @@ pub struct CellRange {
 }
 
 /// At most about so many cells, none finer than [`FINEST_LEVEL`], that cover a region.
-pub fn covering(region: &dyn Region, max_cells: usize) -> Vec<CellID> {
+pub(super) fn covering(region: &dyn Region, max_cells: usize) -> Vec<CellID> {
     let mut done = Vec::new();
     let mut open: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
     for face in 0..6 {
@@ -94,7 +94,7 @@ pub(super) fn range_of(id: CellID) -> CellRange {
 
 /// Where an index has everything that a covering may have in common with a shape: ranges in ascending order, none within
 /// another.
-pub fn ranges(cells: &[CellID]) -> Vec<CellRange> {
+pub(super) fn ranges(cells: &[CellID]) -> Vec<CellRange> {
     let mut ranges: Vec<CellRange> = cells.iter().map(|id| range_of(*id)).collect();
     ranges.extend(ancestors(cells).into_iter().map(|id| CellRange { first: id, last: id }));
     ranges.sort();
@@ -112,17 +112,12 @@ pub fn ranges(cells: &[CellID]) -> Vec<CellRange> {
 }
 
 /// The cells around these, each once.
-pub fn ancestors(cells: &[CellID]) -> Vec<i64> {
+fn ancestors(cells: &[CellID]) -> Vec<i64> {
     let mut found: Vec<u64> =
         cells.iter().flat_map(|id| (0..id.level()).map(|level| id.parent(level).0)).collect();
     found.sort_unstable();
     found.dedup();
     found.into_iter().map(|id| id as i64).collect()
-}
-
-/// About how wide cells of a level are, as an angle.
-pub fn level_width(level: u64) -> f64 {
-    (PI / 2.0) / (1u64 << level.min(30)) as f64
 }
 
 /// The smallest cell that a point lies in.
@@ -204,13 +199,13 @@ impl Region for Covered<'_> {
 
 /// What lies between two distances from a point.
 #[derive(Clone, Copy, Debug)]
-pub struct Ring {
+pub(super) struct Ring {
     /// Where distances are measured from.
-    pub centre: Point,
+    pub(super) centre: Point,
     /// The nearest, as an angle.
-    pub inner: f64,
+    pub(super) inner: f64,
     /// The farthest, as an angle.
-    pub outer: f64,
+    pub(super) outer: f64,
 }
 
 impl Ring {

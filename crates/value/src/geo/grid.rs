@@ -94,11 +94,6 @@ impl Grid {
         ((part * count as f64) as u64).min(count - 1)
     }
 
-    /// The width of the smallest squares.
-    pub fn finest_width(&self) -> f64 {
-        (self.max - self.min) / (1u64 << self.bits) as f64
-    }
-
     /// The corners of a square, a little farther apart than they are.
     pub(super) fn corners(&self, square: Square) -> (Pair, Pair) {
         let width = (self.max - self.min) / (1u64 << square.level) as f64;
@@ -118,14 +113,9 @@ impl Grid {
 
     /// Ranges that hold the numbers of all points in a shape, ascending.
     pub fn covering(&self, shape: &FlatShape) -> Vec<GridRange> {
-        self.covering_where(&|low, high| shape.may_meet(low, high))
-    }
-
-    /// Ranges that hold the numbers of all points in squares that this accepts, ascending.
-    pub fn covering_where(&self, accepts: &dyn Fn(Pair, Pair) -> bool) -> Vec<GridRange> {
         let meets = |square: &Square| {
             let (low, high) = self.corners(*square);
-            accepts(low, high)
+            shape.may_meet(low, high)
         };
         let mut done = Vec::new();
         let mut open = BinaryHeap::new();

@@ -26,9 +26,7 @@ mod tests;
 mod validity;
 
 pub use area::{Area, Cap};
-pub use cells::{
-    CellRange, FINEST_LEVEL, Region, Ring, ancestors, covering, index_cells, level_width, ranges,
-};
+pub use cells::{CellRange, index_cells};
 pub use geometry::{Crs, Geometry};
 pub use grid::{Grid, GridRange};
 pub use parse::{crs_of, legacy_pair, query_geometry};

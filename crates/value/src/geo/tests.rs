@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::cells::{covering, ranges};
+use super::cells::{Ring, covering, ranges};
 use super::*;
 use crate::extjson::parse_document;
 use crate::raw::RawValue;
