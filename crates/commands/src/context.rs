@@ -1,8 +1,10 @@
 //! What a handler is given beside its request, and what it tells the dispatcher beside its reply.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mayfly_base::OpCtx;
+use mayfly_query::Awaited;
 use mayfly_service::{Connection, Service};
 
 use crate::OpKind;
@@ -26,6 +28,20 @@ pub struct CommandContext<'a> {
     pub retry: Option<Retry>,
     /// `bypassDocumentValidation` of a write: documents need not follow the collection's rules.
     pub bypass_validation: bool,
+    /// How long the command has waited for data so far.
+    pub waited: Duration,
+    /// Set by the handler: run me again when there is data.
+    pub data_wait: Option<DataWait>,
+}
+
+/// What a command that found nothing waits for.
+pub struct DataWait {
+    /// What may bring data.
+    pub awaited: Awaited,
+    /// As [`Awaited::seen`] gave it before the command looked.
+    pub seen: u64,
+    /// At most so long.
+    pub longest: Duration,
 }
 
 /// How the handshake waits and streams.

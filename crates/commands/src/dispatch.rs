@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
@@ -17,8 +18,8 @@ use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
-    CommandContext, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags, generic, primacy,
-    registry,
+    CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags,
+    generic, primacy, registry,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -46,6 +47,8 @@ pub struct Repeat {
     pub last_counter: Option<i64>,
     /// The wait that it asked for is over.
     pub waited: bool,
+    /// How long it has waited for data, all waits together.
+    pub waited_for: Duration,
 }
 
 /// What the connection loop has to do before or after it sends the reply.
@@ -71,6 +74,8 @@ pub struct Dispatched {
     pub doc: DocBuilder,
     /// What to do.
     pub outcome: Outcome,
+    /// Send nothing; await this, then dispatch again.
+    pub data_wait: Option<DataWait>,
 }
 
 /// Runs a command. Its reply is written into `doc`, which is empty.
@@ -81,21 +86,22 @@ pub fn dispatch(
     mut doc: DocBuilder,
 ) -> Dispatched {
     let start = doc.len() - 4;
-    let mut outcome = Outcome::default();
-    let result = run(service, connection, incoming, &mut doc, &mut outcome);
+    let (mut outcome, mut data_wait) = (Outcome::default(), None);
+    let result = run(service, connection, incoming, &mut doc, (&mut outcome, &mut data_wait));
     if let Err(error) = result {
         outcome = Outcome { failed: true, close: outcome.close, ..Outcome::default() };
+        data_wait = None;
         service.metrics.asserts.user.add(1);
         doc = rewind(doc, start);
         append_error(&mut doc, &error);
         primacy::append_gossip(service, Some(&error), &mut doc);
-    } else if outcome.wait_ms.is_some() {
+    } else if outcome.wait_ms.is_some() || data_wait.is_some() {
         doc = rewind(doc, start);
     } else {
         doc.append("ok", 1.0);
         primacy::append_gossip(service, None, &mut doc);
     }
-    Dispatched { doc, outcome }
+    Dispatched { doc, outcome, data_wait }
 }
 
 /// Throws away what was written since the reply began.
@@ -123,12 +129,15 @@ pub fn append_error(doc: &mut DocBuilder, error: &Error) {
     }
 }
 
+/// What to do before or after the reply is sent.
+type After<'a> = (&'a mut Outcome, &'a mut Option<DataWait>);
+
 fn run(
     service: &Arc<Service>,
     connection: &Arc<Connection>,
     incoming: &Incoming<'_>,
     doc: &mut DocBuilder,
-    outcome: &mut Outcome,
+    after: After<'_>,
 ) -> Result<()> {
     let name = incoming.body.iter().next().map_or("", |element| element.name());
     let Some(entry) = registry::find(name) else {
@@ -136,8 +145,10 @@ fn run(
         let text = format!("no such command: '{name}'");
         return Err(Error::new(ErrorCode::CommandNotFound, text));
     };
-    service.metrics.command(entry.index).total.add(1);
-    let result = run_row(service, connection, incoming, entry, name, doc, outcome)
+    if !incoming.repeat.waited {
+        service.metrics.command(entry.index).total.add(1);
+    }
+    let result = run_row(service, connection, incoming, entry, name, doc, after)
         .map_err(|error| label_repeatable(error, incoming.body));
     if result.is_err() {
         service.metrics.command(entry.index).failed.add(1);
@@ -152,9 +163,12 @@ fn run_row(
     Entry { row, .. }: Entry,
     name: &str,
     doc: &mut DocBuilder,
-    outcome: &mut Outcome,
+    (outcome, data_wait): After<'_>,
 ) -> Result<()> {
-    if !matches!(row.kind, OpKind::Insert | OpKind::Update | OpKind::Delete) {
+    // A command that waited is the same command again.
+    if !incoming.repeat.waited
+        && !matches!(row.kind, OpKind::Insert | OpKind::Update | OpKind::Delete)
+    {
         counter(service, row.kind).add(1);
     }
     let db = database(incoming)?;
@@ -195,6 +209,8 @@ fn run_row(
         close_connection: false,
         retry: check_out(service, guard.op(), &request)?,
         bypass_validation: false,
+        waited: incoming.repeat.waited_for,
+        data_wait: None,
     };
     let _entered = current::enter(Current {
         op: Some(guard.op().clone()),
@@ -205,16 +221,19 @@ fn run_row(
     let mut guarded = || run_guarded(run, &mut context, &request, doc);
     let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
     let result = if may_take_long { may_block(guarded) } else { guarded() };
-    Observed {
-        service,
-        connection,
-        op: guard.op(),
-        request: &request,
-        reply: doc,
-        result: &result,
-        began_at,
+    *data_wait = context.data_wait.take().filter(|_| result.is_ok());
+    if data_wait.is_none() {
+        Observed {
+            service,
+            connection,
+            op: guard.op(),
+            request: &request,
+            reply: doc,
+            result: &result,
+            began_at,
+        }
+        .note();
     }
-    .note();
     outcome.wait_durable = context.wait_for_sync;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;

@@ -23,7 +23,7 @@ mod request;
 mod retry;
 mod row;
 
-pub use context::{CommandContext, Exhaust};
+pub use context::{CommandContext, DataWait, Exhaust};
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Outcome, Repeat, append_error, dispatch};
 pub use fields::Fields;

@@ -55,7 +55,8 @@ impl Server {
 
     fn send(&self, incoming: &Incoming<'_>) -> (Document, Outcome) {
         let doc = DocBuilder::in_buffer(b"header".to_vec());
-        let Dispatched { doc, outcome } = dispatch(&self.service, &self.connection, incoming, doc);
+        let Dispatched { doc, outcome, .. } =
+            dispatch(&self.service, &self.connection, incoming, doc);
         let bytes = doc.finish_buffer();
         assert!(bytes.starts_with(b"header"));
         (Document::from_reader(&bytes[6..]).unwrap(), outcome)
@@ -176,11 +177,11 @@ fn hello_waits_streams_and_keeps_the_client() {
     };
     let (_, outcome) = server.full(&waiting, true, Repeat::default());
     assert_eq!(outcome.wait_ms, Some(10_000));
-    let repeat = Repeat { waited: true, last_counter: None };
+    let repeat = Repeat { waited: true, ..Repeat::default() };
     let (reply, outcome) = server.full(&waiting, true, repeat);
     assert_eq!(reply.get_f64("ok").unwrap(), 1.0);
     assert!(outcome.more_to_come);
-    let repeat = Repeat { waited: false, last_counter: outcome.counter };
+    let repeat = Repeat { last_counter: outcome.counter, ..Repeat::default() };
     assert_eq!(server.full(&waiting, true, repeat).1.wait_ms, Some(10_000));
     server.service.topology.changed();
     let (reply, _) = server.full(&waiting, true, Repeat { waited: false, ..repeat });

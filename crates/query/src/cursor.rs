@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use mayfly_base::{Namespace, OpCtx, Result, limits};
 use mayfly_mql::Projection;
@@ -50,11 +49,11 @@ impl Awaited {
         }
     }
 
-    /// Waits for something new, at most so long; whether there is something.
-    pub fn wait(&self, store: &Store, seen: u64, longest: Duration) -> bool {
+    /// Waits for something new.
+    pub async fn beyond(&self, store: &Store, seen: u64) {
         match self {
-            Awaited::Collection(collection) => collection.wait_for_commit(seen, longest),
-            Awaited::Changes => store.wait_for_changes(seen, longest),
+            Awaited::Collection(collection) => collection.commit_beyond(seen).await,
+            Awaited::Changes => store.changes_beyond(seen).await,
         }
     }
 }

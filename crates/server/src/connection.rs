@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mayfly_base::Error;
-use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Repeat, append_error, dispatch};
+use mayfly_commands::{
+    DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_error, dispatch,
+};
 use mayfly_service::{Connection, Service};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -125,8 +127,19 @@ impl Served<'_> {
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
             // Read before the command runs, so that no change between its answer and the wait is missed.
             let topology_seen = self.service.topology.counter();
-            let Dispatched { doc, outcome } =
+            let Dispatched { doc, outcome, data_wait } =
                 dispatch(self.service, self.connection, &incoming, doc);
+            if let Some(wait) = data_wait {
+                self.take_back(doc.finish_buffer());
+                let clock = &self.service.clock;
+                let began = clock.monotonic_micros();
+                self.wait_for_data(&wait).await;
+                incoming.repeat.waited = true;
+                // A short wait counts as well, so that the command comes to an end among many that write something else.
+                let waited = (clock.monotonic_micros() - began).max(1000);
+                incoming.repeat.waited_for += Duration::from_micros(waited.unsigned_abs());
+                continue;
+            }
             if let Some(wait_ms) = outcome.wait_ms {
                 self.take_back(doc.finish_buffer());
                 self.wait(topology_seen, wait_ms).await;
@@ -153,7 +166,7 @@ impl Served<'_> {
             }
             // The next reply of a stream answers the reply before it.
             to = ReplyTo { request_id, ..to };
-            incoming.repeat = Repeat { last_counter: outcome.counter, waited: false };
+            incoming.repeat = Repeat { last_counter: outcome.counter, ..Repeat::default() };
         }
     }
 
@@ -164,6 +177,16 @@ impl Served<'_> {
             () = self.service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
             () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+        }
+    }
+
+    /// Waits for data, the time, or the end of the server.
+    async fn wait_for_data(&self, wait: &DataWait) {
+        tokio::select! {
+            () = wait.awaited.beyond(&self.service.store, wait.seen) => {}
+            () = self.service.shutdown.requested() => {}
+            () = self.connection.close.requested() => {}
+            () = tokio::time::sleep(wait.longest) => {}
         }
     }
 

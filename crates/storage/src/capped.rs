@@ -10,17 +10,18 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::{Error, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
 use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::collection::{Collection, Index};
 use crate::error::from_kv;
 use crate::index_spec::IndexSpec;
 use crate::layout::{decode_record, decode_unique_value, object_range, prefixed};
+use crate::signal::Signal;
 use crate::{RecordKey, Store, WriteUnit};
 
 /// How much a capped collection holds.
@@ -56,8 +57,8 @@ pub(crate) struct CappedRuntime {
     /// The next record number once it is known. Held by the unit that writes.
     pub(crate) next: Mutex<Option<u64>>,
     /// Commits that may have added records.
-    commits: Mutex<u64>,
-    committed: Condvar,
+    commits: AtomicU64,
+    committed: Signal,
 }
 
 /// A unit's part of it.
@@ -91,18 +92,17 @@ impl Collection {
 
     /// How many commits followers were told of.
     pub fn commits_seen(&self) -> u64 {
-        *self.capped.commits.lock()
+        self.capped.commits.load(Ordering::Acquire)
     }
 
-    /// Waits until there was a commit after so many, at most this long; false when there was none.
-    pub fn wait_for_commit(&self, seen: u64, at_most: Duration) -> bool {
-        let mut commits = self.capped.commits.lock();
-        *commits != seen || !self.capped.committed.wait_for(&mut commits, at_most).timed_out()
+    /// Waits until there was a commit after so many.
+    pub async fn commit_beyond(&self, seen: u64) {
+        self.capped.committed.until(|| self.commits_seen() != seen).await;
     }
 
     pub(crate) fn note_capped_commit(&self) {
-        *self.capped.commits.lock() += 1;
-        self.capped.committed.notify_all();
+        self.capped.commits.fetch_add(1, Ordering::AcqRel);
+        self.capped.committed.tell();
     }
 }
 

@@ -19,6 +19,7 @@ mod oplog;
 mod read;
 mod retry;
 mod role;
+mod signal;
 mod sizes;
 mod store;
 mod sweep;

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use mayfly_base::{ManualClock, OpRegistry};
 use mayfly_commands::{Dispatched, Incoming, Repeat, dispatch};
@@ -81,16 +82,22 @@ impl Fixture {
         let mut body = DocBuilder::new();
         body.append_all(command).append("$db", db);
         let body = body.finish();
-        let incoming = Incoming {
+        let mut incoming = Incoming {
             body: body.as_doc(),
             sequences: &[],
             legacy_db: None,
             exhaust_allowed: false,
             repeat: Repeat::default(),
         };
-        let Dispatched { doc, .. } =
-            dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
-        doc.finish()
+        loop {
+            let Dispatched { doc, data_wait, .. } =
+                dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
+            let Some(wait) = data_wait else { return doc.finish() };
+            // What comes meanwhile would come from another thread.
+            std::thread::sleep(Duration::from_millis(1).min(wait.longest));
+            incoming.repeat.waited = true;
+            incoming.repeat.waited_for += Duration::from_millis(1);
+        }
     }
 
     /// Runs a command in the shell dialect.

@@ -1,6 +1,5 @@
 //! `getMore` and `killCursors`.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -8,7 +7,7 @@ use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
-use crate::{CommandContext, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, DataWait, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
     .since("3.2")
@@ -54,12 +53,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 
 /// So long a cursor that awaits data waits when nobody says how long.
 const AWAIT_DATA: Duration = Duration::from_secs(1);
-/// So long it waits before it looks whether it was killed.
-const AWAIT_STEP: Duration = Duration::from_millis(100);
+/// So long it waits before it looks whether its collection and itself are still there.
+const AWAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline.
+/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline. The connection's
+/// loop waits and runs the command again: a thread for each that waits would be too much.
 fn fill(
-    ctx: &CommandContext<'_>,
+    ctx: &mut CommandContext<'_>,
     request: &Request<'_>,
     cursor: &mut Cursor,
     limit: BatchLimit,
@@ -73,32 +73,17 @@ fn fill(
         }
         return cursor.fill(store, ctx.op, limit, reply).map(|_| ());
     };
-    let mut left = match max_time_ms {
+    let longest = match max_time_ms {
         0 => AWAIT_DATA,
         given => Duration::from_millis(given.unsigned_abs()),
     };
-    loop {
-        let seen = awaited.seen(store);
-        let count = cursor.fill(store, ctx.op, limit, reply)?;
-        let over = count > 0 || cursor.is_done() || left.is_zero();
-        if over || ctx.service.shutdown.is_requested() {
-            return Ok(());
-        }
-        let step = left.min(AWAIT_STEP);
-        let before = ctx.service.clock.monotonic_micros();
-        let waited = match awaited.wait(store, seen, step) {
-            false => step,
-            // Others may go on writing what this cursor does not want.
-            true => {
-                let now = ctx.service.clock.monotonic_micros();
-                Duration::from_micros(now.saturating_sub(before).max(1000).unsigned_abs())
-            }
-        };
-        let micros = ctx.service.clock.monotonic_micros() - before;
-        ctx.op.waited_micros.fetch_add(micros, Ordering::Relaxed);
-        left = left.saturating_sub(waited);
-        ctx.op.check()?;
+    let left = longest.saturating_sub(ctx.waited);
+    let seen = awaited.seen(store);
+    let count = cursor.fill(store, ctx.op, limit, reply)?;
+    if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
+        ctx.data_wait = Some(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) });
     }
+    Ok(())
 }
 
 /// A cursor in use; one whose batch fails, however it fails, is closed.

@@ -4,18 +4,18 @@
 //! with an earlier timestamp does. Whoever follows the log reads only up to [`OplogClock::settled`], below which every
 //! timestamp was committed or never will be.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+
+use crate::signal::Signal;
 
 /// Source of timestamps: seconds in the high half, increment in the low half.
 pub(crate) struct OplogClock {
     last: AtomicU64,
     /// Handed out, and not committed yet.
     open: Mutex<Vec<u64>>,
-    changed: Condvar,
-    waiting: AtomicUsize,
+    committed: Signal,
 }
 
 /// A timestamp whose commit is under way: to be kept until it is over, however it ends.
@@ -30,8 +30,7 @@ impl OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
             open: Mutex::default(),
-            changed: Condvar::new(),
-            waiting: AtomicUsize::new(0),
+            committed: Signal::default(),
         }
     }
 
@@ -53,24 +52,12 @@ impl OplogClock {
     /// The last timestamp below which the log is complete.
     pub(crate) fn settled(&self) -> u64 {
         let open = self.open.lock();
-        self.settled_in(&open)
-    }
-
-    fn settled_in(&self, open: &[u64]) -> u64 {
         open.iter().min().map_or_else(|| self.last(), |first| first - 1)
     }
 
-    /// Waits until the log is complete beyond this timestamp, at most so long; whether it is.
-    pub(crate) fn wait_beyond(&self, seen: u64, longest: Duration) -> bool {
-        self.waiting.fetch_add(1, Ordering::AcqRel);
-        let mut open = self.open.lock();
-        if self.settled_in(&open) <= seen {
-            self.changed.wait_for(&mut open, longest);
-        }
-        let beyond = self.settled_in(&open) > seen;
-        drop(open);
-        self.waiting.fetch_sub(1, Ordering::AcqRel);
-        beyond
+    /// Waits until the log is complete beyond this timestamp.
+    pub(crate) async fn beyond(&self, seen: u64) {
+        self.committed.until(|| self.settled() > seen).await;
     }
 }
 
@@ -85,9 +72,8 @@ impl Drop for Stamp<'_> {
     fn drop(&mut self) {
         let mut open = self.clock.open.lock();
         open.retain(|timestamp| *timestamp != self.timestamp);
-        if self.clock.waiting.load(Ordering::Acquire) > 0 {
-            self.clock.changed.notify_all();
-        }
+        drop(open);
+        self.clock.committed.tell();
     }
 }
 
@@ -103,9 +89,7 @@ mod tests {
         assert_eq!((first.timestamp(), second.timestamp()), (6, 7));
         drop(second);
         assert_eq!((clock.settled(), clock.last()), (5, 7));
-        assert!(!clock.wait_beyond(5, Duration::ZERO));
         drop(first);
         assert_eq!(clock.settled(), 7);
-        assert!(clock.wait_beyond(5, Duration::ZERO));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
@@ -18,9 +17,9 @@ impl Store {
         self.oplog_clock.settled()
     }
 
-    /// Waits until it is complete beyond this timestamp, at most so long; whether it is.
-    pub fn wait_for_changes(&self, seen: u64, longest: Duration) -> bool {
-        self.oplog_clock.wait_beyond(seen, longest)
+    /// Waits until it is complete beyond this timestamp.
+    pub async fn changes_beyond(&self, seen: u64) {
+        self.oplog_clock.beyond(seen).await;
     }
 
     /// Shows the entries behind a timestamp, in their order, as far as the log is complete and until the visitor breaks; gives
