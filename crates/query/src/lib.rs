@@ -12,6 +12,7 @@ mod exec;
 mod explain;
 #[cfg(test)]
 mod fixture;
+mod foremost;
 mod host;
 mod metadata;
 mod modify;
