@@ -5,8 +5,12 @@
 //! meta.x: anything                   meta.x: the same
 //! time >= a                          control.max.time >= a, control.min.time > a - span
 //! time <= b                          control.min.time <= b
-//! value < v, and so on               looked at in each bucket ([`BoundTest`])
+//! value <= v                         control.min.value not > v
+//! value >= v                         control.max.value not < v
 //! ```
+//!
+//! The order of smallest and largest goes across types, comparisons of the language do not: hence the negations, which hold for
+//! other types, too. A closer look than theirs is taken at each bucket ([`BoundTest`]).
 //!
 //! All of it may let buckets through that hold nothing; it never holds one back that does. The whole filter is evaluated on
 //! every measurement.
@@ -184,6 +188,7 @@ impl OnBuckets {
     fn read_value(&mut self, field: &str, value: RawValue<'_>) {
         let mut add = |comparison, value: RawValue<'_>| {
             if is_plain(value) {
+                self.clauses.extend(clause_on_bounds(field, comparison, value));
                 let value = value.to_owned();
                 self.tests.push(BoundTest { field: field.to_owned(), comparison, value });
             }
@@ -205,6 +210,26 @@ impl OnBuckets {
             other => add(Comparison::Equal, other),
         }
     }
+}
+
+/// A comparison as a filter on the bounds of buckets.
+fn clause_on_bounds(field: &str, comparison: Comparison, value: RawValue<'_>) -> Option<DocBuf> {
+    if field.is_empty() {
+        return None;
+    }
+    // What rules a bucket out: its smallest value, its largest one.
+    let (smallest, largest) = match comparison {
+        Comparison::Equal => (Some("$gt"), Some("$lt")),
+        Comparison::Less { equal } => (Some(if equal { "$gt" } else { "$gte" }), None),
+        Comparison::Greater { equal } => (None, Some(if equal { "$lt" } else { "$lte" })),
+    };
+    let mut clause = DocBuilder::new();
+    for (side, outside) in [("min", smallest), ("max", largest)] {
+        let Some(outside) = outside else { continue };
+        clause.start_document(&format!("control.{side}.{field}")).start_document("$not");
+        clause.append(outside, value).end().end();
+    }
+    Some(clause.finish())
 }
 
 /// Values whose order is all that matters: no collation, no elements, no NaN.

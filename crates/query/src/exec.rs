@@ -19,16 +19,16 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, Entry, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store,
-    whole_range,
+    Collection, Direction, Entry, IndexField, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot,
+    Store, whole_range,
 };
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::{DocBuf, RawDoc, keys};
 
 use one_per_value::Shown;
 
 use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
-use crate::plan::{Access, Plan, plan};
+use crate::plan::{Access, EntryCheck, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
 use crate::tail::Tail;
@@ -502,6 +502,9 @@ impl Executor {
                 seen: self.seen.as_mut(),
                 shown: self.shown.as_mut(),
                 covered: covered.then_some(path),
+                // With several entries of one document each has other values.
+                checks: if multikey { &[] } else { &self.plan.checks },
+                fields: index.spec.fields(),
                 looked: 0,
                 fetched: 0,
                 paused: false,
@@ -555,6 +558,24 @@ impl Failures {
     }
 }
 
+/// Whether the values of an entry lie where they must.
+fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
+    let (mut rest, mut at) = (values, 0);
+    checks.iter().all(|check| {
+        while at < check.at {
+            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.descending));
+            let Some(skipped) = skipped.filter(|skipped| *skipped <= rest.len()) else {
+                return true;
+            };
+            rest = &rest[skipped..];
+            at += 1;
+        }
+        check.ranges.iter().any(|range| {
+            range.start.as_slice() <= rest && (range.end.is_empty() || rest < &range.end[..])
+        })
+    })
+}
+
 /// From index entries to documents.
 struct Fetch<'f> {
     snapshot: &'f Snapshot,
@@ -566,6 +587,9 @@ struct Fetch<'f> {
     shown: Option<&'f mut Shown>,
     /// The path of the index's first field, when its keys say all that is asked.
     covered: Option<&'f [String]>,
+    /// Where further values of an entry must lie.
+    checks: &'f [EntryCheck],
+    fields: &'f [IndexField],
     looked: u64,
     fetched: u64,
     paused: bool,
@@ -582,6 +606,9 @@ impl Fetch<'_> {
         self.looked += 1;
         if self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
             op.check()?;
+        }
+        if !self.checks.is_empty() && !passes(entry.values, self.checks, self.fields) {
+            return Ok(ControlFlow::Continue(()));
         }
         if let Some(shown) = &mut self.shown
             && shown.has(entry)

@@ -12,6 +12,7 @@ mod exec;
 mod explain;
 #[cfg(test)]
 mod fixture;
+mod foremost;
 mod host;
 mod metadata;
 mod modify;
@@ -38,7 +39,8 @@ pub use host::Host;
 pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
-    delete, delete_measurements, find_and_modify, update, update_buckets,
+    delete, delete_measurements, find_and_modify, find_and_remove_measurement, update,
+    update_buckets,
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Pipeline, PipelineRun};

@@ -13,6 +13,7 @@ use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
 use crate::change::{ChangeScope, ChangeStream};
+use crate::foremost;
 use crate::metadata::InFlight;
 use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
@@ -30,6 +31,8 @@ pub struct Pipeline {
     optimised: bool,
     /// What a sort at the front keeps of documents; nothing: all.
     front_sort: Option<Fields>,
+    /// What it asks buckets for, over measurements.
+    on_buckets: Option<DocBuf>,
 }
 
 impl Pipeline {
@@ -52,9 +55,10 @@ impl Pipeline {
             stages = parse_stages(better.as_doc(), around)?;
         }
         let pipeline = rewritten.as_ref().map_or(pipeline, DocBuf::as_doc);
+        let mut on_buckets = None;
         if let Some(Stage::Unpack(unpack)) = stages.first_mut() {
-            let on_buckets = use_what_is_asked(unpack, pipeline);
-            if let Some(filter) = on_buckets {
+            on_buckets = use_what_is_asked(unpack, pipeline);
+            if let Some(filter) = &on_buckets {
                 stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
             }
         }
@@ -69,12 +73,17 @@ impl Pipeline {
             narrow(&mut stages, &sent, pipeline);
         }
         let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
-        Ok(Pipeline { stages, collation, rewritten, optimised, front_sort })
+        Ok(Pipeline { stages, collation, rewritten, optimised, front_sort, on_buckets })
     }
 
     /// Its stages as they run, when they are not those that were sent.
     pub fn rewritten(&self) -> Option<RawDoc<'_>> {
         self.rewritten.as_ref().map(DocBuf::as_doc)
+    }
+
+    /// What it asks buckets for where it reads measurements, as a filter.
+    pub fn filter_on_buckets(&self) -> Option<RawDoc<'_>> {
+        self.on_buckets.as_ref().map(DocBuf::as_doc)
     }
 
     /// The query that a search by distance in its first stage begins with, as a filter.
@@ -155,12 +164,16 @@ impl Pipeline {
             (Some(Stage::GeoNear(stage)), Some(collection)) => Some(stage.query_over(collection)?),
             _ => None,
         };
-        let (mut query, rest) = split(stages, hint)?;
+        let (mut query, mut rest) = split(stages, hint)?;
         if let Some(matcher) = by_distance {
             query.matcher = matcher;
         }
         query.first_of = first_of;
         query.collation = self.collation;
+        let times = match &collection {
+            Some(collection) => foremost::prepared(collection, &mut query, &mut rest)?,
+            None => None,
+        };
         let input = match collection {
             Some(collection) => {
                 let mut executor = Executor::new(collection, query)?;
@@ -174,7 +187,11 @@ impl Pipeline {
             }
             None => Input::Documents(VecDeque::new()),
         };
-        Ok(PipelineRun::new(input, rest, settings))
+        let mut run = PipelineRun::new(input, rest, settings);
+        if let Some((at, stage)) = times {
+            run.stages.insert(at, stage);
+        }
+        Ok(run)
     }
 
     /// What its planned part is asked for, when the `$group` behind it does with one document for each value of a field.

@@ -10,6 +10,7 @@ use mayfly_query::{
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::measurements;
 use super::read::{Collating, hint};
 use super::update::{UpdateStatement, update_value};
 use super::write::{
@@ -79,7 +80,11 @@ fn first_attempt(
     spec: &FindAndModifySpec,
     image: Image,
 ) -> Result<(ModifyOutcome, Option<DocBuf>)> {
-    let FoundAndModified { before, after, upserted } = execute(ctx, ns, spec, image)?;
+    let found = match measurements::series_named(ctx, ns) {
+        Some(series) => measurements::find_and_modify(ctx, &series, wanted.filter, spec)?,
+        None => execute(ctx, ns, spec, image)?,
+    };
+    let FoundAndModified { before, after, upserted } = found;
     let existed = before.is_some();
     let outcome = ModifyOutcome {
         matched: i64::from(existed),
@@ -95,6 +100,7 @@ fn first_attempt(
 
 /// What the client asks for, checked for what cannot go together.
 struct Wanted<'a> {
+    filter: RawDoc<'a>,
     update: Option<RawValue<'a>>,
     new: bool,
     upsert: bool,
@@ -127,7 +133,8 @@ impl<'a> Wanted<'a> {
         if remove && filters {
             return fault("Cannot specify arrayFilters and remove=true");
         }
-        Ok(Wanted { update, new, upsert })
+        let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+        Ok(Wanted { filter, update, new, upsert })
     }
 
     fn spec(
@@ -137,7 +144,7 @@ impl<'a> Wanted<'a> {
         fields: &Fields<'a>,
         repeatable: Option<Repeatable>,
     ) -> Result<FindAndModifySpec> {
-        let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
+        let filter = self.filter;
         let (sort, projection) = (fields.document("sort")?, fields.document("fields")?);
         let (hint, variables) = (hint(fields)?, fields.document("let")?);
         let collation = Collating::parse(fields)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_query::{DeleteSpec, Hint, ModifyOutcome};
+use mayfly_query::{DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
 use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -43,6 +43,41 @@ pub(super) fn delete(
     match mayfly_query::delete_measurements(store, ctx.op, buckets, series, filter, &spec) {
         Err(error) if was_dropped(&error, buckets) => Ok(0),
         other => other,
+    }
+}
+
+/// Finds a measurement and removes it; nothing else is done to single measurements.
+///
+/// # Errors
+/// 72 for a sort and for updates, those of [`mayfly_query::find_and_remove_measurement`].
+pub(super) fn find_and_modify(
+    ctx: &CommandContext<'_>,
+    (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
+    filter: RawDoc<'_>,
+    spec: &FindAndModifySpec,
+) -> Result<FoundAndModified> {
+    let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    let query = match spec {
+        FindAndModifySpec::Remove(spec) => &spec.query,
+        FindAndModifySpec::Update(spec) => &spec.query,
+    };
+    if query.sort.is_some() {
+        return invalid("Cannot perform findAndModify with sort on a timeseries collection");
+    }
+    let FindAndModifySpec::Remove(spec) = spec else {
+        return invalid("Cannot perform a non-multi update on a time-series collection");
+    };
+    let mut query = query.clone();
+    if let Some(Hint::Key(key)) = &query.hint {
+        query.hint = Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())));
+    }
+    let spec = DeleteSpec { query, multi: false, repeatable: spec.repeatable };
+    let store = &ctx.service.store;
+    let found =
+        mayfly_query::find_and_remove_measurement(store, ctx.op, buckets, series, filter, &spec);
+    match found {
+        Err(error) if was_dropped(&error, buckets) => Ok(FoundAndModified::default()),
+        other => other.map(|before| FoundAndModified { before, ..FoundAndModified::default() }),
     }
 }
 

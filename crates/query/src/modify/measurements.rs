@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store, TimeSeries};
-use mayfly_value::RawDoc;
+use mayfly_value::{DocBuf, RawDoc};
 
 use super::record::Images;
 use super::shown::Shown;
-use super::{DeleteSpec, ModifyOutcome, UpdateSpec, Versions, update_with};
+use super::{DeleteSpec, Image, ModifyOutcome, UpdateSpec, Versions, update_with};
 use crate::buckets::OnBuckets;
 use crate::{CanonicalQuery, Executor, Flow};
 
@@ -31,7 +31,45 @@ pub fn delete_measurements(
     filter: RawDoc<'_>,
     spec: &DeleteSpec,
 ) -> Result<i64> {
+    let shown = Shown::nothing(&spec.query);
     let mut deleted = 0;
+    go_through(store, op, (buckets, series), filter, spec, &mut |key| {
+        deleted += delete_from(store, op, buckets, &series.fields, (spec, shown), key)?.0;
+        Ok(deleted > 0 && !spec.multi)
+    })?;
+    Ok(deleted)
+}
+
+/// Deletes the first measurement of a query, and gives it; its projection is tried before.
+///
+/// # Errors
+/// As [`delete_measurements`], and those of the projection.
+pub fn find_and_remove_measurement(
+    store: &Store,
+    op: &OpCtx,
+    buckets: &Arc<Collection>,
+    series: &TimeSeries,
+    filter: RawDoc<'_>,
+    spec: &DeleteSpec,
+) -> Result<Option<DocBuf>> {
+    let shown = Shown::of(&spec.query, Image::Before);
+    let mut found = None;
+    go_through(store, op, (buckets, series), filter, spec, &mut |key| {
+        found = delete_from(store, op, buckets, &series.fields, (spec, shown), key)?.1;
+        Ok(found.is_some())
+    })?;
+    Ok(found)
+}
+
+/// Shows the buckets that may hold what is wanted, until somebody has enough.
+fn go_through(
+    store: &Store,
+    op: &OpCtx,
+    (buckets, series): (&Arc<Collection>, &TimeSeries),
+    filter: RawDoc<'_>,
+    spec: &DeleteSpec,
+    see: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+) -> Result<()> {
     let query = on_buckets(filter, series, &spec.query)?;
     let mut executor = Executor::new(buckets.clone(), query)?;
     executor.remember_records();
@@ -44,13 +82,12 @@ pub fn delete_measurements(
         })?;
         for key in found {
             op.check()?;
-            deleted += delete_from(store, op, buckets, &series.fields, spec, &key)?;
-            if deleted > 0 && !spec.multi {
-                return Ok(deleted);
+            if see(&key)? {
+                return Ok(());
             }
         }
     }
-    Ok(deleted)
+    Ok(())
 }
 
 /// The search for buckets that may hold what a query on measurements wants.
@@ -69,39 +106,42 @@ fn on_buckets(
     CanonicalQuery::parse(wide.as_ref().map_or(RawDoc::EMPTY, |wide| wide.as_doc()), options)
 }
 
-/// Deletes from one bucket what matches, or the first that does.
+/// Deletes from one bucket what matches, or the first that does; gives how many, and that one.
 fn delete_from(
     store: &Store,
     op: &OpCtx,
     buckets: &Collection,
     fields: &MeasurementFields,
-    spec: &DeleteSpec,
+    (spec, shown): (&DeleteSpec, Shown<'_>),
     key: &RecordKey,
-) -> Result<i64> {
+) -> Result<(i64, Option<DocBuf>)> {
     store.write(op, buckets, |unit| {
-        let Some(document) = unit.read(key)? else { return Ok(0) };
+        let Some(document) = unit.read(key)? else { return Ok((0, None)) };
         let view = BucketView::new(document.as_doc())?;
         let mut kept = vec![true; view.rows()];
-        let mut gone = 0;
+        let (mut gone, mut only) = (0, None);
         view.measurements(fields, &|_| true, &mut |row, measurement| {
             if spec.query.matcher.try_matches(measurement)? {
                 kept[row] = false;
                 gone += 1;
                 if !spec.multi {
+                    only = Some(measurement.to_owned());
                     return Ok(ControlFlow::Break(()));
                 }
             }
             Ok(ControlFlow::Continue(()))
         })?;
         if gone == 0 {
-            return Ok(0);
+            return Ok((0, None));
         }
+        let images = Images { before: only.as_ref().map(DocBuf::as_doc), after: None };
+        shown.check(images)?;
         unit.retain_measurements(key, document.as_doc(), fields, &|row| kept[row])?;
         if let Some(repeatable) = &spec.repeatable {
             let outcome = ModifyOutcome { matched: gone, ..ModifyOutcome::default() };
-            repeatable.record(unit, &outcome, Images::default())?;
+            repeatable.record(unit, &outcome, images)?;
         }
-        Ok(gone)
+        Ok((gone, only))
     })
 }
 

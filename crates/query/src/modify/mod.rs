@@ -20,7 +20,7 @@ use mayfly_value::{DocBuf, ValueBuf};
 use crate::CanonicalQuery;
 use change::{Change, change_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
-pub use measurements::{delete_measurements, update_buckets};
+pub use measurements::{delete_measurements, find_and_remove_measurement, update_buckets};
 use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{Again, for_each_record};

@@ -155,6 +155,7 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
             out.extend(points(&values, list.collation().map(|collation| &**collation)));
         }
         Predicate::All(parts) => parts.iter().for_each(|part| intervals(part, out)),
+        Predicate::Not(inner) => out.extend(outside(inner)),
         Predicate::In(_)
         | Predicate::Exists
         | Predicate::Type(_)
@@ -164,9 +165,53 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)
-        | Predicate::ElemMatchValue(_)
-        | Predicate::Not(_) => {}
+        | Predicate::ElemMatchValue(_) => {}
     }
+}
+
+/// Where a value may be that is not in the order asked for: outside of that, of any type, or missing.
+fn outside(inner: &Predicate) -> Option<Intervals> {
+    let (op, value, collation) = match inner {
+        Predicate::Cmp { op: CmpOp::Eq, .. } => return None,
+        Predicate::Cmp { op, value, collation } => (*op, value.as_raw(), collation.as_deref()),
+        Predicate::All(parts) => match parts.as_slice() {
+            [only] => return outside(only),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let mut inside = comparison(op, value, collation)?;
+    if value.is_number() {
+        // NaN is below all numbers as a key, and not less than any in a comparison.
+        let nan = |descending| {
+            KeyRange::prefix(&encoded(RawValue::Double(f64::NAN), descending, collation))
+        };
+        for range in &mut inside.ascending {
+            range.start = nan(false).end.max(std::mem::take(&mut range.start));
+        }
+        for range in &mut inside.descending {
+            range.end = nan(true).start.min(std::mem::take(&mut range.end));
+        }
+    }
+    let around = |ranges: &[KeyRange]| {
+        let mut out = Vec::new();
+        let mut start = vec![keys::MIN];
+        for range in ranges {
+            out.push(KeyRange { start, end: range.start.clone() });
+            start = range.end.clone();
+        }
+        out.push(KeyRange { start, end: vec![keys::MAX] });
+        out.retain(|range| range.start < range.end);
+        out
+    };
+    Some(Intervals {
+        ascending: around(&inside.ascending),
+        descending: around(&inside.descending),
+        points: false,
+        includes_missing: true,
+        strings: inside.strings,
+        documents: true,
+    })
 }
 
 pub(super) fn encoded(

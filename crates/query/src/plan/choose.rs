@@ -9,7 +9,7 @@ use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
 use super::implication::implies;
-use super::{Access, Plan, hashed, places, wildcards};
+use super::{Access, EntryCheck, Plan, hashed, places, wildcards};
 use crate::CanonicalQuery;
 use crate::partial::filter_of;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
@@ -51,7 +51,11 @@ pub(super) fn best(
             if !candidate.has_all_of_paths(bounds) {
                 continue;
             }
-            let (score, plan) = with_candidate(query, &candidate, bounds);
+            let (mut score, mut plan) = with_candidate(query, &candidate, bounds);
+            if collection.time_series().is_some() {
+                plan.checks = checks(&candidate, query, bounds);
+                score.ranged |= !plan.checks.is_empty();
+            }
             let useful = score.bounded() || (score.ordered && query.sort.is_some());
             if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
                 best = Some((score, plan));
@@ -63,6 +67,8 @@ pub(super) fn best(
     match (best, by_id) {
         (Some((score, plan)), by_id) => match by_id {
             // A range of _id beats an index that only gives the order.
+            // Buckets of one span of time lie together; those of an index must be looked for one by one.
+            Some(by_id) if score.points == 0 && collection.time_series().is_some() => by_id,
             Some(by_id)
                 if !score.bounded() || score < Score { ranged: true, ..Score::default() } =>
             {
@@ -94,20 +100,29 @@ pub(super) fn whole_collection(blocking_sort: bool) -> Plan {
 pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Plan {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };
-    let in_id_order = collection.in_id_order();
-    let sorted_by_id = id_order(collection, query).filter(|_| in_id_order);
-    let direction = sorted_by_id.unwrap_or(direction);
-    let blocking = query.sort.is_some() && sorted_by_id.is_none();
+    let clustered = query.sort.as_ref().and_then(|_| collection.clustered_by());
+    let sorted = clustered.and_then(|path| clustered_order(collection, query, &path));
+    let direction = sorted.unwrap_or(direction);
+    let blocking = query.sort.is_some() && sorted.is_none();
     Plan::new(Access::Records { ranges: vec![whole_range()], direction }, blocking)
 }
 
-/// The direction in which the clustered order is the wanted order.
-fn id_order(collection: &Collection, query: &CanonicalQuery) -> Option<Direction> {
-    let first = query.sort.as_ref()?.fields().first()?;
+/// The direction in which the order of the records, which are clustered by this path, is the wanted order.
+fn clustered_order(
+    collection: &Collection,
+    query: &CanonicalQuery,
+    path: &str,
+) -> Option<Direction> {
+    let fields = query.sort.as_ref()?.fields();
+    let first = fields.first()?;
+    let direction = if first.descending { Direction::Backward } else { Direction::Forward };
+    if path != "_id" {
+        // Of buckets with one start any may come first.
+        return (fields.len() == 1 && first.path.as_str() == path).then_some(direction);
+    }
     if !same_collation(collection.collation(), query.collation.as_ref()) {
         return None;
     }
-    let direction = if first.descending { Direction::Backward } else { Direction::Forward };
     // Nothing behind _id can matter: it is unique.
     (first.path.as_str() == "_id").then_some(direction)
 }
@@ -163,7 +178,7 @@ pub(super) fn by_id(
         None if forced => vec![whole_range()],
         None => return None,
     };
-    let order = id_order(collection, query).filter(|_| path == "_id");
+    let order = clustered_order(collection, query, path);
     let direction = order.unwrap_or(Direction::Forward);
     if direction == Direction::Backward {
         ranges.reverse();
@@ -338,6 +353,34 @@ pub(super) fn with_candidate(
     };
     let repeats = candidate.repeats;
     (score, Plan { exact, narrow, repeats, fields, ..Plan::new(access, blocking) })
+}
+
+/// What conditions say of fields that the ranges do not reach: those behind one without a single value.
+fn checks(
+    candidate: &Candidate<'_>,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+) -> Vec<EntryCheck> {
+    let index = candidate.index;
+    let plain = index.spec.kind().is_ordered() && !index.is_multikey();
+    if !plain || !same_collation(index.spec.collation(), query.collation.as_ref()) {
+        return Vec::new();
+    }
+    let bounds_of = |at| candidate.bounds_of(at, bounds, true);
+    let mut places = 0..candidate.fields.len();
+    // The first of them bounds the ranges itself.
+    let reached = places.by_ref().find(|at| bounds_of(*at).is_none_or(|known| !known.points));
+    if reached.is_none() {
+        return Vec::new();
+    }
+    places
+        .filter_map(|at| {
+            let known = bounds_of(at)?;
+            let descending = candidate.fields[at].descending;
+            let ranges = if descending { known.descending } else { known.ascending };
+            Some(EntryCheck { at, ranges })
+        })
+        .collect()
 }
 
 /// Puts each interval behind each single value of the fields before.

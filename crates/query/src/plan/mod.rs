@@ -74,13 +74,32 @@ pub struct Plan {
     pub one_per_value: Option<OnePerValue>,
     /// The fields of the index's entries where they are not those of its definition: a wildcard stands for one path.
     pub fields: Option<Vec<IndexField>>,
+    /// Where the values of further fields lie: an entry for which one does not is passed over.
+    pub checks: Vec<EntryCheck>,
+}
+
+/// Where a field of an index's entries must lie that the ranges do not bound.
+pub struct EntryCheck {
+    /// Its place among the fields.
+    pub at: usize,
+    /// Ascending and disjoint, as ordered keys in the field's direction.
+    pub ranges: Vec<KeyRange>,
 }
 
 impl Plan {
     fn new(access: Access, blocking_sort: bool) -> Plan {
         let (exact, narrow, repeats) = (false, false, false);
         let one_per_value = None;
-        Plan { access, blocking_sort, exact, narrow, repeats, one_per_value, fields: None }
+        Plan {
+            access,
+            blocking_sort,
+            exact,
+            narrow,
+            repeats,
+            one_per_value,
+            fields: None,
+            checks: Vec::new(),
+        }
     }
 }
 

@@ -202,7 +202,7 @@ impl Stage {
             Stage::Project(projection) => Box::new(project::RunningProject(projection)),
             Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
-            Stage::Unpack(unpack) => Box::new(unpack::RunningUnpack(unpack)),
+            Stage::Unpack(unpack) => Box::new(unpack::RunningUnpack::new(unpack)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind::new(unwind)),
             Stage::Lookup(lookup) => Box::new(lookup::RunningLookup::new(*lookup)),
             Stage::GraphLookup(graph) => Box::new(graph_lookup::RunningGraphLookup(*graph)),

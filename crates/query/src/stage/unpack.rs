@@ -14,6 +14,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::buckets::BoundTest;
+use crate::foremost::{Look, SharedForemost};
 
 /// A checked stage.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Unpack {
     pub(crate) wanted: Option<HashSet<String>>,
     /// Comparisons that measurements have to pass behind this stage.
     pub(crate) tests: Vec<BoundTest>,
+    /// The foremost measurements, when no more than those are wanted.
+    pub(crate) foremost: Option<SharedForemost>,
 }
 
 pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
@@ -64,10 +67,21 @@ pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     };
     let fields = MeasurementFields { time, meta };
     let span_ms = span.saturating_mul(1000);
-    Ok(vec![Stage::Unpack(Unpack { fields, span_ms, wanted: None, tests: Vec::new() })])
+    let (wanted, tests, foremost) = (None, Vec::new(), None);
+    Ok(vec![Stage::Unpack(Unpack { fields, span_ms, wanted, tests, foremost })])
 }
 
-pub(super) struct RunningUnpack(pub(super) Unpack);
+pub(super) struct RunningUnpack {
+    stage: Unpack,
+    /// Whether no further bucket counts.
+    over: bool,
+}
+
+impl RunningUnpack {
+    pub(super) fn new(stage: Unpack) -> RunningUnpack {
+        RunningUnpack { stage, over: false }
+    }
+}
 
 impl Running for RunningUnpack {
     fn push(
@@ -77,17 +91,31 @@ impl Running for RunningUnpack {
         next: &mut Next<'_>,
     ) -> Result<Flow> {
         let bucket = BucketView::new(document)?;
-        if !self.0.tests.iter().all(|test| test.may_hold(bucket)) {
+        let stage = &self.stage;
+        let look = stage.foremost.as_ref().map(|it| it.lock().look(bucket, &stage.fields.time));
+        match look {
+            None | Some(Look::Unpack) => {}
+            Some(Look::PassOver) => return Ok(Flow::More),
+            Some(Look::Over) => {
+                self.over = true;
+                return Ok(Flow::Pause);
+            }
+        }
+        if !stage.tests.iter().all(|test| test.may_hold(bucket)) {
             return Ok(Flow::More);
         }
-        let wanted = |name: &str| self.0.wanted.as_ref().is_none_or(|all| all.contains(name));
+        let wanted = |name: &str| stage.wanted.as_ref().is_none_or(|all| all.contains(name));
         let mut flow = Flow::More;
-        bucket.measurements(&self.0.fields, &wanted, &mut |_, measurement| {
+        bucket.measurements(&stage.fields, &wanted, &mut |_, measurement| {
             if next(measurement)? != Flow::More {
                 flow = Flow::Pause;
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(flow)
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.over
     }
 }

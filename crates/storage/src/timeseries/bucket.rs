@@ -328,7 +328,8 @@ impl Bucket {
         out.finish()
     }
 
-    /// `min` and `max` of its control.
+    /// `min` and `max` of its control. Items of an array are found one by one, and may lie anywhere: with one among the
+    /// values the bounds are those of everything, so that an index of them misses nothing.
     pub(super) fn append_bounds(&self, out: &mut DocBuilder, fields: &MeasurementFields) {
         let bounds: Vec<_> = self.columns.iter().map(|(_, column)| column.bounds()).collect();
         for (side, largest) in [("min", false), ("max", true)] {
@@ -337,6 +338,11 @@ impl Bucket {
                 let Some((least, most)) = *bounds else { continue };
                 if !largest && *name == fields.time {
                     out.append(name, RawValue::Date(self.start_ms));
+                    continue;
+                }
+                if column.has_arrays() {
+                    let type_byte = if largest { ty::MAX_KEY } else { ty::MIN_KEY };
+                    out.append_element(RawElement::from_parts(type_byte, name, &[]));
                     continue;
                 }
                 if let Some((type_byte, data)) = column.get(if largest { most } else { least }) {

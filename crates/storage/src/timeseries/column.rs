@@ -71,6 +71,11 @@ impl Column {
         (type_byte != NONE).then(|| (type_byte, self.slice(row)))
     }
 
+    /// Whether some value is an array.
+    pub(crate) fn has_arrays(&self) -> bool {
+        self.types.contains(&ty::ARRAY)
+    }
+
     /// Adds the rows of another column.
     pub(crate) fn extend(&mut self, other: &Column) {
         let before = self.data.len() as u32;

@@ -42,6 +42,13 @@ fn agree(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError> {
         let find = |collection| sorted(ids(&run(collection, "find", &rest)));
         prop_assert_eq!(find("series"), find("plain"), "{} {}", filter, projection);
     }
+    for direction in [1, -1] {
+        for rest in ["limit: 1", "limit: 5", "limit: 3, skip: 2"] {
+            let rest = format!("filter: {filter}, sort: {{t: {direction}, _id: 1}}, {rest}");
+            let foremost = |collection| ids(&run(collection, "find", &rest));
+            prop_assert_eq!(foremost("series"), foremost("plain"), "{}", rest);
+        }
+    }
     let rest = format!("query: {filter}");
     let count =
         |collection| run(collection, "count", &rest).as_doc().get("n").map(RawValue::to_owned);
@@ -61,11 +68,17 @@ fn check(fixture: &Fixture, cases: u32) {
     let rows = prop::collection::vec((time(), document()), 1..40);
     let filters = prop::collection::vec(timed_filter(), 4);
     let batch = 1usize..9;
-    let result = runner(cases).run(&(rows, filters, batch), |(rows, filters, batch)| {
+    let index = select(vec!["", "{b: 1}", "{b: -1}", "{c: 1, t: 1}", "{a: 1, b: 1, c: -1}"]);
+    let all = (rows, filters, batch, index);
+    let result = runner(cases).run(&all, |(rows, filters, batch, index)| {
         fixture.ok("test", "{drop: 'series'}");
         fixture.ok("test", "{drop: 'plain'}");
         let series = "{timeField: 't', metaField: 'a'}";
         fixture.ok("test", &format!("{{create: 'series', timeseries: {series}}}"));
+        if !index.is_empty() {
+            let index = format!("{{key: {index}, name: 'one'}}");
+            fixture.ok("test", &format!("{{createIndexes: 'series', indexes: [{index}]}}"));
+        }
         let documents: Vec<String> = rows
             .iter()
             .enumerate()

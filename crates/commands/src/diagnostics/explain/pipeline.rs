@@ -4,6 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
     Around, BatchLimit, Cursor, CursorSource, Hint, Pipeline, Purpose, RunSettings, Verbosity,
 };
+use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
@@ -64,13 +65,17 @@ pub(super) fn explain_stages(
         Some(collection) => parsed.filter_by_distance(collection)?,
         None => None,
     };
-    let mut front = match &by_distance {
-        Some(filter) => Front { parts: Parts::of(filter.as_doc()), taken: 1 },
-        None => Front::of(pipeline),
+    let on_buckets = parsed.filter_on_buckets().map(RawDoc::to_owned);
+    let mut front = match (&by_distance, &on_buckets) {
+        (Some(filter), _) => Front { parts: Parts::of(filter.as_doc()), taken: 1 },
+        (None, Some(filter)) => Front { parts: Parts::of(filter.as_doc()), taken: 0 },
+        (None, None) => Front::of(pipeline),
     };
     let first_of = parsed.first_of();
     front.parts.first_of = first_of.as_ref();
-    front.parts.hint = fields.get("hint");
+    let key = collection.as_deref().and_then(|over| hinted_buckets(over, fields.get("hint")));
+    let key = key.as_ref().map(|key| RawValue::Document(key.as_doc()));
+    front.parts.hint = key.or_else(|| fields.get("hint"));
     front.parts.variables = variables;
     if front.taken == pipeline.iter().count() && by_distance.is_none() {
         return write(ctx, inner, front.parts, Purpose::Find, doc).map(|_| ());
@@ -96,6 +101,14 @@ pub(super) fn explain_stages(
     }
     doc.end();
     Ok(())
+}
+
+/// A key pattern that a hint names, as it stands on buckets: of measurements the client knows others.
+fn hinted_buckets(collection: &Collection, hint: Option<RawValue<'_>>) -> Option<DocBuf> {
+    let (Some(RawValue::Document(key)), series) = (hint, collection.time_series()?) else {
+        return None;
+    };
+    key.get("$natural").is_none().then(|| series.fields.key_on_buckets(key))
 }
 
 fn append_counts(runs: bool, results: u64, doc: &mut DocBuilder) {
