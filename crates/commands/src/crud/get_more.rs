@@ -86,6 +86,7 @@ fn fill(
         }
         let step = left.min(AWAIT_STEP);
         let before = ctx.service.clock.monotonic_micros();
+        let seen = cursor.reached().unwrap_or(seen);
         let waited = match awaited.wait(store, seen, step) {
             false => step,
             // Others may go on writing what this cursor does not want.

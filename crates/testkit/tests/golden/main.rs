@@ -3,8 +3,10 @@
 //! One binary, so that the engines are linked once.
 
 mod bad_input;
+mod changes_model;
 mod collations;
 mod fsync_lock;
+mod index_kinds;
 mod model;
 mod policies;
 mod properties;
