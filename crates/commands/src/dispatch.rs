@@ -176,8 +176,10 @@ fn run_row(
     }
     let body = incoming.body;
     let request = Request { row, name, db, body, generic, sequences: incoming.sequences };
-    primacy::check(service, &request)?;
     let guard = service.ops.begin(op_info(connection, &request));
+    guard.op().set_writes(row.flags.has(RowFlags::WRITE_CONCERN));
+    // Behind its registration: a step-down finds it there, or it finds the step-down here.
+    primacy::check(service, &request)?;
     if request.generic.max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(request.generic.max_time_ms);
     }

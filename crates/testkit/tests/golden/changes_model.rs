@@ -572,11 +572,7 @@ fn a_stream_stands_alone_and_first() {
                 "{{explain: {{aggregate: {target}, pipeline: [{{$changeStream: {{}}}}, {{$match: {{a: 1}}}}], cursor: {{}}}}, verbosity: '{verbosity}'}}"
             );
             let reply = to_bson(fixture.run("test", &text).as_doc());
-            assert!(!matches!(reply.get_i32("code"), Ok(1 | 8)), "{text}: {reply}");
-            println!("{target} {verbosity}: {reply}");
+            assert!(matches!(reply.get_i32("code"), Ok(238 | 73 | 166 | 40602)), "{text}: {reply}");
         }
     }
-    let reply =
-        fixture.run("test", "{aggregate: 'c', pipeline: [{$changeStream: {}}], explain: true}");
-    println!("{}", dialect::show(reply.as_doc()));
 }

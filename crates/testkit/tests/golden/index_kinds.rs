@@ -209,3 +209,18 @@ fn hashed_and_wildcard_indexes_find_what_a_scan_finds() {
         panic!("{failure}");
     }
 }
+
+/// A value that becomes an array of that value has the same keys, and makes the index multikey all the same.
+#[test]
+fn an_array_of_the_same_value_marks_the_index() {
+    for key in ["{a: 1}", "{'a.x': 1, b: 1}", "{'$**': 1}", "{'a.$**': 1}"] {
+        let fixture = Fixture::new(memory());
+        fixture
+            .ok("test", &format!("{{createIndexes: 'c', indexes: [{{key: {key}, name: 'i'}}]}}"));
+        fixture.ok("test", "{insert: 'c', documents: [{_id: 1, a: {x: 1}}]}");
+        let update = "{q: {_id: 1}, u: {$set: {a: [{x: 1}]}}}";
+        fixture.ok("test", &format!("{{update: 'c', updates: [{update}]}}"));
+        let report = fixture.ok("test", "{validate: 'c'}");
+        assert_eq!(report.as_doc().get("valid"), Some(RawValue::Bool(true)), "{key}");
+    }
+}
