@@ -133,6 +133,11 @@ impl Cursors {
         result
     }
 
+    /// Whether somebody closed this cursor while it was taken.
+    pub fn is_killed(&self, id: i64) -> bool {
+        self.open.lock().get(&id).is_none_or(|entry| entry.killed)
+    }
+
     /// Open cursors, and how many timed out since start.
     pub fn counts(&self) -> (i64, i64) {
         (self.open.lock().len() as i64, self.timed_out.load(Ordering::Relaxed))

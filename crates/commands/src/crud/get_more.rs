@@ -41,7 +41,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     reply.start_document("cursor").start_array("nextBatch");
     let limit = BatchLimit { documents: size };
-    fill(ctx, request, &mut cursor, limit, reply)?;
+    fill(ctx, request, (id, &mut cursor), limit, reply)?;
     reply.end();
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
@@ -61,7 +61,7 @@ const AWAIT_STEP: Duration = Duration::from_millis(100);
 fn fill(
     ctx: &CommandContext<'_>,
     request: &Request<'_>,
-    cursor: &mut Cursor,
+    (id, cursor): (i64, &mut Cursor),
     limit: BatchLimit,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -99,6 +99,9 @@ fn fill(
         ctx.op.waited_micros.fetch_add(micros, Ordering::Relaxed);
         left = left.saturating_sub(waited);
         ctx.op.check()?;
+        if ctx.service.cursors.is_killed(id) {
+            return Err(Error::new(ErrorCode::CursorKilled, "operation was interrupted"));
+        }
     }
 }
 

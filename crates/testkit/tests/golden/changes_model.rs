@@ -576,3 +576,44 @@ fn a_stream_stands_alone_and_first() {
         }
     }
 }
+
+/// Runs something while a batch is awaited for long; gives the batch's reply.
+fn under_wait(fixture: &Fixture, cursor: i64, name: &str, meanwhile: &str) -> Document {
+    let more =
+        format!("{{getMore: NumberLong('{cursor}'), collection: '{name}', maxTimeMS: 600000}}");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| to_bson(fixture.run("test", &more).as_doc()));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        fixture.ok("test", meanwhile);
+        waiting.join().unwrap()
+    })
+}
+
+/// Who waits for events is told when the cursor is closed, and when there will be no more.
+#[test]
+fn a_waiting_batch_ends_with_its_cursor() {
+    let fixture = Fixture::new(memory());
+    fixture.ok("test", "{insert: 'c', documents: [{_id: 1}]}");
+    let cursor = open(&fixture, "[{$changeStream: {}}]");
+    let kill = format!("{{killCursors: 'c', cursors: [NumberLong('{cursor}')]}}");
+    let reply = under_wait(&fixture, cursor, "c", &kill);
+    assert_eq!(reply.get_i32("code").unwrap(), 237, "{reply}");
+    let gone =
+        fixture.run("test", &format!("{{getMore: NumberLong('{cursor}'), collection: 'c'}}"));
+    assert_eq!(gone.as_doc().get("code"), Some(RawValue::Int32(43)));
+    let cursor = open(&fixture, "[{$changeStream: {}}]");
+    let reply = under_wait(&fixture, cursor, "c", "{dropDatabase: 1}");
+    let batch = reply.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
+    assert_eq!(kind(batch[0].as_document().unwrap()), "drop", "{reply}");
+    // No documents: the batch has its own size, and goes on.
+    let text = "{aggregate: 1, pipeline: [{$changeStream: {}}], cursor: {batchSize: 0}}";
+    let reply = to_bson(fixture.ok("test", text).as_doc());
+    let cursor = reply.get_document("cursor").unwrap();
+    assert!(cursor.get_array("firstBatch").unwrap().is_empty());
+    assert!(cursor.get_document("postBatchResumeToken").is_ok());
+    let id = cursor.get_i64("id").unwrap();
+    let reply =
+        under_wait(&fixture, id, "$cmd.aggregate", "{insert: 'new', documents: [{_id: 3}]}");
+    let batch = reply.get_document("cursor").unwrap().get_array("nextBatch").unwrap();
+    assert_eq!(kind(batch[0].as_document().unwrap()), "insert", "{reply}");
+}

@@ -175,7 +175,7 @@ fn hashed_and_wildcard_indexes_find_what_a_scan_finds() {
     let queries = prop::collection::vec((filter(), sort()), 8);
     let writes = prop::collection::vec(write(), 4);
     let case = (select(KINDS), documents, queries, writes, any::<bool>());
-    let result = runner(300).run(&case, |(index, documents, queries, writes, late)| {
+    let result = runner(200).run(&case, |(index, documents, queries, writes, late)| {
         let fixture = Fixture::new(memory());
         fixture.ok("test", "{create: 'plain'}");
         let create = format!("{{createIndexes: 'indexed', indexes: [{index}]}}");
