@@ -171,6 +171,10 @@ fn run_row(
         let text = "Command does not support writeConcern";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
+    let unmet = generic.write_concern.unmet;
+    if let Some(unmet) = unmet.filter(|_| service.replica_set.get().is_none()) {
+        return Err(unmet.refusal());
+    }
     if let Some(session) = generic.lsid {
         service.sessions.touch(session, service.clock.now_ms())?;
     }
@@ -217,6 +221,9 @@ fn run_row(
         began_at,
     }
     .note();
+    if let (Some(unmet), Ok(())) = (unmet, &result) {
+        unmet.append(request.body, doc);
+    }
     outcome.wait_durable = context.wait_for_sync;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;

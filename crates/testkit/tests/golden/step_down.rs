@@ -180,9 +180,12 @@ fn readers_go_on() {
             .run("test", &format!("{{insert: 'w', documents: [{{}}], writeConcern: {concern}}}"));
         assert_eq!(code(&reply), wanted, "{concern}: {}", dialect::show(reply.as_doc()));
     }
-    for concern in ["{w: 2}", "{w: 'nonsense'}"] {
+    for (concern, wanted) in [("{w: 2}", 100), ("{w: 'nonsense'}", 79)] {
         let reply = fixture
             .run("test", &format!("{{insert: 'w', documents: [{{}}], writeConcern: {concern}}}"));
-        println!("{concern}: {}", dialect::show(reply.as_doc()));
+        assert_eq!(reply.as_doc().get("n"), Some(RawValue::Int32(1)), "{concern}");
+        let unmet = reply.as_doc().get("writeConcernError").and_then(RawValue::as_document);
+        let unmet = unmet.and_then(|unmet| unmet.get("code"));
+        assert_eq!(unmet, Some(RawValue::Int32(wanted)), "{concern}");
     }
 }
