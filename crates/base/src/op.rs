@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -57,6 +57,8 @@ pub struct OpCtx {
     pub yields: AtomicU64,
     /// Microseconds that it waited for something to happen, because its client asked it to.
     pub waited_micros: AtomicI64,
+    /// Whether only a primary may do it.
+    writes: AtomicBool,
     info: Mutex<OpInfo>,
 }
 
@@ -78,6 +80,7 @@ impl OpCtx {
             keys_examined: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             waited_micros: AtomicI64::new(0),
+            writes: AtomicBool::new(false),
             info: Mutex::new(info),
         }
     }
@@ -122,6 +125,16 @@ impl OpCtx {
     /// Takes the deadline away.
     pub fn clear_deadline(&self) {
         self.deadline_micros.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Says whether it writes: it ends when its server stops being the primary.
+    pub fn set_writes(&self, writes: bool) {
+        self.writes.store(writes, Ordering::SeqCst);
+    }
+
+    /// Whether it writes.
+    pub fn writes(&self) -> bool {
+        self.writes.load(Ordering::SeqCst)
     }
 
     /// Asks it to end with this code at its next check. The first killer wins.

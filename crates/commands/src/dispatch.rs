@@ -185,13 +185,19 @@ fn run_row(
         let text = "Command does not support writeConcern";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
+    let unmet = generic.write_concern.unmet;
+    if let Some(unmet) = unmet.filter(|_| service.replica_set.get().is_none()) {
+        return Err(unmet.refusal());
+    }
     if let Some(session) = generic.lsid {
         service.sessions.touch(session, service.clock.now_ms())?;
     }
     let body = incoming.body;
     let request = Request { row, name, db, body, generic, sequences: incoming.sequences };
-    primacy::check(service, &request)?;
     let guard = service.ops.begin(op_info(connection, &request));
+    guard.op().set_writes(row.flags.has(RowFlags::WRITE_CONCERN));
+    // Behind its registration: a step-down finds it there, or it finds the step-down here.
+    primacy::check(service, &request)?;
     if request.generic.max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(request.generic.max_time_ms);
     }
@@ -233,6 +239,9 @@ fn run_row(
             began_at,
         }
         .note();
+    }
+    if let (Some(unmet), Ok(())) = (unmet, &result) {
+        unmet.append(request.body, doc);
     }
     outcome.wait_durable = context.wait_for_sync;
     outcome.wait_ms = context.exhaust.wait_ms;

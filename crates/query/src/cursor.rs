@@ -41,7 +41,7 @@ pub enum Awaited {
 }
 
 impl Awaited {
-    /// What [`Awaited::wait`] waits beyond.
+    /// What [`Awaited::wait`] waits beyond; to be asked before the cursor is read.
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             Awaited::Collection(collection) => collection.commits_seen(),
@@ -81,6 +81,15 @@ impl Cursor {
                 Some(Awaited::Collection(executor.collection().clone()))
             }
             CursorSource::Pipeline(run) if run.resume_token().is_some() => Some(Awaited::Changes),
+            _ => None,
+        }
+    }
+
+    /// What [`Awaited::wait`] waits beyond behind a batch of changes: the stages may have dropped all of it, and not all of the
+    /// log was looked at.
+    pub fn reached(&self) -> Option<u64> {
+        match &self.source {
+            CursorSource::Pipeline(run) => run.changes_reached(),
             _ => None,
         }
     }

@@ -510,6 +510,14 @@ impl PipelineRun {
         }
     }
 
+    /// The timestamp up to which it has looked at changes, when it follows them.
+    pub(crate) fn changes_reached(&self) -> Option<u64> {
+        match &self.input {
+            Input::Changes(stream) => Some(stream.reached()),
+            _ => None,
+        }
+    }
+
     /// Whether everything was given.
     pub fn is_done(&self) -> bool {
         let over = if self.stages.is_empty() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Client, Server};
 use mayfly_value::bson::{Document, doc};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 const ROUNDS: u32 = 20;
 const WRITERS: u32 = 4;
@@ -157,4 +157,117 @@ fn t_50_a_ttl_index_survives_a_crash() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.all(&doc! { "find": "c", "$db": "crash" }).len(), 1);
+}
+
+/// Waiting hellos are answered when the only member of a set steps down, and again when its time is over: nothing but the clock
+/// elects it.
+#[test]
+fn a_waiting_hello_sees_a_step_down_and_the_election_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start_with(folder.path(), &["--replSet", "rs0"]);
+    let (mut monitor, mut client) = (server.connect(), server.connect());
+    let hello = |monitor: &mut Client, seen: Option<DocBuf>| {
+        let mut command = doc! { "hello": 1, "$db": "admin" };
+        if let Some(seen) = seen {
+            let version = Document::from_reader(seen.as_doc().as_bytes()).unwrap();
+            command.extend(doc! { "topologyVersion": version, "maxAwaitTimeMS": 10_000_i64 });
+        }
+        let reply = monitor.ok(&command);
+        let primary = reply.as_doc().get("isWritablePrimary") == Some(RawValue::Bool(true));
+        let version = reply.as_doc().get("topologyVersion").and_then(RawValue::as_document);
+        (primary, version.unwrap().to_owned())
+    };
+    let (primary, version) = hello(&mut monitor, None);
+    assert!(primary);
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || {
+            let (primary, version) = hello(&mut monitor, Some(version));
+            assert!(!primary);
+            hello(&mut monitor, Some(version)).0
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        client.ok(&doc! { "replSetStepDown": 1, "force": true, "$db": "admin" });
+        assert!(waiting.join().unwrap());
+    });
+    assert!(began.elapsed() < Duration::from_secs(5), "the election went unnoticed");
+}
+
+/// A stream goes on behind a kill where it was: every event once.
+#[test]
+fn a_change_stream_goes_on_behind_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut seen, mut token, mut next) = (Vec::new(), None::<Document>, 0_i64);
+    let mut acknowledged = 0;
+    for round in 0..6_u64 {
+        let mut server = Server::start(folder.path());
+        let (mut reader, mut client) = (server.connect(), server.connect());
+        client.ok(&doc! { "insert": "other", "$db": "crash", "documents": [{ "x": 1 }] });
+        let stage = match &token {
+            Some(token) => doc! { "resumeAfter": token.clone() },
+            None => doc! {},
+        };
+        let mut reply = reader.ok(&doc! {
+            "aggregate": "c", "pipeline": [{ "$changeStream": stage }], "cursor": {}, "$db": "crash",
+        });
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(move || {
+                let (mut client, mut id, mut known) = (client, next, acknowledged);
+                loop {
+                    let insert = doc! { "insert": "c", "$db": "crash", "documents": [{ "_id": id }, { "_id": id + 1 }] };
+                    if client.run(&insert).is_err() {
+                        return (id + 2, known);
+                    }
+                    id += 2;
+                    known = id;
+                }
+            });
+            let began = std::time::Instant::now();
+            let last = round == 5;
+            while last || began.elapsed() < Duration::from_millis(80 + 37 * round) {
+                let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document).unwrap();
+                let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
+                for event in batch.and_then(RawValue::as_array).unwrap().iter() {
+                    let event = event.value().as_document().unwrap();
+                    let key = event.get("documentKey").and_then(RawValue::as_document).unwrap();
+                    seen.push(int(key, "_id"));
+                }
+                let stands = cursor.get("postBatchResumeToken").and_then(RawValue::as_document);
+                token = Some(Document::from_reader(stands.unwrap().as_bytes()).unwrap());
+                if last && began.elapsed() > Duration::from_millis(300) {
+                    break;
+                }
+                let Some(RawValue::Int64(id)) = cursor.get("id") else { panic!("{cursor:?}") };
+                let size = 3 + round as i32;
+                reply = reader.ok(&doc! { "getMore": id, "collection": "c", "batchSize": size, "maxTimeMS": 50, "$db": "crash" });
+            }
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+            (next, acknowledged) = writer.join().unwrap();
+        });
+    }
+    let server = Server::start(folder.path());
+    let mut client = server.connect();
+    let mut reply = client.ok(&doc! {
+        "aggregate": "c", "pipeline": [{ "$changeStream": { "resumeAfter": token.unwrap() } }], "cursor": {}, "$db": "crash",
+    });
+    loop {
+        let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document).unwrap();
+        let batch = cursor.get("firstBatch").or(cursor.get("nextBatch"));
+        let before = seen.len();
+        for event in batch.and_then(RawValue::as_array).unwrap().iter() {
+            let key = event.value().as_document().unwrap().get("documentKey");
+            seen.push(int(key.and_then(RawValue::as_document).unwrap(), "_id"));
+        }
+        if seen.len() == before && cursor.get("nextBatch").is_some() {
+            break;
+        }
+        let Some(RawValue::Int64(id)) = cursor.get("id") else { panic!("{cursor:?}") };
+        reply =
+            client.ok(&doc! { "getMore": id, "collection": "c", "maxTimeMS": 50, "$db": "crash" });
+    }
+    let stored = client.all(&doc! { "find": "c", "sort": { "_id": 1 }, "$db": "crash" });
+    let stored: Vec<i64> = stored.iter().map(|document| int(document.as_doc(), "_id")).collect();
+    assert!(acknowledged > 10 && stored.len() > 10);
+    assert_eq!(seen, stored);
 }

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_storage::Store;
+use parking_lot::Mutex;
 
 use crate::{Connection, Topology};
 
@@ -18,6 +19,8 @@ pub struct ReplicaSet {
     term: AtomicI64,
     /// What clients were told.
     primary: AtomicBool,
+    /// Held while that changes.
+    changing: Mutex<()>,
     /// When the present primary was elected, in milliseconds since 1970.
     elected_ms: AtomicI64,
 }
@@ -36,6 +39,7 @@ impl ReplicaSet {
             id,
             term: AtomicI64::new(1),
             primary: AtomicBool::new(true),
+            changing: Mutex::new(()),
             elected_ms: AtomicI64::new(now_ms),
         }
     }
@@ -74,6 +78,12 @@ impl ReplicaSet {
 
     /// Whether the node is the primary now; those who wait for a change of it are told.
     pub fn is_primary(&self, store: &Store, topology: &Topology, now_ms: i64) -> bool {
+        let now = store.is_primary();
+        if self.primary.load(Ordering::Acquire) == now {
+            return now;
+        }
+        // Asked again by one at a time: an answer from before a step-down must not look like an election behind it.
+        let _changing = self.changing.lock();
         let now = store.is_primary();
         if self.primary.swap(now, Ordering::AcqRel) != now {
             if now {

@@ -24,6 +24,14 @@ impl Store {
         until == i64::MIN || self.clock.monotonic_micros() >= until
     }
 
+    /// How long until it is the primary again by itself, in milliseconds; nothing when it is.
+    pub fn primary_in_ms(&self) -> Option<u64> {
+        let until = self.primacy.away_until_micros.load(Ordering::Acquire);
+        let left = until.saturating_sub(self.clock.monotonic_micros());
+        // The next whole one, so that who waits so long finds it elected.
+        u64::try_from(left).ok().filter(|left| *left > 0).map(|left| left / 1000 + 1)
+    }
+
     /// From now on, for so many seconds, it is not the primary. A visit of the TTL monitor ends before its next unit.
     pub fn step_down(&self, seconds: i64) {
         let span = seconds.saturating_mul(1_000_000);

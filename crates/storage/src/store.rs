@@ -104,7 +104,11 @@ impl Store {
         ops: Arc<OpRegistry>,
     ) -> Result<Arc<Store>> {
         let catalog = Catalog::load(&*engine, &*options.filters)?;
-        let oplog_clock = OplogClock::after(last_oplog_timestamp(&*engine)?);
+        // Clients may have been told of timestamps whose commits a crash took back: none of them is handed out again.
+        let oplog_clock = OplogClock::after(match last_oplog_timestamp(&*engine)? {
+            0 => 0,
+            last => last.max(OplogClock::second_behind(clock.now_ms())),
+        });
         let oplog_cut = AtomicU64::new(load_cut(&*engine)?);
         let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
         let store = Arc::new(Store {

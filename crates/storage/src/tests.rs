@@ -684,3 +684,46 @@ fn sizes_tell_documents_and_indexes() {
     let counted = fixture.store.count_range(&fixture.op, &collection, None, &all, limit).unwrap();
     assert_eq!(counted, Counted { documents: 11, bytes: 11 * 21, cut_off: true });
 }
+
+/// Entries that were cut from the log are missed by nobody unnoticed, not even after a restart.
+#[test]
+fn what_follows_the_log_learns_that_it_was_cut() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let open = || {
+        let options =
+            StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
+        Store::open(engine.clone(), options, clock.clone(), OpRegistry::new(clock.clone())).unwrap()
+    };
+    let op = OpCtx::detached(clock.clone());
+    let fixture = Fixture { store: open(), engine: engine.clone(), clock: clock.clone(), op };
+    for id in 0..100 {
+        fixture.insert("db.c", &doc! { "_id": id, "text": "x".repeat(100) }).unwrap();
+    }
+    let follow = |store: &Store, after: u64| {
+        let mut seen = Vec::new();
+        let read = store.read_changes(after, &mut |timestamp, _| {
+            seen.push(timestamp);
+            Ok(ControlFlow::Continue(()))
+        });
+        read.map(|reached| (seen, reached)).map_err(|error| error.code())
+    };
+    let (all, reached) = follow(&fixture.store, 0).unwrap();
+    let first = all[0];
+    fixture.store.trim_oplog().unwrap();
+    let store = open();
+    for store in [&fixture.store, &store] {
+        for after in [0, first - 1, first] {
+            assert_eq!(follow(store, after).unwrap_err(), ErrorCode::ChangeStreamHistoryLost);
+        }
+        // From the first moment on at which it is allowed, everything behind it is there.
+        let after = all.iter().copied().find(|after| store.check_kept(*after).is_ok()).unwrap();
+        let behind: Vec<u64> = all.iter().copied().filter(|one| *one > after).collect();
+        assert!(!behind.is_empty() && behind.len() < all.len());
+        // A store that was opened again is at a later second at once.
+        let settled = store.changes_settled();
+        assert!(settled >= reached);
+        assert_eq!(follow(store, after).unwrap(), (behind, settled));
+        assert_eq!(follow(store, settled).unwrap(), (Vec::new(), settled));
+    }
+}

@@ -276,6 +276,8 @@ impl<'s> WriteUnit<'s> {
             let same = scratch.old_keys.len() == scratch.new_keys.len()
                 && scratch.old_keys.iter().zip(scratch.new_keys.iter()).all(|(a, b)| a == b);
             if same {
+                // An array of one value has the key of that value.
+                self.note_multikey(index, scratch.new_keys.multikey)?;
                 continue;
             }
             let old_keys = std::mem::take(&mut scratch.old_keys);

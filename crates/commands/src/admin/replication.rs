@@ -197,8 +197,7 @@ fn run_step_down(
     tracing::info!(id = 21_340, seconds, "Stepping down in response to replSetStepDown command");
     // What writes now ends; the TTL monitor asks for itself.
     for op in ctx.service.ops.list() {
-        let writes = matches!(op.info().op, "insert" | "update" | "remove" | "command");
-        if writes && op.id() != ctx.op.id() && op.info().desc.starts_with("conn") {
+        if op.writes() && op.id() != ctx.op.id() {
             op.kill(ErrorCode::InterruptedDueToReplStateChange);
         }
     }

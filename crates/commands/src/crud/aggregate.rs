@@ -54,6 +54,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let settings = run_settings(ctx, &fields)?;
     let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
     let writes = parsed.writes();
+    ctx.op.set_writes(writes);
     if writes && !ctx.service.is_primary() {
         return Err(not_writable());
     }

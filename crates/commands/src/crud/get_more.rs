@@ -35,7 +35,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Some(size) => usize::try_from(size).ok(),
     };
     let cursors = &ctx.service.cursors;
-    let mut cursor = cursors.take(id, &ns, ctx.op.now_ms())?;
+    let mut cursor =
+        cursors.take(id, &ns, ctx.op.now_ms()).map_err(|error| match error.code() {
+            // It was there when the wait began.
+            ErrorCode::CursorNotFound if !ctx.waited.is_zero() => Error::new(
+                ErrorCode::CursorKilled,
+                "operation was interrupted because the cursor was killed",
+            ),
+            _ => error,
+        })?;
     let mut taken = Taken { cursors, id: Some(id) };
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
     reply.start_document("cursor").start_array("nextBatch");
@@ -81,6 +89,7 @@ fn fill(
     let seen = awaited.seen(store);
     let count = cursor.fill(store, ctx.op, limit, reply)?;
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
+        let seen = cursor.reached().unwrap_or(seen);
         ctx.data_wait = Some(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) });
     }
     Ok(())

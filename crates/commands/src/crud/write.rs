@@ -79,6 +79,7 @@ pub(super) fn ends_command(error: &Error) -> bool {
         ErrorCode::MaxTimeMSExpired
             | ErrorCode::Interrupted
             | ErrorCode::InterruptedAtShutdown
+            | ErrorCode::InterruptedDueToReplStateChange
             | ErrorCode::NotWritablePrimary
     )
 }

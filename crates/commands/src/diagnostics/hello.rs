@@ -45,7 +45,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     let counter = ctx.service.topology.counter();
     if let Some(Awaited { counter: seen, max_ms }) = awaited {
         if seen == Some(counter) && !ctx.exhaust.waited {
-            ctx.exhaust.wait_ms = Some(max_ms);
+            // Nothing but time elects the only member of a set: who waits is told when it does.
+            let election = ctx.service.store.primary_in_ms();
+            ctx.exhaust.wait_ms = Some(election.map_or(max_ms, |ms| ms.min(max_ms)));
             return Ok(());
         }
         ctx.exhaust.more_to_come = ctx.exhaust.allowed;

@@ -1,7 +1,7 @@
 //! Read and write concerns, and how durable a write must be before it is acknowledged.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::fields::{whole_number, wrong_type};
 
@@ -30,6 +30,55 @@ pub struct WriteConcern {
     pub wtimeout: i64,
     /// Whether the client sent one.
     pub given: bool,
+    /// Why nobody can acknowledge it.
+    pub unmet: Option<Unmet>,
+}
+
+/// What a single node cannot acknowledge. One that is in no replica set refuses the command; the only member of a set writes and
+/// says that it waited for nobody (manual, "Write Concern").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// More members than there are.
+    Members,
+    /// A mode that the configuration would have to name.
+    Mode,
+}
+
+impl Unmet {
+    /// What a node that is in no replica set answers.
+    pub(crate) fn refusal(self) -> Error {
+        Error::bad_value(match self {
+            Unmet::Members => "cannot use 'w' > 1 when a host is not replicated",
+            Unmet::Mode => {
+                "cannot use non-majority 'w' mode tag when a host is not a member of a replica set"
+            }
+        })
+    }
+
+    /// `writeConcernError` of the only member of a set, behind the reply of a write.
+    pub(crate) fn append(self, body: RawDoc<'_>, doc: &mut DocBuilder) {
+        let concern = body.get("writeConcern").and_then(RawValue::as_document);
+        let mode = concern.and_then(|concern| concern.get("w")).and_then(RawValue::as_str);
+        let (code, text) = match self {
+            Unmet::Members => {
+                let text = "Not enough data-bearing nodes".to_owned();
+                (ErrorCode::UnsatisfiableWriteConcern, text)
+            }
+            Unmet::Mode => {
+                let mode = mode.unwrap_or_default();
+                let text = format!(
+                    "No write concern mode named '{mode}' found in replica set configuration"
+                );
+                (ErrorCode::UnknownReplWriteConcern, text)
+            }
+        };
+        doc.start_document("writeConcernError").append("code", code.0);
+        doc.append("codeName", code.name().as_ref()).append("errmsg", text.as_str());
+        if let Some(concern) = concern {
+            doc.start_document("errInfo").append("writeConcern", concern).end();
+        }
+        doc.end();
+    }
 }
 
 impl WriteConcern {
@@ -52,7 +101,7 @@ impl WriteConcern {
         for element in doc {
             let value = element.value();
             match element.name() {
-                "w" => concern.w = parse_w(value)?,
+                "w" => (concern.w, concern.unmet) = parse_w(value)?,
                 // `fsync` is the old name of a synced write.
                 name @ ("j" | "fsync") => {
                     let RawValue::Bool(flag) = value else {
@@ -82,20 +131,16 @@ impl WriteConcern {
     }
 }
 
-fn parse_w(value: RawValue<'_>) -> Result<Option<i64>> {
+fn parse_w(value: RawValue<'_>) -> Result<(Option<i64>, Option<Unmet>)> {
     match value {
-        RawValue::String("majority") => Ok(None),
-        RawValue::String(_) => Err(Error::bad_value(
-            "cannot use non-majority 'w' mode tag when a host is not a member of a replica set",
-        )),
+        RawValue::String("majority") => Ok((None, None)),
+        RawValue::String(_) => Ok((None, Some(Unmet::Mode))),
         other => match whole_number(other) {
             Some(w) if !(0..=MAX_W).contains(&w) => Err(Error::failed_to_parse(format!(
                 "w has to be a non-negative number and not greater than {MAX_W}; found: {w}"
             ))),
-            Some(w) if w > 1 => {
-                Err(Error::bad_value("cannot use 'w' > 1 when a host is not replicated"))
-            }
-            Some(w) => Ok(Some(w)),
+            Some(w) if w > 1 => Ok((None, Some(Unmet::Members))),
+            Some(w) => Ok((Some(w), None)),
             None => Err(Error::failed_to_parse("w has to be a number, string, or object")),
         },
     }
@@ -154,7 +199,6 @@ fn check_names(doc: RawDoc<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mayfly_value::DocBuilder;
 
     fn durability(build: impl FnOnce(&mut DocBuilder)) -> Result<Durability> {
         let mut doc = DocBuilder::new();
@@ -191,14 +235,11 @@ mod tests {
             d.append("w", 1).append("j", true);
         });
         assert_eq!(synced.unwrap(), Durability::Synced);
-        assert_eq!(
-            durability(|d| {
-                d.append("w", 2);
-            })
-            .unwrap_err()
-            .code(),
-            ErrorCode::BadValue
-        );
+        let more = durability(|d| {
+            d.append("w", 2);
+        });
+        assert_eq!(more.unwrap(), Durability::Synced);
+        assert_eq!(Unmet::Members.refusal().code(), ErrorCode::BadValue);
         let unknown = durability(|d| {
             d.append("x", 2);
         });

@@ -26,8 +26,8 @@ pub(super) struct Builder {
 pub(super) enum Outcome {
     Nothing,
     Event(DocBuf),
-    /// The last event, if any, and the one that says so.
-    Last(Option<DocBuf>, DocBuf),
+    /// The last event, and the one that says so.
+    Last(DocBuf, DocBuf),
 }
 
 /// Visits the operations of an entry.
@@ -274,7 +274,7 @@ impl Builder {
         last.append("_id", &token.document()).append("operationType", "invalidate");
         last.append("clusterTime", RawValue::Timestamp(token.timestamp));
         last.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
-        Outcome::Last(Some(event.finish()), last.finish())
+        Outcome::Last(event.finish(), last.finish())
     }
 }
 

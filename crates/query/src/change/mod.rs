@@ -84,6 +84,11 @@ impl ChangeStream {
         self.queue.is_empty()
     }
 
+    /// The timestamp up to which it has looked.
+    pub(crate) fn reached(&self) -> u64 {
+        self.position.read_behind()
+    }
+
     /// Where it stands: what a client that loses the stream goes on from.
     pub(crate) fn resume_token(&self) -> DocBuf {
         let next = self.queue.front().map(|(token, _)| *token);
@@ -135,7 +140,7 @@ impl ChangeStream {
     fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
         let (builder, from) = (&self.builder, self.position);
         let (queue, mut bytes, mut over) = (&mut self.queue, 0, false);
-        let mut seen = 0u64;
+        let (mut seen, mut cut_short) = (0u64, false);
         let reached = store.read_changes(from.read_behind(), &mut |timestamp, entry| {
             seen += 1;
             if seen.is_multiple_of(QUEUED as u64) {
@@ -144,17 +149,21 @@ impl ChangeStream {
             let mut failed = None;
             event::operations(entry, &mut |at, operation| {
                 let token = Token { timestamp, at, kind: Kind::Event };
-                if failed.is_some() || over || token <= from {
+                // Of the event that it goes on behind there may be the end left to tell, which only commands bring.
+                let known = token == from;
+                let command = || operation.get("op").and_then(RawValue::as_str) == Some("c");
+                if failed.is_some() || over || token < from || (known && !command()) {
                     return;
                 }
                 match builder.event(store, entry, operation, token) {
                     Ok(Outcome::Nothing) => {}
+                    Ok(Outcome::Event(_)) if known => {}
                     Ok(Outcome::Event(event)) => {
                         bytes += event.as_bytes().len();
                         queue.push_back((token, event));
                     }
                     Ok(Outcome::Last(event, last)) => {
-                        queue.extend(event.map(|event| (token, event)));
+                        queue.extend((!known).then_some((token, event)));
                         let token = Token { kind: Kind::Invalidate, ..token };
                         queue.push_back((token, last));
                         over = true;
@@ -162,14 +171,20 @@ impl ChangeStream {
                     Err(error) => failed = Some(error),
                 }
             });
-            if let Some(error) = failed {
-                return Err(error);
+            match failed {
+                // What came before it is shown first; then it is met again.
+                Some(_) if !queue.is_empty() => {
+                    cut_short = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+                Some(error) => return Err(error),
+                None => {}
             }
             let enough = over || queue.len() >= QUEUED || bytes >= QUEUED_BYTES;
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         self.over = over;
-        self.position = match (over, self.queue.back()) {
+        self.position = match (over || cut_short, self.queue.back()) {
             (true, Some((last, _))) => *last,
             _ => self.position.max(Token::behind(reached)),
         };

@@ -39,6 +39,9 @@ impl Token {
 
     /// The place before this operation.
     pub(super) fn before(self) -> Token {
+        if self.kind == Kind::Invalidate {
+            return Token { kind: Kind::Event, ..self };
+        }
         match self.at.checked_sub(1) {
             Some(at) => Token { at, kind: Kind::Position, ..self },
             None => Token::behind(self.timestamp.saturating_sub(1)),
@@ -126,6 +129,7 @@ mod tests {
         assert_eq!(tokens[1].before().read_behind(), 0);
         assert!(tokens[1].before() > tokens[0] && tokens[1].before() < tokens[1]);
         assert_eq!(tokens[0].before(), Token::behind(0));
+        assert_eq!(tokens[2].before(), tokens[1]);
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl OplogClock {
         }
     }
 
+    /// The first timestamp of the second that follows this time.
+    pub(crate) fn second_behind(now_ms: i64) -> u64 {
+        (u64::try_from(now_ms / 1000).unwrap_or(0) + 1) << 32
+    }
+
     /// The last one that was handed out.
     pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)

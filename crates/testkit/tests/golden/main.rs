@@ -3,14 +3,17 @@
 //! One binary, so that the engines are linked once.
 
 mod bad_input;
+mod changes_model;
 mod collations;
 mod fsync_lock;
+mod index_kinds;
 mod model;
 mod policies;
 mod properties;
 mod scripting;
 mod scripts;
 mod series_model;
+mod step_down;
 mod time_series;
 mod ttl_monitor;
 mod ttl_statements;

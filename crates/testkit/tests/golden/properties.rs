@@ -15,7 +15,7 @@ pub(crate) fn runner(cases: u32) -> TestRunner {
 }
 
 /// Values in the shell dialect, with many that compare as equal or lie in the same array.
-fn value() -> BoxedStrategy<String> {
+pub(crate) fn value() -> BoxedStrategy<String> {
     let leaf = select(vec![
         "null",
         "1",
@@ -26,11 +26,15 @@ fn value() -> BoxedStrategy<String> {
         "NaN",
         "''",
         "'a'",
+        "'A'",
         "'b'",
         "true",
         "false",
         "Date(0)",
         "Date(5)",
+        "NumberLong(1)",
+        "NumberDecimal('1')",
+        "-0.0",
         "MinKey",
         "MaxKey",
         "Timestamp(0, 1)",
@@ -43,7 +47,7 @@ fn value() -> BoxedStrategy<String> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 1..4)
                 .prop_map(|items| format!("[{}]", items.join(", "))),
-            (select(vec!["x", "y"]), inner)
+            (select(vec!["x", "y", "0"]), inner)
                 .prop_map(|(name, value)| format!("{{{name}: {value}}}")),
         ]
     })
@@ -69,7 +73,7 @@ fn list(operator: &'static str) -> BoxedStrategy<String> {
         .boxed()
 }
 
-fn predicate() -> BoxedStrategy<String> {
+pub(crate) fn predicate() -> BoxedStrategy<String> {
     let comparison = (select(vec!["$eq", "$gt", "$gte", "$lt", "$lte", "$ne"]), value())
         .prop_map(|(op, value)| format!("{{{op}: {value}}}"));
     let plain = prop_oneof![

@@ -55,6 +55,10 @@ pub(super) fn explain_stages(
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation, variables)?;
     let parsed = Pipeline::parse(pipeline, &Around::command(inner.ns.db(), &scope))?;
+    if parsed.follows_changes().is_some() {
+        // What it reads is the log, not the collection whose plan would be shown.
+        return Err(Error::not_implemented("explain of '$changeStream'"));
+    }
     if parsed.is_source() {
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
