@@ -41,7 +41,7 @@ pub enum Awaited {
 }
 
 impl Awaited {
-    /// What [`Awaited::wait`] waits beyond; to be asked before the cursor is read.
+    /// What [`Awaited::beyond`] waits beyond; to be asked before the cursor is read.
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             Awaited::Collection(collection) => collection.commits_seen(),
@@ -85,7 +85,7 @@ impl Cursor {
         }
     }
 
-    /// What [`Awaited::wait`] waits beyond behind a batch of changes: the stages may have dropped all of it, and not all of the
+    /// What [`Awaited::beyond`] waits beyond behind a batch of changes: the stages may have dropped all of it, and not all of the
     /// log was looked at.
     pub fn reached(&self) -> Option<u64> {
         match &self.source {
