@@ -110,17 +110,24 @@ pub(super) fn storm(target: &Target, plan: &Plan) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Seconds between what the server says of the oldest document that is due and what its documents say.
+/// Seconds by which what the server says of the oldest document that is due is off: the documents are asked before and after, because
+/// the oldest one is gone a moment later.
 fn lag_error(client: &mut Client) -> Result<f64> {
+    let before = oldest_overdue_secs(client)?;
     let status = client.ask(|doc| {
         doc.append("ttlStatus", 1).append("$db", "admin");
     })?;
     let policies = status.as_doc().get("policies").and_then(RawValue::as_array);
-    let overdue = policies.into_iter().flatten().find_map(|policy| {
+    let said = policies.into_iter().flatten().find_map(|policy| {
         let policy = policy.value().as_document()?;
         let ns = policy.get("ns").and_then(RawValue::as_str)?;
         ns.ends_with(STORM).then(|| number_at(policy, &["oldestOverdueSecs"])).flatten()
     });
+    let after = oldest_overdue_secs(client)?;
+    Ok(said.map_or(f64::NAN, |said| (said - before).max(after - said).max(0.0)))
+}
+
+fn oldest_overdue_secs(client: &mut Client) -> Result<f64> {
     let oldest = client.ask(|doc| {
         doc.append("find", STORM).start_document("sort").append("at", 1).end();
         doc.append("limit", 1).append("singleBatch", true).append("$db", DATABASE);
@@ -128,12 +135,11 @@ fn lag_error(client: &mut Client) -> Result<f64> {
     let batch = oldest.as_doc().get("cursor").and_then(RawValue::as_document);
     let batch = batch.and_then(|cursor| cursor.get("firstBatch")).and_then(RawValue::as_array);
     let first = batch.and_then(|batch| batch.iter().next()).and_then(|it| it.value().as_document());
-    let date = match first.and_then(|document| document.get("at")) {
-        Some(RawValue::Date(date)) => date as f64,
-        _ => return Ok(f64::NAN),
-    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
-    Ok(overdue.map_or(f64::NAN, |overdue| (now - date / 1000.0 - overdue).abs()))
+    Ok(match first.and_then(|document| document.get("at")) {
+        Some(RawValue::Date(date)) => now - date as f64 / 1000.0,
+        _ => f64::NAN,
+    })
 }
 
 fn set_phase(measured: &mut Measured, names: Names, ended: &[Ended]) {
