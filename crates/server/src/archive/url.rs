@@ -30,6 +30,12 @@ fn checked(given: &str) -> Result<::url::Url> {
     }
 }
 
+/// `reqwest` is built without a cryptographic library of its own and takes the one of the process.
+fn choose_cryptography() {
+    // An error says that one was chosen before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 type Upload = Box<dyn FnOnce(&tokio::runtime::Runtime) + Send>;
 
 /// The thread that uploads. Whoever archives waits for it, on threads that must not enter a runtime themselves.
@@ -55,6 +61,7 @@ impl ObjectStores {
 
     fn parse(&self, given: &str) -> Result<(Box<dyn ObjectStore>, Path)> {
         let url = checked(given)?;
+        choose_cryptography();
         object_store::parse_url_opts(&url, self.options.iter().cloned())
             .map_err(|error| bad(given, &error))
     }

@@ -1,0 +1,9 @@
+//! Queries over a store in memory, in one binary: a further file costs no further link.
+
+mod capped;
+mod count_only;
+mod find_and_modify;
+mod natural_order;
+mod places;
+mod text;
+mod under_change;
