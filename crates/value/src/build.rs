@@ -32,12 +32,14 @@ impl Default for DocBuilder {
 
 impl DocBuilder {
     /// An empty document in a buffer of its own.
+    #[inline]
     pub fn new() -> DocBuilder {
         DocBuilder::in_buffer(Vec::with_capacity(256))
     }
 
     /// An empty document that goes on at the end of this buffer; [`DocBuilder::finish_buffer`]
     /// gives it back.
+    #[inline]
     pub fn in_buffer(buf: Vec<u8>) -> DocBuilder {
         let mut builder = DocBuilder { buf, open: Vec::with_capacity(8) };
         builder.open_frame(None);
@@ -56,6 +58,7 @@ impl DocBuilder {
         self.buf.extend_from_slice(&[0; 4]);
     }
 
+    #[inline]
     fn header(&mut self, type_byte: u8, name: &[u8]) {
         self.buf.push(type_byte);
         self.buf.extend_from_slice(name);
@@ -76,6 +79,7 @@ impl DocBuilder {
     }
 
     /// Appends a value under a name.
+    #[inline]
     pub fn append<'v>(&mut self, name: &str, value: impl Into<RawValue<'v>>) -> &mut DocBuilder {
         let value = value.into();
         self.header(value.type_byte(), name.as_bytes());
@@ -84,6 +88,7 @@ impl DocBuilder {
     }
 
     /// Appends an element as it is.
+    #[inline]
     pub fn append_element(&mut self, element: RawElement<'_>) -> &mut DocBuilder {
         self.append_renamed(element.name_bytes(), element)
     }
@@ -103,6 +108,7 @@ impl DocBuilder {
     }
 
     /// Appends a value to the open array.
+    #[inline]
     pub fn push<'v>(&mut self, value: impl Into<RawValue<'v>>) -> &mut DocBuilder {
         let value = value.into();
         self.index_header(value.type_byte());
@@ -111,6 +117,7 @@ impl DocBuilder {
     }
 
     /// Opens an embedded document.
+    #[inline]
     pub fn start_document(&mut self, name: &str) -> &mut DocBuilder {
         self.header(ty::DOCUMENT, name.as_bytes());
         self.open_frame(None);
@@ -118,6 +125,7 @@ impl DocBuilder {
     }
 
     /// Opens an embedded array.
+    #[inline]
     pub fn start_array(&mut self, name: &str) -> &mut DocBuilder {
         self.header(ty::ARRAY, name.as_bytes());
         self.open_frame(Some(0));
@@ -139,6 +147,7 @@ impl DocBuilder {
     }
 
     /// Closes the innermost open document or array.
+    #[inline]
     pub fn end(&mut self) -> &mut DocBuilder {
         if let Some(frame) = self.open.pop() {
             self.buf.push(0);
@@ -149,11 +158,13 @@ impl DocBuilder {
     }
 
     /// Bytes written so far.
+    #[inline]
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
     /// Whether nothing was appended to the outermost document yet.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.open.len() == 1 && self.buf.len() == self.open[0].start + 4
     }
@@ -167,6 +178,7 @@ impl DocBuilder {
     }
 
     /// Closes everything that is open and gives the document.
+    #[inline]
     pub fn finish(self) -> DocBuf {
         match DocBuf::from_bytes(self.finish_buffer()) {
             Some(doc) => doc,
@@ -175,6 +187,7 @@ impl DocBuilder {
     }
 
     /// Closes everything that is open and gives the buffer, with what stood in it before.
+    #[inline]
     pub fn finish_buffer(mut self) -> Vec<u8> {
         while !self.open.is_empty() {
             self.end();

@@ -45,6 +45,7 @@ impl<'a> RawDoc<'a> {
     pub const EMPTY: RawDoc<'static> = RawDoc(EMPTY_DOC);
 
     /// Takes bytes that hold exactly one document; checks only its frame.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Option<RawDoc<'a>> {
         let framed =
             bytes.len() >= 5 && int32(bytes) as usize == bytes.len() && bytes.ends_with(&[0]);
@@ -52,6 +53,7 @@ impl<'a> RawDoc<'a> {
     }
 
     /// Takes the document at the front of the bytes; checks only its frame.
+    #[inline]
     pub fn at_front(bytes: &'a [u8]) -> Option<RawDoc<'a>> {
         if bytes.len() < 5 {
             return None;
@@ -61,16 +63,19 @@ impl<'a> RawDoc<'a> {
     }
 
     /// The whole document, length included.
+    #[inline]
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
     /// Whether it has no elements.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0.len() <= 5
     }
 
     /// Its elements in their order.
+    #[inline]
     pub fn iter(self) -> RawIter<'a> {
         RawIter { rest: self.0.get(4..self.0.len().saturating_sub(1)).unwrap_or(&[]) }
     }
@@ -93,6 +98,7 @@ impl<'a> RawDoc<'a> {
     }
 
     /// The value of the first element with this name.
+    #[inline]
     pub fn get(self, name: &str) -> Option<RawValue<'a>> {
         self.get_element(name).map(RawElement::value)
     }
@@ -216,26 +222,31 @@ pub struct RawElement<'a> {
 
 impl<'a> RawElement<'a> {
     /// An element that stands in no document.
+    #[inline]
     pub fn from_parts(ty: u8, name: &'a str, data: &'a [u8]) -> RawElement<'a> {
         RawElement { ty, name: name.as_bytes(), data }
     }
 
     /// The BSON type byte, see [`ty`].
+    #[inline]
     pub fn type_byte(self) -> u8 {
         self.ty
     }
 
     /// The name, for comparing.
+    #[inline]
     pub fn name_bytes(self) -> &'a [u8] {
         self.name
     }
 
     /// The name.
+    #[inline]
     pub fn name(self) -> &'a str {
         std::str::from_utf8(self.name).unwrap_or("")
     }
 
     /// The value's bytes, without type and name.
+    #[inline]
     pub fn data(self) -> &'a [u8] {
         self.data
     }
@@ -309,6 +320,7 @@ impl<'a> RawValue<'a> {
     }
 
     /// The BSON type byte, see [`ty`].
+    #[inline]
     pub fn type_byte(self) -> u8 {
         match self {
             RawValue::MinKey => ty::MIN_KEY,
@@ -342,6 +354,7 @@ impl<'a> RawValue<'a> {
     }
 
     /// Whether it is int, long, double or decimal.
+    #[inline]
     pub fn is_number(self) -> bool {
         matches!(
             self,
@@ -392,6 +405,7 @@ impl<'a> RawValue<'a> {
     }
 
     /// The text of a string, else nothing.
+    #[inline]
     pub fn as_str(self) -> Option<&'a str> {
         match self {
             RawValue::String(v) => Some(v),
@@ -400,6 +414,7 @@ impl<'a> RawValue<'a> {
     }
 
     /// The embedded document, else nothing. Arrays are not documents here.
+    #[inline]
     pub fn as_document(self) -> Option<RawDoc<'a>> {
         match self {
             RawValue::Document(v) => Some(v),
@@ -408,6 +423,7 @@ impl<'a> RawValue<'a> {
     }
 
     /// The array, else nothing.
+    #[inline]
     pub fn as_array(self) -> Option<RawDoc<'a>> {
         match self {
             RawValue::Array(v) => Some(v),
@@ -597,16 +613,19 @@ impl DocBuf {
     }
 
     /// Borrowed.
+    #[inline]
     pub fn as_doc(&self) -> RawDoc<'_> {
         RawDoc(&self.0)
     }
 
     /// The bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// The bytes.
+    #[inline]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -627,21 +646,25 @@ pub struct ValueBuf {
 
 impl ValueBuf {
     /// A value from its type byte and the value's bytes.
+    #[inline]
     pub fn from_parts(ty: u8, data: Vec<u8>) -> ValueBuf {
         ValueBuf { ty, data }
     }
 
     /// The BSON type byte.
+    #[inline]
     pub fn type_byte(&self) -> u8 {
         self.ty
     }
 
     /// The value's bytes, without type and name.
+    #[inline]
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
     /// Borrowed.
+    #[inline]
     pub fn as_raw(&self) -> RawValue<'_> {
         RawValue::decode(self.ty, &self.data)
     }
