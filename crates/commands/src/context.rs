@@ -28,6 +28,8 @@ pub struct CommandContext<'a> {
     pub retry: Option<Retry>,
     /// `bypassDocumentValidation` of a write: documents need not follow the collection's rules.
     pub bypass_validation: bool,
+    /// `bypassEmptyTsReplacement` of a write: empty timestamps stay as they are.
+    pub keep_empty_timestamps: bool,
     /// How long the command has waited for data so far.
     pub waited: Duration,
     /// Set by the handler: run me again when there is data.

@@ -215,6 +215,7 @@ fn run_row(
         close_connection: false,
         retry: check_out(service, guard.op(), &request)?,
         bypass_validation: false,
+        keep_empty_timestamps: false,
         waited: incoming.repeat.waited_for,
         data_wait: None,
     };

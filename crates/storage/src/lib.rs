@@ -9,6 +9,7 @@ mod catalog;
 mod collection;
 mod ddl;
 mod durability;
+mod empty_timestamps;
 mod error;
 mod fsync_lock;
 mod index_spec;
@@ -38,6 +39,7 @@ pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, TEMPORARY,
 };
+pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};

@@ -27,6 +27,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "hint",
     "allowDiskUse",
     "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
     "explain",
     "collation",
     "let",

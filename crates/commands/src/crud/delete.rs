@@ -19,7 +19,15 @@ pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
     .kind(OpKind::Delete);
 
 pub(crate) const KNOWN: &[&str] =
-    &["deletes", "ordered", "let", "bypassDocumentValidation", "stmtId", "stmtIds"];
+    &[
+        "deletes",
+        "ordered",
+        "let",
+        "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
+        "stmtId",
+        "stmtIds",
+    ];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;

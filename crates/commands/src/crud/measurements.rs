@@ -184,9 +184,9 @@ fn update_on_meta(update: RawDoc<'_>, fields: &MeasurementFields) -> Option<DocB
 
 /// A measurement as it is stored: with an `_id`, which need not be the only one of its value.
 pub(super) fn prepare<'d>(
+    ctx: &CommandContext<'_>,
     measurement: RawDoc<'d>,
     series: &TimeSeries,
-    now_ms: i64,
 ) -> Result<Prepared<'d>> {
     let size = measurement.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
@@ -196,11 +196,16 @@ pub(super) fn prepare<'d>(
         )));
     }
     measurement_time(measurement, &series.fields)?;
+    let filled = match ctx.keep_empty_timestamps {
+        true => None,
+        false => ctx.service.store.fill_empty_timestamps(measurement),
+    };
     if measurement.get_element("_id").is_some() {
-        return Ok(Prepared::As(measurement));
+        return Ok(filled.map_or(Prepared::As(measurement), Prepared::Changed));
     }
     let mut out = DocBuilder::in_buffer(Vec::with_capacity(size + 24));
-    out.append("_id", RawValue::ObjectId(new_object_id(now_ms))).append_all(measurement);
+    out.append("_id", RawValue::ObjectId(new_object_id(ctx.op.now_ms())));
+    out.append_all(filled.as_ref().map_or(measurement, DocBuf::as_doc));
     Ok(Prepared::Changed(out.finish()))
 }
 

@@ -109,12 +109,27 @@ pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("ordered")?.unwrap_or(true))
 }
 
+/// The argument of writes that keeps empty timestamps.
+const KEEP_EMPTY_TIMESTAMPS: &str = "bypassEmptyTsReplacement";
+
 /// The `bypassDocumentValidation` argument.
 ///
 /// # Errors
 /// 14 TypeMismatch.
 pub(super) fn bypass_validation(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("bypassDocumentValidation")?.unwrap_or(false))
+}
+
+/// The `bypassEmptyTsReplacement` argument: whether empty timestamps are kept.
+///
+/// # Errors
+/// 14 TypeMismatch; numbers are no flags here.
+pub(super) fn keep_empty_timestamps(fields: &Fields<'_>) -> Result<bool> {
+    match fields.get(KEEP_EMPTY_TIMESTAMPS) {
+        None => Ok(false),
+        Some(RawValue::Bool(keep)) => Ok(keep),
+        Some(other) => Err(fields.wrong(KEEP_EMPTY_TIMESTAMPS, other, "bool")),
+    }
 }
 
 /// The documents of `arrayFilters`.

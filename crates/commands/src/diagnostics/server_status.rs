@@ -26,7 +26,7 @@ const SECTIONS: &[Section] = &[
     ("connections", connections),
     ("extra_info", extra_info),
     ("globalLock", global_lock),
-    ("locks", |_, _| {}),
+    ("locks", locks),
     ("logicalSessionRecordCache", sessions),
     ("network", network),
     ("opLatencies", op_latencies),
@@ -123,6 +123,19 @@ fn global_lock(service: &Service, doc: &mut DocBuilder) {
     doc.append("totalTime", service.uptime_ms().saturating_mul(1000));
     counts(doc, "currentQueue", 0, 0);
     counts(doc, "activeClients", small(running.len() as i64), small(readers as i64));
+}
+
+/// How often the server's locks were taken. An operation on documents takes that of its collection, shared, and thereby those
+/// above it; other commands pass only the global one. Nothing is said about waiting, which is not measured.
+fn locks(service: &Service, doc: &mut DocBuilder) {
+    let top = &service.top;
+    let (reads, writes) = (top.reads.get().count, top.writes.get().count);
+    let commands = top.commands.get().count;
+    for (name, shared) in [("Global", reads + commands), ("Database", reads), ("Collection", reads)]
+    {
+        doc.start_document(name).start_document("acquireCount");
+        doc.append("r", shared).append("w", writes).end().end();
+    }
 }
 
 fn sessions(service: &Service, doc: &mut DocBuilder) {
