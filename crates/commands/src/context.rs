@@ -30,6 +30,8 @@ pub struct CommandContext<'a> {
     pub bypass_validation: bool,
     /// `bypassEmptyTsReplacement` of a write: empty timestamps stay as they are.
     pub keep_empty_timestamps: bool,
+    /// The UUID that a collection gets which the command creates; nothing: a new one.
+    pub collection_uuid: Option<[u8; 16]>,
     /// How long the command has waited for data so far.
     pub waited: Duration,
     /// Set by the handler: run me again when there is data.

@@ -216,6 +216,7 @@ fn run_row(
         retry: check_out(service, guard.op(), &request)?,
         bypass_validation: false,
         keep_empty_timestamps: false,
+        collection_uuid: None,
         waited: incoming.repeat.waited_for,
         data_wait: None,
     };

@@ -1,5 +1,6 @@
 //! Commands that change how the server runs: parameters, sessions, replication posture, shutdown.
 
+mod apply_ops;
 mod fsync;
 mod get_parameter;
 mod log_rotate;
@@ -12,6 +13,7 @@ use crate::Row;
 
 /// The group's rows.
 pub(crate) const ROWS: &[Row] = &[
+    apply_ops::ROW,
     fsync::ROW,
     fsync::UNLOCK,
     get_parameter::ROW,

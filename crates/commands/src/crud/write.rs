@@ -166,7 +166,7 @@ pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
 }
 
 /// The write's durability: the reply waits for the log when the write concern says so.
-pub(super) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
+pub(crate) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
     ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
 }
 
