@@ -6,6 +6,7 @@
 mod convert;
 mod indexes;
 mod policies;
+mod rebuild;
 mod select;
 
 use std::sync::Arc;

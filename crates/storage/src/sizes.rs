@@ -109,6 +109,27 @@ impl Store {
         Ok(bytes)
     }
 
+    /// Asks the engine to give back the space that a collection and its indexes need no more; gives about how many bytes came
+    /// back.
+    ///
+    /// # Errors
+    /// Those of the engine and of the operation's deadline, which is looked at between the parts.
+    pub fn compact(&self, op: &OpCtx, collection: &Collection) -> Result<u64> {
+        let indexes = collection.indexes();
+        let mut parts = vec![(Keyspace::Record, collection.id())];
+        parts.extend(indexes.iter().map(|index| (Keyspace::Index, index.id())));
+        let mut freed = 0;
+        for (keyspace, id) in parts {
+            op.check()?;
+            let range = object_range(id);
+            let bytes = || self.engine().approximate_bytes(keyspace, &range).map_err(from_kv);
+            let before = bytes()?;
+            self.engine().compact_range(keyspace, &range).map_err(from_kv)?;
+            freed += before.saturating_sub(bytes()?);
+        }
+        Ok(freed)
+    }
+
     /// About how many bytes the log takes in the engine.
     ///
     /// # Errors

@@ -39,6 +39,12 @@ const SECTIONS: &[Section] = &[
 ];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    append(ctx, request, doc);
+    Ok(())
+}
+
+/// The whole reply.
+pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) {
     let service = ctx.service;
     let uptime_ms = service.uptime_ms();
     doc.append("host", service.host.as_str());
@@ -63,7 +69,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             doc.end();
         }
     }
-    Ok(())
 }
 
 fn switched_off(request: &Request<'_>, section: &str) -> bool {
