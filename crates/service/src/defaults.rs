@@ -163,9 +163,7 @@ fn put(
             None => None,
         };
         match old {
-            Some((key, old)) => {
-                unit.update(key, old.as_doc(), document, UpdateStyle::Replacement)
-            }
+            Some((key, old)) => unit.update(key, old.as_doc(), document, UpdateStyle::Replacement),
             None => unit.insert(document),
         }
     })

@@ -9,7 +9,8 @@ use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
 use crate::{
-    Connections, Cursors, Defaults, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown, Top, Topology,
+    Connections, Cursors, Defaults, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown,
+    Top, Topology,
 };
 
 /// How it was started, for `getCmdLineOpts`.

@@ -22,9 +22,8 @@ impl Store {
 
     /// The document with its empty timestamps filled in, except `_id`; nothing when it has none.
     pub fn fill_empty_timestamps(&self, document: RawDoc<'_>) -> Option<DocBuf> {
-        let is_empty = |field: RawElement<'_>| {
-            is_empty_timestamp(field) && field.name_bytes() != b"_id"
-        };
+        let is_empty =
+            |field: RawElement<'_>| is_empty_timestamp(field) && field.name_bytes() != b"_id";
         if !document.iter().any(is_empty) {
             return None;
         }

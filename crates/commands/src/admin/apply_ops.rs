@@ -119,11 +119,7 @@ impl Applied {
 }
 
 /// Applies entries that write documents in one write unit.
-fn together(
-    ctx: &CommandContext<'_>,
-    entries: &[Entry<'_>],
-    applied: &mut Applied,
-) -> Result<()> {
+fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Applied) -> Result<()> {
     let entries: Vec<&Entry<'_>> =
         entries.iter().filter(|entry| entry.kind != EntryKind::Note).collect();
     let mut changes = Vec::with_capacity(entries.len());
@@ -148,18 +144,19 @@ fn together(
             return Err(Error::not_implemented(text));
         }
         let mut reached = 0;
-        let written = ctx.service.store.write_together(ctx.op, &Together { first, others }, |unit| {
-            for (at, change) in changes.iter().enumerate() {
-                reached = at + 1;
-                let Some(change) = change else { continue };
-                let ns = change.collection.namespace();
-                if !unit.within(&ns, |unit| change.apply(ctx, unit))? {
-                    let text = "applyOps could not find the document of an update";
-                    return Err(Error::new(ErrorCode::UnknownError, text));
+        let written =
+            ctx.service.store.write_together(ctx.op, &Together { first, others }, |unit| {
+                for (at, change) in changes.iter().enumerate() {
+                    reached = at + 1;
+                    let Some(change) = change else { continue };
+                    let ns = change.collection.namespace();
+                    if !unit.within(&ns, |unit| change.apply(ctx, unit))? {
+                        let text = "applyOps could not find the document of an update";
+                        return Err(Error::new(ErrorCode::UnknownError, text));
+                    }
                 }
-            }
-            Ok(())
-        });
+                Ok(())
+            });
         if let Err(error) = written {
             return Err(rolled_back(applied, reached, error));
         }

@@ -61,11 +61,7 @@ fn run_get(
     Ok(())
 }
 
-fn run_set(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "setClusterParameter");
     let RawValue::Document(given) = request.target() else {
         return Err(fields.wrong("setClusterParameter", request.target(), "object"));
@@ -96,9 +92,7 @@ fn read_operations(values: RawDoc<'_>) -> Result<Option<i64>> {
             Some(ms) => Err(Error::bad_value(format!(
                 "BSON field '{MAX_TIME}.readOperations' value must be >= 0, actual value '{ms}'"
             ))),
-            None => {
-                Err(fields.wrong("readOperations", value, "[long, int, decimal, double]"))
-            }
+            None => Err(fields.wrong("readOperations", value, "[long, int, decimal, double]")),
         },
     }
 }

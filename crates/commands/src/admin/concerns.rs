@@ -97,7 +97,9 @@ fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
     match given.get("w") {
         None => return unsuitable("The default write concern must have the field 'w'"),
         Some(RawValue::String("majority")) => out.append("w", "majority"),
-        Some(RawValue::String(_) | RawValue::Null | RawValue::Document(_)) => return unknown_mode(),
+        Some(RawValue::String(_) | RawValue::Null | RawValue::Document(_)) => {
+            return unknown_mode();
+        }
         Some(w) => match WriteConcern::parse_members(w)? {
             0 => return unsuitable("The default write concern cannot have 'w' 0"),
             1 => out.append("w", 1),

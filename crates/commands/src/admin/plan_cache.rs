@@ -31,7 +31,11 @@ fn check_collection(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<b
     }
 }
 
-fn run_clear(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_clear(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
     if !check_collection(ctx, request)? {
         return Ok(());
     }

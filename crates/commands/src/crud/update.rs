@@ -24,16 +24,15 @@ pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Update);
 
-pub(crate) const KNOWN: &[&str] =
-    &[
-        "updates",
-        "ordered",
-        "bypassDocumentValidation",
-        "bypassEmptyTsReplacement",
-        "let",
-        "stmtId",
-        "stmtIds",
-    ];
+pub(crate) const KNOWN: &[&str] = &[
+    "updates",
+    "ordered",
+    "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
+    "let",
+    "stmtId",
+    "stmtIds",
+];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;

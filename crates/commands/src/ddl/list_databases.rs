@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use mayfly_base::Result;
-use mayfly_service::Service;
 use mayfly_mql::{Matcher, ParseContext};
+use mayfly_service::Service;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::{CommandContext, Request, Row, RowFlags};

@@ -8,10 +8,11 @@ use mayfly_value::DocBuilder;
 
 use crate::{CommandContext, Request, Row, RowFlags};
 
-pub(super) const COMPACT: Row = Row::new("compact", "Gives back the space of a collection", compact)
-    .flags(RowFlags::MAY_BLOCK);
-pub(super) const RE_INDEX: Row = Row::new("reIndex", "Builds the indexes of a collection anew", re_index)
-    .flags(RowFlags::MAY_BLOCK.and(RowFlags::WRITE_CONCERN));
+pub(super) const COMPACT: Row =
+    Row::new("compact", "Gives back the space of a collection", compact).flags(RowFlags::MAY_BLOCK);
+pub(super) const RE_INDEX: Row =
+    Row::new("reIndex", "Builds the indexes of a collection anew", re_index)
+        .flags(RowFlags::MAY_BLOCK.and(RowFlags::WRITE_CONCERN));
 
 /// The collection of a command that views do not have.
 fn collection(

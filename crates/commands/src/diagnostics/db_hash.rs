@@ -5,10 +5,10 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use md5::{Digest, Md5};
 use mayfly_base::{Error, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, whole_range};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use md5::{Digest, Md5};
 
 use crate::{CommandContext, Request, Row, RowFlags};
 

@@ -23,7 +23,10 @@ enum Action<'a> {
     /// The document as it has to be.
     Put(RawDoc<'a>),
     /// What becomes of the document; whether it is inserted when it is missing.
-    Change { change: ChangeKind<'a>, upsert: bool },
+    Change {
+        change: ChangeKind<'a>,
+        upsert: bool,
+    },
     Remove,
 }
 

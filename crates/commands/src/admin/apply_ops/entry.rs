@@ -53,7 +53,9 @@ impl<'a> Entry<'a> {
             "d" => EntryKind::Delete,
             "c" => EntryKind::Command,
             "n" => EntryKind::Note,
-            other => return Err(Error::bad_value(format!("unknown op type '{other}' in applyOps"))),
+            other => {
+                return Err(Error::bad_value(format!("unknown op type '{other}' in applyOps")));
+            }
         };
         let name = text("ns")?;
         let ns = match (kind, name) {
