@@ -173,7 +173,7 @@ mod tests {
         let once = applied(doc! {"a": 1, "b": 1, "d": {"x": 0}}, delta.clone()).unwrap();
         let expected = doc! {"b": 2, "d": {"x": 1}, "c": 3};
         assert_eq!(once, DocBuf::from_bson(&expected));
-        assert_eq!(applied(expected.clone(), delta).unwrap(), once);
+        assert_eq!(applied(expected, delta).unwrap(), once);
     }
 
     #[test]
