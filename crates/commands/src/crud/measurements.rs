@@ -5,7 +5,9 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit};
+use mayfly_storage::{
+    Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::insert::Prepared;
@@ -196,11 +198,16 @@ pub(super) fn prepare<'d>(
         )));
     }
     measurement_time(measurement, &series.fields)?;
-    let filled = match ctx.keep_empty_timestamps {
-        true => None,
-        false => ctx.service.store.fill_empty_timestamps(measurement),
+    let (mut has_id, mut has_empty_timestamp) = (false, false);
+    for field in measurement {
+        has_id |= field.name_bytes() == b"_id";
+        has_empty_timestamp |= is_empty_timestamp(field);
+    }
+    let filled = match has_empty_timestamp && !ctx.keep_empty_timestamps {
+        true => ctx.service.store.fill_empty_timestamps(measurement),
+        false => None,
     };
-    if measurement.get_element("_id").is_some() {
+    if has_id {
         return Ok(filled.map_or(Prepared::As(measurement), Prepared::Changed));
     }
     let mut out = DocBuilder::in_buffer(Vec::with_capacity(size + 24));
