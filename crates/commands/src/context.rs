@@ -28,6 +28,10 @@ pub struct CommandContext<'a> {
     pub retry: Option<Retry>,
     /// `bypassDocumentValidation` of a write: documents need not follow the collection's rules.
     pub bypass_validation: bool,
+    /// `bypassEmptyTsReplacement` of a write: empty timestamps stay as they are.
+    pub keep_empty_timestamps: bool,
+    /// The UUID that a collection gets which the command creates; nothing: a new one.
+    pub collection_uuid: Option<[u8; 16]>,
     /// How long the command has waited for data so far.
     pub waited: Duration,
     /// Set by the handler: run me again when there is data.

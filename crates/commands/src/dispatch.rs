@@ -19,7 +19,7 @@ use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
     CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags,
-    generic, primacy, registry,
+    generic, implied, primacy, registry,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -179,11 +179,14 @@ fn run_row(
     let Handler::Run(run) = row.handler else {
         return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
     };
-    let generic = generic::parse(incoming.body, row.name)?;
+    let mut generic = generic::parse(incoming.body, row.name)?;
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {
         let text = "Command does not support writeConcern";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    if writes {
+        implied::set_write_concern(service, &mut generic)?;
     }
     let unmet = generic.write_concern.unmet;
     if let Some(unmet) = unmet.filter(|_| service.replica_set.get().is_none()) {
@@ -198,8 +201,9 @@ fn run_row(
     guard.op().set_writes(row.flags.has(RowFlags::WRITE_CONCERN));
     // Behind its registration: a step-down finds it there, or it finds the step-down here.
     primacy::check(service, &request)?;
-    if request.generic.max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
-        guard.op().set_max_time_ms(request.generic.max_time_ms);
+    let max_time_ms = implied::max_time_ms(service, &request);
+    if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
+        guard.op().set_max_time_ms(max_time_ms);
     }
     let mut context = CommandContext {
         service,
@@ -215,6 +219,8 @@ fn run_row(
         close_connection: false,
         retry: check_out(service, guard.op(), &request)?,
         bypass_validation: false,
+        keep_empty_timestamps: false,
+        collection_uuid: None,
         waited: incoming.repeat.waited_for,
         data_wait: None,
     };

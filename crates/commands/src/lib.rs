@@ -16,6 +16,7 @@ mod diagnostics;
 mod dispatch;
 mod fields;
 mod generic;
+mod implied;
 mod missing;
 mod primacy;
 pub mod registry;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{ErrorCode, ManualClock, OpRegistry};
+use mayfly_base::{Clock, ErrorCode, ManualClock, OpRegistry};
 use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Outcome, Repeat, dispatch};
 use mayfly_kv::MemoryEngine;
 use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
@@ -16,7 +16,10 @@ struct Server {
 }
 
 fn server() -> Server {
-    let clock = Arc::new(ManualClock::at_ms(1_700_000_000_123));
+    server_at(Arc::new(ManualClock::at_ms(1_700_000_000_123)))
+}
+
+fn server_at(clock: Arc<dyn Clock>) -> Server {
     let ops = OpRegistry::new(clock.clone());
     let options = StoreOptions { background: false, ..StoreOptions::default() };
     let engine = Arc::new(MemoryEngine::default());
@@ -103,6 +106,62 @@ fn unknown_missing_and_misplaced_commands() {
         repeat: Repeat::default(),
     };
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40571);
+}
+
+/// A clock that goes on by a second whenever it is looked at.
+struct Hurrying(ManualClock);
+
+impl Clock for Hurrying {
+    fn now_ms(&self) -> i64 {
+        self.0.now_ms()
+    }
+
+    fn monotonic_micros(&self) -> i64 {
+        self.0.advance_ms(1000);
+        self.0.monotonic_micros()
+    }
+}
+
+#[test]
+fn reads_without_a_limit_of_their_own_get_the_default_one() {
+    let server = server_at(Arc::new(Hurrying(ManualClock::at_ms(1_700_000_000_123))));
+    let ok = |command: Document| {
+        let reply = server.run(command);
+        assert_eq!(reply.get_f64("ok").unwrap(), 1.0, "{reply}");
+    };
+    ok(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"});
+    ok(doc! {"setClusterParameter": {"defaultMaxTimeMS": {"readOperations": 1}}});
+    let slow =
+        doc! {"aggregate": "c", "pipeline": [{"$match": {"a": 1}}], "cursor": {}, "$db": "test"};
+    assert_eq!(server.run(slow.clone()).get_i32("code").unwrap(), 50);
+    for limit in [0, 100_000_000] {
+        let mut limited = slow.clone();
+        limited.insert("maxTimeMS", limit);
+        ok(limited);
+    }
+    ok(doc! {"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}, "$db": "test"});
+    ok(doc! {"delete": "c", "deletes": [{"q": {}, "limit": 0}], "$db": "test"});
+    ok(doc! {"setClusterParameter": {"defaultMaxTimeMS": {"readOperations": Bson::Null}}});
+    ok(slow);
+}
+
+#[test]
+fn writes_without_a_concern_of_their_own_get_the_default_one() {
+    let server = server();
+    let waits = |concern: Option<Document>| {
+        let mut insert = doc! {"insert": "c", "documents": [{}], "$db": "test"};
+        if let Some(concern) = concern {
+            insert.insert("writeConcern", concern);
+        }
+        server.full(&insert, false, Repeat::default()).1.wait_durable
+    };
+    assert!(waits(None));
+    server.run(doc! {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1}});
+    assert!(!waits(None));
+    assert!(waits(Some(doc! {"w": "majority"})));
+    server.run(doc! {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1, "j": true}});
+    assert!(waits(None));
+    assert!(!waits(Some(doc! {"w": 1})));
 }
 
 #[test]

@@ -117,6 +117,16 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
+    fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
+        let store = self.store()?;
+        store.health.check()?;
+        if !range.is_empty() {
+            let family = store.family(keyspace);
+            store.db.compact_range_cf(&family, Some(&range.start), Some(&range.end));
+        }
+        Ok(())
+    }
+
     fn checkpoint(&self, folder: &Path) -> KvResult<()> {
         let store = self.store()?;
         if folder.exists() {

@@ -109,6 +109,10 @@ impl Engine for ChaosEngine {
         self.inner.approximate_bytes(keyspace, range)
     }
 
+    fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
+        self.inner.compact_range(keyspace, range)
+    }
+
     fn checkpoint(&self, folder: &Path) -> KvResult<()> {
         self.inner.checkpoint(folder)
     }

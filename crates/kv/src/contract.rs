@@ -350,6 +350,14 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Rewrites a range without what was deleted in it, for engines that keep that for a while. May take long.
+    ///
+    /// # Errors
+    /// Those of the engine; nothing is lost then but space.
+    fn compact_range(&self, _: Keyspace, _: &KeyRange) -> KvResult<()> {
+        Ok(())
+    }
+
     /// A consistent copy in a new folder that can be opened as a store.
     fn checkpoint(&self, folder: &Path) -> KvResult<()>;
 

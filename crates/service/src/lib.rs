@@ -4,6 +4,7 @@
 
 pub mod connections;
 pub mod cursors;
+pub mod defaults;
 mod histogram;
 pub mod log_ring;
 pub mod metrics;
@@ -18,6 +19,7 @@ mod topology;
 
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::Cursors;
+pub use defaults::{DefaultConcerns, Defaults};
 pub use log_ring::LogRing;
 pub use metrics::Metrics;
 pub use profiler::Profiler;

@@ -8,9 +8,10 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::Service;
 
+mod log_verbosity;
 mod table;
 
-pub use table::{Settings, TABLE};
+pub use table::{FEATURE_COMPATIBILITY_VERSION, Settings, TABLE};
 
 /// When a parameter may be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// A document.
     Document,
+    /// How much the log tells, by component.
+    LogVerbosity,
 }
 
 /// A parameter's value.
@@ -82,9 +85,11 @@ impl Parameter {
             Value::Bool(value) => doc.append(name, value),
             Value::Number(value) => match self.kind {
                 Kind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
-                Kind::Bool | Kind::Long { .. } | Kind::Word(_) | Kind::Document => {
-                    doc.append(name, value)
-                }
+                Kind::Bool
+                | Kind::Long { .. }
+                | Kind::Word(_)
+                | Kind::Document
+                | Kind::LogVerbosity => doc.append(name, value),
             },
             Value::Word(value) => doc.append(name, value),
             Value::Document(value) => doc.append(name, &value),
@@ -136,6 +141,9 @@ impl Parameter {
             RawValue::Bool(flag) => Some(i64::from(flag)),
             _ => None,
         };
+        if let Kind::LogVerbosity = self.kind {
+            return log_verbosity::parse(value).map(Value::Document);
+        }
         match (self.kind, number) {
             (Kind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),
             (Kind::Int { least, exclusive }, Some(number)) => {
@@ -161,7 +169,7 @@ impl Parameter {
             }
             (Kind::Bool | Kind::Int { .. } | Kind::Long { .. }, None)
             | (Kind::Word(_), Some(_))
-            | (Kind::Document, _) => Err(Error::type_mismatch(format!(
+            | (Kind::Document | Kind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
                 "Invalid type for parameter {}: {}",
                 self.name,
                 value.type_name()

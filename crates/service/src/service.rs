@@ -9,7 +9,8 @@ use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
 use crate::{
-    Connections, Cursors, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown, Top, Topology,
+    Connections, Cursors, Defaults, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown,
+    Top, Topology,
 };
 
 /// How it was started, for `getCmdLineOpts`.
@@ -71,6 +72,8 @@ pub struct Service {
     pub profiler: Profiler,
     /// How much each collection is used.
     pub top: Top,
+    /// What operations get that say nothing themselves.
+    pub defaults: Defaults,
     /// Values of the parameters that nobody else owns.
     pub settings: Settings,
     /// What `topologyVersion` says.
@@ -89,6 +92,10 @@ impl Service {
         let ServiceOptions { store, ops, clock, log, command_line, host, engine_name, .. } =
             options;
         let started_wall_ms = clock.now_ms();
+        let defaults = Defaults::load(&store, started_wall_ms).unwrap_or_else(|error| {
+            tracing::error!(%error, "the default concerns could not be read");
+            Defaults::default()
+        });
         let service = Arc::new(Service {
             store,
             ops,
@@ -103,6 +110,7 @@ impl Service {
             sessions: Sessions::default(),
             profiler: Profiler::default(),
             top: Top::default(),
+            defaults,
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),

@@ -44,7 +44,7 @@ impl Store {
         Ok(())
     }
 
-    fn walk_records(
+    pub(crate) fn walk_records(
         &self,
         op: &OpCtx,
         collection: &Collection,

@@ -6,6 +6,7 @@
 mod convert;
 mod indexes;
 mod policies;
+mod rebuild;
 mod select;
 
 use std::sync::Arc;
@@ -38,6 +39,33 @@ impl Store {
     /// 48 NamespaceExists.
     pub fn create_collection(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
         let _changing = self.catalog.changing.lock();
+        self.create_new_locked(ns, options, new_uuid())
+    }
+
+    /// Creates a collection with this UUID.
+    ///
+    /// # Errors
+    /// 48 NamespaceExists, also when another collection has the UUID.
+    pub fn create_collection_as(
+        &self,
+        ns: &Namespace,
+        options: DocBuf,
+        uuid: [u8; 16],
+    ) -> Result<Arc<Collection>> {
+        let _changing = self.catalog.changing.lock();
+        if self.catalog.all().values().any(|other| other.uuid() == uuid) {
+            let text = format!("{ns} cannot be created with the UUID of another collection");
+            return Err(Error::new(ErrorCode::NamespaceExists, text));
+        }
+        self.create_new_locked(ns, options, uuid)
+    }
+
+    fn create_new_locked(
+        &self,
+        ns: &Namespace,
+        options: DocBuf,
+        uuid: [u8; 16],
+    ) -> Result<Arc<Collection>> {
         if self.catalog.get(ns).is_some() {
             return Err(Error::new(
                 ErrorCode::NamespaceExists,
@@ -48,7 +76,7 @@ impl Store {
             let text = format!("A view already exists. NS: {ns}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
-        self.create_locked(ns, options)
+        self.create_locked(ns, options, uuid)
     }
 
     /// The collection of this name, created with no options when there is none; true when it was created.
@@ -64,7 +92,7 @@ impl Store {
             Some(found) => Ok((found, false)),
             None => {
                 self.check_no_view(ns)?;
-                Ok((self.create_locked(ns, DocBuf::empty())?, true))
+                Ok((self.create_locked(ns, DocBuf::empty(), new_uuid())?, true))
             }
         }
     }
@@ -73,7 +101,7 @@ impl Store {
     pub(crate) fn get_or_create_locked(&self, ns: &Namespace) -> Result<Arc<Collection>> {
         match self.catalog.get(ns) {
             Some(found) => Ok(found),
-            None => self.create_locked(ns, DocBuf::empty()),
+            None => self.create_locked(ns, DocBuf::empty(), new_uuid()),
         }
     }
 
@@ -122,10 +150,14 @@ impl Store {
         Ok(())
     }
 
-    fn create_locked(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
+    fn create_locked(
+        &self,
+        ns: &Namespace,
+        options: DocBuf,
+        uuid: [u8; 16],
+    ) -> Result<Arc<Collection>> {
         let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
-        let uuid = new_uuid();
         let mut command = DocBuilder::new();
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();

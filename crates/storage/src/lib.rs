@@ -9,6 +9,7 @@ mod catalog;
 mod collection;
 mod ddl;
 mod durability;
+mod empty_timestamps;
 mod error;
 mod fsync_lock;
 mod index_spec;
@@ -19,6 +20,7 @@ mod oplog;
 mod read;
 mod retry;
 mod role;
+mod several;
 mod signal;
 mod sizes;
 mod store;
@@ -38,12 +40,14 @@ pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, TEMPORARY,
 };
+pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};
-pub use oplog::UpdateStyle;
+pub use oplog::{UpdateStyle, apply_delta};
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
 pub use retry::{Executed, SessionKey, Statement};
+pub use several::Together;
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries};

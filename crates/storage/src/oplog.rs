@@ -8,10 +8,12 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::ttl::value::seconds_value;
 
+mod apply;
 mod clock;
 mod diff;
 mod follow;
 
+pub use apply::apply_delta;
 pub(crate) use clock::OplogClock;
 pub(crate) use follow::load_cut;
 

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
@@ -92,6 +93,50 @@ impl Store {
             storage_bytes: bytes_of(Keyspace::Record, collection.id())?,
             indexes,
         })
+    }
+
+    /// About how many bytes a collection and its indexes take in the engine. Nothing is counted for it, so that it is quick
+    /// after a crash, too.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn engine_bytes(&self, collection: &Collection) -> Result<u64> {
+        let documents = collection.counts.documents.load(Ordering::Acquire);
+        let mut bytes = self.bytes_of(Keyspace::Record, collection.id(), documents)?;
+        for index in collection.indexes() {
+            bytes += self.bytes_of(Keyspace::Index, index.id(), documents)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Asks the engine to give back the space that a collection and its indexes need no more; gives about how many bytes came
+    /// back.
+    ///
+    /// # Errors
+    /// Those of the engine and of the operation's deadline, which is looked at between the parts.
+    pub fn compact(&self, op: &OpCtx, collection: &Collection) -> Result<u64> {
+        let indexes = collection.indexes();
+        let mut parts = vec![(Keyspace::Record, collection.id())];
+        parts.extend(indexes.iter().map(|index| (Keyspace::Index, index.id())));
+        let mut freed = 0;
+        for (keyspace, id) in parts {
+            op.check()?;
+            let range = object_range(id);
+            let bytes = || self.engine().approximate_bytes(keyspace, &range).map_err(from_kv);
+            let before = bytes()?;
+            self.engine().compact_range(keyspace, &range).map_err(from_kv)?;
+            freed += before.saturating_sub(bytes()?);
+        }
+        Ok(freed)
+    }
+
+    /// About how many bytes the log takes in the engine.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn oplog_bytes(&self) -> Result<u64> {
+        let whole = KeyRange { start: Vec::new(), end: vec![0xff; 9] };
+        self.engine().approximate_bytes(Keyspace::Oplog, &whole).map_err(from_kv)
     }
 
     /// Bytes of an object in the engine. What only lies in the log and in memory an engine may not count: that is guessed

@@ -219,6 +219,20 @@ impl Store {
         &self,
         op: &OpCtx,
         collection: &Collection,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_beside(op, collection, &[], body)
+    }
+
+    /// The same with other collections that the unit may write to.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub(crate) fn write_beside<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        others: &[ArchiveCollection],
         mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         if collection.capped().is_some() {
@@ -227,7 +241,8 @@ impl Store {
         }
         let mut tries = 0;
         loop {
-            let archives = self.archives_of(collection);
+            let mut archives = self.archives_of(collection);
+            archives.extend_from_slice(others);
             match self.try_write(collection, &archives, &mut body) {
                 Err(error) if tries < most_tries(&error) => {
                     tries += 1;

@@ -144,6 +144,14 @@ impl<'s> WriteUnit<'s> {
         self.unvalidated = true;
     }
 
+    pub(crate) fn is_unvalidated(&self) -> bool {
+        self.unvalidated
+    }
+
+    pub(crate) fn set_unvalidated(&mut self, unvalidated: bool) {
+        self.unvalidated = unvalidated;
+    }
+
     /// The collection's rules, unless they are bypassed.
     fn validation(&self) -> Option<&'s Validation> {
         if self.unvalidated { None } else { self.state.validation.as_deref() }

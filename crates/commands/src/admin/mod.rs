@@ -1,21 +1,38 @@
 //! Commands that change how the server runs: parameters, sessions, replication posture, shutdown.
 
+mod apply_ops;
+mod balancer;
+mod cluster_parameters;
+mod compatibility;
+mod concerns;
 mod fsync;
 mod get_parameter;
 mod log_rotate;
+mod plan_cache;
 pub(crate) mod replication;
 mod sessions;
 mod set_parameter;
 mod shutdown;
+mod users;
 
 use crate::Row;
 
 /// The group's rows.
 pub(crate) const ROWS: &[Row] = &[
+    apply_ops::ROW,
+    balancer::STATUS,
+    cluster_parameters::GET,
+    cluster_parameters::SET,
+    compatibility::ROW,
+    concerns::GET,
+    concerns::SET,
     fsync::ROW,
     fsync::UNLOCK,
     get_parameter::ROW,
     log_rotate::ROW,
+    plan_cache::CLEAR,
+    plan_cache::CLEAR_FILTERS,
+    plan_cache::LIST_FILTERS,
     replication::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,
@@ -29,4 +46,6 @@ pub(crate) const ROWS: &[Row] = &[
     sessions::START,
     set_parameter::ROW,
     shutdown::ROW,
+    users::ROLES,
+    users::USERS,
 ];

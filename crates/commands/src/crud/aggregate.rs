@@ -1,5 +1,7 @@
 //! `aggregate`.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings};
 use mayfly_storage::Collection;
@@ -8,7 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::view::{Source, Stages, check_collation, command_scope, run_settings, source};
 use super::write::wrote;
-use crate::diagnostics::coll_stats::coll_stats_document;
+use crate::diagnostics::coll_stats::{Shown, coll_stats_document, view_stats_document};
 use crate::diagnostics::index_stats::index_stats;
 use crate::primacy::not_writable;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
@@ -27,6 +29,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "hint",
     "allowDiskUse",
     "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
     "explain",
     "collation",
     "let",
@@ -70,7 +73,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let (ns, run) = match request.target() {
         RawValue::String(_) if parsed.lists_sessions() => (
             request.namespace()?,
-            parsed.start_source(&ServerHost { ctx, collection: None }, settings)?,
+            parsed.start_source(&ServerHost { ctx, described: Described::Nothing }, settings)?,
         ),
         RawValue::String(_) => {
             let ns = request.namespace()?;
@@ -83,8 +86,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 return Err(only_without_collection(pipeline));
             }
             let run = match source(ctx, &ns)? {
-                Source::Collection(collection) if parsed.describes_collection() => parsed
-                    .start_source(&ServerHost { ctx, collection: Some(&collection) }, settings)?,
+                Source::Collection(collection) if parsed.describes_collection() => {
+                    let described = Described::Documents(collection);
+                    parsed.start_source(&ServerHost { ctx, described }, settings)?
+                }
                 Source::Collection(collection) => parsed.start(Some(collection), hint, settings)?,
                 Source::Nothing if stage_name(pipeline) == "$collStats" => {
                     let text = format!("Unable to retrieve stats: Collection [{ns}] not found.");
@@ -92,10 +97,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 }
                 Source::Nothing => parsed.start(None, hint, settings)?,
                 Source::View(_) if parsed.describes_collection() => {
-                    return Err(Error::new(
-                        ErrorCode::CommandNotSupportedOnView,
-                        format!("{} is not supported on views", stage_name(pipeline)),
-                    ));
+                    let described = described_view(ctx, &ns, stage_name(pipeline))?;
+                    parsed.start_source(&ServerHost { ctx, described }, settings)?
                 }
                 Source::View(view) => {
                     check_collation(&view, &collation)?;
@@ -114,7 +117,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             if request.db != "admin" && parsed.is_admin_only() {
                 return Err(only_without_collection(pipeline));
             }
-            (ns, parsed.start_source(&ServerHost { ctx, collection: None }, settings)?)
+            let host = ServerHost { ctx, described: Described::Nothing };
+            (ns, parsed.start_source(&host, settings)?)
         }
         other => return Err(fields.wrong("aggregate", other, "[string, int]")),
     };
@@ -228,9 +232,45 @@ fn needs_collection(pipeline: RawDoc<'_>) -> Error {
     )
 }
 
+/// What stages that describe a collection can say about something that is read as a view.
+fn described_view(ctx: &CommandContext<'_>, ns: &Namespace, stage: &str) -> Result<Described> {
+    match (ctx.service.store.time_series_named(ns), stage) {
+        (Some((buckets, _)), "$collStats" | "$indexStats") => Ok(Described::Measurements(buckets)),
+        (None, "$collStats") => Ok(Described::View(ns.clone())),
+        _ => Err(not_on_views(stage)),
+    }
+}
+
+fn not_on_views(stage: &str) -> Error {
+    let text = format!("{stage} is not supported on views");
+    Error::new(ErrorCode::CommandNotSupportedOnView, text)
+}
+
+/// What a stage describes that reads no documents.
+enum Described {
+    /// A collection.
+    Documents(Arc<Collection>),
+    /// The measurements in these buckets.
+    Measurements(Arc<Collection>),
+    /// A view, of which only its use is known.
+    View(Namespace),
+    Nothing,
+}
+
+impl Described {
+    fn collection(&self) -> Option<&Collection> {
+        match self {
+            Described::Documents(collection) | Described::Measurements(collection) => {
+                Some(collection)
+            }
+            Described::View(_) | Described::Nothing => None,
+        }
+    }
+}
+
 struct ServerHost<'a, 'c> {
     ctx: &'a CommandContext<'c>,
-    collection: Option<&'a Collection>,
+    described: Described,
 }
 
 impl Host for ServerHost<'_, '_> {
@@ -270,17 +310,33 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        let Some(collection) = self.collection else { return Ok(Vec::new()) };
-        Ok(vec![coll_stats_document(self.ctx, collection, options)?])
+        Ok(vec![match &self.described {
+            Described::Documents(collection) => {
+                coll_stats_document(self.ctx, collection, Shown::Documents, options)?
+            }
+            Described::Measurements(buckets) => {
+                coll_stats_document(self.ctx, buckets, Shown::Measurements, options)?
+            }
+            Described::View(ns) if options.iter().all(|part| part.name() == "latencyStats") => {
+                view_stats_document(self.ctx, ns, options)?
+            }
+            Described::View(_) => return Err(not_on_views("$collStats")),
+            Described::Nothing => return Ok(Vec::new()),
+        }])
     }
 
     fn index_stats(&self) -> Result<Vec<DocBuf>> {
-        let list = |collection| index_stats(self.ctx.service, collection);
-        Ok(self.collection.map(list).unwrap_or_default())
+        let specs = match &self.described {
+            Described::Measurements(buckets) => buckets.list_measurement_indexes(),
+            Described::Documents(collection) => collection.list_indexes(),
+            Described::View(_) | Described::Nothing => Vec::new(),
+        };
+        let list = |collection| index_stats(self.ctx.service, collection, &specs);
+        Ok(self.described.collection().map(list).unwrap_or_default())
     }
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {
-        let Some(collection) = self.collection else { return Ok(Vec::new()) };
+        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
         let statuses = self.ctx.service.store.ttl_status(self.ctx.op, collection)?;
         let documents = statuses.iter().map(|status| {
             let mut document = DocBuilder::new();

@@ -12,7 +12,9 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
 use super::read::{FirstBatch, first_batch, refuse};
-use super::write::{bypass_validation, check_count, check_writable, ordered, wrote};
+use super::write::{
+    bypass_validation, check_count, check_writable, keep_empty_timestamps, ordered, wrote,
+};
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 use operation::{Action, Operation};
 use results::{Kind, Outcome, Results};
@@ -26,6 +28,7 @@ const KNOWN: &[&str] = &[
     "nsInfo",
     "ordered",
     "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
     "let",
     "errorsOnly",
     "cursor",
@@ -37,6 +40,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ordered = ordered(&fields)?;
     ctx.bypass_validation = bypass_validation(&fields)?;
+    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
     let variables = fields.document("let")?;
     let errors_only = fields.bool("errorsOnly")?.unwrap_or(false);
     let batch = FirstBatch { size: batch_size(&fields)?, ..FirstBatch::default() };

@@ -18,8 +18,15 @@ pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Delete);
 
-pub(crate) const KNOWN: &[&str] =
-    &["deletes", "ordered", "let", "bypassDocumentValidation", "stmtId", "stmtIds"];
+pub(crate) const KNOWN: &[&str] = &[
+    "deletes",
+    "ordered",
+    "let",
+    "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
+    "stmtId",
+    "stmtIds",
+];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;

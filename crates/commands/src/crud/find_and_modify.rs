@@ -14,8 +14,8 @@ use super::measurements;
 use super::read::{Collating, hint};
 use super::update::{UpdateStatement, update_value};
 use super::write::{
-    array_filters, bypass_validation, check_writable, ends_command, on_collection, was_dropped,
-    wrote,
+    array_filters, bypass_validation, check_writable, ends_command, keep_empty_timestamps,
+    on_collection, was_dropped, wrote,
 };
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
@@ -33,6 +33,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "fields",
     "upsert",
     "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
     "collation",
     "arrayFilters",
     "hint",
@@ -46,6 +47,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     ctx.bypass_validation = bypass_validation(&fields)?;
+    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
     let wanted = Wanted::parse(&fields)?;
     let attempt = ctx.attempt(0)?;
     let statement = match &attempt {

@@ -1,14 +1,14 @@
 //! `insert`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::WriteUnit;
+use mayfly_storage::{WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::measurements;
 use super::object_id::new_object_id;
 use super::write::{
-    WriteResults, bypass_validation, check_count, check_writable, ends_command, on_collection,
-    ordered, wrote,
+    WriteResults, bypass_validation, check_count, check_writable, ends_command,
+    keep_empty_timestamps, on_collection, ordered, wrote,
 };
 use crate::dispatch::may_block;
 use crate::retry::Attempt;
@@ -27,6 +27,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         "documents",
         "ordered",
         "bypassDocumentValidation",
+        "bypassEmptyTsReplacement",
         "stmtId",
         "stmtIds",
     ])?;
@@ -34,6 +35,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
     ctx.bypass_validation = bypass_validation(&fields)?;
+    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
     let Some(documents) = request.documents("documents")? else {
         return Err(fields.missing("documents"));
     };
@@ -80,8 +82,8 @@ pub(super) fn insert_documents<'d>(
     for (index, document) in documents.enumerate() {
         let attempt = ctx.attempt(base + index)?;
         let prepared = match &series {
-            Some(series) => measurements::prepare(document, series, ctx.op.now_ms()),
-            None => prepare(document, ctx.op.now_ms()),
+            Some(series) => measurements::prepare(ctx, document, series),
+            None => prepare(ctx, document),
         };
         match (attempt, prepared) {
             (Attempt::Again(_), _) => {
@@ -120,8 +122,8 @@ impl Prepared<'_> {
     }
 }
 
-/// Puts `_id` first, and makes one up when there is none.
-fn prepare(document: RawDoc<'_>, now_ms: i64) -> Result<Prepared<'_>> {
+/// Puts `_id` first, makes one up when there is none, and fills empty timestamps in.
+fn prepare<'d>(ctx: &CommandContext<'_>, document: RawDoc<'d>) -> Result<Prepared<'d>> {
     let size = document.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
         return Err(Error::new(
@@ -132,15 +134,34 @@ fn prepare(document: RawDoc<'_>, now_ms: i64) -> Result<Prepared<'_>> {
             ),
         ));
     }
-    let mut ids = document.iter().enumerate().filter(|(_, field)| field.name_bytes() == b"_id");
-    let first_id = ids.next().map(|(at, _)| at);
-    if ids.next().is_some() {
-        return Err(Error::bad_value("can't have multiple _id fields in one document"));
+    let (mut first_id, mut has_empty_timestamp) = (None, false);
+    for (at, field) in document.iter().enumerate() {
+        if field.name_bytes() == b"_id" {
+            if first_id.replace(at).is_some() {
+                return Err(Error::bad_value("can't have multiple _id fields in one document"));
+            }
+        } else {
+            has_empty_timestamp |= is_empty_timestamp(field);
+        }
     }
-    if first_id == Some(0) {
-        return Ok(Prepared::As(document));
+    if has_empty_timestamp
+        && !ctx.keep_empty_timestamps
+        && let Some(filled) = ctx.service.store.fill_empty_timestamps(document)
+    {
+        return Ok(Prepared::Changed(match first_id {
+            Some(0) => filled,
+            _ => id_first(filled.as_doc(), ctx.op.now_ms()),
+        }));
     }
-    let mut out = DocBuilder::in_buffer(Vec::with_capacity(size + 24));
+    Ok(match first_id {
+        Some(0) => Prepared::As(document),
+        _ => Prepared::Changed(id_first(document, ctx.op.now_ms())),
+    })
+}
+
+/// The document with `_id` as its first field.
+fn id_first(document: RawDoc<'_>, now_ms: i64) -> DocBuf {
+    let mut out = DocBuilder::in_buffer(Vec::with_capacity(document.as_bytes().len() + 24));
     match document.get_element("_id") {
         Some(id) => {
             out.append_element(id);
@@ -152,7 +173,7 @@ fn prepare(document: RawDoc<'_>, now_ms: i64) -> Result<Prepared<'_>> {
             out.append("_id", RawValue::ObjectId(new_object_id(now_ms))).append_all(document);
         }
     }
-    Ok(Prepared::Changed(out.finish()))
+    out.finish()
 }
 
 /// Documents that go into one write unit.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit};
+use mayfly_storage::{
+    Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp,
+};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::insert::Prepared;
@@ -184,9 +186,9 @@ fn update_on_meta(update: RawDoc<'_>, fields: &MeasurementFields) -> Option<DocB
 
 /// A measurement as it is stored: with an `_id`, which need not be the only one of its value.
 pub(super) fn prepare<'d>(
+    ctx: &CommandContext<'_>,
     measurement: RawDoc<'d>,
     series: &TimeSeries,
-    now_ms: i64,
 ) -> Result<Prepared<'d>> {
     let size = measurement.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
@@ -196,11 +198,21 @@ pub(super) fn prepare<'d>(
         )));
     }
     measurement_time(measurement, &series.fields)?;
-    if measurement.get_element("_id").is_some() {
-        return Ok(Prepared::As(measurement));
+    let (mut has_id, mut has_empty_timestamp) = (false, false);
+    for field in measurement {
+        has_id |= field.name_bytes() == b"_id";
+        has_empty_timestamp |= is_empty_timestamp(field);
+    }
+    let filled = match has_empty_timestamp && !ctx.keep_empty_timestamps {
+        true => ctx.service.store.fill_empty_timestamps(measurement),
+        false => None,
+    };
+    if has_id {
+        return Ok(filled.map_or(Prepared::As(measurement), Prepared::Changed));
     }
     let mut out = DocBuilder::in_buffer(Vec::with_capacity(size + 24));
-    out.append("_id", RawValue::ObjectId(new_object_id(now_ms))).append_all(measurement);
+    out.append("_id", RawValue::ObjectId(new_object_id(ctx.op.now_ms())));
+    out.append_all(filled.as_ref().map_or(measurement, DocBuf::as_doc));
     Ok(Prepared::Changed(out.finish()))
 }
 

@@ -15,7 +15,7 @@ use super::object_id::new_object_id;
 use super::read::{Collating, hint};
 use super::write::{
     WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
-    on_collection, ordered, wrote,
+    keep_empty_timestamps, on_collection, ordered, wrote,
 };
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
@@ -24,8 +24,15 @@ pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Update);
 
-pub(crate) const KNOWN: &[&str] =
-    &["updates", "ordered", "bypassDocumentValidation", "let", "stmtId", "stmtIds"];
+pub(crate) const KNOWN: &[&str] = &[
+    "updates",
+    "ordered",
+    "bypassDocumentValidation",
+    "bypassEmptyTsReplacement",
+    "let",
+    "stmtId",
+    "stmtIds",
+];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
@@ -33,6 +40,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
     ctx.bypass_validation = bypass_validation(&fields)?;
+    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
     let variables = fields.document("let")?;
     let Some(updates) = request.documents("updates")? else {
         return Err(fields.missing("updates"));
@@ -167,7 +175,14 @@ impl<'a> UpdateStatement<'a> {
         let context =
             ParseContext { now_ms, collation: collation.clone(), ..ParseContext::default() };
         let scope = self.scope(now_ms, collation.clone())?;
-        let update = Update::parse_in(self.update, &self.array_filters, &scope, &context)?;
+        let parse = |update| Update::parse_in(update, &self.array_filters, &scope, &context);
+        let mut update = parse(self.update)?;
+        if update.is_replacement()
+            && let (RawValue::Document(new), false) = (self.update, ctx.keep_empty_timestamps)
+            && let Some(filled) = ctx.service.store.fill_empty_timestamps(new)
+        {
+            update = parse(RawValue::Document(filled.as_doc()))?;
+        }
         if self.multi && update.is_replacement() {
             let text = "multi update is not supported for replacement-style update";
             return Err(Error::failed_to_parse(text));

@@ -9,6 +9,7 @@ use mayfly_storage::{Collection, ResolvedView};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
+use super::write::keep_empty_timestamps;
 use crate::{CommandContext, Fields};
 
 /// What a name stands for.
@@ -144,7 +145,13 @@ pub(crate) fn run_settings(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Res
     let may_spill = fields.bool("allowDiskUse")?.unwrap_or(true);
     let spill_folder = may_spill.then(|| ctx.service.spill_folder());
     let bypass_validation = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
-    Ok(RunSettings { spill_folder, bypass_validation, ..RunSettings::default() })
+    let keep_empty_timestamps = keep_empty_timestamps(fields)?;
+    Ok(RunSettings {
+        spill_folder,
+        bypass_validation,
+        keep_empty_timestamps,
+        ..RunSettings::default()
+    })
 }
 
 /// Shows all documents of a pipeline.

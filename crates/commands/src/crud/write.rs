@@ -109,12 +109,27 @@ pub(super) fn ordered(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("ordered")?.unwrap_or(true))
 }
 
+/// The argument of writes that keeps empty timestamps.
+const KEEP_EMPTY_TIMESTAMPS: &str = "bypassEmptyTsReplacement";
+
 /// The `bypassDocumentValidation` argument.
 ///
 /// # Errors
 /// 14 TypeMismatch.
 pub(super) fn bypass_validation(fields: &Fields<'_>) -> Result<bool> {
     Ok(fields.bool("bypassDocumentValidation")?.unwrap_or(false))
+}
+
+/// The `bypassEmptyTsReplacement` argument: whether empty timestamps are kept.
+///
+/// # Errors
+/// 14 TypeMismatch; numbers are no flags here.
+pub(super) fn keep_empty_timestamps(fields: &Fields<'_>) -> Result<bool> {
+    match fields.get(KEEP_EMPTY_TIMESTAMPS) {
+        None => Ok(false),
+        Some(RawValue::Bool(keep)) => Ok(keep),
+        Some(other) => Err(fields.wrong(KEEP_EMPTY_TIMESTAMPS, other, "bool")),
+    }
 }
 
 /// The documents of `arrayFilters`.
@@ -151,7 +166,7 @@ pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
 }
 
 /// The write's durability: the reply waits for the log when the write concern says so.
-pub(super) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
+pub(crate) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
     ctx.wait_for_sync = request.generic.write_concern.durability() == Durability::Synced;
 }
 

@@ -80,7 +80,11 @@ fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'
     if let Some(ttl) = fields.get("ttl") {
         store.check_collection_policy(ns, ttl, false)?;
     }
-    match store.create_collection(ns, options.clone()) {
+    let created = match ctx.collection_uuid {
+        Some(uuid) => store.create_collection_as(ns, options.clone(), uuid),
+        None => store.create_collection(ns, options.clone()),
+    };
+    match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
             let Some(existing) = store.collection(ns) else { return Err(error) };
             // The same definition again changes nothing.

@@ -1,39 +1,47 @@
 //! `listDatabases`.
+//!
+//! `admin`, `config` and `local` are always there, whatever they hold; the log counts as a part of `local`.
 
 use std::collections::BTreeMap;
 
 use mayfly_base::Result;
 use mayfly_mql::{Matcher, ParseContext};
-use mayfly_value::DocBuilder;
+use mayfly_service::Service;
+use mayfly_value::{DocBuilder, RawValue};
 
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
     Row::new("listDatabases", "Lists databases", run).flags(RowFlags::ADMIN_ONLY);
 
+/// What a listing says about a database.
+#[derive(Default)]
+struct Found {
+    collections: usize,
+    bytes: u64,
+}
+
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["nameOnly", "filter", "authorizedDatabases"])?;
     let name_only = fields.bool("nameOnly")?.unwrap_or(false);
-    fields.bool("authorizedDatabases")?;
+    if let Some(value) = fields.get("authorizedDatabases")
+        && !matches!(value, RawValue::Bool(_))
+    {
+        return Err(fields.wrong("authorizedDatabases", value, "bool"));
+    }
     let filter = fields
         .document("filter")?
         .map(|filter| Matcher::parse(filter, &ParseContext::default()))
         .transpose()?;
-    let store = &ctx.service.store;
-    let mut sizes: BTreeMap<String, i64> = BTreeMap::new();
-    for collection in store.collections(None) {
-        let size = sizes.entry(collection.namespace().db().to_owned()).or_default();
-        if !name_only {
-            *size += store.data_bytes(&collection);
-        }
-    }
     let mut total = 0;
     reply.start_array("databases");
-    for (name, size) in sizes {
+    for (name, found) in databases(ctx.service, name_only)? {
         let mut database = DocBuilder::new();
         database.append("name", name.as_str());
+        let size = i64::try_from(found.bytes).unwrap_or(i64::MAX);
         if !name_only {
-            database.append("sizeOnDisk", size).append("empty", false);
+            let empty = found.collections == 0 && size == 0;
+            database.append("sizeOnDisk", size).append("empty", empty);
         }
         let database = database.finish();
         if filter.as_ref().is_none_or(|filter| filter.matches(database.as_doc())) {
@@ -46,4 +54,23 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         reply.append("totalSize", total).append("totalSizeMb", total / (1024 * 1024));
     }
     Ok(())
+}
+
+/// All databases by name, their sizes unless only names are wanted.
+fn databases(service: &Service, name_only: bool) -> Result<BTreeMap<String, Found>> {
+    let store = &service.store;
+    let always = ["admin", "config", "local"].map(|name| (name.to_owned(), Found::default()));
+    let mut databases = BTreeMap::from(always);
+    for collection in store.collections(None) {
+        let found = databases.entry(collection.namespace().db().to_owned()).or_default();
+        found.collections += 1;
+        if !name_only {
+            found.bytes += store.engine_bytes(&collection)?;
+        }
+    }
+    if let (Some(local), false) = (databases.get_mut("local"), name_only) {
+        local.collections += 1;
+        local.bytes += store.oplog_bytes()?;
+    }
+    Ok(databases)
 }

@@ -12,6 +12,7 @@ mod options;
 mod rename;
 mod time_series;
 mod to_capped;
+mod upkeep;
 mod view;
 
 use crate::{CommandContext, Durability, Request, Row};
@@ -30,6 +31,8 @@ pub(crate) const ROWS: &[Row] = &[
     rename::ROW,
     to_capped::CONVERT,
     to_capped::CLONE,
+    upkeep::COMPACT,
+    upkeep::RE_INDEX,
 ];
 
 /// A definition's durability: as that of other writes.

@@ -70,7 +70,11 @@ pub(super) fn create(
     if store.collection(ns).is_some() || store.view(ns)?.is_some() {
         return Err(exists(ns));
     }
-    match store.create_collection(&buckets, options) {
+    let created = match ctx.collection_uuid {
+        Some(uuid) => store.create_collection_as(&buckets, options, uuid),
+        None => store.create_collection(&buckets, options),
+    };
+    match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => Err(exists(ns)),
         other => other.map(|_| ()),
     }

@@ -2,7 +2,7 @@
 //!
 //! Records are clustered by `_id`, so that `_id_` takes no room of its own and shows 0.
 
-use mayfly_base::Result;
+use mayfly_base::{Namespace, Result};
 use mayfly_service::top::Latencies;
 use mayfly_storage::{Collection, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -38,26 +38,21 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
 pub(crate) fn coll_stats_document(
     ctx: &CommandContext<'_>,
     collection: &Collection,
+    shown: Shown,
     options: RawDoc<'_>,
 ) -> Result<DocBuf> {
-    let mut doc = DocBuilder::new();
-    doc.append("ns", collection.namespace().as_str()).append("host", ctx.service.host.as_str());
-    doc.append("localTime", RawValue::Date(ctx.op.now_ms()));
     // Clients use the name of a time series, not that of its buckets.
     let ns = collection.namespace();
-    let used = match TimeSeries::name_of(&ns) {
-        Some(name) => ctx.service.top.latencies(&format!("{}.{name}", ns.db())),
-        None => ctx.service.top.latencies(ns.as_str()),
-    };
-    if let Some(RawValue::Document(options)) = options.get("latencyStats") {
-        let fields = Fields::strict(options, "$collStats.latencyStats", &["histograms"])?;
-        append_latencies(&used, fields.bool("histograms")?.unwrap_or(false), &mut doc);
-    }
+    let name = TimeSeries::name_of(&ns).map(|name| format!("{}.{name}", ns.db()));
+    let name = name.as_deref().unwrap_or(ns.as_str());
+    let asked = if shown == Shown::Measurements { name } else { ns.as_str() };
+    let used = ctx.service.top.latencies(name);
+    let mut doc = begin(ctx, asked, &used, options)?;
     if let Some(RawValue::Document(options)) = options.get("storageStats") {
         let fields = Fields::strict(options, "$collStats.storageStats", &["scale", "verbose"])?;
         let scale = scale(&fields)?;
         doc.start_document("storageStats");
-        append(ctx, collection, Shown::Documents, scale, &mut doc)?;
+        append(ctx, collection, shown, scale, &mut doc)?;
         doc.end();
     }
     if options.get("count").is_some() {
@@ -70,6 +65,36 @@ pub(crate) fn coll_stats_document(
         doc.append("total", used.scans).append("nonTailable", used.ending_scans).end().end();
     }
     Ok(doc.finish())
+}
+
+/// The document of `$collStats` on a view: only how it was used.
+///
+/// # Errors
+/// 40415 and 14 for the options.
+pub(crate) fn view_stats_document(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    options: RawDoc<'_>,
+) -> Result<DocBuf> {
+    let used = ctx.service.top.latencies(ns.as_str());
+    Ok(begin(ctx, ns.as_str(), &used, options)?.finish())
+}
+
+/// What every document of `$collStats` begins with.
+fn begin(
+    ctx: &CommandContext<'_>,
+    ns: &str,
+    used: &Latencies,
+    options: RawDoc<'_>,
+) -> Result<DocBuilder> {
+    let mut doc = DocBuilder::new();
+    doc.append("ns", ns).append("host", ctx.service.host.as_str());
+    doc.append("localTime", RawValue::Date(ctx.op.now_ms()));
+    if let Some(RawValue::Document(options)) = options.get("latencyStats") {
+        let fields = Fields::strict(options, "$collStats.latencyStats", &["histograms"])?;
+        append_latencies(used, fields.bool("histograms")?.unwrap_or(false), &mut doc);
+    }
+    Ok(doc)
 }
 
 /// How long operations took, by what they did.
@@ -97,7 +122,7 @@ fn append_latencies(used: &Latencies, with_histograms: bool, doc: &mut DocBuilde
 
 /// What the documents of a collection are to the one who asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+pub(crate) enum Shown {
     /// Documents.
     Documents,
     /// Buckets of measurements, which are counted in a section of their own.

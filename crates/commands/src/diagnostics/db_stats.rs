@@ -26,7 +26,6 @@ struct Sums {
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["scale", "freeStorage"])?;
-    fields.long("dbStats")?;
     let scale = scale(&fields)?;
     let free = fields.bool("freeStorage")?.unwrap_or(false);
     let mut sums = Sums::default();
@@ -39,9 +38,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         sums.indexes += sizes.indexes.len() as i64 + 1;
         sums.index_bytes += sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum::<i64>();
     }
+    let views = views(ctx.service, request.db)?;
     let scaled = |bytes: i64| bytes as f64 / scale as f64;
     let average = if sums.objects == 0 { 0.0 } else { sums.data as f64 / sums.objects as f64 };
-    doc.append("db", request.db).append("collections", sums.collections).append("views", 0i64);
+    doc.append("db", request.db).append("collections", sums.collections).append("views", views);
     doc.append("objects", sums.objects).append("avgObjSize", average);
     doc.append("dataSize", scaled(sums.data)).append("storageSize", scaled(sums.storage));
     if free {
@@ -59,6 +59,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     let (used, total) = if sums.collections > 0 { disk(ctx.service) } else { (0, 0) };
     doc.append("fsUsedSize", scaled(used)).append("fsTotalSize", scaled(total));
     Ok(())
+}
+
+/// The views of a database, time series among them: clients read both alike.
+fn views(service: &Service, db: &str) -> Result<i64> {
+    let views = service.store.views(db)?.len();
+    let collections = service.store.collections(Some(db));
+    let series = collections.iter().filter(|collection| collection.time_series().is_some());
+    Ok((views + series.count()) as i64)
 }
 
 /// Used and total bytes of the file system that holds the data; zeros where nothing lies on a disk.

@@ -6,13 +6,19 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 /// One document for each index, `_id_` first. Uses count from the start of the server, of the index, or from its being
 /// hidden or shown.
-pub(crate) fn index_stats(service: &Service, collection: &Collection) -> Vec<DocBuf> {
+///
+/// The definitions are those of the collection's listing, or of its measurements', in their order.
+pub(crate) fn index_stats(
+    service: &Service,
+    collection: &Collection,
+    specs: &[DocBuf],
+) -> Vec<DocBuf> {
     let indexes = collection.indexes();
-    let specs = collection.list_indexes();
     let mut documents = Vec::with_capacity(specs.len());
+    // A collection that is clustered by `_id` lists that first, too; buckets do not.
+    let own = usize::from(collection.time_series().is_none());
     for (at, spec) in specs.iter().enumerate() {
-        // A collection that is clustered by `_id` lists that first, too.
-        let index = at.checked_sub(1).and_then(|at| indexes.get(at));
+        let index = at.checked_sub(own).and_then(|at| indexes.get(at));
         let uses = index.map_or(&collection.id_uses, |index| &index.runtime.uses);
         let built = index.is_none_or(|index| index.is_ready());
         documents.push(document(service, spec.as_doc(), uses, built));

@@ -5,7 +5,9 @@ pub(crate) mod coll_stats;
 mod connection;
 pub(crate) mod current_op;
 mod data_size;
+mod db_hash;
 mod db_stats;
+mod diagnostic_data;
 pub(crate) mod explain;
 mod get_log;
 mod hello;
@@ -37,7 +39,9 @@ pub(crate) const ROWS: &[Row] = &[
     current_op::KILL_OP,
     current_op::ROW,
     data_size::ROW,
+    db_hash::ROW,
     db_stats::ROW,
+    diagnostic_data::ROW,
     explain::ROW,
     get_log::ROW,
     hello::HELLO,

@@ -1,6 +1,7 @@
 //! `serverStatus`: what monitoring reads. Sections that this server has nothing to say about are left out;
 //! `<section>: 0` leaves one out, too.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::Result;
@@ -23,10 +24,11 @@ type Section = (&'static str, fn(&Service, &mut DocBuilder));
 const SECTIONS: &[Section] = &[
     ("asserts", asserts),
     ("batchedDeletes", batched_deletes),
+    ("catalogStats", catalog_stats),
     ("connections", connections),
     ("extra_info", extra_info),
     ("globalLock", global_lock),
-    ("locks", |_, _| {}),
+    ("locks", locks),
     ("logicalSessionRecordCache", sessions),
     ("network", network),
     ("opLatencies", op_latencies),
@@ -39,6 +41,12 @@ const SECTIONS: &[Section] = &[
 ];
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    append(ctx, request, doc);
+    Ok(())
+}
+
+/// The whole reply.
+pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) {
     let service = ctx.service;
     let uptime_ms = service.uptime_ms();
     doc.append("host", service.host.as_str());
@@ -63,7 +71,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             doc.end();
         }
     }
-    Ok(())
 }
 
 fn switched_off(request: &Request<'_>, section: &str) -> bool {
@@ -90,6 +97,17 @@ fn get(counter: &AtomicI64) -> i64 {
     counter.load(Ordering::Relaxed)
 }
 
+/// Collections by what they are.
+#[derive(Default)]
+struct CatalogCounts {
+    collections: i64,
+    capped: i64,
+    clustered: i64,
+    time_series: i64,
+    views: i64,
+    internal_collections: i64,
+}
+
 fn batched_deletes(service: &Service, doc: &mut DocBuilder) {
     let stats = service.store.ttl_stats();
     doc.append("batches", get(&stats.batches));
@@ -97,6 +115,34 @@ fn batched_deletes(service: &Service, doc: &mut DocBuilder) {
     doc.append("stagedSizeBytes", get(&stats.staged_size_bytes));
     doc.append("timeInBatchMillis", get(&stats.time_in_batch_micros) / 1000);
     doc.append("refetchesDueToYield", get(&stats.refetches_due_to_yield));
+}
+
+fn catalog_stats(service: &Service, doc: &mut DocBuilder) {
+    let mut counts = CatalogCounts::default();
+    let mut databases = BTreeSet::new();
+    for collection in service.store.collections(None) {
+        let ns = collection.namespace();
+        let internal = matches!(ns.db(), "admin" | "config" | "local");
+        let system = ns.collection().starts_with("system.");
+        let count = match internal || system {
+            true => &mut counts.internal_collections,
+            false => &mut counts.collections,
+        };
+        *count += 1;
+        counts.capped += i64::from(collection.capped().is_some());
+        counts.time_series += i64::from(collection.time_series().is_some());
+        let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
+        counts.clustered += i64::from(clustered);
+        databases.insert(ns.db().to_owned());
+    }
+    // A database whose views cannot be read has none to count.
+    let views = |db: &String| service.store.views(db).map_or(0, |views| views.len() as i64);
+    counts.views = databases.iter().map(views).sum();
+    doc.append("collections", small(counts.collections)).append("capped", small(counts.capped));
+    doc.append("clustered", small(counts.clustered));
+    doc.append("timeseries", small(counts.time_series)).append("views", small(counts.views));
+    doc.append("internalCollections", small(counts.internal_collections));
+    doc.append("internalViews", 0);
 }
 
 fn connections(service: &Service, doc: &mut DocBuilder) {
@@ -123,6 +169,19 @@ fn global_lock(service: &Service, doc: &mut DocBuilder) {
     doc.append("totalTime", service.uptime_ms().saturating_mul(1000));
     counts(doc, "currentQueue", 0, 0);
     counts(doc, "activeClients", small(running.len() as i64), small(readers as i64));
+}
+
+/// How often the server's locks were taken. An operation on documents takes that of its collection, shared, and thereby those
+/// above it; other commands pass only the global one. Nothing is said about waiting, which is not measured.
+fn locks(service: &Service, doc: &mut DocBuilder) {
+    let top = &service.top;
+    let (reads, writes) = (top.reads.get().count, top.writes.get().count);
+    let commands = top.commands.get().count;
+    for (name, shared) in [("Global", reads + commands), ("Database", reads), ("Collection", reads)]
+    {
+        doc.start_document(name).start_document("acquireCount");
+        doc.append("r", shared).append("w", writes).end().end();
+    }
 }
 
 fn sessions(service: &Service, doc: &mut DocBuilder) {

@@ -68,17 +68,27 @@ fn both(one: &str, other: &str) -> Error {
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let ns = request.namespace()?;
     let options = Options::parse(request.body)?;
-    let Some(collection) = ctx.service.store.collection(&ns) else {
-        let text = format!("Collection '{ns}' does not exist to validate.");
-        return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+    let store = &ctx.service.store;
+    let buckets = || store.time_series_named(&ns).map(|(buckets, _)| buckets);
+    let Some(collection) = store.collection(&ns).or_else(buckets) else {
+        return Err(match store.view(&ns)? {
+            Some(_) => Error::new(ErrorCode::CommandNotSupportedOnView, "Cannot validate a view"),
+            None => {
+                let text = format!("Collection '{ns}' does not exist to validate.");
+                Error::new(ErrorCode::NamespaceNotFound, text)
+            }
+        });
     };
+    // Of a time series the buckets are checked.
+    let ns = collection.namespace();
     let check = ValidateOptions { bson_conformance: options.conformance };
     let found = ctx.service.store.validate(ctx.op, &collection, check)?;
     let (warnings, errors) = judge(&ns, &options, &found);
     if !errors.is_empty() {
         tracing::error!(namespace = %ns, errors = ?errors, "a collection is not valid");
     }
-    append_findings(&ns, &found, errors.is_empty(), doc);
+    let shown = Shown { ns: &ns, buckets: collection.time_series().is_some() };
+    append_findings(&shown, &found, errors.is_empty(), doc);
     append_texts("warnings", &warnings, doc);
     append_texts("errors", &errors, doc);
     append_entries("extraIndexEntries", &found, &found.extra, doc);
@@ -134,19 +144,30 @@ fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, 
     (warnings, errors)
 }
 
-fn append_findings(ns: &Namespace, found: &Validated, valid: bool, doc: &mut DocBuilder) {
-    doc.append("ns", ns.as_str());
+/// What was checked.
+struct Shown<'a> {
+    ns: &'a Namespace,
+    /// Buckets have an index on `_id` that clients do not know of.
+    buckets: bool,
+}
+
+fn append_findings(shown: &Shown<'_>, found: &Validated, valid: bool, doc: &mut DocBuilder) {
+    doc.append("ns", shown.ns.as_str());
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
     doc.append("nNonCompliantDocuments", small(found.not_conformant));
     doc.append("nrecords", small(found.records));
     // That of a capped collection is checked like others, and is among them.
-    let own = usize::from(found.indexes.iter().all(|of| of.index.spec.name() != "_id_"));
-    doc.append("nIndexes", small((found.indexes.len() + own) as i64));
+    let listed = || {
+        let hidden = |name: &str| shown.buckets && name == "_id_";
+        found.indexes.iter().filter(move |of| !hidden(of.index.spec.name()))
+    };
+    let own = usize::from(!shown.buckets && listed().all(|of| of.index.spec.name() != "_id_"));
+    doc.append("nIndexes", small((listed().count() + own) as i64));
     doc.start_document("keysPerIndex");
     if own == 1 {
         doc.append("_id_", small(found.records));
     }
-    for of in &found.indexes {
+    for of in listed() {
         let entries = i64::try_from(of.entries).unwrap_or(i64::MAX);
         doc.append(of.index.spec.name(), small(entries));
     }
@@ -155,7 +176,7 @@ fn append_findings(ns: &Namespace, found: &Validated, valid: bool, doc: &mut Doc
     if own == 1 {
         doc.start_document("_id_").append("valid", found.corrupt.is_empty()).end();
     }
-    for of in &found.indexes {
+    for of in listed() {
         doc.start_document(of.index.spec.name()).append("valid", of.is_valid()).end();
     }
     doc.end();

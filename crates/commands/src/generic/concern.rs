@@ -92,6 +92,14 @@ impl WriteConcern {
         }
     }
 
+    /// The number of members in `w`; 2 stands for any number above 1.
+    ///
+    /// # Errors
+    /// 9 FailedToParse for what is no such number.
+    pub(crate) fn parse_members(value: RawValue<'_>) -> Result<i64> {
+        parse_w(value).map(|(w, _)| w.unwrap_or(2))
+    }
+
     /// Parses a `writeConcern` argument.
     pub(crate) fn parse(value: RawValue<'_>) -> Result<WriteConcern> {
         let RawValue::Document(doc) = value else {

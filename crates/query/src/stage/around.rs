@@ -114,6 +114,8 @@ pub struct RunSettings {
     pub memory_bytes: usize,
     /// Documents that stages write need not follow their collection's rules.
     pub bypass_validation: bool,
+    /// Stages that write keep empty timestamps instead of filling them in.
+    pub keep_empty_timestamps: bool,
     /// Stages that write take their input and leave everything as it is: the run is only explained.
     pub read_only: bool,
 }
@@ -124,6 +126,7 @@ impl Default for RunSettings {
             spill_folder: None,
             memory_bytes: limits::MAX_BLOCKING_MEMORY_BYTES,
             bypass_validation: false,
+            keep_empty_timestamps: false,
             read_only: false,
         }
     }

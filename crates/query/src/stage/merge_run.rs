@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::merge::{Matched, Merge, NotMatched, fault};
-use super::target::{new_id, with_id};
+use super::target::{filled, new_id, with_id};
 use super::{Next, Running, StageContext};
 use crate::modify::update_together;
 use crate::pipeline::everything;
@@ -143,6 +143,7 @@ impl RunningMerge {
         };
         let filter = self.filter(document.as_doc())?;
         let key = self.key(document.as_doc());
+        let document = filled(context, document);
         if matches!(self.merge.matched, Matched::Fail) {
             return Ok((Write::Insert(with_id(document.as_doc())), key));
         }

@@ -14,7 +14,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
-use super::target::{check_target, target, with_id};
+use super::target::{check_target, filled, target, with_id};
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 
@@ -234,7 +234,7 @@ impl Running for RunningOut {
         if context.settings.read_only {
             return Ok(Flow::More);
         }
-        let document = with_id(document);
+        let document = filled(context, with_id(document));
         self.bytes += document.as_bytes().len();
         self.unit.push(document);
         if self.is_full() {

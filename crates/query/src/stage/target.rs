@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::Around;
+use super::{Around, StageContext};
 
 /// `name`, or `{ db, coll }` and the stage's own options.
 ///
@@ -54,6 +54,14 @@ pub(super) fn check_target(ns: &Namespace, stage: &str, codes: (i32, i32)) -> Re
 /// A new `_id`.
 pub(super) fn new_id() -> [u8; 12] {
     ObjectId::new().bytes()
+}
+
+/// A document about to be written, its empty timestamps filled in unless the command keeps them.
+pub(super) fn filled(context: &StageContext<'_>, document: DocBuf) -> DocBuf {
+    if context.settings.keep_empty_timestamps {
+        return document;
+    }
+    context.store.fill_empty_timestamps(document.as_doc()).unwrap_or(document)
 }
 
 /// `_id` first, made up when there is none.

@@ -4,10 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::current::ScriptLimits;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
-use mayfly_value::DocBuilder;
+use mayfly_value::{DocBuilder, RawValue};
 
+use super::log_verbosity;
 use super::{Kind, Parameter, SetAt, Value};
 use crate::Service;
+
+/// The version whose features clients may expect.
+pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 
 /// A function that is told the new log level.
 type LogLevelHook = Box<dyn Fn(i64) + Send + Sync>;
@@ -131,13 +135,26 @@ pub const TABLE: &[Parameter] = &[
     told("enableTestCommands", Kind::Bool, |_| Value::Bool(false)),
     told("featureCompatibilityVersion", Kind::Document, |_| {
         let mut doc = DocBuilder::new();
-        doc.append("version", "8.0");
+        doc.append("version", FEATURE_COMPATIBILITY_VERSION);
         Value::Document(doc.finish())
     }),
     number!("internalQueryJavaScriptFnTimeoutMillis", POSITIVE, |s| s.settings.script_timeout_ms),
     number!("internalQueryJavaScriptHeapSizeLimitMB", NOT_NEGATIVE, |s| s.settings.script_heap_mb),
     number!("jsHeapLimitMB", POSITIVE, |s| s.settings.any_script_heap_mb),
     flag!("lastModifiedTTL", |s| ttl(s).last_modified),
+    Parameter {
+        name: "logComponentVerbosity",
+        set_at: SetAt::Both,
+        kind: Kind::LogVerbosity,
+        get: |s| Value::Document(log_verbosity::document(s.settings.log_level())),
+        set: |s, value| {
+            if let Value::Document(wanted) = value
+                && let Some(RawValue::Int32(level)) = wanted.as_doc().get("verbosity")
+            {
+                s.settings.set_log_level(i64::from(level));
+            }
+        },
+    },
     Parameter {
         name: "logLevel",
         set_at: SetAt::Both,

@@ -8,7 +8,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{command_ns, object_ids, put_collection, put_gone};
+use super::{command_ns, new_uuid, object_ids, put_collection, put_gone};
 use crate::Store;
 use crate::collection::{Collection, CollectionState};
 use crate::read::{Scanned, whole_range};
@@ -60,7 +60,7 @@ impl Store {
         for attempt in 0..=COPIES_BESIDE_WRITERS {
             let number: u32 = rand::random();
             let temporary = Namespace::new(ns.db(), &format!("tmp{number}.convertToCapped"))?;
-            let made = self.create_locked(&temporary, options.clone())?;
+            let made = self.create_locked(&temporary, options.clone(), new_uuid())?;
             let alone = attempt == COPIES_BESIDE_WRITERS;
             let converted = self.try_convert(op, &source, &made, &temporary, alone);
             match converted {

@@ -124,6 +124,18 @@ impl<'s> OpenArchive<'s> {
         }
         Ok(OpenArchive { namespace, collection: archive, state })
     }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(crate) fn collection(&self) -> &'s Collection {
+        self.collection
+    }
+
+    pub(crate) fn state(&self) -> &CollectionState {
+        &self.state
+    }
 }
 
 /// Those that are archives for the length of a unit.
@@ -138,7 +150,7 @@ impl<'s> OpenArchives<'s> {
         OpenArchives(opened.collect())
     }
 
-    fn get(&'s self, ns: &Namespace) -> Result<&'s OpenArchive<'s>> {
+    pub(crate) fn get(&'s self, ns: &Namespace) -> Result<&'s OpenArchive<'s>> {
         match self.0.iter().find(|(other, _)| *other == ns) {
             Some((_, Ok(open))) if open.namespace == ns.as_str() => Ok(open),
             Some((_, Err(error))) => Err(error.clone()),

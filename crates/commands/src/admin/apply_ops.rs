@@ -1,0 +1,221 @@
+//! `applyOps`: entries of a log, done again. Tools that replay a log send it, and such that create a collection with the UUID
+//! that it had.
+//!
+//! 1. All entries are checked before one is applied.
+//! 2. Entries that write documents are one write unit, over all of their collections: all of them happen or none. With
+//!    `allowAtomic: false`, or with definitions among them, each stands for itself and the first that fails ends the command.
+//! 3. An insert of an `_id` that is there replaces the document, and a delete of one that is not there does nothing, so that
+//!    a log can be replayed over data that has a part of it already.
+//!
+//! Not there: documents of buckets of a time series, which are not stored as they are logged.
+
+mod definition;
+mod document;
+mod entry;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::Together;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::crud::{check_writable, wrote};
+use crate::fields::whole_number;
+use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
+use document::DocumentChange;
+use entry::{Entry, EntryKind};
+
+pub(super) const ROW: Row = Row::new("applyOps", "Applies entries of a log", run)
+    .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::LENIENT));
+
+/// Most commands that stand in each other.
+const MAX_NESTED: usize = 10;
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    wrote(ctx, request);
+    apply(ctx, request, request.body, MAX_NESTED, reply)
+}
+
+/// Applies the entries of a command, or of one that stands in another.
+fn apply(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    command: RawDoc<'_>,
+    levels: usize,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let Some(levels) = levels.checked_sub(1) else {
+        return Err(Error::failed_to_parse("too many nested applyOps"));
+    };
+    let fields = Fields::new(command, "applyOps");
+    check_removed(&fields)?;
+    ctx.bypass_validation = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
+    let Some(RawValue::Array(given)) = command.get("applyOps") else {
+        let value = command.get("applyOps").unwrap_or(RawValue::Null);
+        return Err(fields.wrong("applyOps", value, "array"));
+    };
+    let entries = given.iter().map(Entry::parse).collect::<Result<Vec<_>>>()?;
+    let atomic = match fields.get("allowAtomic") {
+        Some(RawValue::Bool(atomic)) => atomic,
+        Some(value) => whole_number(value) != Some(0),
+        None => true,
+    };
+    let only_documents = entries.iter().all(|entry| entry.kind != EntryKind::Command);
+    let mut applied = Applied::default();
+    let result = match atomic && only_documents && entries.len() > 1 {
+        true => together(ctx, &entries, &mut applied),
+        false => one_by_one(ctx, request, &entries, levels, &mut applied),
+    };
+    match result {
+        Ok(()) if applied.results.contains(&false) => {
+            let text = "applyOps had one or more errors applying ops";
+            Err(applied.explain(Error::new(ErrorCode::UnknownError, text)))
+        }
+        Ok(()) => {
+            applied.append(reply);
+            Ok(())
+        }
+        Err(error) => Err(applied.explain(error)),
+    }
+}
+
+/// Options that there are no more.
+fn check_removed(fields: &Fields<'_>) -> Result<()> {
+    for (name, code) in [("preCondition", 6711600), ("alwaysUpsert", 6711601)] {
+        match fields.get(name) {
+            None | Some(RawValue::Bool(false)) => {}
+            Some(_) => {
+                let text = format!("applyOps no longer supports the '{name}' option");
+                return Err(Error::new(ErrorCode(code), text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What became of the entries so far.
+#[derive(Default)]
+struct Applied {
+    results: Vec<bool>,
+}
+
+impl Applied {
+    fn append(&self, reply: &mut DocBuilder) {
+        reply.append("applied", i32::try_from(self.results.len()).unwrap_or(i32::MAX));
+        reply.start_array("results");
+        for result in &self.results {
+            reply.push(*result);
+        }
+        reply.end();
+    }
+
+    /// The error with what was applied before it.
+    fn explain(&self, error: Error) -> Error {
+        let mut extra = DocBuilder::new();
+        self.append(&mut extra);
+        if let Some(own) = error.extra().and_then(RawDoc::new) {
+            extra.append_all(own);
+        }
+        error.with_extra(extra.finish().into_bytes())
+    }
+}
+
+/// Applies entries that write documents in one write unit.
+fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Applied) -> Result<()> {
+    let entries: Vec<&Entry<'_>> =
+        entries.iter().filter(|entry| entry.kind != EntryKind::Note).collect();
+    let mut changes = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        let change = check_writable(&entry.ns).and_then(|()| DocumentChange::of(ctx, entry));
+        match change {
+            Ok(change) => changes.push(change),
+            Err(error) => return Err(rolled_back(applied, changes.len() + 1, error)),
+        }
+    }
+    let mut others = Vec::new();
+    for change in changes.iter().flatten() {
+        let ns = change.collection.namespace();
+        if !others.iter().any(|(other, _)| *other == ns) {
+            others.push((ns, change.collection.clone()));
+        }
+    }
+    if !others.is_empty() {
+        let (_, first) = others.remove(0);
+        if others.iter().any(|(_, other)| other.capped().is_some()) {
+            let text = "entries for a capped collection in one unit with others; allowAtomic: false applies them";
+            return Err(Error::not_implemented(text));
+        }
+        let mut reached = 0;
+        let written =
+            ctx.service.store.write_together(ctx.op, &Together { first, others }, |unit| {
+                for (at, change) in changes.iter().enumerate() {
+                    reached = at + 1;
+                    let Some(change) = change else { continue };
+                    let ns = change.collection.namespace();
+                    if !unit.within(&ns, |unit| change.apply(ctx, unit))? {
+                        let text = "applyOps could not find the document of an update";
+                        return Err(Error::new(ErrorCode::UnknownError, text));
+                    }
+                }
+                Ok(())
+            });
+        if let Err(error) = written {
+            return Err(rolled_back(applied, reached, error));
+        }
+    }
+    for entry in &entries {
+        entry.count(ctx);
+        applied.results.push(true);
+    }
+    Ok(())
+}
+
+/// Nothing was applied when one of the entries failed.
+fn rolled_back(applied: &mut Applied, reached: usize, error: Error) -> Error {
+    applied.results = vec![false; reached];
+    error
+}
+
+/// Applies each entry for itself; one whose document is missing does not keep back the others.
+fn one_by_one(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    entries: &[Entry<'_>],
+    levels: usize,
+    applied: &mut Applied,
+) -> Result<()> {
+    for entry in entries {
+        ctx.op.check()?;
+        let done = match entry.kind {
+            EntryKind::Note => continue,
+            EntryKind::Command => definition::apply(ctx, request, entry, levels).map(|()| true),
+            EntryKind::Insert | EntryKind::Update | EntryKind::Delete => alone(ctx, entry),
+        };
+        match done {
+            Ok(done) => applied.results.push(done),
+            Err(error) => {
+                applied.results.push(false);
+                return Err(error);
+            }
+        }
+        entry.count(ctx);
+    }
+    Ok(())
+}
+
+fn alone(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<bool> {
+    check_writable(&entry.ns)?;
+    let Some(change) = DocumentChange::of(ctx, entry)? else { return Ok(true) };
+    ctx.service.store.write(ctx.op, &change.collection, |unit| change.apply(ctx, unit))
+}
+
+impl Entry<'_> {
+    /// Counts it among the server's operations.
+    fn count(&self, ctx: &CommandContext<'_>) {
+        match self.kind {
+            EntryKind::Insert => ctx.count(OpKind::Insert, 1),
+            EntryKind::Update => ctx.count(OpKind::Update, 1),
+            EntryKind::Delete => ctx.count(OpKind::Delete, 1),
+            EntryKind::Command => ctx.count(OpKind::Command, 1),
+            EntryKind::Note => {}
+        }
+    }
+}

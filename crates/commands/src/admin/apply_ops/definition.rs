@@ -1,0 +1,102 @@
+//! Entries that are commands: definitions of collections and indexes, as the log has them. They run as the commands of
+//! clients do, from which some of them differ in their form.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::entry::Entry;
+use crate::registry::find;
+use crate::{CommandContext, Generic, Handler, Request};
+
+/// Commands that logs have, and the errors after which a replay goes on: what they want is so already.
+const COMMANDS: &[(&str, &[ErrorCode])] = &[
+    ("collMod", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
+    ("convertToCapped", &[ErrorCode::NamespaceNotFound]),
+    ("create", &[ErrorCode::NamespaceExists]),
+    ("createIndexes", &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]),
+    ("deleteIndexes", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
+    ("drop", &[ErrorCode::NamespaceNotFound]),
+    ("dropDatabase", &[ErrorCode::NamespaceNotFound]),
+    ("dropIndexes", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
+    ("renameCollection", &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]),
+];
+
+/// Runs the command of an entry.
+///
+/// # Errors
+/// 2 BadValue for a command that no log has, those of the command.
+pub(super) fn apply(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    entry: &Entry<'_>,
+    levels: usize,
+) -> Result<()> {
+    let name = entry.object.iter().next().map_or("", |first| first.name());
+    if name == "applyOps" {
+        return super::apply(ctx, request, entry.object, levels, &mut DocBuilder::new());
+    }
+    let known = COMMANDS.iter().find(|(command, _)| *command == name);
+    let (Some((_, acceptable)), Some(found)) = (known, find(name)) else {
+        return Err(Error::bad_value(format!("unknown command '{name}' in an op")));
+    };
+    let Handler::Run(run) = found.row.handler else {
+        return Err(Error::not_implemented(format_args!("the command '{name}' in an op")));
+    };
+    let db = match name {
+        "renameCollection" => "admin",
+        _ => entry.ns.db(),
+    };
+    let body = as_command(name, entry.object);
+    let generic = Generic { write_concern: request.generic.write_concern, ..Generic::default() };
+    let body = body.as_doc();
+    let command = Request { row: found.row, name, db, body, generic, sequences: &[] };
+    ctx.collection_uuid = entry.uuid.filter(|_| name == "create");
+    let result = run(ctx, &command, &mut DocBuilder::new());
+    ctx.collection_uuid = None;
+    match result {
+        Err(error) if acceptable.contains(&error.code()) => {
+            tracing::debug!(command = name, %error, "an op of a replayed log found its work done");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// The command as a client would send it.
+fn as_command(name: &str, object: RawDoc<'_>) -> DocBuf {
+    let mut out = DocBuilder::new();
+    match name {
+        // A log has one entry for each index, with the definition's fields in the command itself.
+        "createIndexes" if object.get("indexes").is_none() => {
+            let mut fields = object.iter();
+            if let Some(first) = fields.next() {
+                out.append_element(first);
+            }
+            out.start_array("indexes").push_document();
+            for field in fields.filter(|field| field.name() != "ns") {
+                out.append_element(field);
+            }
+            out.end().end();
+            out.append("ignoreUnknownIndexOptions", true);
+        }
+        // What was dropped is named by its UUID there.
+        "renameCollection" => {
+            for field in object {
+                match (field.name(), field.value()) {
+                    ("dropTarget", RawValue::Binary { .. }) => out.append("dropTarget", true),
+                    _ => out.append_element(field),
+                };
+            }
+        }
+        // The definition that was dropped is said for those who follow the log.
+        "dropIndexes" | "deleteIndexes" => {
+            for field in object.iter().filter(|field| field.name() != "spec") {
+                out.append_element(field);
+            }
+        }
+        _ => {
+            out.append_all(object);
+        }
+    }
+    out.finish()
+}

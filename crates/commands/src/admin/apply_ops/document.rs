@@ -1,0 +1,194 @@
+//! Entries that write a document: by its `_id`, whatever the document is now.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::{ParseContext, Update, UpdateContext};
+use mayfly_storage::{Collection, RecordKey, UpdateStyle, WriteUnit, apply_delta};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
+
+use super::entry::{Entry, EntryKind};
+use crate::CommandContext;
+
+/// An entry and the record that it is for.
+pub(super) struct DocumentChange<'a> {
+    pub(super) collection: Arc<Collection>,
+    /// Where the record is; nothing in a capped collection that has none with the `_id`.
+    key: Option<RecordKey>,
+    id: RawValue<'a>,
+    action: Action<'a>,
+}
+
+enum Action<'a> {
+    /// The document as it has to be.
+    Put(RawDoc<'a>),
+    /// What becomes of the document; whether it is inserted when it is missing.
+    Change {
+        change: ChangeKind<'a>,
+        upsert: bool,
+    },
+    Remove,
+}
+
+/// The forms of an update in a log.
+enum ChangeKind<'a> {
+    /// `{ $v: 2, diff }`.
+    Delta(RawDoc<'a>),
+    /// Operators, as logs had them before deltas.
+    Operators(Update),
+    Replacement(RawDoc<'a>),
+}
+
+impl<'a> DocumentChange<'a> {
+    /// Finds the collection and the record; nothing for a delete from a collection that does not exist.
+    ///
+    /// # Errors
+    /// 26 NamespaceNotFound, 9 FailedToParse without an `_id`, those of the update.
+    pub(super) fn of(
+        ctx: &CommandContext<'_>,
+        entry: &Entry<'a>,
+    ) -> Result<Option<DocumentChange<'a>>> {
+        let Some(collection) = find(ctx, entry)? else { return Ok(None) };
+        if collection.time_series().is_some() {
+            return Err(Error::not_implemented("'applyOps' on the buckets of a time series"));
+        }
+        let named = entry.target.filter(|_| entry.kind == EntryKind::Update);
+        let Some(id) = named.unwrap_or(entry.object).get("_id") else {
+            let text = format!("an op for {} has no _id", entry.ns);
+            return Err(Error::new(ErrorCode::NoSuchKey, text));
+        };
+        let action = match entry.kind {
+            EntryKind::Insert => Action::Put(entry.object),
+            EntryKind::Update => {
+                let change = ChangeKind::parse(entry.object, ctx.op.now_ms())?;
+                Action::Change { change, upsert: entry.upsert }
+            }
+            EntryKind::Delete | EntryKind::Command | EntryKind::Note => Action::Remove,
+        };
+        let key = ctx.service.store.locate(&collection, id)?;
+        Ok(Some(DocumentChange { collection, key, id, action }))
+    }
+
+    /// Writes; false when the document of an update is missing.
+    ///
+    /// # Errors
+    /// Those of [`WriteUnit::insert`] and [`WriteUnit::update`].
+    pub(super) fn apply(&self, ctx: &CommandContext<'_>, unit: &mut WriteUnit<'_>) -> Result<bool> {
+        if ctx.bypass_validation {
+            unit.bypass_validation();
+        }
+        let old = match &self.key {
+            Some(key) => unit.read(key)?.map(|old| (key, old)),
+            None => None,
+        };
+        match (&self.action, old) {
+            (Action::Remove, Some((key, old))) => unit.delete(key, old.as_doc())?,
+            (Action::Remove, None) => {}
+            (Action::Put(new), Some((key, old))) => {
+                if *new != old.as_doc() {
+                    unit.update(key, old.as_doc(), *new, UpdateStyle::Replacement)?;
+                }
+            }
+            (Action::Put(new), None) => unit.insert(*new)?,
+            (Action::Change { change, .. }, Some((key, old))) => {
+                if let Some(new) = change.applied(old.as_doc(), ctx.op.now_ms())? {
+                    unit.update(key, old.as_doc(), new.as_doc(), change.style())?;
+                }
+            }
+            (Action::Change { change, upsert: true }, None) => {
+                let mut fresh = DocBuilder::new();
+                fresh.append("_id", self.id);
+                let fresh = fresh.finish();
+                let new = change.applied(fresh.as_doc(), ctx.op.now_ms())?.unwrap_or(fresh);
+                unit.insert(new.as_doc())?;
+            }
+            (Action::Change { upsert: false, .. }, None) => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The collection of an entry: by its UUID where it has one. Deleting from one that does not exist is nothing to do.
+fn find(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<Option<Arc<Collection>>> {
+    let store = &ctx.service.store;
+    let found = match entry.uuid {
+        Some(uuid) => store
+            .collections(Some(entry.ns.db()))
+            .into_iter()
+            .find(|collection| collection.uuid() == uuid),
+        None => store.collection(&entry.ns),
+    };
+    if found.is_none() && (entry.uuid.is_some() || entry.kind != EntryKind::Delete) {
+        store.check_no_view(&entry.ns)?;
+        let text = format!("cannot apply an op on a collection that does not exist: {}", entry.ns);
+        return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+    }
+    Ok(found)
+}
+
+impl<'a> ChangeKind<'a> {
+    fn parse(object: RawDoc<'a>, now_ms: i64) -> Result<ChangeKind<'a>> {
+        if object.get_element("_id").is_some() {
+            return Ok(ChangeKind::Replacement(object));
+        }
+        let version = object.get("$v");
+        match version.and_then(crate::fields::whole_number) {
+            Some(2) => match object.get("diff") {
+                Some(RawValue::Document(delta)) => return Ok(ChangeKind::Delta(delta)),
+                _ => {
+                    let text = "expected a document 'diff' in an update of version 2";
+                    return Err(Error::new(ErrorCode(4772601), text));
+                }
+            },
+            None | Some(1) => {}
+            Some(other) => {
+                let text = format!("unknown version {other} of an update");
+                return Err(Error::new(ErrorCode(4772600), text));
+            }
+        }
+        if !object.iter().any(|element| element.name().starts_with('$')) {
+            return Ok(ChangeKind::Replacement(object));
+        }
+        let mut operators = DocBuilder::new();
+        for element in object.iter().filter(|element| element.name() != "$v") {
+            operators.append_element(element);
+        }
+        let context = ParseContext { now_ms, ..ParseContext::default() };
+        Ok(ChangeKind::Operators(Update::parse(operators.finish().as_doc(), &context)?))
+    }
+
+    fn style(&self) -> UpdateStyle {
+        match self {
+            ChangeKind::Replacement(_) => UpdateStyle::Replacement,
+            ChangeKind::Delta(_) | ChangeKind::Operators(_) => UpdateStyle::Operators,
+        }
+    }
+
+    /// The document afterwards; nothing when it stays as it is.
+    fn applied(&self, old: RawDoc<'_>, now_ms: i64) -> Result<Option<DocBuf>> {
+        let new = match self {
+            ChangeKind::Delta(delta) => apply_delta(old, *delta)?,
+            ChangeKind::Operators(update) => {
+                let context = UpdateContext { now_ms, ..UpdateContext::default() };
+                return update.apply(old, &context);
+            }
+            ChangeKind::Replacement(new) => replaced(old, *new),
+        };
+        let ids = (old.get("_id"), new.as_doc().get("_id"));
+        if !matches!(ids, (Some(old), Some(new)) if equal_values(old, new)) {
+            let text = "an op would change the immutable field '_id'";
+            return Err(Error::new(ErrorCode::ImmutableField, text));
+        }
+        Ok((new.as_doc() != old).then_some(new))
+    }
+}
+
+/// The replacement, with the document's own `_id` where it has none.
+fn replaced(old: RawDoc<'_>, new: RawDoc<'_>) -> DocBuf {
+    let mut out = DocBuilder::new();
+    if let (None, Some(id)) = (new.get_element("_id"), old.get_element("_id")) {
+        out.append_element(id);
+    }
+    out.append_all(new);
+    out.finish()
+}

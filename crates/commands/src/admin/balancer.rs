@@ -1,0 +1,21 @@
+//! `balancerStatus`. A router tells it; there are no shards that a balancer would level out.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::DocBuilder;
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(super) const STATUS: Row = Row::new("balancerStatus", "Shows what the balancer does", run)
+    .since("3.4")
+    .flags(RowFlags::ADMIN_ONLY);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    if ctx.service.replica_set.get().is_some() {
+        let text = "no such command: 'balancerStatus'";
+        return Err(Error::new(ErrorCode::CommandNotFound, text));
+    }
+    reply.append("mode", "off").append("inBalancerRound", false);
+    reply.append("numBalancerRounds", 0i64);
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `getClusterParameter` and `setClusterParameter`: parameters that all members of a cluster share. Of the reference's this
+//! server has those that change something here.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::defaults;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::crud::wrote;
+use crate::fields::whole_number;
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
+
+pub(super) const GET: Row = Row::new("getClusterParameter", "Shows cluster parameters", run_get)
+    .since("6.0")
+    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
+pub(super) const SET: Row = Row::new("setClusterParameter", "Sets a cluster parameter", run_set)
+    .since("6.0")
+    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::WRITE_CONCERN));
+
+/// The parameters.
+const NAMES: &[&str] = &[MAX_TIME];
+/// Milliseconds that a read may take which sets no limit itself.
+const MAX_TIME: &str = "defaultMaxTimeMS";
+
+fn known(name: &str) -> Result<&'static str> {
+    NAMES.iter().find(|known| **known == name).copied().ok_or_else(|| {
+        Error::new(ErrorCode::NoSuchKey, format!("Unknown server parameter: {name}"))
+    })
+}
+
+fn run_get(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = Fields::new(request.body, "getClusterParameter");
+    let expected = "[string, array]";
+    let names = match request.target() {
+        RawValue::String("*") => NAMES.to_vec(),
+        RawValue::String(name) => vec![known(name)?],
+        RawValue::Array(names) => {
+            let one = |name: mayfly_value::RawElement<'_>| match name.value() {
+                RawValue::String(name) => known(name),
+                other => Err(fields.wrong("getClusterParameter", other, "string")),
+            };
+            names.iter().map(one).collect::<Result<_>>()?
+        }
+        other => return Err(fields.wrong("getClusterParameter", other, expected)),
+    };
+    if names.is_empty() {
+        return Err(Error::bad_value("getClusterParameter needs at least one name"));
+    }
+    let defaults = &ctx.service.defaults;
+    reply.start_array("clusterParameters");
+    for name in names {
+        reply.push_document().append("_id", name);
+        let time = RawValue::Timestamp(defaults.max_time_set_at());
+        reply.append("clusterParameterTime", time);
+        reply.append("readOperations", defaults.max_time_ms()).end();
+    }
+    reply.end();
+    Ok(())
+}
+
+fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = Fields::new(request.body, "setClusterParameter");
+    let RawValue::Document(given) = request.target() else {
+        return Err(fields.wrong("setClusterParameter", request.target(), "object"));
+    };
+    let (Some(parameter), 1) = (given.iter().next(), given.iter().count()) else {
+        let text = "setClusterParameter sets exactly one parameter";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    };
+    let name = known(parameter.name())?;
+    let RawValue::Document(values) = parameter.value() else {
+        return Err(fields.wrong(name, parameter.value(), "object"));
+    };
+    if let Some(ms) = read_operations(values)? {
+        defaults::store_max_time(ctx.service, ctx.op, ms)?;
+    }
+    wrote(ctx, request);
+    Ok(())
+}
+
+/// The new `readOperations`; null takes the limit away, and what is not named stays.
+fn read_operations(values: RawDoc<'_>) -> Result<Option<i64>> {
+    let fields = Fields::strict(values, MAX_TIME, &["readOperations"])?;
+    match values.get("readOperations") {
+        None => Ok(None),
+        Some(RawValue::Null) => Ok(Some(0)),
+        Some(value) => match whole_number(value) {
+            Some(ms) if ms >= 0 => Ok(Some(ms)),
+            Some(ms) => Err(Error::bad_value(format!(
+                "BSON field '{MAX_TIME}.readOperations' value must be >= 0, actual value '{ms}'"
+            ))),
+            None => Err(fields.wrong("readOperations", value, "[long, int, decimal, double]")),
+        },
+    }
+}

@@ -1,0 +1,142 @@
+//! `getDefaultRWConcern` and `setDefaultRWConcern`: the concerns of operations that give none.
+//! Manual: "setDefaultRWConcern", "getDefaultRWConcern".
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::{DefaultConcerns, defaults};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::crud::wrote;
+use crate::{CommandContext, Fields, Request, Row, RowFlags, WriteConcern};
+
+pub(super) const GET: Row =
+    Row::new("getDefaultRWConcern", "Shows the default read and write concern", run_get)
+        .since("4.4")
+        .flags(RowFlags::ADMIN_ONLY);
+pub(super) const SET: Row =
+    Row::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
+        .since("4.4")
+        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
+
+fn run_get(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&["inMemory"])?;
+    let in_memory = match fields.get("inMemory") {
+        None => false,
+        Some(RawValue::Bool(flag)) => flag,
+        Some(other) => return Err(fields.wrong("inMemory", other, "bool")),
+    };
+    append(&ctx.service.defaults.get(), reply);
+    if in_memory {
+        reply.append("inMemory", true);
+    }
+    Ok(())
+}
+
+fn run_set(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&["defaultReadConcern", "defaultWriteConcern"])?;
+    let read = fields.document("defaultReadConcern")?.map(checked_read).transpose()?;
+    let write = fields.document("defaultWriteConcern")?.map(checked_write).transpose()?;
+    if read.is_none() && write.is_none() {
+        return Err(Error::bad_value(
+            "At least one of the \"defaultReadConcern\" or \"defaultWriteConcern\" fields must be present",
+        ));
+    }
+    let mut changed = ctx.service.defaults.get();
+    if let Some(read) = read {
+        changed.read = Some(read).filter(|read| !read.as_doc().is_empty());
+    }
+    if let Some(write) = write {
+        if write.as_doc().is_empty() && changed.write.is_some() {
+            let text = "The global default write concern cannot be unset once it is set.";
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
+        changed.write = Some(write).filter(|write| !write.as_doc().is_empty());
+    }
+    defaults::store(ctx.service, ctx.op, changed)?;
+    append(&ctx.service.defaults.get(), reply);
+    wrote(ctx, request);
+    Ok(())
+}
+
+/// A read concern that can be the default of all operations.
+fn checked_read(given: RawDoc<'_>) -> Result<DocBuf> {
+    let fields = Fields::strict(given, "setDefaultRWConcern.defaultReadConcern", &["level"])?;
+    match fields.string("level")? {
+        None => Ok(DocBuf::empty()),
+        Some(level @ ("local" | "available" | "majority")) => {
+            let mut out = DocBuilder::new();
+            out.append("level", level);
+            Ok(out.finish())
+        }
+        Some(other) => Err(Error::bad_value(format!(
+            "level: \"{other}\" is not suitable for the default read concern"
+        ))),
+    }
+}
+
+/// A write concern that can be the default of all operations, with its time to wait.
+fn checked_write(given: RawDoc<'_>) -> Result<DocBuf> {
+    let known = &["w", "j", "wtimeout"];
+    let fields = Fields::strict(given, "setDefaultRWConcern.defaultWriteConcern", known)?;
+    if given.is_empty() {
+        return Ok(DocBuf::empty());
+    }
+    let unsuitable = |text: &str| Err(Error::bad_value(text));
+    let unknown_mode = || {
+        let text = "No write concern mode named in the default write concern was found";
+        Err(Error::new(ErrorCode::UnknownReplWriteConcern, text))
+    };
+    let mut out = DocBuilder::new();
+    match given.get("w") {
+        None => return unsuitable("The default write concern must have the field 'w'"),
+        Some(RawValue::String("majority")) => out.append("w", "majority"),
+        Some(RawValue::String(_) | RawValue::Null | RawValue::Document(_)) => {
+            return unknown_mode();
+        }
+        Some(w) => match WriteConcern::parse_members(w)? {
+            0 => return unsuitable("The default write concern cannot have 'w' 0"),
+            1 => out.append("w", 1),
+            _ => {
+                let text = "Not enough data-bearing nodes for the default write concern";
+                return Err(Error::new(ErrorCode::UnsatisfiableWriteConcern, text));
+            }
+        },
+    };
+    match fields.get("j") {
+        None => {}
+        Some(RawValue::Bool(synced)) => drop(out.append("j", synced)),
+        Some(other) => return Err(fields.wrong("j", other, "bool")),
+    }
+    let wtimeout = fields.get("wtimeout").and_then(crate::fields::whole_number).unwrap_or(0);
+    out.append("wtimeout", i32::try_from(wtimeout.max(0)).unwrap_or(i32::MAX));
+    Ok(out.finish())
+}
+
+fn append(concerns: &DefaultConcerns, reply: &mut DocBuilder) {
+    let source = |set: bool| if set { "global" } else { "implicit" };
+    match &concerns.read {
+        Some(read) => reply.append("defaultReadConcern", read),
+        None => reply.start_document("defaultReadConcern").append("level", "local").end(),
+    };
+    match &concerns.write {
+        Some(write) => reply.append("defaultWriteConcern", write),
+        None => {
+            reply.start_document("defaultWriteConcern");
+            reply.append("w", "majority").append("wtimeout", 0).end()
+        }
+    };
+    if let Some((timestamp, wall_ms)) = concerns.updated {
+        reply.append("updateOpTime", RawValue::Timestamp(timestamp));
+        reply.append("updateWallClockTime", RawValue::Date(wall_ms));
+    }
+    reply.append("defaultWriteConcernSource", source(concerns.write.is_some()));
+    reply.append("defaultReadConcernSource", source(concerns.read.is_some()));
+    reply.append("localUpdateWallClockTime", RawValue::Date(concerns.loaded_ms));
+}

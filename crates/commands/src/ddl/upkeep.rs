@@ -1,0 +1,88 @@
+//! `compact` and `reIndex`: commands that change nothing but the form in which a collection is stored.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::Collection;
+use mayfly_value::DocBuilder;
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(super) const COMPACT: Row =
+    Row::new("compact", "Gives back the space of a collection", compact).flags(RowFlags::MAY_BLOCK);
+pub(super) const RE_INDEX: Row =
+    Row::new("reIndex", "Builds the indexes of a collection anew", re_index)
+        .flags(RowFlags::MAY_BLOCK.and(RowFlags::WRITE_CONCERN));
+
+/// The collection of a command that views do not have.
+fn collection(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    act: &str,
+) -> Result<Arc<Collection>> {
+    let ns = request.namespace()?;
+    let store = &ctx.service.store;
+    if let Some(collection) = store.collection(&ns) {
+        return Ok(collection);
+    }
+    Err(match store.view(&ns)? {
+        Some(_) => {
+            Error::new(ErrorCode::CommandNotSupportedOnView, format!("can't {act} a view: {ns}"))
+        }
+        None => Error::new(ErrorCode::NamespaceNotFound, "collection does not exist"),
+    })
+}
+
+/// How much can be freed is known afterwards. `freeSpaceTargetMB` keeps it from working on a collection that takes less than
+/// what is to be freed.
+fn compact(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&["force", "dryRun", "freeSpaceTargetMB"])?;
+    fields.bool("force")?;
+    let target_mb = fields.long("freeSpaceTargetMB")?;
+    if let Some(target) = target_mb.filter(|target| *target < 1) {
+        return Err(Error::bad_value(format!(
+            "BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{target}'"
+        )));
+    }
+    let dry_run = fields.bool("dryRun")?.unwrap_or(false);
+    let collection = collection(ctx, request, "compact")?;
+    if dry_run {
+        return Err(Error::not_implemented("the option 'dryRun' of 'compact'"));
+    }
+    let store = &ctx.service.store;
+    let target = u64::try_from(target_mb.unwrap_or(0)).unwrap_or(0).saturating_mul(1 << 20);
+    let freed = match target > 0 && store.engine_bytes(&collection)? < target {
+        true => 0,
+        false => store.compact(ctx.op, &collection)?,
+    };
+    reply.append("bytesFreed", i64::try_from(freed).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+fn re_index(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    if ctx.service.replica_set.get().is_some() {
+        let text = "reIndex is only allowed on a standalone mongod instance.";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    let collection = collection(ctx, request, "re-index")?;
+    let before = collection.list_indexes().len() as i32;
+    ctx.service.store.rebuild_indexes(ctx.op, &collection)?;
+    let indexes = collection.list_indexes();
+    reply.append("nIndexesWas", before).append("nIndexes", indexes.len() as i32);
+    reply.start_array("indexes");
+    for index in &indexes {
+        reply.push(index);
+    }
+    reply.end();
+    super::wrote(ctx, request);
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! `dbHash`: a hash of the documents of each collection, in the order of `_id`. Two databases with the same documents have the
+//! same hashes.
+
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{Error, Result};
+use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, whole_range};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use md5::{Digest, Md5};
+
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(super) const ROW: Row = Row::new("dbHash", "Hashes the documents of a database", run)
+    .aliases(&["dbhash"])
+    .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
+
+/// Collections that are this server's own affair.
+const SKIPPED: &[&str] = &["system.profile"];
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let began = ctx.service.clock.monotonic_micros();
+    let wanted = wanted(request.body)?;
+    let mut collections: Vec<(String, Arc<Collection>)> = ctx
+        .service
+        .store
+        .collections(Some(request.db))
+        .into_iter()
+        .map(|collection| (collection.namespace().collection().to_owned(), collection))
+        .filter(|(name, _)| !SKIPPED.contains(&name.as_str()))
+        .filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()))
+        .collect();
+    collections.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut all = Md5::new();
+    reply.append("host", ctx.service.host.as_str()).start_document("collections");
+    for (name, collection) in &collections {
+        let hash = hash(ctx, collection)?;
+        all.update(hash.as_bytes());
+        reply.append(name, hash.as_str());
+    }
+    reply.end().start_array("capped");
+    for (name, _) in collections.iter().filter(|(_, collection)| collection.capped().is_some()) {
+        reply.push(name.as_str());
+    }
+    reply.end().start_document("uuids");
+    for (name, collection) in &collections {
+        reply.append(name, RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
+    }
+    reply.end().append("md5", hexadecimal(all).as_str());
+    let millis = (ctx.service.clock.monotonic_micros() - began) / 1000;
+    reply.append("timeMillis", i32::try_from(millis).unwrap_or(i32::MAX));
+    Ok(())
+}
+
+/// The names in `collections`; none stands for all.
+fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
+    let Some(RawValue::Array(names)) = body.get("collections") else { return Ok(Vec::new()) };
+    let mut wanted = Vec::new();
+    for name in names {
+        match name.value() {
+            RawValue::String(name) => wanted.push(name),
+            _ => return Err(Error::bad_value("collections entries have to be strings")),
+        }
+    }
+    Ok(wanted)
+}
+
+/// The hash of the documents as one snapshot has them: in the order of the records, which of capped collections is that of
+/// their insertion.
+fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
+    let snapshot = ctx.service.store.snapshot()?;
+    let (mut digest, mut range) = (Md5::new(), whole_range());
+    let mut documents = 0u64;
+    loop {
+        let direction = Direction::Forward;
+        let see = &mut |_: &[u8], document: RawDoc<'_>| {
+            digest.update(document.as_bytes());
+            documents += 1;
+            if documents.is_multiple_of(1024) {
+                ctx.op.check()?;
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        match snapshot.scan_records(collection, &range, direction, ScanLimit::NONE, see)? {
+            Scanned::Exhausted => return Ok(hexadecimal(digest)),
+            Scanned::Paused(last) => range = range.after(&last, direction),
+        }
+    }
+}
+
+fn hexadecimal(digest: Md5) -> String {
+    digest.finalize().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,23 @@
+//! `getDiagnosticData`: what monitoring reads in one command. Nothing is collected beside it: the data are of now.
+
+use mayfly_base::Result;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::server_status;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(super) const ROW: Row =
+    Row::new("getDiagnosticData", "Shows the server's counters for monitoring", run)
+        .since("3.4")
+        .flags(RowFlags::ADMIN_ONLY);
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    let now = |ctx: &CommandContext<'_>| RawValue::Date(ctx.service.clock.now_ms());
+    reply.start_document("data").append("start", now(ctx));
+    reply.start_document("serverStatus").append("start", now(ctx));
+    server_status::append(ctx, request, reply);
+    reply.append("end", now(ctx)).end();
+    reply.append("end", now(ctx)).end();
+    Ok(())
+}

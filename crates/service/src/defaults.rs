@@ -1,0 +1,170 @@
+//! Defaults for operations that say nothing themselves: read and write concern, and the time that reads may take. They are
+//! documents of the database `config`, where other servers have them, too, and are read when the server starts.
+//!
+//! ```text
+//! config.settings            { _id: "ReadWriteConcernDefaults", defaultReadConcern?, defaultWriteConcern?,
+//!                              updateOpTime, updateWallClockTime }
+//! config.clusterParameters   { _id: "defaultMaxTimeMS", clusterParameterTime, readOperations }
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_storage::{Store, UpdateStyle};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use parking_lot::Mutex;
+
+use crate::Service;
+
+const CONCERNS: (&str, &str) = ("settings", "ReadWriteConcernDefaults");
+const MAX_TIME: (&str, &str) = ("clusterParameters", "defaultMaxTimeMS");
+
+/// Concerns of operations that give none.
+#[derive(Clone, Debug, Default)]
+pub struct DefaultConcerns {
+    /// The read concern, if one was set.
+    pub read: Option<DocBuf>,
+    /// The write concern, if one was set.
+    pub write: Option<DocBuf>,
+    /// When one was set last: the log's timestamp, and milliseconds since 1970.
+    pub updated: Option<(u64, i64)>,
+    /// When this server read or set them, in milliseconds since 1970.
+    pub loaded_ms: i64,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Defaults {
+    concerns: Mutex<DefaultConcerns>,
+    has_concerns: AtomicBool,
+    max_time_ms: AtomicI64,
+    max_time_set: Mutex<u64>,
+}
+
+impl Defaults {
+    /// As the store has them.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn load(store: &Store, now_ms: i64) -> Result<Defaults> {
+        let mut concerns = DefaultConcerns { loaded_ms: now_ms, ..DefaultConcerns::default() };
+        if let Some(stored) = read(store, CONCERNS)? {
+            let stored = stored.as_doc();
+            let part = |name| stored.get(name).and_then(RawValue::as_document);
+            concerns.read = part("defaultReadConcern").map(RawDoc::to_owned);
+            concerns.write = part("defaultWriteConcern").map(RawDoc::to_owned);
+            concerns.updated = match (stored.get("updateOpTime"), stored.get("updateWallClockTime"))
+            {
+                (Some(RawValue::Timestamp(at)), Some(RawValue::Date(wall))) => Some((at, wall)),
+                _ => None,
+            };
+        }
+        let defaults = Defaults::default();
+        defaults.set(concerns);
+        if let Some(stored) = read(store, MAX_TIME)? {
+            let stored = stored.as_doc();
+            if let Some(RawValue::Int64(ms)) = stored.get("readOperations") {
+                defaults.max_time_ms.store(ms, Ordering::Relaxed);
+            }
+            if let Some(RawValue::Timestamp(at)) = stored.get("clusterParameterTime") {
+                *defaults.max_time_set.lock() = at;
+            }
+        }
+        Ok(defaults)
+    }
+
+    /// The concerns as they are now.
+    pub fn get(&self) -> DefaultConcerns {
+        self.concerns.lock().clone()
+    }
+
+    /// The concerns, when one of them was set.
+    pub fn concerns_set(&self) -> Option<DefaultConcerns> {
+        self.has_concerns.load(Ordering::Relaxed).then(|| self.get())
+    }
+
+    fn set(&self, concerns: DefaultConcerns) {
+        let set = concerns.read.is_some() || concerns.write.is_some();
+        *self.concerns.lock() = concerns;
+        self.has_concerns.store(set, Ordering::Relaxed);
+    }
+
+    /// `defaultMaxTimeMS.readOperations`: milliseconds that a read may take which sets no limit; 0 is no limit.
+    pub fn max_time_ms(&self) -> i64 {
+        self.max_time_ms.load(Ordering::Relaxed)
+    }
+
+    /// The log's timestamp at which `defaultMaxTimeMS` was set last; 0 when it never was.
+    pub fn max_time_set_at(&self) -> u64 {
+        *self.max_time_set.lock()
+    }
+}
+
+/// Stores concerns and applies them from here on.
+///
+/// # Errors
+/// Those of the engine; then the old ones stay.
+pub fn store(service: &Service, op: &OpCtx, concerns: DefaultConcerns) -> Result<()> {
+    let now_ms = op.now_ms();
+    let timestamp = service.store.new_timestamp();
+    let mut out = DocBuilder::new();
+    out.append("_id", CONCERNS.1);
+    if let Some(read) = &concerns.read {
+        out.append("defaultReadConcern", read);
+    }
+    if let Some(write) = &concerns.write {
+        out.append("defaultWriteConcern", write);
+    }
+    out.append("updateOpTime", RawValue::Timestamp(timestamp));
+    out.append("updateWallClockTime", RawValue::Date(now_ms));
+    put(&service.store, op, CONCERNS, out.finish().as_doc())?;
+    let updated = Some((timestamp, now_ms));
+    service.defaults.set(DefaultConcerns { updated, loaded_ms: now_ms, ..concerns });
+    Ok(())
+}
+
+/// Stores `defaultMaxTimeMS.readOperations` and applies it from here on.
+///
+/// # Errors
+/// Those of the engine; then the old one stays.
+pub fn store_max_time(service: &Service, op: &OpCtx, ms: i64) -> Result<()> {
+    let timestamp = service.store.new_timestamp();
+    let mut out = DocBuilder::new();
+    out.append("_id", MAX_TIME.1);
+    out.append("clusterParameterTime", RawValue::Timestamp(timestamp));
+    out.append("readOperations", ms);
+    put(&service.store, op, MAX_TIME, out.finish().as_doc())?;
+    service.defaults.max_time_ms.store(ms, Ordering::Relaxed);
+    *service.defaults.max_time_set.lock() = timestamp;
+    Ok(())
+}
+
+fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
+    let Some(collection) = store.collection(&Namespace::new("config", collection)?) else {
+        return Ok(None);
+    };
+    match store.locate(&collection, RawValue::String(id))? {
+        Some(key) => store.read_one(&collection, &key, |document| document.to_owned()),
+        None => Ok(None),
+    }
+}
+
+fn put(
+    store: &Store,
+    op: &OpCtx,
+    (collection, id): (&str, &str),
+    document: RawDoc<'_>,
+) -> Result<()> {
+    let (collection, _) = store.get_or_create(&Namespace::new("config", collection)?)?;
+    let key = store.locate(&collection, RawValue::String(id))?;
+    store.write(op, &collection, |unit| {
+        let old = match &key {
+            Some(key) => unit.read(key)?.map(|old| (key, old)),
+            None => None,
+        };
+        match old {
+            Some((key, old)) => unit.update(key, old.as_doc(), document, UpdateStyle::Replacement),
+            None => unit.insert(document),
+        }
+    })
+}

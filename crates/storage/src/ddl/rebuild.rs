@@ -1,0 +1,99 @@
+//! Rebuilding the indexes of a collection, for `reIndex`.
+//!
+//! 1. An index of the same definition is built beside each, under a new id, while readers use the old one and writers maintain
+//!    both.
+//! 2. One catalog change puts the new ones in the places of the old ones.
+//!
+//! A crash in between leaves the old ones: builds that were cut off are forgotten. The index on `_id` is the order of the
+//! records, or goes with them; there is nothing to build of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::{OpCtx, Result};
+
+use super::{put_collection, put_dropped};
+use crate::Store;
+use crate::collection::{Collection, Index};
+
+impl Store {
+    /// Builds all indexes anew; gives how many there are, `_id_` included.
+    ///
+    /// # Errors
+    /// 11000 when a unique index finds duplicates, those of the engine and of the operation's deadline; the old indexes stay.
+    pub fn rebuild_indexes(&self, op: &OpCtx, collection: &Collection) -> Result<i32> {
+        let old = {
+            let _changing = self.catalog.changing.lock();
+            collection.indexes().into_iter().filter(|index| index.is_ready()).collect::<Vec<_>>()
+        };
+        if !old.is_empty() {
+            let specs = old.iter().map(|index| index.spec.clone()).collect();
+            let fresh = {
+                let _changing = self.catalog.changing.lock();
+                self.register_building(collection, specs)?
+            };
+            let replaced = self
+                .walk_records(op, collection, &fresh)
+                .and_then(|()| self.put_in_place(collection, &old, &fresh));
+            if let Err(error) = replaced {
+                self.abandon_building(collection, &fresh)?;
+                return Err(error);
+            }
+        }
+        Ok(collection.indexes().len() as i32 + 1)
+    }
+
+    /// Puts built indexes into the places of those that they are like. Of one that was dropped or changed meanwhile the new
+    /// one goes.
+    fn put_in_place(
+        &self,
+        collection: &Collection,
+        old: &[Arc<Index>],
+        fresh: &[Arc<Index>],
+    ) -> Result<()> {
+        let _changing = self.catalog.changing.lock();
+        let mut state = collection.state.write();
+        collection.check_alive()?;
+        let ns = collection.namespace();
+        let mut changed = state.clone();
+        let mut gone = Vec::new();
+        for (old, fresh) in old.iter().zip(fresh) {
+            let place = |id: u64| state.indexes.iter().position(|index| index.id == id);
+            match (place(old.id), place(fresh.id)) {
+                (Some(at), Some(_)) => {
+                    // Its options may have changed meanwhile.
+                    let now = &state.indexes[at];
+                    changed.indexes[at] = Arc::new(Index {
+                        id: fresh.id,
+                        spec: now.spec.clone(),
+                        filter: now.filter.clone(),
+                        runtime: fresh.runtime.clone(),
+                    });
+                    gone.push(now.clone());
+                }
+                (None, Some(_)) => gone.push(fresh.clone()),
+                (_, None) => {}
+            }
+        }
+        // The place that each had while it was built.
+        let mut seen = std::collections::HashSet::new();
+        changed.indexes.retain(|index| {
+            !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
+        });
+        for index in fresh {
+            index.runtime.ready.store(true, Ordering::Release);
+        }
+        self.change(|txn, _| {
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
+            gone.iter().try_for_each(|index| put_dropped(txn, index.id))
+        })?;
+        collection.install(&mut state, changed);
+        // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
+        for index in &gone {
+            index.runtime.dropped.store(true, Ordering::Release);
+        }
+        drop(state);
+        self.leave_to_sweeper(gone.iter().map(|index| index.id));
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! A write unit over several collections: all of its writes become visible at once, or none does.
+//!
+//! The unit belongs to one of the collections and goes into the others for some of its writes ([`WriteUnit::within`]), in the
+//! manner in which a policy archives into another collection. Capped collections cannot be among the others: what they
+//! have to give up depends on commits that come one after the other.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, Namespace, OpCtx, Result};
+
+use crate::Store;
+use crate::collection::Collection;
+use crate::ttl::archive::{ArchiveCollection, OpenArchive};
+use crate::unit::WriteUnit;
+
+/// The collections of one unit.
+pub struct Together {
+    /// The one that the unit belongs to.
+    pub first: Arc<Collection>,
+    /// The others, by name.
+    pub others: Vec<(Namespace, Arc<Collection>)>,
+}
+
+impl Store {
+    /// Runs a unit over several collections, as [`Store::write`] does over one.
+    ///
+    /// # Errors
+    /// As [`Store::write`]; 72 InvalidOptions when one of the others is capped.
+    pub fn write_together<T>(
+        &self,
+        op: &OpCtx,
+        together: &Together,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let others: Vec<ArchiveCollection> = together
+            .others
+            .iter()
+            .map(|(ns, collection)| (ns.clone(), Ok(collection.clone())))
+            .collect();
+        self.write_beside(op, &together.first, &others, body)
+    }
+}
+
+impl<'s> WriteUnit<'s> {
+    /// Writes into the collection of this name, which is one of the unit's.
+    ///
+    /// # Errors
+    /// Those of `act`; 112 WriteConflict when the collection is being changed.
+    pub fn within<T>(
+        &mut self,
+        ns: &Namespace,
+        act: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        if self.namespace() == ns.as_str() {
+            return act(self);
+        }
+        let Some(open) = self.archives.open else {
+            return Err(Error::internal("a unit without its other collections"));
+        };
+        let open: &'s OpenArchive<'s> = open.get(ns)?;
+        let unvalidated = self.is_unvalidated();
+        self.in_archive(open.collection(), open.state(), open.namespace(), |unit| {
+            unit.set_unvalidated(unvalidated);
+            act(unit)
+        })
+    }
+}
