@@ -62,6 +62,14 @@ impl Pipeline {
                 stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
             }
         }
+        if let Some(Stage::ShowBuckets(show)) = stages.first() {
+            let first = pipeline.iter().nth(1).and_then(|stage| stage.value().as_document());
+            let filter = first.and_then(|stage| stage.get("$match")?.as_document());
+            on_buckets = filter.and_then(|filter| show.on_stored(filter));
+            if let Some(filter) = &on_buckets {
+                stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
+            }
+        }
         limit_sorts(&mut stages);
         let mut front_sort = None;
         if around.optimises() {

@@ -46,13 +46,14 @@ pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_rang
 pub use retry::{Executed, SessionKey, Statement};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
-pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries};
+pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 pub use validation::DocumentCheck;
 pub use views::{
-    MAX_VIEW_DEPTH, ResolvedView, SYSTEM_VIEWS, UNPACK_STAGE, View, reads_of as view_reads,
+    MAX_VIEW_DEPTH, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
+    reads_of as view_reads, shown_buckets,
 };
 
 // What callers of the scans need.

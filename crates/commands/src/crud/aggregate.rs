@@ -91,6 +91,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     return Err(Error::new(ErrorCode::NamespaceNotFound, text));
                 }
                 Source::Nothing => parsed.start(None, hint, settings)?,
+                Source::View(view) if parsed.describes_collection() && view.shows_buckets() => {
+                    parsed.start_source(
+                        &ServerHost { ctx, collection: collection.as_deref() },
+                        settings,
+                    )?
+                }
                 Source::View(_) if parsed.describes_collection() => {
                     return Err(Error::new(
                         ErrorCode::CommandNotSupportedOnView,

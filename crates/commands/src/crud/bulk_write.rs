@@ -12,6 +12,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
 use super::read::{FirstBatch, first_batch, refuse};
+use super::measurements::check_insertable;
 use super::write::{bypass_validation, check_count, check_writable, ordered, wrote};
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 use operation::{Action, Operation};
@@ -124,7 +125,7 @@ fn insert(
     ordered: bool,
     results: &mut Results,
 ) -> Result<bool> {
-    if let Err(error) = check_writable(ns) {
+    if let Err(error) = check_insertable(ctx, ns) {
         let refused = if ordered { 1 } else { documents.len() };
         for index in first..first + refused {
             results.note(index, Kind::Insert, Err(error.clone()))?;

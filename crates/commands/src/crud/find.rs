@@ -5,7 +5,7 @@ use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, check_absent,
 };
 use mayfly_storage::ResolvedView;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
 use super::view::{Source, Stages, check_collation, check_find, run_settings, source};
@@ -73,11 +73,15 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Collection(collection) => collection,
         Source::View(view) => {
             check_collation(&view, &collating)?;
+            let hint = match natural_order(&fields, &view)? {
+                Some(order) => Hint::parse(RawValue::Document(order))?,
+                None => hint(&fields)?,
+            };
             let run = on_view(&fields, &view)?.start(
                 ctx,
                 &view,
                 fields.document("let")?,
-                hint(&fields)?,
+                hint,
                 run_settings(ctx, &fields)?,
             )?;
             let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
@@ -130,12 +134,21 @@ impl Tailing {
     }
 }
 
+/// The sort, when it asks for buckets in the order in which they are stored: a view in name only.
+fn natural_order<'a>(fields: &Fields<'a>, view: &ResolvedView) -> Result<Option<RawDoc<'a>>> {
+    let sort = fields.document("sort")?.filter(|_| view.shows_buckets());
+    Ok(sort.filter(|sort| sort.get("$natural").is_some()))
+}
+
 /// The find as stages behind those of a view.
 ///
 /// # Errors
 /// 168 InvalidPipelineOperator for what only a collection can be asked.
 pub(crate) fn on_view(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
-    let sort = fields.document("sort")?;
+    let sort = match natural_order(fields, view)? {
+        Some(_) => None,
+        None => fields.document("sort")?,
+    };
     check_find(&[
         ("$natural", sort.is_some_and(|sort| sort.get("$natural").is_some())),
         ("tailable", fields.bool("tailable")?.unwrap_or(false)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_query::{Around, Flow, Hint, Pipeline, PipelineRun, RunSettings};
-use mayfly_storage::{Collection, ResolvedView};
+use mayfly_storage::{Collection, ResolvedView, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
@@ -28,7 +28,11 @@ pub(crate) enum Source {
 pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
     let store = &ctx.service.store;
     if let Some(collection) = store.collection(ns) {
-        return Ok(Source::Collection(collection));
+        // Buckets are read in the reference's format.
+        return Ok(match shown_buckets(&collection) {
+            Some(view) => Source::View(Box::new(view)),
+            None => Source::Collection(collection),
+        });
     }
     Ok(match store.resolve_view(ns)? {
         Some(view) => Source::View(Box::new(view)),
@@ -95,7 +99,7 @@ impl Stages {
         // Of measurements the client knows other key patterns than their buckets have.
         let series = collection.as_ref().and_then(|collection| collection.time_series());
         let hint = match (hint, series) {
-            (Some(Hint::Key(key)), Some(series)) => {
+            (Some(Hint::Key(key)), Some(series)) if !view.shows_buckets() => {
                 Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())))
             }
             (hint, _) => hint,
