@@ -180,6 +180,9 @@ fn run_row(
         return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
     };
     let generic = generic::parse(incoming.body, row.name)?;
+    if let Some(time) = generic.cluster_time {
+        primacy::note_gossip(service, time)?;
+    }
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {
         let text = "Command does not support writeConcern";

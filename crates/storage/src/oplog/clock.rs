@@ -13,6 +13,8 @@ use crate::signal::Signal;
 /// Source of timestamps: seconds in the high half, increment in the low half.
 pub(crate) struct OplogClock {
     last: AtomicU64,
+    /// The last one below which the log is complete.
+    settled: AtomicU64,
     /// Handed out, and not committed yet.
     open: Mutex<Vec<u64>>,
     committed: Signal,
@@ -29,6 +31,7 @@ impl OplogClock {
     pub(crate) fn after(last: u64) -> OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
+            settled: AtomicU64::new(last),
             open: Mutex::default(),
             committed: Signal::default(),
         }
@@ -56,8 +59,7 @@ impl OplogClock {
 
     /// The last timestamp below which the log is complete.
     pub(crate) fn settled(&self) -> u64 {
-        let open = self.open.lock();
-        open.iter().min().map_or_else(|| self.last(), |first| first - 1)
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Waits until the log is complete beyond this timestamp.
@@ -77,6 +79,8 @@ impl Drop for Stamp<'_> {
     fn drop(&mut self) {
         let mut open = self.clock.open.lock();
         open.retain(|timestamp| *timestamp != self.timestamp);
+        let settled = open.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
+        self.clock.settled.store(settled, Ordering::Release);
         drop(open);
         self.clock.committed.tell();
     }
