@@ -80,7 +80,9 @@ impl Cursor {
             CursorSource::Find(executor) if self.await_data => {
                 Some(Awaited::Collection(executor.collection().clone()))
             }
-            CursorSource::Pipeline(run) if run.resume_token().is_some() => Some(Awaited::Changes),
+            CursorSource::Pipeline(run) if self.await_data && run.changes_reached().is_some() => {
+                Some(Awaited::Changes)
+            }
             _ => None,
         }
     }

@@ -41,7 +41,7 @@ pub use ddl::{
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};
-pub use oplog::UpdateStyle;
+pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, UpdateStyle};
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
 pub use retry::{Executed, SessionKey, Statement};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};

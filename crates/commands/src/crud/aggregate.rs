@@ -6,9 +6,11 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
-use super::view::{Source, Stages, check_collation, command_scope, run_settings, source};
+use super::view::{
+    Source, Stages, check_collation, command_scope, has_natural_order, run_settings, source,
+};
 use super::write::wrote;
-use crate::diagnostics::coll_stats::coll_stats_document;
+use crate::diagnostics::coll_stats::{coll_stats_document, log_stats_document};
 use crate::diagnostics::index_stats::index_stats;
 use crate::primacy::not_writable;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
@@ -91,7 +93,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     return Err(Error::new(ErrorCode::NamespaceNotFound, text));
                 }
                 Source::Nothing => parsed.start(None, hint, settings)?,
-                Source::View(view) if parsed.describes_collection() && view.shows_buckets() => {
+                Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
                     parsed.start_source(
                         &ServerHost { ctx, collection: collection.as_deref() },
                         settings,
@@ -276,8 +278,12 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        let Some(collection) = self.collection else { return Ok(Vec::new()) };
-        Ok(vec![coll_stats_document(self.ctx, collection, options)?])
+        let document = match self.collection {
+            Some(collection) => coll_stats_document(self.ctx, collection, options)?,
+            // Of other names without a collection nobody comes here.
+            None => log_stats_document(self.ctx, options)?,
+        };
+        Ok(vec![document])
     }
 
     fn index_stats(&self) -> Result<Vec<DocBuf>> {

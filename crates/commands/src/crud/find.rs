@@ -8,8 +8,11 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
-use super::view::{Source, Stages, check_collation, check_find, run_settings, source};
+use super::view::{
+    Source, Stages, check_collation, check_find, has_natural_order, reads_log, run_settings, source,
+};
 use crate::dispatch::may_block;
+use crate::fields::whole_number;
 use crate::{CommandContext, Fields, OpKind, Request, Row};
 
 pub(crate) const ROW: Row =
@@ -74,17 +77,23 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::View(view) => {
             check_collation(&view, &collating)?;
             let hint = match natural_order(&fields, &view)? {
-                Some(order) => Hint::parse(RawValue::Document(order))?,
+                Some(order) => order,
                 None => hint(&fields)?,
             };
-            let run = on_view(&fields, &view)?.start(
+            let mut stages = on_view(&fields, &view)?;
+            if tailing.tailable {
+                tailing.check_order(&fields)?;
+                stages.follow();
+            }
+            let run = stages.start(
                 ctx,
                 &view,
                 fields.document("let")?,
                 hint,
                 run_settings(ctx, &fields)?,
             )?;
-            let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+            let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+            cursor.await_data = tailing.await_data;
             return may_block(|| first_batch(ctx, cursor, batch, reply));
         }
         Source::Nothing => {
@@ -132,12 +141,40 @@ impl Tailing {
         }
         Ok(Tailing { tailable, await_data })
     }
+
+    /// The log is followed in its own order.
+    ///
+    /// # Errors
+    /// 2 BadValue.
+    fn check_order(&self, fields: &Fields<'_>) -> Result<()> {
+        let sort = fields.document("sort")?.filter(|sort| !sort.is_empty());
+        let natural = |sort: RawDoc<'_>| sort.get("$natural").and_then(whole_number) == Some(1);
+        if sort.is_some_and(|sort| !natural(sort)) {
+            let text = "cannot use tailable option with a sort other than {$natural: 1}";
+            return Err(Error::bad_value(text));
+        }
+        Ok(())
+    }
 }
 
-/// The sort, when it asks for buckets in the order in which they are stored: a view in name only.
-fn natural_order<'a>(fields: &Fields<'a>, view: &ResolvedView) -> Result<Option<RawDoc<'a>>> {
-    let sort = fields.document("sort")?.filter(|_| view.shows_buckets());
-    Ok(sort.filter(|sort| sort.get("$natural").is_some()))
+/// The order in which the sort asks for what has one of its own, when it asks for nothing else: `$natural`, or in the log the
+/// timestamp.
+fn natural_order(fields: &Fields<'_>, view: &ResolvedView) -> Result<Option<Option<Hint>>> {
+    let sort = fields.document("sort")?.filter(|_| has_natural_order(view));
+    let Some(sort) = sort else { return Ok(None) };
+    if sort.get("$natural").is_some() {
+        return Hint::parse(RawValue::Document(sort)).map(Some);
+    }
+    let mut parts = sort.iter();
+    let by_time = match (parts.next(), parts.next()) {
+        (Some(only), None) if reads_log(view) && only.name() == "ts" => whole_number(only.value()),
+        _ => None,
+    };
+    Ok(match by_time {
+        Some(1) => Some(None),
+        Some(-1) => Some(Some(Hint::Natural { backward: true })),
+        _ => None,
+    })
 }
 
 /// The find as stages behind those of a view.
@@ -151,7 +188,7 @@ pub(crate) fn on_view(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages
     };
     check_find(&[
         ("$natural", sort.is_some_and(|sort| sort.get("$natural").is_some())),
-        ("tailable", fields.bool("tailable")?.unwrap_or(false)),
+        ("tailable", fields.bool("tailable")?.unwrap_or(false) && !reads_log(view)),
         ("returnKey", fields.bool("returnKey")?.unwrap_or(false)),
         ("showRecordId", fields.bool("showRecordId")?.unwrap_or(false)),
         ("min", fields.document("min")?.is_some()),

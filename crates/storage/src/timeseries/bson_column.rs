@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn column(values: &[RawValue<'_>]) -> Column {
-        column_of(&values.iter().map(|value| Some(value.to_owned())).collect::<Vec<_>>())
+        column_of(&values.iter().map(|it| Some(RawValue::to_owned(*it))).collect::<Vec<_>>())
     }
 
     /// A literal and one block of whole numbers, or of doubles with a scale.
