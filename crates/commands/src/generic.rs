@@ -8,8 +8,10 @@ use crate::Fields;
 use crate::fields::whole_number;
 
 mod concern;
+mod read_concern;
 
-pub use concern::{Durability, ReadConcern, WriteConcern};
+pub use concern::{Durability, WriteConcern};
+pub use read_concern::{ReadConcern, ReadLevel};
 
 /// Arguments that any command may carry, `$`-prefixed and internal ones included.
 const NAMES: &[&str] = &[

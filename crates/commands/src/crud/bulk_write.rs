@@ -11,8 +11,8 @@ use mayfly_query::{Cursor, CursorSource};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
-use super::read::{FirstBatch, first_batch, refuse};
 use super::measurements::check_insertable;
+use super::read::{FirstBatch, first_batch, refuse};
 use super::write::{bypass_validation, check_count, check_writable, ordered, wrote};
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
 use operation::{Action, Operation};

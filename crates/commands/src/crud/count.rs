@@ -34,9 +34,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let query = CanonicalQuery::parse(filter, options)?;
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
-        Source::View(view)
-            if view.shows_buckets() && filter.is_empty() && query.hint.is_none() =>
-        {
+        Source::View(view) if view.shows_buckets() && filter.is_empty() && query.hint.is_none() => {
             // Counting buckets need not look into them.
             match collection {
                 Some(collection) => collection,

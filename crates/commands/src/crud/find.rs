@@ -1,6 +1,6 @@
 //! `find`.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, check_absent,
 };
@@ -46,6 +46,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
+    if tailing.tailable && ctx.snapshot_time.is_some() {
+        let text = "A tailable cursor cannot be opened with read concern 'snapshot'";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
     let batch = FirstBatch {

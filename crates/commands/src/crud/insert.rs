@@ -279,9 +279,9 @@ fn insert_all(
     };
     match target {
         Target::Buckets => measurements::restore_all(ctx, ns, write)?,
-        _ => on_collection(ctx, ns, |collection| {
-            ctx.service.store.write(ctx.op, collection, write)
-        })?,
+        _ => {
+            on_collection(ctx, ns, |collection| ctx.service.store.write(ctx.op, collection, write))?
+        }
     }
     match &ctx.retry {
         Some(retry) => retry.note_inserts(first, documents.len()),

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
-use mayfly_query::{
-    Around, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings,
-};
+use mayfly_query::{Around, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings};
 use mayfly_storage::{Collection, OPLOG, ResolvedView, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
@@ -122,7 +120,8 @@ impl Stages {
         let around = Around::command(view.on.db(), &scope);
         let parsed = Pipeline::parse(pipeline.as_doc(), &around)?;
         if reads_log(view) {
-            let first = pipeline.as_doc().iter().next().and_then(|stage| stage.value().as_document());
+            let first =
+                pipeline.as_doc().iter().next().and_then(|stage| stage.value().as_document());
             let filter = first.and_then(|stage| stage.get("$match")?.as_document());
             let order = match hint {
                 Some(Hint::Natural { backward: true }) => LogOrder::Descending,

@@ -79,10 +79,7 @@ pub(crate) fn coll_stats_document(
 ///
 /// # Errors
 /// Those of the store; 2 BadValue for a scale that is none.
-pub(crate) fn log_stats_document(
-    ctx: &CommandContext<'_>,
-    options: RawDoc<'_>,
-) -> Result<DocBuf> {
+pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) -> Result<DocBuf> {
     let mut doc = DocBuilder::new();
     doc.append("ns", OPLOG).append("host", ctx.service.host.as_str());
     doc.append("localTime", RawValue::Date(ctx.op.now_ms()));

@@ -26,6 +26,7 @@ mod redact;
 mod reshape;
 mod rows;
 mod sample;
+pub(crate) mod show_buckets;
 mod sort;
 mod sort_by_count;
 mod source;
@@ -34,7 +35,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod union_with;
-pub(crate) mod show_buckets;
 pub(crate) mod unpack;
 mod unwind;
 mod window;

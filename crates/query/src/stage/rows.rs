@@ -5,8 +5,8 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::{
     Around, Inside, Stage, bucket, bucket_auto, count, densify, documents, facet, fill, filter,
-    geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort,
-    show_buckets, sort_by_count, source, union_with, unpack, unwind, window, window_fields,
+    geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample,
+    show_buckets, sort, sort_by_count, source, union_with, unpack, unwind, window, window_fields,
 };
 
 /// Where in its pipeline a stage may stand.

@@ -153,10 +153,6 @@ impl Store {
             _ => 1.0,
         };
         let estimated = |number: i64| (number as f64 * times) as i64;
-        Ok(LogSizes {
-            entries: estimated(entries as i64),
-            bytes: estimated(bytes),
-            stored_bytes,
-        })
+        Ok(LogSizes { entries: estimated(entries as i64), bytes: estimated(bytes), stored_bytes })
     }
 }

@@ -13,9 +13,7 @@
 use std::collections::{HashMap, HashSet};
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{
-    DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, compare_values, ty,
-};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, compare_values, ty};
 
 use super::bson_column::{self, Unreadable};
 use super::bucket::{Bucket, BucketParts, BucketView, COLUMN};

@@ -6,9 +6,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{Inner, pipeline};
 use crate::CommandContext;
-use crate::crud::{
-    Collating, Stages, check_collation, count_on_view, find_on_view, reads_log,
-};
+use crate::crud::{Collating, Stages, check_collation, count_on_view, find_on_view, reads_log};
 
 /// Explains `find`, `count`, `distinct` or `aggregate`.
 ///

@@ -72,9 +72,9 @@ impl Slots {
             SEVEN if further > 0 => {
                 BITS_OF_SEVEN.get(further).map(|value| with_zeros(*value, 4, 1))
             }
-            EIGHT if further > 0 => BITS_OF_EIGHT.get(further).map(|value| {
-                with_zeros(*value, if further < LONG_ZEROS { 4 } else { 5 }, 4)
-            }),
+            EIGHT if further > 0 => BITS_OF_EIGHT
+                .get(further)
+                .map(|value| with_zeros(*value, if further < LONG_ZEROS { 4 } else { 5 }, 4)),
             SEVEN | EIGHT => Some(plain(8, BITS[selector as usize], 56)),
             _ => Some(plain(4, BITS[selector as usize], 60)),
         }
@@ -106,7 +106,8 @@ pub(super) fn put_run(out: &mut Vec<u8>, mut count: usize, absent: bool) {
     let mut blocks = Vec::new();
     while count > 0 {
         // The selector of most slots that is not too many: selectors with unused bits are left out.
-        let fits = |selector: &usize| !(7..=8).contains(selector) && 60 / BITS[*selector] <= count as u32;
+        let fits =
+            |selector: &usize| !(7..=8).contains(selector) && 60 / BITS[*selector] <= count as u32;
         let Some(selector) = (1..BITS.len()).find(fits) else { break };
         let slots = if absent { u64::MAX << 4 } else { 0 };
         blocks.push(slots | selector as u64);
