@@ -10,7 +10,7 @@ use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Connection, Service};
-use mayfly_storage::Writing;
+use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::diagnostics::observe::Observed;
@@ -18,8 +18,8 @@ use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
-    CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, Request, Row, RowFlags,
-    generic, implied, primacy, registry,
+    CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, ReadConcern, ReadLevel,
+    Request, Row, RowFlags, generic, implied, primacy, registry,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -180,6 +180,10 @@ fn run_row(
         return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
     };
     let mut generic = generic::parse(incoming.body, row.name)?;
+    if let Some(time) = generic.cluster_time {
+        primacy::note_gossip(service, time)?;
+    }
+    generic.read_concern.check(service, &row, incoming.body)?;
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {
         let text = "Command does not support writeConcern";
@@ -205,11 +209,14 @@ fn run_row(
     if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(max_time_ms);
     }
+    let read_concern = request.generic.read_concern;
+    let pinned = pin_reads(service, &read_concern)?;
     let mut context = CommandContext {
         service,
         op: guard.op(),
         connection,
-        wait_for_sync: false,
+        wait_for_sync: read_concern.level == ReadLevel::Linearizable,
+        snapshot_time: pinned.as_ref().map(PinnedReads::cluster_time),
         exhaust: Exhaust {
             allowed: incoming.exhaust_allowed,
             last_counter: incoming.repeat.last_counter,
@@ -233,6 +240,10 @@ fn run_row(
     let mut guarded = || run_guarded(run, &mut context, &request, doc);
     let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
     let result = if may_take_long { may_block(guarded) } else { guarded() };
+    let result = match &pinned {
+        Some(pinned) => result.and_then(|()| pinned.check(&service.store)),
+        None => result,
+    };
     *data_wait = context.data_wait.take().filter(|_| result.is_ok());
     if data_wait.is_none() {
         Observed {
@@ -274,6 +285,16 @@ fn label_repeatable(error: Error, body: RawDoc<'_>) -> Error {
         true => error.with_label(ErrorLabel::RetryableWrite),
         false => error,
     }
+}
+
+/// Pins the reads of a command that asks for those of one time.
+fn pin_reads(service: &Service, concern: &ReadConcern) -> Result<Option<PinnedReads>> {
+    if concern.level != ReadLevel::Snapshot {
+        return Ok(None);
+    }
+    let pinned = service.store.pin_reads()?;
+    concern.check_snapshot(pinned.cluster_time())?;
+    Ok(Some(pinned))
 }
 
 /// Takes the session of a command that may be sent again.

@@ -8,8 +8,10 @@ use crate::Fields;
 use crate::fields::whole_number;
 
 mod concern;
+mod read_concern;
 
-pub use concern::{Durability, ReadConcern, WriteConcern};
+pub use concern::{Durability, WriteConcern};
+pub use read_concern::{ReadConcern, ReadLevel};
 
 /// Arguments that any command may carry, `$`-prefixed and internal ones included.
 const NAMES: &[&str] = &[
@@ -97,6 +99,8 @@ pub struct Generic<'a> {
     pub write_concern: WriteConcern,
     /// For logs and profiles.
     pub comment: Option<RawValue<'a>>,
+    /// The cluster time that the client knows.
+    pub cluster_time: Option<RawValue<'a>>,
     /// Only commands of the stable API.
     pub api_strict: bool,
 }
@@ -128,6 +132,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
             "readConcern" => generic.read_concern = ReadConcern::parse(value)?,
             "writeConcern" => generic.write_concern = WriteConcern::parse(value)?,
             "comment" => generic.comment = Some(value),
+            "$clusterTime" => generic.cluster_time = Some(value),
             "apiVersion" => api.version = Some(value),
             "apiStrict" => api.strict = value == RawValue::Bool(true),
             "apiDeprecationErrors" => api.deprecation = true,

@@ -69,7 +69,12 @@ impl Server {
         if !command.contains_key("$db") {
             command.insert("$db", "admin");
         }
-        self.full(&command, false, Repeat::default()).0
+        let mut reply = self.full(&command, false, Repeat::default()).0;
+        // Every reply has them, behind everything else.
+        assert_eq!(reply.keys().next_back().map(String::as_str), Some("operationTime"), "{reply}");
+        reply.remove("operationTime");
+        assert!(reply.remove("$clusterTime").is_some(), "{reply}");
+        reply
     }
 
     fn fails(&self, command: Document, code: i32, text: &str) {

@@ -1,15 +1,17 @@
 //! A cursor: what a client pages through. It holds a plan and key positions, no engine object.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::pipeline::PipelineRun;
 use crate::shape::{Asked, KeyPaths};
+use crate::spool::{Spool, SpoolWriter};
 use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
@@ -30,7 +32,18 @@ pub enum CursorSource {
     Pipeline(Box<PipelineRun>),
     /// Documents that are there already.
     Ready(VecDeque<DocBuf>),
+    /// The same in a file.
+    Kept(Box<Kept>),
 }
+
+/// Documents that were read at once and are given later.
+pub struct Kept {
+    rest: Spool,
+    next: Option<DocBuf>,
+}
+
+/// Most bytes that a cursor keeps in a file.
+const MAX_KEPT_BYTES: usize = 1 << 30;
 
 /// What a cursor without documents waits for.
 pub enum Awaited {
@@ -80,7 +93,9 @@ impl Cursor {
             CursorSource::Find(executor) if self.await_data => {
                 Some(Awaited::Collection(executor.collection().clone()))
             }
-            CursorSource::Pipeline(run) if run.resume_token().is_some() => Some(Awaited::Changes),
+            CursorSource::Pipeline(run) if self.await_data && run.changes_reached().is_some() => {
+                Some(Awaited::Changes)
+            }
             _ => None,
         }
     }
@@ -108,6 +123,7 @@ impl Cursor {
             CursorSource::Find(executor) => executor.is_done(),
             CursorSource::Pipeline(run) => run.is_done(),
             CursorSource::Ready(documents) => documents.is_empty(),
+            CursorSource::Kept(kept) => kept.next.is_none(),
         }
     }
 
@@ -145,8 +161,51 @@ impl Cursor {
                     }
                 }
             }
+            CursorSource::Kept(kept) => {
+                while let Some(document) = &kept.next {
+                    op.check()?;
+                    let flow = batch.take(document.as_doc());
+                    if flow == Flow::Refused {
+                        break;
+                    }
+                    kept.next = kept.rest.pop()?;
+                    if flow == Flow::Pause {
+                        break;
+                    }
+                }
+            }
         }
         Ok(batch.count)
+    }
+
+    /// Reads everything that is left, and keeps it in a file of this folder: later batches are of the same moment as this one.
+    ///
+    /// # Errors
+    /// 146 ExceededMemoryLimit when it is too much to be kept; those of the plan or pipeline.
+    pub fn keep_rest(&mut self, store: &Store, op: &OpCtx, folder: &Path) -> Result<()> {
+        if self.is_done() || matches!(self.source, CursorSource::Ready(_) | CursorSource::Kept(_)) {
+            return Ok(());
+        }
+        let (mut spool, mut bytes) = (SpoolWriter::new(folder)?, 0);
+        while !self.is_done() {
+            let mut batch = DocBuilder::new_array();
+            self.fill(store, op, BatchLimit { documents: None }, &mut batch)?;
+            let batch = batch.finish();
+            bytes += batch.as_bytes().len();
+            if bytes > MAX_KEPT_BYTES {
+                let text = "a snapshot read has more than 1 GiB behind its first batch";
+                return Err(Error::new(ErrorCode::ExceededMemoryLimit, text));
+            }
+            for element in batch.as_doc() {
+                if let RawValue::Document(document) = element.value() {
+                    spool.push(&document.to_owned())?;
+                }
+            }
+        }
+        let mut rest = spool.finish()?;
+        let next = rest.pop()?;
+        self.source = CursorSource::Kept(Box::new(Kept { rest, next }));
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ mod explain;
 mod fixture;
 mod foremost;
 mod host;
+mod log_scan;
 mod metadata;
 mod modify;
 mod needed;
@@ -36,6 +37,7 @@ pub use distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
+pub use log_scan::{LogOrder, LogScan};
 pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,

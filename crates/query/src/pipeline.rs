@@ -14,6 +14,7 @@ use mayfly_value::{Collation, DocBuf, RawDoc};
 use crate::buckets::{OnBuckets, wanted_fields};
 use crate::change::{ChangeScope, ChangeStream};
 use crate::foremost;
+use crate::log_scan::LogScan;
 use crate::metadata::InFlight;
 use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
@@ -58,6 +59,14 @@ impl Pipeline {
         let mut on_buckets = None;
         if let Some(Stage::Unpack(unpack)) = stages.first_mut() {
             on_buckets = use_what_is_asked(unpack, pipeline);
+            if let Some(filter) = &on_buckets {
+                stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
+            }
+        }
+        if let Some(Stage::ShowBuckets(show)) = stages.first() {
+            let first = pipeline.iter().nth(1).and_then(|stage| stage.value().as_document());
+            let filter = first.and_then(|stage| stage.get("$match")?.as_document());
+            on_buckets = filter.and_then(|filter| show.on_stored(filter));
             if let Some(filter) = &on_buckets {
                 stages.insert(0, Stage::Match(Matcher::parse_in(filter.as_doc(), around.scope)?));
             }
@@ -123,6 +132,11 @@ impl Pipeline {
         };
         let stream = ChangeStream::new(store, scope, &options)?;
         Ok(PipelineRun::new(Input::Changes(Box::new(stream)), stages.into(), settings))
+    }
+
+    /// Starts it over the operation log.
+    pub fn start_log(self, scan: LogScan, settings: RunSettings) -> PipelineRun {
+        PipelineRun::new(Input::Log(Box::new(scan)), self.stages, settings)
     }
 
     /// Whether its first stage needs no collection.
@@ -451,6 +465,8 @@ enum Input {
     Shared(Arc<Vec<DocBuf>>, usize),
     /// Events, which come as long as there are changes.
     Changes(Box<ChangeStream>),
+    /// Entries of the operation log.
+    Log(Box<LogScan>),
 }
 
 impl Input {
@@ -460,6 +476,7 @@ impl Input {
             Input::Documents(documents) => documents.is_empty(),
             Input::Shared(documents, read) => *read >= documents.len(),
             Input::Changes(stream) => stream.is_over(),
+            Input::Log(scan) => scan.is_over(),
         }
     }
 }
@@ -486,7 +503,7 @@ impl PipelineRun {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
             Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
-            Input::Changes(_) => Cow::Borrowed("COLLSCAN"),
+            Input::Changes(_) | Input::Log(_) => Cow::Borrowed("COLLSCAN"),
         }
     }
 
@@ -494,7 +511,7 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) => false,
+            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) | Input::Log(_) => false,
         }
     }
 
@@ -510,10 +527,11 @@ impl PipelineRun {
         }
     }
 
-    /// The timestamp up to which it has looked at changes, when it follows them.
+    /// The timestamp up to which it has looked at changes, when it follows them or the log.
     pub(crate) fn changes_reached(&self) -> Option<u64> {
         match &self.input {
             Input::Changes(stream) => Some(stream.reached()),
+            Input::Log(scan) => scan.waits_beyond(),
             _ => None,
         }
     }
@@ -577,7 +595,12 @@ impl PipelineRun {
         while !self.settle(context, full, take)? {
             self.step(context, take)?;
             // Nothing has come: whoever waits for it asks again.
-            if matches!(&self.input, Input::Changes(stream) if stream.is_idle()) {
+            let idle = match &self.input {
+                Input::Changes(stream) => stream.is_idle(),
+                Input::Log(scan) => scan.is_idle() && !scan.is_over(),
+                Input::Plan(_) | Input::Documents(_) | Input::Shared(..) => false,
+            };
+            if idle {
                 break;
             }
         }
@@ -643,6 +666,13 @@ impl PipelineRun {
                             take(document)
                         };
                         if show(stages, context, event.as_doc(), taken)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Log(scan) => {
+                    while let Some(entry) = scan.next(store, op)? {
+                        if show(stages, context, entry.as_doc(), take)? != Flow::More {
                             break;
                         }
                     }

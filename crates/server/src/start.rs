@@ -93,6 +93,8 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
         .map_err(|error| format!("cannot open the store: {}", error.message()))?;
+    let begun = store.begin_log();
+    begun.map_err(|error| format!("cannot write to the store: {}", error.message()))?;
     if config.archive.folder.is_some() || !config.archive.urls.is_empty() {
         let archive = Archive::new(config.archive.clone())
             .map_err(|error| format!("cannot make the archive's folder: {error}"))?;

@@ -1,6 +1,7 @@
 //! One running server as commands see it.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{Clock, OpRegistry};
@@ -82,6 +83,8 @@ pub struct Service {
     pub shutdown: Shutdown,
     /// Where queries put what does not fit into memory; unset: the machine's own folder for temporary files.
     pub spill_folder: OnceLock<PathBuf>,
+    /// The latest cluster time that a client knew from elsewhere.
+    gossiped: AtomicU64,
     started_wall_ms: i64,
     started_micros: i64,
 }
@@ -115,6 +118,7 @@ impl Service {
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),
             spill_folder: OnceLock::new(),
+            gossiped: AtomicU64::new(0),
             started_wall_ms,
             started_micros: clock.monotonic_micros(),
             clock,
@@ -134,6 +138,16 @@ impl Service {
             Some(set) => set.is_primary(&self.store, &self.topology, self.clock.now_ms()),
             None => self.store.is_primary(),
         }
+    }
+
+    /// The latest cluster time that a client knew from elsewhere; 0 when none did.
+    pub fn gossiped(&self) -> u64 {
+        self.gossiped.load(Ordering::Relaxed)
+    }
+
+    /// Notes a cluster time that a client knows.
+    pub fn note_gossiped(&self, time: u64) {
+        self.gossiped.fetch_max(time, Ordering::Relaxed);
     }
 
     /// When it began, in milliseconds since 1970.

@@ -354,6 +354,7 @@ impl Store {
         let mut oplog = OplogBatch::new();
         let result = body(&mut *txn, &mut oplog)?;
         let mut under_way = None;
+        self.note_definition();
         if !oplog.is_empty() {
             let now_ms = self.clock.now_ms();
             let stamp = self.oplog_clock.next(now_ms);

@@ -17,6 +17,7 @@ mod keygen;
 pub mod kinds;
 mod layout;
 mod oplog;
+mod pin;
 mod read;
 mod retry;
 mod role;
@@ -44,19 +45,21 @@ pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
 pub use layout::{RecordKey, record_key};
-pub use oplog::{UpdateStyle, apply_delta};
+pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, UpdateStyle, apply_delta};
+pub use pin::PinnedReads;
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
 pub use retry::{Executed, SessionKey, Statement};
 pub use several::Together;
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
-pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries};
+pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
 pub use unit::WriteUnit;
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 pub use validation::DocumentCheck;
 pub use views::{
-    MAX_VIEW_DEPTH, ResolvedView, SYSTEM_VIEWS, UNPACK_STAGE, View, reads_of as view_reads,
+    MAX_VIEW_DEPTH, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
+    reads_of as view_reads, shown_buckets,
 };
 
 // What callers of the scans need.

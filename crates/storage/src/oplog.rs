@@ -12,10 +12,12 @@ mod apply;
 mod clock;
 mod diff;
 mod follow;
+mod read;
 
 pub use apply::apply_delta;
 pub(crate) use clock::OplogClock;
 pub(crate) use follow::load_cut;
+pub use read::{LogEnd, LogRange, LogSizes, OPLOG};
 
 /// The operations of one unit, in the entry that the log will hold.
 ///
@@ -94,7 +96,10 @@ impl OplogBatch {
             entry.push_document();
         }
         entry.append("op", op).append("ns", ns);
-        entry.append("ui", RawValue::Binary { subtype: 4, bytes: uuid });
+        // A command on a database is about no collection.
+        if *uuid != [0; 16] {
+            entry.append("ui", RawValue::Binary { subtype: 4, bytes: uuid });
+        }
         fields(entry);
         if nested {
             entry.end();
@@ -167,6 +172,13 @@ impl OplogBatch {
     pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
         self.add("c", ns, uuid, command.as_bytes().len(), |entry| {
             entry.append("o", command);
+        });
+    }
+
+    /// Nothing was done, but the log has an entry.
+    pub(crate) fn note(&mut self, message: &str) {
+        self.add("n", "", &[0; 16], message.len(), |entry| {
+            entry.start_document("o").append("msg", message).end();
         });
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
-use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions};
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::keys;
 use mayfly_value::{DocBuf, RawDoc};
 
@@ -16,11 +16,12 @@ use crate::collection::{Collection, Index};
 use crate::error::from_kv;
 use crate::keygen::KeySet;
 use crate::layout::{decode_record, decode_stored, decode_unique_value, object_subrange, prefixed};
+use crate::pin::{Reading, pinned};
 use crate::ttl::{Moment, Record};
 
 /// A consistent view of everything, and the moment that says what is due and hidden.
 pub struct Snapshot {
-    pub(crate) txn: Box<dyn Txn>,
+    pub(crate) txn: Reading,
     moment: Moment,
 }
 
@@ -59,12 +60,18 @@ type ValueVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'v;
 pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl Store {
-    /// A view of now.
+    /// A view of now, or of what this thread's reads are pinned to.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = match pinned() {
+            Some(txn) => Reading::Pinned(txn),
+            None => {
+                let options = TxnOptions { read_only: true };
+                Reading::Own(self.engine().begin(options).map_err(from_kv)?)
+            }
+        };
         Ok(Snapshot { txn, moment: self.moment() })
     }
 
@@ -88,13 +95,16 @@ impl Store {
         let hidden = Hidden::of(collection, || self.moment());
         let mut see = Some(see);
         let mut seen = Ok(None);
-        self.engine()
-            .get_once(Keyspace::Record, &key, &mut |value| {
-                if let Some(see) = see.take() {
-                    seen = hidden.visible(value).map(|document| document.map(see));
-                }
-            })
-            .map_err(from_kv)?;
+        let show = &mut |value: &[u8]| {
+            if let Some(see) = see.take() {
+                seen = hidden.visible(value).map(|document| document.map(see));
+            }
+        };
+        match pinned() {
+            Some(txn) => txn.get(Keyspace::Record, &key, show),
+            None => self.engine().get_once(Keyspace::Record, &key, show),
+        }
+        .map_err(from_kv)?;
         seen
     }
 }

@@ -71,6 +71,8 @@ pub struct Store {
     pub(crate) oplog_clock: OplogClock,
     /// Entries of the oplog up to this timestamp are not kept any more.
     pub(crate) oplog_cut: AtomicU64,
+    /// How often definitions have changed.
+    pub(crate) definitions: AtomicU64,
     pub(crate) primacy: Primacy,
     pub(crate) oplog_limit: u64,
     sync: SyncGate,
@@ -119,6 +121,7 @@ impl Store {
             filters: options.filters,
             oplog_clock,
             oplog_cut,
+            definitions: AtomicU64::new(0),
             primacy: Primacy::default(),
             oplog_limit: options.oplog_bytes,
             sync,

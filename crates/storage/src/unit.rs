@@ -174,8 +174,13 @@ impl<'s> WriteUnit<'s> {
     ///
     /// # Errors
     /// 11000 DuplicateKey with `keyPattern` and `keyValue`; 112 WriteConflict; 10334 for a document over 16 MiB;
-    /// 53 for an `_id` that may not be one; 121 when it breaks the collection's rules; errors of key generation.
+    /// 53 for an `_id` that may not be one; 121 when it breaks the collection's rules; errors of key generation. For a bucket of
+    /// a time series those of [`WriteUnit::restore_bucket`].
     pub fn insert(&mut self, document: RawDoc<'_>) -> Result<()> {
+        let state = self.state;
+        if let Some(series) = &state.time_series {
+            return self.restore_bucket(series, document);
+        }
         let id = checked_id(document)?;
         check_storable(document)?;
         if let Some(validation) = self.validation() {
@@ -201,6 +206,23 @@ impl<'s> WriteUnit<'s> {
         check_storable(document)?;
         let key = prefixed(self.collection.id(), record_key);
         self.insert_as(document, &key, record_key)
+    }
+
+    /// Adds a document as the record of this key unless there is one.
+    ///
+    /// # Errors
+    /// 11000 DuplicateKey, as [`WriteUnit::insert`].
+    pub(crate) fn insert_new_under(
+        &mut self,
+        record_key: &[u8],
+        document: RawDoc<'_>,
+    ) -> Result<()> {
+        let key = prefixed(self.collection.id(), record_key);
+        if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
+            let id = id_value(checked_id(document)?);
+            return Err(self.duplicate("_id_", &id_pattern(), id, None));
+        }
+        self.insert_under(record_key, document)
     }
 
     fn insert_as(&mut self, document: RawDoc<'_>, key: &[u8], record_key: &[u8]) -> Result<()> {

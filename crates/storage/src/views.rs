@@ -25,6 +25,9 @@ pub const SYSTEM_VIEWS: &str = "system.views";
 /// The stage that takes buckets apart.
 pub const UNPACK_STAGE: &str = "$_internalUnpackBucket";
 
+/// The stage that shows buckets in the reference's format.
+pub const SHOW_BUCKETS_STAGE: &str = "$_internalShowBuckets";
+
 /// Where a view's documents come from in the end.
 #[derive(Clone, Debug)]
 pub struct ResolvedView {
@@ -34,6 +37,16 @@ pub struct ResolvedView {
     pub pipeline: DocBuf,
     /// How strings compare in all of them; nothing for the simple collation.
     pub collation: Option<Arc<Collation>>,
+}
+
+impl ResolvedView {
+    /// Whether it shows buckets themselves, not the measurements in them.
+    pub fn shows_buckets(&self) -> bool {
+        let first = self.pipeline.as_doc().iter().next();
+        first
+            .and_then(|stage| stage.value().as_document())
+            .is_some_and(|stage| stage.get(SHOW_BUCKETS_STAGE).is_some())
+    }
 }
 
 /// A view's name and what it is, for listings.
@@ -320,6 +333,16 @@ fn view_of_buckets(ns: &Namespace, buckets: &Namespace, series: &TimeSeries) -> 
     out.append("bucketMaxSpanSeconds", series.max_span_secs as i32);
     out.end().end().end();
     out.finish()
+}
+
+/// How clients read a collection of buckets; nothing for other collections.
+pub fn shown_buckets(collection: &Collection) -> Option<ResolvedView> {
+    let series = collection.time_series()?;
+    let mut pipeline = DocBuilder::new_array();
+    pipeline.push_document().start_document(SHOW_BUCKETS_STAGE);
+    pipeline.append("timeField", series.fields.time.as_str()).end().end();
+    let (on, pipeline) = (collection.namespace(), pipeline.finish());
+    Some(ResolvedView { on, pipeline, collation: None })
 }
 
 fn view_of(db: &str, document: RawDoc<'_>) -> Option<View> {

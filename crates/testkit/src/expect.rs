@@ -4,7 +4,7 @@
 //! unless `...` stands last. `ok: 1.0` is implied. `[..]` is the batch of a cursor in order, `unordered [..]` in any
 //! order, `!code CodeName 'text'` an error whose message contains the text.
 
-use mayfly_value::{RawDoc, RawValue, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use crate::dialect::{self, ANY, CONTAINS, Env, MORE};
 
@@ -105,6 +105,17 @@ fn check_failure(reply: RawDoc<'_>, code: i32, name: &str, text: &str) -> Result
     }
 }
 
+/// A reply without the times that every reply carries.
+pub fn without_times(reply: RawDoc<'_>) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for element in reply {
+        if !matches!(element.name(), "$clusterTime" | "operationTime") {
+            out.append_element(element);
+        }
+    }
+    out.finish()
+}
+
 /// The documents of a cursor reply.
 pub fn batch(reply: RawDoc<'_>) -> Option<RawValue<'_>> {
     let cursor = reply.get("cursor")?.as_document()?;
@@ -118,7 +129,7 @@ fn check_reply(wanted: RawDoc<'_>, found: RawDoc<'_>) -> Result<(), String> {
     if found.get("ok") != Some(RawValue::Double(1.0)) {
         return Err("the command failed".to_owned());
     }
-    let mut rest = mayfly_value::DocBuilder::new();
+    let mut rest = DocBuilder::new();
     for element in found.iter().filter(|element| element.name() != "ok") {
         rest.append_element(element);
     }

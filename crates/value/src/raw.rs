@@ -227,6 +227,13 @@ impl<'a> RawElement<'a> {
         RawElement { ty, name: name.as_bytes(), data }
     }
 
+    /// The element that these bytes begin with, and the bytes behind it.
+    pub fn at_front(bytes: &'a [u8]) -> Option<(RawElement<'a>, &'a [u8])> {
+        let mut elements = RawIter { rest: bytes };
+        let element = elements.next()?;
+        Some((element, elements.rest))
+    }
+
     /// The BSON type byte, see [`ty`].
     #[inline]
     pub fn type_byte(self) -> u8 {

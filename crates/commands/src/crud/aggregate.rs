@@ -8,9 +8,14 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
-use super::view::{Source, Stages, check_collation, command_scope, run_settings, source};
+use super::view::{
+    Source, Stages, check_collation, command_scope, has_natural_order, reads_log, run_settings,
+    source,
+};
 use super::write::wrote;
-use crate::diagnostics::coll_stats::{Shown, coll_stats_document, view_stats_document};
+use crate::diagnostics::coll_stats::{
+    Shown, coll_stats_document, log_stats_document, view_stats_document,
+};
 use crate::diagnostics::index_stats::index_stats;
 use crate::primacy::not_writable;
 use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
@@ -96,6 +101,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                     return Err(Error::new(ErrorCode::NamespaceNotFound, text));
                 }
                 Source::Nothing => parsed.start(None, hint, settings)?,
+                Source::View(view) if parsed.describes_collection() && has_natural_order(&view) => {
+                    let described = match (reads_log(&view), collection) {
+                        (true, _) => Described::Log,
+                        (false, Some(buckets)) => Described::Documents(buckets),
+                        (false, None) => Described::Nothing,
+                    };
+                    parsed.start_source(&ServerHost { ctx, described }, settings)?
+                }
                 Source::View(_) if parsed.describes_collection() => {
                     let described = described_view(ctx, &ns, stage_name(pipeline))?;
                     parsed.start_source(&ServerHost { ctx, described }, settings)?
@@ -254,6 +267,8 @@ enum Described {
     Measurements(Arc<Collection>),
     /// A view, of which only its use is known.
     View(Namespace),
+    /// The operation log.
+    Log,
     Nothing,
 }
 
@@ -263,7 +278,7 @@ impl Described {
             Described::Documents(collection) | Described::Measurements(collection) => {
                 Some(collection)
             }
-            Described::View(_) | Described::Nothing => None,
+            Described::View(_) | Described::Log | Described::Nothing => None,
         }
     }
 }
@@ -317,6 +332,7 @@ impl Host for ServerHost<'_, '_> {
             Described::Measurements(buckets) => {
                 coll_stats_document(self.ctx, buckets, Shown::Measurements, options)?
             }
+            Described::Log => log_stats_document(self.ctx, options)?,
             Described::View(ns) if options.iter().all(|part| part.name() == "latencyStats") => {
                 view_stats_document(self.ctx, ns, options)?
             }
@@ -329,7 +345,7 @@ impl Host for ServerHost<'_, '_> {
         let specs = match &self.described {
             Described::Measurements(buckets) => buckets.list_measurement_indexes(),
             Described::Documents(collection) => collection.list_indexes(),
-            Described::View(_) | Described::Nothing => Vec::new(),
+            Described::View(_) | Described::Log | Described::Nothing => Vec::new(),
         };
         let list = |collection| index_stats(self.ctx.service, collection, &specs);
         Ok(self.described.collection().map(list).unwrap_or_default())

@@ -11,6 +11,7 @@ use mayfly_query::{Cursor, CursorSource};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
+use super::measurements::check_insertable;
 use super::read::{FirstBatch, first_batch, refuse};
 use super::write::{
     bypass_validation, check_count, check_writable, keep_empty_timestamps, ordered, wrote,
@@ -128,7 +129,7 @@ fn insert(
     ordered: bool,
     results: &mut Results,
 ) -> Result<bool> {
-    if let Err(error) = check_writable(ns) {
+    if let Err(error) = check_insertable(ctx, ns) {
         let refused = if ordered { 1 } else { documents.len() };
         for index in first..first + refused {
             results.note(index, Kind::Insert, Err(error.clone()))?;

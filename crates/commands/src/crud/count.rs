@@ -34,6 +34,16 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let query = CanonicalQuery::parse(filter, options)?;
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
+        Source::View(view) if view.shows_buckets() && filter.is_empty() && query.hint.is_none() => {
+            // Counting buckets need not look into them.
+            match collection {
+                Some(collection) => collection,
+                None => {
+                    reply.append("n", 0);
+                    return Ok(());
+                }
+            }
+        }
         Source::View(view) => {
             check_collation(&view, &collating)?;
             let counted = on_view(&view, filter, skip, limit).start(

@@ -69,6 +69,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
     }
     reply.end();
+    if let Some(time) = ctx.snapshot_time {
+        reply.append("atClusterTime", RawValue::Timestamp(time));
+    }
     Ok(())
 }
 

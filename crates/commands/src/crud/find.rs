@@ -1,15 +1,18 @@
 //! `find`.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, check_absent,
 };
 use mayfly_storage::ResolvedView;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
-use super::view::{Source, Stages, check_collation, check_find, run_settings, source};
+use super::view::{
+    Source, Stages, check_collation, check_find, has_natural_order, reads_log, run_settings, source,
+};
 use crate::dispatch::may_block;
+use crate::fields::whole_number;
 use crate::{CommandContext, Fields, OpKind, Request, Row};
 
 pub(crate) const ROW: Row =
@@ -43,6 +46,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
+    if tailing.tailable && ctx.snapshot_time.is_some() {
+        let text = "A tailable cursor cannot be opened with read concern 'snapshot'";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
     let skip = fields.non_negative("skip")?.unwrap_or(0) as u64;
     let limit = fields.non_negative("limit")?.unwrap_or(0) as u64;
     let batch = FirstBatch {
@@ -73,14 +80,24 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Collection(collection) => collection,
         Source::View(view) => {
             check_collation(&view, &collating)?;
-            let run = on_view(&fields, &view)?.start(
+            let hint = match natural_order(&fields, &view)? {
+                Some(order) => order,
+                None => hint(&fields)?,
+            };
+            let mut stages = on_view(&fields, &view)?;
+            if tailing.tailable {
+                tailing.check_order(&fields)?;
+                stages.follow();
+            }
+            let run = stages.start(
                 ctx,
                 &view,
                 fields.document("let")?,
-                hint(&fields)?,
+                hint,
                 run_settings(ctx, &fields)?,
             )?;
-            let cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+            let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
+            cursor.await_data = tailing.await_data;
             return may_block(|| first_batch(ctx, cursor, batch, reply));
         }
         Source::Nothing => {
@@ -128,6 +145,40 @@ impl Tailing {
         }
         Ok(Tailing { tailable, await_data })
     }
+
+    /// The log is followed in its own order.
+    ///
+    /// # Errors
+    /// 2 BadValue.
+    fn check_order(&self, fields: &Fields<'_>) -> Result<()> {
+        let sort = fields.document("sort")?.filter(|sort| !sort.is_empty());
+        let natural = |sort: RawDoc<'_>| sort.get("$natural").and_then(whole_number) == Some(1);
+        if sort.is_some_and(|sort| !natural(sort)) {
+            let text = "cannot use tailable option with a sort other than {$natural: 1}";
+            return Err(Error::bad_value(text));
+        }
+        Ok(())
+    }
+}
+
+/// The order in which the sort asks for what has one of its own, when it asks for nothing else: `$natural`, or in the log the
+/// timestamp.
+fn natural_order(fields: &Fields<'_>, view: &ResolvedView) -> Result<Option<Option<Hint>>> {
+    let sort = fields.document("sort")?.filter(|_| has_natural_order(view));
+    let Some(sort) = sort else { return Ok(None) };
+    if sort.get("$natural").is_some() {
+        return Hint::parse(RawValue::Document(sort)).map(Some);
+    }
+    let mut parts = sort.iter();
+    let by_time = match (parts.next(), parts.next()) {
+        (Some(only), None) if reads_log(view) && only.name() == "ts" => whole_number(only.value()),
+        _ => None,
+    };
+    Ok(match by_time {
+        Some(1) => Some(None),
+        Some(-1) => Some(Some(Hint::Natural { backward: true })),
+        _ => None,
+    })
 }
 
 /// The find as stages behind those of a view.
@@ -135,10 +186,13 @@ impl Tailing {
 /// # Errors
 /// 168 InvalidPipelineOperator for what only a collection can be asked.
 pub(crate) fn on_view(fields: &Fields<'_>, view: &ResolvedView) -> Result<Stages> {
-    let sort = fields.document("sort")?;
+    let sort = match natural_order(fields, view)? {
+        Some(_) => None,
+        None => fields.document("sort")?,
+    };
     check_find(&[
         ("$natural", sort.is_some_and(|sort| sort.get("$natural").is_some())),
-        ("tailable", fields.bool("tailable")?.unwrap_or(false)),
+        ("tailable", fields.bool("tailable")?.unwrap_or(false) && !reads_log(view)),
         ("returnKey", fields.bool("returnKey")?.unwrap_or(false)),
         ("showRecordId", fields.bool("showRecordId")?.unwrap_or(false)),
         ("min", fields.document("min")?.is_some()),

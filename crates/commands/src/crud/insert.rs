@@ -7,8 +7,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::measurements;
 use super::object_id::new_object_id;
 use super::write::{
-    WriteResults, bypass_validation, check_count, check_writable, ends_command,
-    keep_empty_timestamps, on_collection, ordered, wrote,
+    WriteResults, bypass_validation, check_count, ends_command, keep_empty_timestamps,
+    on_collection, ordered, wrote,
 };
 use crate::dispatch::may_block;
 use crate::retry::Attempt;
@@ -32,7 +32,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         "stmtIds",
     ])?;
     let ns = request.namespace()?;
-    check_writable(&ns)?;
+    measurements::check_insertable(ctx, &ns)?;
     let ordered = ordered(&fields)?;
     ctx.bypass_validation = bypass_validation(&fields)?;
     ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
@@ -75,7 +75,11 @@ pub(super) fn insert_documents<'d>(
         first: 0,
         documents: Vec::with_capacity(documents.len().min(UNIT_DOCUMENTS)),
         bytes: 0,
-        measurements: series.is_some(),
+        target: match series {
+            Some(_) => Target::Measurements,
+            None if measurements::buckets_named(ctx, ns).is_some() => Target::Buckets,
+            None => Target::Documents,
+        },
     };
     let mut stopped = false;
     let total = documents.len();
@@ -176,6 +180,14 @@ fn id_first(document: RawDoc<'_>, now_ms: i64) -> DocBuf {
     out.finish()
 }
 
+/// What is inserted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Documents,
+    Measurements,
+    Buckets,
+}
+
 /// Documents that go into one write unit.
 struct Chunk<'a> {
     /// Place of the first document of all among the command's statements.
@@ -184,8 +196,7 @@ struct Chunk<'a> {
     first: usize,
     documents: Vec<Prepared<'a>>,
     bytes: usize,
-    /// Whether they go into buckets.
-    measurements: bool,
+    target: Target,
 }
 
 impl<'a> Chunk<'a> {
@@ -252,8 +263,8 @@ impl<'a> Chunk<'a> {
         first: usize,
         documents: &[Prepared<'_>],
     ) -> Result<()> {
-        if !self.measurements {
-            return insert_all(ctx, ns, first, documents);
+        if self.target != Target::Measurements {
+            return insert_all(ctx, ns, first, documents, self.target);
         }
         ctx.op.check()?;
         measurements::insert_all(ctx, ns, documents, |unit| match &ctx.retry {
@@ -273,6 +284,7 @@ fn insert_all(
     ns: &Namespace,
     first: usize,
     documents: &[Prepared<'_>],
+    target: Target,
 ) -> Result<()> {
     ctx.op.check()?;
     let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
@@ -287,7 +299,12 @@ fn insert_all(
             None => Ok(()),
         }
     };
-    on_collection(ctx, ns, |collection| ctx.service.store.write(ctx.op, collection, write))?;
+    match target {
+        Target::Buckets => measurements::restore_all(ctx, ns, write)?,
+        _ => {
+            on_collection(ctx, ns, |collection| ctx.service.store.write(ctx.op, collection, write))?
+        }
+    }
     match &ctx.retry {
         Some(retry) => retry.note_inserts(first, documents.len()),
         None => Ok(()),

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{
-    Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp,
-};
+use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::insert::Prepared;
 use super::object_id::new_object_id;
 use super::update::UpdateStatement;
-use super::write::was_dropped;
+use super::write::{check_writable, was_dropped};
 use crate::CommandContext;
 
 /// Measurements in one unit: a bucket's worth is packed once, not several times.
@@ -26,6 +24,43 @@ pub(super) fn series_named(
 ) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
     let store = &ctx.service.store;
     if store.collection(ns).is_some() { None } else { store.time_series_named(ns) }
+}
+
+/// The time series whose buckets are under this name: clients restore them.
+pub(super) fn buckets_named(ctx: &CommandContext<'_>, ns: &Namespace) -> Option<Arc<Collection>> {
+    TimeSeries::name_of(ns)?;
+    ctx.service.store.collection(ns).filter(|buckets| buckets.time_series().is_some())
+}
+
+/// Refuses namespaces into which nobody inserts.
+///
+/// # Errors
+/// 73 InvalidNamespace.
+pub(super) fn check_insertable(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<()> {
+    match buckets_named(ctx, ns) {
+        Some(_) => Ok(()),
+        None => check_writable(ns),
+    }
+}
+
+/// Inserts whole buckets in one unit.
+pub(super) fn restore_all(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    write: impl Fn(&mut WriteUnit<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        // Never made by an insert: it would be no time series.
+        let Some(buckets) = buckets_named(ctx, ns) else {
+            let text = format!("time series {ns} was dropped");
+            return Err(Error::new(ErrorCode::NamespaceNotFound, text));
+        };
+        match ctx.service.store.write(ctx.op, &buckets, &write) {
+            Err(error) if tries < 10 && was_dropped(&error, &buckets) => tries += 1,
+            other => return other,
+        }
+    }
 }
 
 /// Deletes measurements; gives how many.

@@ -35,7 +35,9 @@ pub(crate) fn arguments_of(command: &str) -> Option<&'static [&'static str]> {
 pub(crate) use count::on_view as count_on_view;
 pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
-pub(crate) use view::{Source, Stages, check_collation, command_scope, run_settings, source};
+pub(crate) use view::{
+    Source, Stages, check_collation, command_scope, reads_log, run_settings, source,
+};
 pub(crate) use write::{check_writable, wrote};
 
 /// The group's rows.

@@ -103,6 +103,12 @@ pub(crate) fn first_batch(
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
     }
+    if let Some(time) = ctx.snapshot_time {
+        if !batch.single {
+            cursor.keep_rest(&ctx.service.store, ctx.op, &ctx.service.spill_folder())?;
+        }
+        reply.append("atClusterTime", RawValue::Timestamp(time));
+    }
     let id = if batch.single || cursor.is_done() {
         0
     } else {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
-use mayfly_query::{Around, Flow, Hint, Pipeline, PipelineRun, RunSettings};
-use mayfly_storage::{Collection, ResolvedView};
+use mayfly_query::{Around, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings};
+use mayfly_storage::{Collection, OPLOG, ResolvedView, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
@@ -16,7 +16,7 @@ use crate::{CommandContext, Fields};
 pub(crate) enum Source {
     /// A collection.
     Collection(Arc<Collection>),
-    /// A view.
+    /// A view; or what is read like one: buckets in the reference's format, and the operation log.
     View(Box<ResolvedView>),
     /// Nothing.
     Nothing,
@@ -28,8 +28,16 @@ pub(crate) enum Source {
 /// Those of [`mayfly_storage::Store::resolve_view`].
 pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
     let store = &ctx.service.store;
+    if ns.as_str() == OPLOG {
+        let (on, pipeline) = (ns.clone(), DocBuilder::new_array().finish());
+        return Ok(Source::View(Box::new(ResolvedView { on, pipeline, collation: None })));
+    }
     if let Some(collection) = store.collection(ns) {
-        return Ok(Source::Collection(collection));
+        // Buckets are read in the reference's format.
+        return Ok(match shown_buckets(&collection) {
+            Some(view) => Source::View(Box::new(view)),
+            None => Source::Collection(collection),
+        });
     }
     Ok(match store.resolve_view(ns)? {
         Some(view) => Source::View(Box::new(view)),
@@ -38,7 +46,21 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
 }
 
 /// Stages behind those of a view.
-pub(crate) struct Stages(DocBuilder);
+pub(crate) struct Stages {
+    stages: DocBuilder,
+    /// At the end of the log its reader waits.
+    following: bool,
+}
+
+/// Whether a name that is read like a view has an order of its own, which `$natural` asks for.
+pub(super) fn has_natural_order(view: &ResolvedView) -> bool {
+    view.shows_buckets() || reads_log(view)
+}
+
+/// Whether a view reads the operation log.
+pub(crate) fn reads_log(view: &ResolvedView) -> bool {
+    view.on.as_str() == OPLOG
+}
 
 impl Stages {
     pub(crate) fn new(view: &ResolvedView) -> Stages {
@@ -46,12 +68,17 @@ impl Stages {
         for stage in view.pipeline.as_doc() {
             out.push(stage.value());
         }
-        Stages(out)
+        Stages { stages: out, following: false }
+    }
+
+    /// From now on the reader waits at the end, when what is read is the log.
+    pub(super) fn follow(&mut self) {
+        self.following = true;
     }
 
     /// Adds a stage with this operand.
     pub(super) fn push<'v>(&mut self, name: &str, operand: impl Into<RawValue<'v>>) -> &mut Stages {
-        self.0.push_document().append(name, operand).end();
+        self.stages.push_document().append(name, operand).end();
         self
     }
 
@@ -66,14 +93,14 @@ impl Stages {
     /// Adds all stages of a pipeline.
     pub(crate) fn push_all(&mut self, pipeline: RawDoc<'_>) -> &mut Stages {
         for stage in pipeline {
-            self.0.push(stage.value());
+            self.stages.push(stage.value());
         }
         self
     }
 
     /// All stages, as an array.
     pub(crate) fn finish(self) -> DocBuf {
-        self.0.finish()
+        self.stages.finish()
     }
 
     /// Starts them over what the view reads.
@@ -88,15 +115,30 @@ impl Stages {
         hint: Option<Hint>,
         settings: RunSettings,
     ) -> Result<PipelineRun> {
+        let following = self.following;
         let pipeline = self.finish();
         let scope = command_scope(ctx, view.collation.clone(), variables)?;
         let around = Around::command(view.on.db(), &scope);
         let parsed = Pipeline::parse(pipeline.as_doc(), &around)?;
+        if reads_log(view) {
+            let first =
+                pipeline.as_doc().iter().next().and_then(|stage| stage.value().as_document());
+            let filter = first.and_then(|stage| stage.get("$match")?.as_document());
+            let order = match hint {
+                Some(Hint::Natural { backward: true }) => LogOrder::Descending,
+                _ if following => LogOrder::Following,
+                _ => LogOrder::Ascending,
+            };
+            let scan = LogScan::new(filter.unwrap_or(RawDoc::EMPTY), order);
+            let run = parsed.start_log(scan, settings);
+            ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
+            return Ok(run);
+        }
         let collection = ctx.service.store.collection(&view.on);
         // Of measurements the client knows other key patterns than their buckets have.
         let series = collection.as_ref().and_then(|collection| collection.time_series());
         let hint = match (hint, series) {
-            (Some(Hint::Key(key)), Some(series)) => {
+            (Some(Hint::Key(key)), Some(series)) if !view.shows_buckets() => {
                 Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())))
             }
             (hint, _) => hint,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::Collection;
+use mayfly_storage::{Collection, OPLOG};
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue, ValueBuf};
 
 use crate::{CommandContext, Durability, Fields, Request};
@@ -155,6 +155,9 @@ const WRITABLE_SYSTEM: &[&str] = &["system.js", "system.views", "system.users", 
 pub(crate) fn check_writable(ns: &Namespace) -> Result<()> {
     let collection = ns.collection();
     let invalid = |text: String| Err(Error::new(ErrorCode::InvalidNamespace, text));
+    if ns.as_str() == OPLOG {
+        return invalid(format!("cannot write to {ns}"));
+    }
     if collection.starts_with('$') || collection.contains(".$") {
         return invalid(format!("Invalid namespace specified '{ns}'"));
     }

@@ -1,6 +1,7 @@
 //! `drop` and `dropDatabase`.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
 use super::wrote;
@@ -14,6 +15,10 @@ pub(crate) const DATABASE: Row =
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let ns = request.namespace()?;
+    if ns.as_str() == OPLOG {
+        let text = "can't drop live oplog while replicating";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
     // A missing collection is no error since 7.0.
     let store = &ctx.service.store;
     if store.collection(&ns).is_none()

@@ -3,7 +3,7 @@
 use mayfly_base::{Namespace, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
-use mayfly_storage::{Collection, TimeSeries, View};
+use mayfly_storage::{Collection, OPLOG, TimeSeries, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::{FirstBatch, first_batch};
@@ -44,7 +44,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let series: Vec<_> =
         collections.iter().filter_map(|collection| series_entry(collection, name_only)).collect();
     let collections = collections.iter().map(|collection| entry(collection, name_only));
+    let log = (request.db == "local").then(|| log_entry(ctx, name_only));
     let documents = collections
+        .chain(log)
         .chain(series)
         .chain(views.iter().map(|view| view_entry(view, name_only)))
         .filter(|entry| filter.as_ref().is_none_or(|filter| filter.matches(entry.as_doc())))
@@ -95,6 +97,24 @@ fn series_entry(collection: &Collection, name_only: bool) -> Option<DocBuf> {
     }
     Some(out.finish())
 }
+
+/// The operation log, which is read like a capped collection.
+fn log_entry(ctx: &CommandContext<'_>, name_only: bool) -> DocBuf {
+    let mut out = DocBuilder::new();
+    out.append("name", OPLOG.strip_prefix("local.").unwrap_or(OPLOG)).append("type", "collection");
+    if !name_only {
+        let size = ctx.service.store.log_limit();
+        out.start_document("options").append("capped", true);
+        out.append("size", i64::try_from(size).unwrap_or(i64::MAX)).append("autoIndexId", false);
+        out.end().start_document("info").append("readOnly", false);
+        // It is the same log as long as there is a store.
+        out.append("uuid", RawValue::Binary { subtype: 4, bytes: LOG_UUID }).end();
+    }
+    out.finish()
+}
+
+/// What tells the log from collections, as a UUID of version 8.
+const LOG_UUID: &[u8; 16] = b"local.\x8fo\x80plog.rs";
 
 fn entry(collection: &Collection, name_only: bool) -> DocBuf {
     let mut out = DocBuilder::new();

@@ -1,7 +1,10 @@
 //! `listIndexes`.
 
+use std::collections::VecDeque;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{Cursor, CursorSource};
+use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
 use super::list_collections::cursor_batch_size;
@@ -16,6 +19,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;
     let store = &ctx.service.store;
+    if ns.as_str() == OPLOG {
+        // Its order is all that it has.
+        let cursor = Cursor::new(ns, CursorSource::Ready(VecDeque::new()));
+        return first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply);
+    }
     if store.collection(&ns).is_none()
         && let Some((buckets, _)) = store.time_series_named(&ns)
     {

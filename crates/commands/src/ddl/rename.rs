@@ -1,7 +1,7 @@
 //! `renameCollection`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::TimeSeries;
+use mayfly_storage::{OPLOG, TimeSeries};
 use mayfly_value::DocBuilder;
 
 use super::wrote;
@@ -19,6 +19,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     };
     let to = Namespace::parse(fields.string("to")?.ok_or_else(|| fields.missing("to"))?)?;
     check_writable(&to)?;
+    if from.as_str() == OPLOG {
+        let text = "can't rename live oplog while replicating";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
     let views = mayfly_storage::SYSTEM_VIEWS;
     if from.collection() == views || to.collection() == views {
         let text = "renaming system.views collection or renaming to system.views is not allowed";

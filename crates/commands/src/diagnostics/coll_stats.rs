@@ -4,7 +4,7 @@
 
 use mayfly_base::{Namespace, Result};
 use mayfly_service::top::Latencies;
-use mayfly_storage::{Collection, TimeSeries};
+use mayfly_storage::{Collection, OPLOG, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
@@ -21,6 +21,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     let ns = request.namespace()?;
     doc.append("ns", ns.as_str());
     let store = &ctx.service.store;
+    if ns.as_str() == OPLOG {
+        return append_log(ctx, scale, doc);
+    }
     match (store.collection(&ns), store.time_series_named(&ns)) {
         (Some(collection), _) => append(ctx, &collection, Shown::Documents, scale, doc),
         (None, Some((buckets, _))) => append(ctx, &buckets, Shown::Measurements, scale, doc),
@@ -78,6 +81,44 @@ pub(crate) fn view_stats_document(
 ) -> Result<DocBuf> {
     let used = ctx.service.top.latencies(ns.as_str());
     Ok(begin(ctx, ns.as_str(), &used, options)?.finish())
+}
+
+/// The document of `$collStats` for the operation log.
+///
+/// # Errors
+/// Those of the store; 2 BadValue for a scale that is none.
+pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) -> Result<DocBuf> {
+    let used = ctx.service.top.latencies(OPLOG);
+    let mut doc = begin(ctx, OPLOG, &used, options)?;
+    if let Some(RawValue::Document(options)) = options.get("storageStats") {
+        let fields = Fields::strict(options, "$collStats.storageStats", &["scale", "verbose"])?;
+        let scale = scale(&fields)?;
+        doc.start_document("storageStats");
+        append_log(ctx, scale, &mut doc)?;
+        doc.end();
+    }
+    if options.get("count").is_some() {
+        doc.append("count", small(ctx.service.store.log_sizes()?.entries));
+    }
+    Ok(doc.finish())
+}
+
+/// The sizes of the operation log.
+fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Result<()> {
+    let store = &ctx.service.store;
+    let sizes = store.log_sizes()?;
+    doc.append("size", small(sizes.bytes / scale)).append("count", small(sizes.entries));
+    if sizes.entries > 0 {
+        doc.append("avgObjSize", small(sizes.bytes / sizes.entries));
+    }
+    let storage = bytes(sizes.stored_bytes);
+    doc.append("numOrphanDocs", 0).append("storageSize", small(storage / scale));
+    doc.append("freeStorageSize", 0).append("capped", true).append("max", 0);
+    doc.append("maxSize", small(bytes(store.log_limit()) / scale));
+    doc.append("nindexes", 0).start_array("indexBuilds").end().append("totalIndexSize", 0);
+    doc.append("totalSize", small(storage / scale)).append("indexSizes", RawDoc::EMPTY);
+    doc.append("scaleFactor", small(scale));
+    Ok(())
 }
 
 /// What every document of `$collStats` begins with.

@@ -1,4 +1,4 @@
-//! Read and write concerns, and how durable a write must be before it is acknowledged.
+//! Write concerns: how durable a write must be before it is acknowledged.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
@@ -151,56 +151,6 @@ fn parse_w(value: RawValue<'_>) -> Result<(Option<i64>, Option<Unmet>)> {
             Some(w) => Ok((Some(w), None)),
             None => Err(Error::failed_to_parse("w has to be a number, string, or object")),
         },
-    }
-}
-
-/// Which reads a command wants. On a single node all levels that are accepted read the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReadConcern {
-    /// The default.
-    #[default]
-    Local,
-    /// As local.
-    Available,
-    /// Only what is durable.
-    Majority,
-}
-
-impl ReadConcern {
-    /// Parses a `readConcern` argument.
-    pub(crate) fn parse(value: RawValue<'_>) -> Result<ReadConcern> {
-        let RawValue::Document(doc) = value else {
-            return Err(wrong_type("readConcern", value, "object"));
-        };
-        check_names(doc)?;
-        match doc.get("level") {
-            None => Ok(ReadConcern::Local),
-            Some(RawValue::String(level)) => match level {
-                "local" => Ok(ReadConcern::Local),
-                "available" => Ok(ReadConcern::Available),
-                "majority" => Ok(ReadConcern::Majority),
-                "linearizable" | "snapshot" => Err(Error::new(
-                    ErrorCode::NotAReplicaSet,
-                    format!("node needs to be a replica set member to use readConcern: {level}"),
-                )),
-                other => Err(Error::bad_value(format!(
-                    "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
-                ))),
-            },
-            Some(other) => Err(wrong_type("readConcern.level", other, "string")),
-        }
-    }
-}
-
-fn check_names(doc: RawDoc<'_>) -> Result<()> {
-    const KNOWN: &[&str] =
-        &["level", "afterOpTime", "afterClusterTime", "atClusterTime", "provenance"];
-    match doc.iter().find(|element| !KNOWN.contains(&element.name())) {
-        Some(element) => {
-            let text = format!("BSON field 'readConcern.{}' is an unknown field.", element.name());
-            Err(Error::new(ErrorCode(40415), text))
-        }
-        None => Ok(()),
     }
 }
 

@@ -26,6 +26,7 @@ mod redact;
 mod reshape;
 mod rows;
 mod sample;
+pub(crate) mod show_buckets;
 mod sort;
 mod sort_by_count;
 mod source;
@@ -75,6 +76,7 @@ pub(crate) enum Stage {
     Reshape(Arc<DocumentStage>),
     Unwind(unwind::Unwind),
     Unpack(unpack::Unpack),
+    ShowBuckets(show_buckets::ShowBuckets),
     Lookup(Box<lookup::Lookup>),
     GraphLookup(Box<graph_lookup::GraphLookup>),
     UnionWith(Box<sub::SubPipeline>),
@@ -203,6 +205,7 @@ impl Stage {
             Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
             Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
             Stage::Unpack(unpack) => Box::new(unpack::RunningUnpack::new(unpack)),
+            Stage::ShowBuckets(stage) => Box::new(show_buckets::RunningShowBuckets(stage)),
             Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind::new(unwind)),
             Stage::Lookup(lookup) => Box::new(lookup::RunningLookup::new(*lookup)),
             Stage::GraphLookup(graph) => Box::new(graph_lookup::RunningGraphLookup(*graph)),

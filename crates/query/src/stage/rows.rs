@@ -5,8 +5,8 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::{
     Around, Inside, Stage, bucket, bucket_auto, count, densify, documents, facet, fill, filter,
-    geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample, sort,
-    sort_by_count, source, union_with, unpack, unwind, window, window_fields,
+    geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample,
+    show_buckets, sort, sort_by_count, source, union_with, unpack, unwind, window, window_fields,
 };
 
 /// Where in its pipeline a stage may stand.
@@ -67,6 +67,7 @@ pub const STAGES: &[StageRow] = &[
     row("$unwind", unwind::parse),
     row("$sortByCount", |value, around| sort_by_count::parse(value, around.scope)),
     row(mayfly_storage::UNPACK_STAGE, |value, around| unpack::parse(value, around.scope)),
+    row(mayfly_storage::SHOW_BUCKETS_STAGE, |value, _| show_buckets::parse(value)),
     row("$lookup", lookup::parse),
     row("$graphLookup", graph_lookup::parse),
     row("$unionWith", union_with::parse),

@@ -226,6 +226,7 @@ impl Store {
         let state = collection.state.write();
         collection.check_alive()?;
         let ns = collection.namespace();
+        self.note_definition();
         for index in built {
             index.check_alive()?;
             index.runtime.ready.store(true, Ordering::Release);

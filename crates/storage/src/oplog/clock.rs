@@ -6,16 +6,27 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::signal::Signal;
 
 /// Source of timestamps: seconds in the high half, increment in the low half.
 pub(crate) struct OplogClock {
     last: AtomicU64,
-    /// Handed out, and not committed yet.
-    open: Mutex<Vec<u64>>,
+    /// The last one below which the log is complete.
+    settled: AtomicU64,
+    open: Mutex<Open>,
+    /// Told when nothing is under way, and when commits may begin again.
+    at_rest: Condvar,
     committed: Signal,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Handed out, and not committed yet.
+    timestamps: Vec<u64>,
+    /// How many wait for none to be; nothing is handed out meanwhile.
+    waiting: usize,
 }
 
 /// A timestamp whose commit is under way: to be kept until it is over, however it ends.
@@ -29,7 +40,9 @@ impl OplogClock {
     pub(crate) fn after(last: u64) -> OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
+            settled: AtomicU64::new(last),
             open: Mutex::default(),
+            at_rest: Condvar::new(),
             committed: Signal::default(),
         }
     }
@@ -48,16 +61,33 @@ impl OplogClock {
     pub(crate) fn next(&self, now_ms: i64) -> Stamp<'_> {
         let floor = u64::try_from(now_ms / 1000).unwrap_or(0) << 32;
         let mut open = self.open.lock();
+        while open.waiting > 0 {
+            self.at_rest.wait(&mut open);
+        }
         let timestamp = self.last.load(Ordering::Acquire).max(floor) + 1;
         self.last.store(timestamp, Ordering::Release);
-        open.push(timestamp);
+        open.timestamps.push(timestamp);
         Stamp { clock: self, timestamp }
+    }
+
+    /// Does something short while no commit is under way; it is given the last timestamp, which nothing that was committed is
+    /// beyond.
+    pub(crate) fn at_rest<T>(&self, act: impl FnOnce(u64) -> T) -> T {
+        let mut open = self.open.lock();
+        open.waiting += 1;
+        while !open.timestamps.is_empty() {
+            self.at_rest.wait(&mut open);
+        }
+        let result = act(self.last());
+        open.waiting -= 1;
+        drop(open);
+        self.at_rest.notify_all();
+        result
     }
 
     /// The last timestamp below which the log is complete.
     pub(crate) fn settled(&self) -> u64 {
-        let open = self.open.lock();
-        open.iter().min().map_or_else(|| self.last(), |first| first - 1)
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Waits until the log is complete beyond this timestamp.
@@ -76,8 +106,15 @@ impl Stamp<'_> {
 impl Drop for Stamp<'_> {
     fn drop(&mut self) {
         let mut open = self.clock.open.lock();
-        open.retain(|timestamp| *timestamp != self.timestamp);
+        open.timestamps.retain(|timestamp| *timestamp != self.timestamp);
+        let settled =
+            open.timestamps.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
+        self.clock.settled.store(settled, Ordering::Release);
+        let rests = open.waiting > 0 && open.timestamps.is_empty();
         drop(open);
+        if rests {
+            self.clock.at_rest.notify_all();
+        }
         self.clock.committed.tell();
     }
 }
@@ -96,5 +133,34 @@ mod tests {
         assert_eq!((clock.settled(), clock.last()), (5, 7));
         drop(first);
         assert_eq!(clock.settled(), 7);
+    }
+
+    #[test]
+    fn nothing_is_under_way_at_rest() {
+        let clock = OplogClock::after(0);
+        let under_way = AtomicU64::new(0);
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    for _ in 0..2000 {
+                        let stamp = clock.next(0);
+                        under_way.fetch_add(1, Ordering::SeqCst);
+                        under_way.fetch_sub(1, Ordering::SeqCst);
+                        drop(stamp);
+                    }
+                });
+            }
+            threads.spawn(|| {
+                for _ in 0..500 {
+                    let last = clock.at_rest(|last| {
+                        assert_eq!(under_way.load(Ordering::SeqCst), 0);
+                        assert_eq!(clock.settled(), last);
+                        last
+                    });
+                    assert!(last <= clock.last());
+                }
+            });
+        });
+        assert_eq!((clock.settled(), clock.last()), (6000, 6000));
     }
 }

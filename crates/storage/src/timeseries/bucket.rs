@@ -76,6 +76,11 @@ impl<'a> BucketView<'a> {
         self.rows
     }
 
+    /// Whether nothing is to be added to it.
+    pub(super) fn is_closed(self) -> bool {
+        self.control.get("closed") == Some(RawValue::Bool(true))
+    }
+
     /// Whose measurements these are.
     pub fn meta(self) -> Option<RawElement<'a>> {
         self.document.get_element("meta")
@@ -167,9 +172,29 @@ pub(crate) struct Bucket {
     columns: Vec<(String, Column)>,
     rows: usize,
     bytes: usize,
+    /// Nothing is to be added to it.
+    closed: bool,
+}
+
+/// What a bucket consists of, all columns of the same length.
+pub(super) struct BucketParts<'m> {
+    pub(super) id: [u8; 12],
+    pub(super) start_ms: i64,
+    pub(super) meta: Option<RawValue<'m>>,
+    pub(super) columns: Vec<(String, Column)>,
+    pub(super) rows: usize,
+    pub(super) closed: bool,
 }
 
 impl Bucket {
+    /// One of these parts.
+    pub(super) fn from_parts(parts: BucketParts<'_>) -> Bucket {
+        let BucketParts { id, start_ms, meta, columns, rows, closed } = parts;
+        let bytes = columns.iter().map(|(_, column)| column.bytes()).sum();
+        let meta = meta.map(RawValue::to_owned);
+        Bucket { id, start_ms, meta, columns, rows, bytes, closed }
+    }
+
     /// An empty one.
     pub(crate) fn new(start_ms: i64, suffix: u64, meta: Option<RawValue<'_>>) -> Bucket {
         let mut id = [0; 12];
@@ -177,7 +202,7 @@ impl Bucket {
         id[..4].copy_from_slice(&(start_ms.div_euclid(1000) as u32).to_be_bytes());
         id[4..].copy_from_slice(&suffix.to_be_bytes());
         let meta = meta.map(RawValue::to_owned);
-        Bucket { id, start_ms, meta, columns: Vec::new(), rows: 0, bytes: 0 }
+        Bucket { id, start_ms, meta, columns: Vec::new(), rows: 0, bytes: 0, closed: false }
     }
 
     /// A stored one, taken apart.
@@ -193,9 +218,9 @@ impl Bucket {
         for element in view.data {
             columns.push((element.name().to_owned(), view.column(element)?));
         }
-        let bytes = columns.iter().map(|(_, column)| column.bytes()).sum();
-        let meta = view.meta().map(|meta| meta.value().to_owned());
-        Ok(Bucket { id, start_ms, meta, columns, rows: view.rows, bytes })
+        let (meta, rows) = (view.meta().map(RawElement::value), view.rows);
+        let closed = view.is_closed();
+        Ok(Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed }))
     }
 
     /// The key of its record.
@@ -228,7 +253,8 @@ impl Bucket {
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
             return Err(damaged());
         };
-        Ok(Bucket { id, start_ms, meta: None, columns: Vec::new(), rows: 0, bytes: 0 })
+        let columns = Vec::new();
+        Ok(Bucket { id, start_ms, meta: None, columns, rows: 0, bytes: 0, closed: false })
     }
 
     /// Adds what another bucket holds.
@@ -315,7 +341,11 @@ impl Bucket {
         out.append("_id", RawValue::ObjectId(self.id)).start_document("control");
         out.append("version", if self.is_sorted(fields) { 2 } else { 3 });
         self.append_bounds(&mut out, fields);
-        out.append("count", self.rows as i32).end();
+        out.append("count", self.rows as i32);
+        if self.closed {
+            out.append("closed", true);
+        }
+        out.end();
         if let Some(meta) = &self.meta {
             out.append("meta", meta.as_raw());
         }

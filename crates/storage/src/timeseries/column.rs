@@ -14,8 +14,8 @@
 //!                                                           | length + 1, varint | the value's bytes in BSON |
 //! ```
 //!
-//! Integers and doubles are drawn in [`super::numbers`]. This is no compressor for text: the store's blocks are compressed. It
-//! is not the reference's BSONColumn either, which nothing but its own server reads.
+//! Integers and doubles are drawn in [`super::numbers`]. This is no compressor for text: the store's blocks are compressed.
+//! Clients see the reference's format ([`super::exchange`]).
 
 use mayfly_value::{RawValue, ty};
 
@@ -30,7 +30,7 @@ pub(crate) const MAX_ROWS: usize = 1 << 16;
 /// How deep values may be.
 const MAX_DEPTH: usize = mayfly_base::limits::MAX_STORED_DEPTH + 2;
 /// Most bytes that a column may become.
-const MAX_BYTES: usize = 64 << 20;
+pub(super) const MAX_BYTES: usize = 64 << 20;
 
 /// The values of one field, row by row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -297,7 +297,7 @@ fn kind(type_byte: u8) -> Kind {
 }
 
 /// Whether the bytes are a well-formed value of this type.
-fn is_value(type_byte: u8, bytes: &[u8]) -> bool {
+pub(super) fn is_value(type_byte: u8, bytes: &[u8]) -> bool {
     let mut document = Vec::with_capacity(bytes.len() + 8);
     document.extend_from_slice(&(bytes.len() as i32 + 8).to_le_bytes());
     document.extend_from_slice(&[type_byte, b'v', 0]);

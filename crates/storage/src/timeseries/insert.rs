@@ -223,7 +223,8 @@ impl<'u, 's> Placing<'u, 's> {
         }
         let Some(document) = self.unit.read(key)? else { return Ok(None) };
         let view = BucketView::new(document.as_doc())?;
-        if meta_bytes(view.meta()) != group.meta || view.rows() >= super::bucket::MAX_MEASUREMENTS {
+        let full = view.is_closed() || view.rows() >= super::bucket::MAX_MEASUREMENTS;
+        if full || meta_bytes(view.meta()) != group.meta {
             return Ok(None);
         }
         let fields = &self.series.fields;

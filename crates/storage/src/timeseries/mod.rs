@@ -8,12 +8,16 @@
 //! 3. a bucket that gets more is taken apart, added to and packed again ([`mod@bucket`], [`mod@column`]): one record, its index keys and
 //!    one oplog entry in the unit's transaction.
 //!
+//! Clients read and restore whole buckets in the reference's format ([`exchange`]).
+//!
 //! Buckets are kept in the order of their start, so that whole ones expire from the low end. Expiry contract, section 7.
 
 mod append;
+mod bson_column;
 mod bucket;
 mod column;
 mod definition;
+mod exchange;
 mod indexes;
 mod insert;
 mod numbers;
@@ -26,6 +30,7 @@ mod tests;
 mod unit;
 
 pub use bucket::{BucketView, MeasurementFields, measurement_time};
+pub use exchange::shown_bucket;
 pub use indexes::shown_to_clients;
 pub(crate) use indexes::{check_policy, checked_on_buckets, default_index};
 pub(crate) use open::OpenBuckets;

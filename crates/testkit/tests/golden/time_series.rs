@@ -1,7 +1,8 @@
 //! Random measurements and filters: a time series answers as a plain collection with the same documents does.
 
-use mayfly_testkit::{Fixture, memory, memory_under_chaos};
-use mayfly_value::{RawValue, ValueBuf, compare_values};
+use mayfly_testkit::{Fixture, expect, memory, memory_under_chaos};
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -64,6 +65,36 @@ fn agree(fixture: &Fixture, filter: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Everything that a reader of this collection gets, in the order of `_id`.
+fn content(fixture: &Fixture, collection: &str) -> Vec<DocBuf> {
+    let find = format!("{{find: '{collection}', sort: {{_id: 1, t: 1}}, batchSize: 1000}}");
+    let reply = fixture.ok("test", &find);
+    let batch = expect::batch(reply.as_doc()).and_then(RawValue::as_array).unwrap();
+    batch.iter().filter_map(|element| element.value().as_document()).map(RawDoc::to_owned).collect()
+}
+
+/// The buckets of the time series, restored elsewhere, hold the same measurements; and are the same buckets.
+fn restored_alike(fixture: &Fixture) -> Result<(), TestCaseError> {
+    fixture.ok("test", "{drop: 'restored'}");
+    let series = "{timeField: 't', metaField: 'a'}";
+    fixture.ok("test", &format!("{{create: 'restored', timeseries: {series}}}"));
+    let buckets = content(fixture, "system.buckets.series");
+    if buckets.is_empty() {
+        return Ok(());
+    }
+    let mut insert = DocBuilder::new();
+    insert.append("insert", "system.buckets.restored").start_array("documents");
+    buckets.iter().for_each(|bucket| {
+        insert.push(bucket);
+    });
+    insert.end();
+    let reply = fixture.run_document("test", insert.finish().as_doc());
+    prop_assert!(reply.as_doc().get("writeErrors").is_none(), "{}", Shell(reply.as_doc()));
+    prop_assert_eq!(content(fixture, "restored"), content(fixture, "series"));
+    prop_assert_eq!(content(fixture, "system.buckets.restored"), buckets);
+    Ok(())
+}
+
 fn check(fixture: &Fixture, cases: u32) {
     let rows = prop::collection::vec((time(), document()), 1..40);
     let filters = prop::collection::vec(timed_filter(), 4);
@@ -100,7 +131,8 @@ fn check(fixture: &Fixture, cases: u32) {
             reply.as_doc().get("n").map(RawValue::to_owned)
         };
         prop_assert_eq!(deleted("series"), deleted("plain"), "{}", delete);
-        agree(fixture, "{}")
+        agree(fixture, "{}")?;
+        restored_alike(fixture)
     });
     result.unwrap();
 }

@@ -1,12 +1,12 @@
 //! Explaining what reads a view: the pipeline that it comes to, over the collection below.
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{Inner, pipeline};
 use crate::CommandContext;
-use crate::crud::{Collating, Stages, check_collation, count_on_view, find_on_view};
+use crate::crud::{Collating, Stages, check_collation, count_on_view, find_on_view, reads_log};
 
 /// Explains `find`, `count`, `distinct` or `aggregate`.
 ///
@@ -20,6 +20,9 @@ pub(super) fn explain(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     check_collation(view, &inner.collating)?;
+    if reads_log(view) {
+        return Err(Error::not_implemented("explain of a read of the operation log"));
+    }
     let fields = &inner.fields;
     let stages = match command {
         "find" => find_on_view(fields, view)?,

@@ -1,0 +1,184 @@
+//! Reading the operation log as documents: what a pipeline over `local.oplog.rs` begins with.
+//!
+//! Entries stand in the order of `ts`, so that comparisons of it in the filter are where the scan begins and ends. Like any
+//! other reader it keeps nothing of the store between two batches but its place.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_storage::{Direction, LogEnd, LogRange, Store};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+/// Entries, and about how many bytes of them, that are read at once.
+const QUEUED: usize = 256;
+const QUEUED_BYTES: usize = 1 << 20;
+/// Conjunctions are looked into so deep; what is deeper says nothing.
+const MAX_DEPTH: usize = 16;
+
+/// How a reader goes through the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogOrder {
+    /// The oldest entry first.
+    #[default]
+    Ascending,
+    /// The newest entry first.
+    Descending,
+    /// The oldest entry first, and at the end it waits for further ones.
+    Following,
+}
+
+/// A scan of the log.
+pub struct LogScan {
+    left: LogRange,
+    order: LogOrder,
+    queue: VecDeque<DocBuf>,
+    /// The log was complete up to here when it was read last.
+    settled: u64,
+    /// Whether an entry was read.
+    begun: bool,
+    over: bool,
+}
+
+impl LogScan {
+    /// A scan of the entries that may pass a filter.
+    pub fn new(filter: RawDoc<'_>, order: LogOrder) -> LogScan {
+        let mut left = LogRange { first: 1, last: u64::MAX };
+        narrow(filter, &mut left, 0);
+        LogScan { left, order, queue: VecDeque::new(), settled: 0, begun: false, over: false }
+    }
+
+    /// Whether no further entry will come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over && self.queue.is_empty()
+    }
+
+    /// Whether no entry waits to be shown.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The timestamp beyond which something new would stand, when it waits for that.
+    pub(crate) fn waits_beyond(&self) -> Option<u64> {
+        (self.order == LogOrder::Following).then_some(self.settled)
+    }
+
+    /// The next entry; nothing when there is none, or none yet.
+    ///
+    /// # Errors
+    /// 136 CappedPositionLost when entries behind the last one were cut off; those of the store.
+    pub(crate) fn next(&mut self, store: &Store, op: &OpCtx) -> Result<Option<DocBuf>> {
+        if self.queue.is_empty() && !self.over {
+            op.check()?;
+            self.read(store)?;
+        }
+        Ok(self.queue.pop_front())
+    }
+
+    fn read(&mut self, store: &Store) -> Result<()> {
+        let cut = store.log_cut();
+        let direction = match self.order {
+            LogOrder::Descending => Direction::Backward,
+            LogOrder::Ascending | LogOrder::Following => Direction::Forward,
+        };
+        let (queue, mut bytes, mut last) = (&mut self.queue, 0, None);
+        let end = store.read_log(self.left, direction, &mut |timestamp, entry| {
+            bytes += entry.as_bytes().len();
+            queue.push_back(entry.to_owned());
+            last = Some(timestamp);
+            let enough = queue.len() >= QUEUED || bytes >= QUEUED_BYTES;
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        // Asked behind the reading: what was cut off meanwhile may have been missed.
+        if self.order != LogOrder::Descending {
+            let now = store.log_cut();
+            if !self.begun && now != cut {
+                self.queue.clear();
+                return self.read(store);
+            }
+            if self.begun && now >= self.left.first {
+                return Err(Error::new(
+                    ErrorCode::CappedPositionLost,
+                    "CollectionScan died due to position in capped collection being deleted.",
+                ));
+            }
+        }
+        if let Some(last) = last {
+            self.begun = true;
+            match self.order {
+                LogOrder::Descending => self.left.last = last - 1,
+                LogOrder::Ascending | LogOrder::Following => self.left.first = last + 1,
+            }
+        }
+        if let LogEnd::Reached(settled) = end {
+            self.settled = settled;
+            self.over = self.order != LogOrder::Following;
+            if !self.over {
+                let reached = settled.min(self.left.last);
+                self.left.first = self.left.first.max(reached.saturating_add(1));
+                self.begun = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Narrows a range to what comparisons of `ts` with timestamps leave of it.
+fn narrow(filter: RawDoc<'_>, range: &mut LogRange, depth: usize) {
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and", RawValue::Array(parts)) if depth < MAX_DEPTH => {
+                for part in parts.iter().filter_map(|part| part.value().as_document()) {
+                    narrow(part, range, depth + 1);
+                }
+            }
+            ("ts", RawValue::Timestamp(time)) => compare("$eq", time, range),
+            ("ts", RawValue::Document(comparisons)) => {
+                for comparison in comparisons {
+                    if let RawValue::Timestamp(time) = comparison.value() {
+                        compare(comparison.name(), time, range);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn compare(operator: &str, time: u64, range: &mut LogRange) {
+    let (first, last) = match operator {
+        "$eq" => (time, time),
+        "$gte" => (time, u64::MAX),
+        "$gt" => (time.saturating_add(1), u64::MAX),
+        "$lte" => (1, time),
+        "$lt" => (1, time.saturating_sub(1)),
+        _ => return,
+    };
+    range.first = range.first.max(first);
+    range.last = range.last.min(last);
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::bson::{Timestamp, doc};
+
+    use super::*;
+
+    fn range(filter: mayfly_value::bson::Document) -> (u64, u64) {
+        let scan = LogScan::new(DocBuf::from_bson(&filter).as_doc(), LogOrder::Ascending);
+        (scan.left.first, scan.left.last)
+    }
+
+    #[test]
+    fn comparisons_of_the_timestamp_bound_the_scan() {
+        let at = |increment| Timestamp { time: 0, increment };
+        assert_eq!(range(doc! {}), (1, u64::MAX));
+        assert_eq!(range(doc! { "ts": at(5) }), (5, 5));
+        assert_eq!(range(doc! { "ts": { "$gt": at(5), "$lte": at(9) } }), (6, 9));
+        let both = doc! { "$and": [{ "ts": { "$gte": at(5) } }, { "ts": { "$lt": at(9) } }] };
+        assert_eq!(range(both), (5, 8));
+        assert_eq!(range(doc! { "ts": { "$gt": 5, "$ne": at(7) }, "op": "i" }), (1, u64::MAX));
+        assert_eq!(range(doc! { "$or": [{ "ts": at(5) }, { "op": "i" }] }), (1, u64::MAX));
+        assert_eq!(range(doc! { "ts": { "$lt": at(0) } }), (1, 0));
+    }
+}
