@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::op::{self, OpRow, Operands, Prepared, Run, RunPrepared};
@@ -288,7 +289,7 @@ pub(crate) fn path_parts(dotted: &str) -> Result<Vec<String>> {
         let text = "FieldPath field names may not be empty strings.";
         return Err(Error::new(ErrorCode(15998), text));
     }
-    if let Some(part) = parts.iter().find(|part| part.starts_with('$')) {
+    if let Some(part) = parts.iter().find(|part| is_dollar_name(part)) {
         return Err(Error::new(
             ErrorCode(16410),
             format!(

@@ -13,6 +13,7 @@ use rocksdb::{FlushOptions, Range, properties};
 
 use crate::format;
 use crate::health::read_failed;
+use crate::open_error::OpenError;
 use crate::options::RocksOptions;
 use crate::store::Store;
 use crate::sweep;
@@ -30,7 +31,13 @@ pub struct RocksEngine {
 
 impl RocksEngine {
     /// Opens the store in a folder, or makes one.
-    pub fn open(folder: &Path, options: RocksOptions) -> KvResult<Arc<RocksEngine>> {
+    ///
+    /// # Errors
+    /// Why it cannot be opened; the caller knows the folder's name.
+    pub fn open(
+        folder: &Path,
+        options: RocksOptions,
+    ) -> std::result::Result<Arc<RocksEngine>, OpenError> {
         let store = Arc::new(Store::open(folder, &options)?);
         let conflicts = ConflictTracker::new();
         Ok(Arc::new(RocksEngine { store: RwLock::new(Some(store)), conflicts }))
@@ -136,7 +143,7 @@ impl Engine for RocksEngine {
         Checkpoint::new(&*store.db)
             .and_then(|checkpoint| checkpoint.create_checkpoint(folder))
             .map_err(|error| KvError::Unavailable(format!("{}: {error}", folder.display())))?;
-        format::mark(folder)
+        Ok(format::mark(folder)?)
     }
 
     fn stats(&self) -> EngineStats {

@@ -1,11 +1,14 @@
 //! The folder's format marker: a file with one number, so that an older build refuses a newer folder in clear words
 //! instead of misreading it.
+//!
+//! A new store is made in three steps, so that the files of another program are never taken for an unfinished store:
+//! the folder is claimed by the marker under another name, RocksDB makes its files, the marker gets its name.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use mayfly_kv::{KvError, KvResult};
+use crate::open_error::OpenError;
 
 /// The format that this build writes and reads.
 pub const FORMAT: u32 = 1;
@@ -13,36 +16,50 @@ pub const FORMAT: u32 = 1;
 /// Its file in the data folder.
 pub const FORMAT_FILE: &str = "MAYFLYDB_FORMAT";
 
+/// The file while the store is being made.
+pub const UNFINISHED_FORMAT_FILE: &str = "MAYFLYDB_FORMAT.new";
+
+/// In the folder of every RocksDB database.
+const ROCKSDB_FILE: &str = "CURRENT";
+
 /// Whether the folder is marked; fails when this build cannot read it.
-pub(crate) fn check(folder: &Path) -> KvResult<bool> {
+pub(crate) fn check(folder: &Path) -> Result<bool, OpenError> {
     let file = folder.join(FORMAT_FILE);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(KvError::Unavailable(format!("{}: {error}", file.display()))),
+        Err(error) => return Err(OpenError::of_file(&file, &error)),
     };
-    let Ok(number) = text.trim().parse::<u32>() else {
-        return Err(KvError::Corrupt(format!("{} holds no format number", file.display())));
-    };
-    if number > FORMAT {
-        let folder = folder.display();
-        return Err(KvError::Invalid(format!(
-            "data folder {folder} was written by a newer format {number}; this build reads {FORMAT}"
-        )));
+    match text.trim().parse::<u32>() {
+        Ok(number) if number > FORMAT => Err(OpenError::NewerFormat(number)),
+        Ok(_) => Ok(true),
+        Err(_) => Err(OpenError::Damaged(format!("{} holds no format number", file.display()))),
     }
-    Ok(true)
+}
+
+/// Claims a folder without a marker; an unfinished store of ours is claimed already.
+pub(crate) fn claim(folder: &Path) -> Result<(), OpenError> {
+    let claim = folder.join(UNFINISHED_FORMAT_FILE);
+    if claim.exists() {
+        return Ok(());
+    }
+    // Asked again, because another process may have made the store meanwhile.
+    if folder.join(ROCKSDB_FILE).exists() && !check(folder)? {
+        let text = "it holds a RocksDB database that another program made";
+        return Err(OpenError::Foreign(text.to_owned()));
+    }
+    File::create(&claim).map(drop).map_err(|error| OpenError::of_file(&claim, &error))
 }
 
 /// Marks the folder; the file is whole or absent, whatever happens meanwhile.
-pub(crate) fn mark(folder: &Path) -> KvResult<()> {
+pub(crate) fn mark(folder: &Path) -> Result<(), OpenError> {
+    let unfinished = folder.join(UNFINISHED_FORMAT_FILE);
     let write = || -> std::io::Result<()> {
-        let unfinished = folder.join(format!("{FORMAT_FILE}.new"));
         let mut file = File::create(&unfinished)?;
         writeln!(file, "{FORMAT}")?;
         file.sync_all()?;
-        fs::rename(unfinished, folder.join(FORMAT_FILE))?;
+        fs::rename(&unfinished, folder.join(FORMAT_FILE))?;
         File::open(folder)?.sync_all()
     };
-    write()
-        .map_err(|error| KvError::Unavailable(format!("cannot mark {}: {error}", folder.display())))
+    write().map_err(|error| OpenError::of_file(&unfinished, &error))
 }

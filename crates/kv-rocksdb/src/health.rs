@@ -84,7 +84,7 @@ pub(crate) fn read_failed(error: &Error) -> KvError {
     }
 }
 
-fn is_disk_full(text: &str) -> bool {
+pub(crate) fn is_disk_full(text: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "Space limit reached"]
         .iter()
         .any(|sign| text.contains(sign))

@@ -7,7 +7,7 @@
 //!
 //! * [`RocksOptions`] and how they become RocksDB's: `options`.
 //! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
-//! * The folder's format marker: `format`.
+//! * The folder's format marker: `format`; why a folder cannot be opened: [`OpenError`].
 //! * Which failures stop writing: `health`. Keeping room for deletions: `room`. One fsync for many callers: `group_sync`.
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`.
 
@@ -15,6 +15,7 @@ mod engine;
 mod format;
 mod group_sync;
 mod health;
+mod open_error;
 mod options;
 mod room;
 mod store;
@@ -22,5 +23,6 @@ mod sweep;
 mod txn;
 
 pub use engine::RocksEngine;
-pub use format::{FORMAT, FORMAT_FILE};
+pub use format::{FORMAT, FORMAT_FILE, UNFINISHED_FORMAT_FILE};
+pub use open_error::OpenError;
 pub use options::RocksOptions;

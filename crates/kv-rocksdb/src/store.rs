@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mayfly_kv::write_buffer::WriteBuffer;
-use mayfly_kv::{Keyspace, KvError, KvResult};
+use mayfly_kv::{Keyspace, KvResult};
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, ErrorKind, ReadOptions, Snapshot, WriteBatch,
-    WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, ReadOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
 use crate::format;
 use crate::group_sync::GroupSync;
 use crate::health::Health;
+use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::room::Room;
 
@@ -34,17 +34,19 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn open(folder: &Path, options: &RocksOptions) -> KvResult<Store> {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| KvError::Unavailable(format!("{}: {error}", folder.display())))?;
+    pub(crate) fn open(folder: &Path, options: &RocksOptions) -> Result<Store, OpenError> {
+        std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
         let marked = format::check(folder)?;
+        if !marked {
+            format::claim(folder)?;
+        }
         let shared = Shared::new(options);
         let families = Keyspace::ALL.map(|keyspace| {
             let cf = options::column_family(keyspace, &shared);
             ColumnFamilyDescriptor::new(keyspace.name(), cf)
         });
         let db = DB::open_cf_descriptors(&options::database(options, &shared), folder, families)
-            .map_err(|error| open_failed(folder, &error))?;
+            .map_err(|error| OpenError::of_rocksdb(folder, &error))?;
         // Only now: RocksDB's lock says that the folder is ours.
         if !marked {
             format::mark(folder)?;
@@ -150,25 +152,4 @@ impl StoreSnapshot {
         options.set_snapshot(&self.snapshot);
         options
     }
-}
-
-fn open_failed(folder: &Path, error: &rocksdb::Error) -> KvError {
-    let hint = reported_damage(folder).unwrap_or_default();
-    let (text, folder) = (error.to_string(), folder.display());
-    if text.contains("LOCK") && (text.contains("lock file") || text.contains("lock hold")) {
-        return KvError::Invalid(format!("data folder {folder} is in use by another process"));
-    }
-    match error.kind() {
-        ErrorKind::Corruption => KvError::Corrupt(format!("data folder {folder}: {text}{hint}")),
-        ErrorKind::InvalidArgument => KvError::Invalid(format!("data folder {folder}: {text}")),
-        _ => KvError::Unavailable(format!("data folder {folder}: {text}")),
-    }
-}
-
-/// RocksDB's error leaves out which log is damaged; its own report in the file LOG names it.
-fn reported_damage(folder: &Path) -> Option<String> {
-    let report = std::fs::read_to_string(folder.join("LOG")).ok()?;
-    let line = report.lines().rev().find(|line| line.contains(".log: dropping "))?;
-    let path = line.split_whitespace().find(|word| word.ends_with(".log:"))?;
-    Some(format!(", in {}", path.trim_end_matches(':')))
 }

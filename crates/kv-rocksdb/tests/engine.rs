@@ -9,12 +9,14 @@ use mayfly_kv::{
     ChaosEngine, ChaosOptions, Engine, Guard, KeyRange, Keyspace, KvError, SweepEnd, TxnOptions,
     conformance,
 };
-use mayfly_kv_rocksdb::{FORMAT_FILE, RocksEngine, RocksOptions};
+use mayfly_kv_rocksdb::{
+    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, UNFINISHED_FORMAT_FILE,
+};
 use tempfile::TempDir;
 
 const RECORD: Keyspace = Keyspace::Record;
 
-fn open(folder: &Path) -> Result<Arc<RocksEngine>, KvError> {
+fn open(folder: &Path) -> Result<Arc<RocksEngine>, OpenError> {
     RocksEngine::open(folder, RocksOptions::default())
 }
 
@@ -97,14 +99,26 @@ fn a_transaction_keeps_a_closed_store_open() {
 fn a_folder_in_use_or_of_a_newer_format_is_refused() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path()).unwrap();
-    let name = folder.path().display();
-    let in_use = format!("data folder {name} is in use by another process");
-    assert_eq!(open(folder.path()).err(), Some(KvError::Invalid(in_use)));
+    assert_eq!(open(folder.path()).err(), Some(OpenError::InUse));
     drop(engine);
     assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "1\n");
     fs::write(folder.path().join(FORMAT_FILE), "2\n").unwrap();
-    let newer = format!("data folder {name} was written by a newer format 2; this build reads 1");
-    assert_eq!(open(folder.path()).err(), Some(KvError::Invalid(newer)));
+    assert_eq!(open(folder.path()).err(), Some(OpenError::NewerFormat(2)));
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_an_unfinished_store_is_not() {
+    let folder = TempDir::new().unwrap();
+    drop(open(folder.path()).unwrap());
+    // As a crash leaves it before the new store is marked.
+    let (mark, claim) =
+        (folder.path().join(FORMAT_FILE), folder.path().join(UNFINISHED_FORMAT_FILE));
+    fs::rename(&mark, &claim).unwrap();
+    drop(open(folder.path()).unwrap());
+    assert!(mark.exists() && !claim.exists());
+    fs::remove_file(&mark).unwrap();
+    assert!(matches!(open(folder.path()).err(), Some(OpenError::Foreign(_))));
+    assert!(!mark.exists() && !claim.exists());
 }
 
 #[test]
@@ -146,7 +160,7 @@ fn damage_inside_the_log_is_an_error_that_names_the_file() {
     let mut bytes = fs::read(&log).unwrap();
     bytes[12_000] ^= 0xFF;
     fs::write(&log, bytes).unwrap();
-    let Some(KvError::Corrupt(text)) = open(folder.path()).err() else {
+    let Some(OpenError::Damaged(text)) = open(folder.path()).err() else {
         panic!("damage must be reported as such")
     };
     let name = log.file_name().unwrap().to_string_lossy();

@@ -12,7 +12,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::op::check_metadata;
 use mayfly_expr::{Frame, Scope};
 use mayfly_value::keys::{TypeBits, append_value_in};
-use mayfly_value::paths::visit_index_values;
+use mayfly_value::paths::{is_dollar_name, visit_index_values};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, Number, RawDoc, RawElement, RawValue, compare_values_in};
 
@@ -175,7 +175,7 @@ fn check_path(name: &str) -> Result<()> {
         if part.is_empty() {
             return fault(15998, "FieldPath field names may not be empty strings.");
         }
-        if part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db") {
+        if is_dollar_name(part) {
             let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
             return fault(16410, text);
         }

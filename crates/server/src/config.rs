@@ -17,9 +17,6 @@ use mayfly_base::limits;
 
 use crate::archive::ArchiveOptions;
 
-/// What is wrong with the configuration, in one line for the operator.
-pub type ConfigResult<T> = Result<T, String>;
-
 /// Which byte store holds the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineChoice {
@@ -69,7 +66,7 @@ impl Config {
     ///
     /// # Errors
     /// None: the built-in file is tested.
-    pub fn defaults() -> ConfigResult<Config> {
+    pub fn defaults() -> anyhow::Result<Config> {
         Config::from_layers(&Layers::defaults()?)
     }
 
@@ -77,13 +74,13 @@ impl Config {
     ///
     /// # Errors
     /// A value of the wrong type or out of range, with its origin.
-    pub fn from_layers(layers: &Layers) -> ConfigResult<Config> {
+    pub fn from_layers(layers: &Layers) -> anyhow::Result<Config> {
         let bind = if layers.bool("net.bindIpAll")? {
             vec!["0.0.0.0".to_owned()]
         } else {
             list(&layers.text("net.bindIp")?)
         };
-        let optional = |path: &str| -> ConfigResult<Option<String>> {
+        let optional = |path: &str| -> anyhow::Result<Option<String>> {
             Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()))
         };
         let max_connections = usize::try_from(layers.integer("net.maxIncomingConnections")?);
@@ -119,10 +116,12 @@ fn list(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
 
-    fn collect(words: &[&str], environment: &[(&str, &str)]) -> ConfigResult<Layers> {
+    use super::*;
+    use crate::failure::FailureKind;
+
+    fn collect(words: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Layers> {
         let flags = Flags::parse_from([&["mayflydb"], words].concat());
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Layers::collect(&flags, &environment.iter().map(owned).collect::<Vec<_>>())
@@ -175,7 +174,9 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let fails = |words: &[&str], environment: &[(&str, &str)], text: &str| {
-            assert_eq!(collect(words, environment).unwrap_err(), text);
+            let error = collect(words, environment).unwrap_err();
+            assert_eq!(error.root_cause().to_string(), text);
+            assert_eq!(FailureKind::of(&error), FailureKind::Options);
         };
         fails(&["--port", "70000"], &[], "flag --port: net.port: 70000 is not between 0 and 65535");
         let text = "unknown environment variable MAYFLYDB_PROT (did you mean 'MAYFLYDB_PORT'?)";
@@ -183,7 +184,10 @@ mod tests {
         let text =
             "flag --storageEngine: storage.engine: 'wiredTiger' is not one of rocksdb, memory";
         fails(&["--storageEngine", "wiredTiger"], &[], text);
-        let parse = |text: &str| file::parse("f", text).err();
+        let text = "flag --setParameter: ttlMonitorSleepSecs: 0";
+        let error = collect(&["--setParameter", "ttlMonitorSleepSecs=0"], &[]).unwrap_err();
+        assert!(error.root_cause().to_string().contains(text), "{error:#}");
+        let parse = |text: &str| file::parse("f", text).err().map(|error| error.to_string());
         let unknown = "f:2: unknown key 'net.prot' (did you mean 'net.port'?)";
         assert_eq!(parse("net:\n  prot: 1\n").as_deref(), Some(unknown));
         assert_eq!(parse("net: 5\n").as_deref(), Some("f:1: unexpected value for 'net'"));

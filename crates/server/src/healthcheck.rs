@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::failure::{Failure, FailureKind};
 
 /// Longest wait for each step.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -18,24 +21,30 @@ const MAX_REPLY_BYTES: usize = 64 * 1024;
 ///
 /// # Errors
 /// What went wrong, for the standard error output.
-pub fn check(port: u16) -> Result<(), String> {
+pub fn check(port: u16) -> anyhow::Result<()> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let failed = |error: std::io::Error| format!("no answer from {address}: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(failed)?;
-    stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
-    stream.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
-    stream.write_all(&ping()).map_err(failed)?;
+    ask(address).with_context(|| {
+        let advice = "start the server, or name its port with --port";
+        Failure::new(FailureKind::General, format!("cannot ask the server on {address}"), advice)
+    })
+}
+
+fn ask(address: SocketAddr) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(&ping())?;
     let mut length = [0; 4];
-    stream.read_exact(&mut length).map_err(failed)?;
+    stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
     if !(BEFORE_DOCUMENT..=MAX_REPLY_BYTES).contains(&length) {
-        return Err(format!("{address} does not speak this protocol"));
+        bail!("it does not speak this protocol");
     }
     let mut rest = vec![0; length - 4];
-    stream.read_exact(&mut rest).map_err(failed)?;
+    stream.read_exact(&mut rest)?;
     match RawDoc::new(&rest[BEFORE_DOCUMENT - 4..]).and_then(|reply| reply.get("ok")) {
         Some(RawValue::Double(1.0)) => Ok(()),
-        _ => Err(format!("{address} answers, but not with ok")),
+        _ => bail!("it answers, but not with ok"),
     }
 }
 

@@ -9,8 +9,11 @@ pub mod archive;
 pub mod architecture {}
 pub mod config;
 mod connection;
+mod data_folder;
+pub mod failure;
 pub mod healthcheck;
 pub mod logging;
+mod processes;
 pub mod processor;
 mod start;
 

@@ -5,7 +5,7 @@
 
 mod rotate;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -63,7 +63,31 @@ impl LogLayer {
         path: PathBuf,
     ) -> impl Fn() -> Result<(), String> + Send + Sync + 'static + use<> {
         let (out, clock) = (self.out.clone(), self.clock.clone());
-        move || rotate::rotate(&out, &path, &*clock)
+        move || rotate::rotate(&out, &path, &*clock).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Writes the first line, so that a log that cannot be written is found before the server runs.
+    ///
+    /// # Errors
+    /// The line could not be written.
+    pub fn begin(&self, message: &str) -> io::Result<()> {
+        let fields = Fields { message: message.to_owned(), ..Fields::default() };
+        let time = time_text(self.clock.now_ms());
+        let line = Line { time, level: Level::INFO, fields };
+        let json = line.json(component("mayflydb"));
+        let text = self.shown(&line, &json);
+        let mut out = self.out.lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        self.ring.push(json);
+        Ok(())
+    }
+
+    fn shown(&self, line: &Line, json: &str) -> String {
+        match self.format {
+            LogFormat::Json => format!("{json}\n"),
+            LogFormat::Text => line.text(),
+        }
     }
 
     fn wanted(&self, metadata: &Metadata<'_>) -> bool {
@@ -94,10 +118,7 @@ impl<S: Subscriber> Layer<S> for LogLayer {
         let line = Line { time: time_text(now_ms), level: *event.metadata().level(), fields };
         let component = component(event.metadata().target());
         let json = line.json(component);
-        let text = match self.format {
-            LogFormat::Json => format!("{json}\n"),
-            LogFormat::Text => line.text(),
-        };
+        let text = self.shown(&line, &json);
         // A log that cannot be written must not stop the server, and there is nowhere else to say so.
         let _ = self.out.lock().write_all(text.as_bytes());
         if line.fields.attr.get("startupWarning") == Some(&Value::Bool(true)) {

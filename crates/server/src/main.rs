@@ -2,13 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use clap::Parser;
+use anyhow::Context;
 use mayfly_base::{Clock, SystemClock};
 use mayfly_server::config::{EngineChoice, Flags, Layers};
+use mayfly_server::failure::{self, Failure, FailureKind};
 use mayfly_server::logging::{LogFormat, LogLayer};
 use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
 use mayfly_service::LogRing;
@@ -26,23 +28,25 @@ fn main() -> ExitCode {
     let began = Instant::now();
     match run(began) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("mayflydb: {why}");
-            ExitCode::FAILURE
+        Err(error) => {
+            eprintln!("mayflydb: {}", failure::sentence(&error));
+            ExitCode::from(FailureKind::of(&error).exit_code())
         }
     }
 }
 
-fn run(began: Instant) -> Result<(), String> {
+fn run(began: Instant) -> anyhow::Result<()> {
     processor::check()?;
-    let flags = Flags::parse();
+    let flags = Flags::read()?;
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let layers = Layers::collect(&flags, &environment)?;
     if flags.print_config {
         let mut out = std::io::stdout();
-        return out.write_all(layers.describe().as_bytes()).map_err(|error| error.to_string());
+        return out
+            .write_all(layers.describe().as_bytes())
+            .context("cannot write the configuration");
     }
     let config = Config::from_layers(&layers)?;
     if flags.healthcheck {
@@ -64,8 +68,8 @@ fn run(began: Instant) -> Result<(), String> {
         .thread_name("worker")
         .thread_keep_alive(KEEP_ALIVE)
         .build()
-        .map_err(|error| format!("cannot start the runtime: {error}"))?;
-    runtime.block_on(async {
+        .context("cannot start the runtime")?;
+    let ended = runtime.block_on(async {
         let running = start(options).await?;
         running.service.settings.on_log_level(set_level);
         say_ready(&running, &config, began);
@@ -74,7 +78,12 @@ fn run(began: Instant) -> Result<(), String> {
         running.stop().await?;
         tracing::info!("stopped");
         Ok(())
-    })
+    });
+    // Whoever looks for the reason looks into the log file; the standard error output has it in any case.
+    if let (Err(error), Some(_)) = (&ended, &config.log_path) {
+        tracing::error!("{}", failure::sentence(error));
+    }
+    ended
 }
 
 /// Installs the log; gives what changes its level.
@@ -82,13 +91,11 @@ fn begin_log(
     config: &Config,
     ring: &Arc<LogRing>,
     clock: &Arc<dyn Clock>,
-) -> Result<impl Fn(i64) + Send + Sync + 'static, String> {
+) -> anyhow::Result<impl Fn(i64) + Send + Sync + 'static> {
     let (out, format): (Box<dyn Write + Send>, LogFormat) = match &config.log_path {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
-            let file =
-                file.map_err(|error| format!("cannot open log file {}: {error}", path.display()))?;
-            (Box::new(file), LogFormat::Json)
+            (Box::new(file.with_context(|| no_log(path))?), LogFormat::Json)
         }
         None => {
             let out = std::io::stdout();
@@ -99,12 +106,22 @@ fn begin_log(
     let layer = LogLayer::new(out, format, ring.clone(), clock.clone(), config.verbosity);
     let set_level = layer.level_setter();
     if let Some(path) = &config.log_path {
+        let version = env!("CARGO_PKG_VERSION");
+        let line = format!("mayflydb {version} starts, process {}", std::process::id());
+        layer.begin(&line).with_context(|| no_log(path))?;
         ring.on_rotate(layer.rotator(path.clone()));
     }
     let subscriber = tracing_subscriber::registry().with(layer);
-    tracing::subscriber::set_global_default(subscriber)
-        .map_err(|error| format!("cannot install the log: {error}"))?;
+    tracing::subscriber::set_global_default(subscriber).context("cannot install the log")?;
     Ok(set_level)
+}
+
+fn no_log(path: &Path) -> Failure {
+    Failure::new(
+        FailureKind::General,
+        format!("cannot write the log file {}", path.display()),
+        "choose another with --logpath, in a folder that exists and has room",
+    )
 }
 
 fn say_ready(running: &Running, config: &Config, began: Instant) {
@@ -128,8 +145,8 @@ fn say_ready(running: &Running, config: &Config, began: Instant) {
 }
 
 /// Waits for SIGTERM, SIGINT or the shutdown command; SIGUSR1 begins a new log file meanwhile.
-async fn wait_for_end(running: &Running) -> Result<(), String> {
-    let hear = |kind| signal(kind).map_err(|error| format!("cannot listen to signals: {error}"));
+async fn wait_for_end(running: &Running) -> anyhow::Result<()> {
+    let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =
         (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
     let mut rotate = hear(SignalKind::user_defined1())?;

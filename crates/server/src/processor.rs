@@ -3,6 +3,10 @@
 
 use std::io::Read;
 
+use anyhow::anyhow;
+
+use crate::failure::{Failure, FailureKind};
+
 /// As the kernel spells them.
 const NEEDED: &[&str] = match cfg!(target_arch = "x86_64") {
     true => &["sse4_2", "popcnt", "pclmulqdq"],
@@ -16,7 +20,7 @@ const LOOKED_AT: u64 = 8 * 1024;
 ///
 /// # Errors
 /// Names what is missing. Where the kernel does not say what there is, nothing is.
-pub fn check() -> Result<(), String> {
+pub fn check() -> anyhow::Result<()> {
     let mut text = Vec::new();
     let read = std::fs::File::open("/proc/cpuinfo")
         .and_then(|file| file.take(LOOKED_AT).read_to_end(&mut text));
@@ -26,7 +30,7 @@ pub fn check() -> Result<(), String> {
     }
 }
 
-fn check_flags(cpuinfo: &str) -> Result<(), String> {
+fn check_flags(cpuinfo: &str) -> anyhow::Result<()> {
     let Some(flags) = cpuinfo.lines().find(|line| line.starts_with("flags")) else {
         return Ok(());
     };
@@ -35,9 +39,11 @@ fn check_flags(cpuinfo: &str) -> Result<(), String> {
     if missing.is_empty() {
         return Ok(());
     }
-    Err(format!(
-        "this processor lacks {missing:?}, which this binary was compiled for; compile it without them"
-    ))
+    Err(anyhow!("it lacks {missing:?}").context(Failure::new(
+        FailureKind::General,
+        "cannot run on this processor",
+        "compile the binary without them",
+    )))
 }
 
 #[cfg(test)]

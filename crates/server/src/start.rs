@@ -3,13 +3,13 @@
 //! Stopping: no new connections; idle connections and waiting hellos end; running commands get ten seconds, then
 //! they are killed; the store closes when nobody writes any more.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode, OpRegistry};
-use mayfly_kv::{Engine, KvError, MemoryEngine};
-use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
 use mayfly_service::{CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
@@ -18,13 +18,12 @@ use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use crate::Config;
 use crate::accept::{Connected, accept};
 use crate::archive::Archive;
 use crate::config::EngineChoice;
-
-/// In the data folder: what does not fit into the memory of queries.
-const SPILL_FOLDER: &str = "_tmp";
+use crate::data_folder::SPILL_FOLDER;
+use crate::failure::{Failure, FailureKind};
+use crate::{Config, data_folder, processes};
 
 /// How long running commands may go on after the wish to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -49,7 +48,7 @@ pub struct StartOptions {
 
 impl StartOptions {
     /// A server inside a test: memory engine, a free port, no background threads.
-    pub fn for_tests(clock: Arc<dyn Clock>) -> crate::config::ConfigResult<StartOptions> {
+    pub fn for_tests(clock: Arc<dyn Clock>) -> anyhow::Result<StartOptions> {
         let config = Config { port: 0, engine: EngineChoice::Memory, ..Config::defaults()? };
         Ok(StartOptions {
             config,
@@ -74,16 +73,18 @@ pub struct Running {
 /// Starts a server.
 ///
 /// # Errors
-/// One line for the operator: the address or the folder and what is wrong with it.
-pub async fn start(options: StartOptions) -> Result<Running, String> {
+/// A [`Failure`]: the address or the folder, what is wrong with it, and what to do.
+pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let StartOptions { config, clock, log, argv, parsed, background } = options;
     // Listening comes first: a port in use is found before a data folder is made or changed.
     let listeners = listen(&config).await?;
     let addresses: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    data_folder::check(&config)?;
+    let archive = open_archive(&config)?;
     let opening = config.clone();
-    let engine = tokio::task::spawn_blocking(move || open_engine(&opening));
-    let engine = engine.await.map_err(|error| format!("opening the store failed: {error}"))??;
+    let engine = tokio::task::spawn_blocking(move || data_folder::open(&opening));
+    let engine = engine.await.context("opening the data folder broke off")??;
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
     let store_options = StoreOptions {
@@ -92,12 +93,9 @@ pub async fn start(options: StartOptions) -> Result<Running, String> {
         background,
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())
-        .map_err(|error| format!("cannot open the store: {}", error.message()))?;
-    let begun = store.begin_log();
-    begun.map_err(|error| format!("cannot write to the store: {}", error.message()))?;
-    if config.archive.folder.is_some() || !config.archive.urls.is_empty() {
-        let archive = Archive::new(config.archive.clone())
-            .map_err(|error| format!("cannot make the archive's folder: {error}"))?;
+        .and_then(|store| store.begin_log().map(|()| store))
+        .map_err(|error| data_folder::store_failed(&config, &error))?;
+    if let Some(archive) = archive {
         store.archive_into(Arc::new(archive));
     }
     let service = Service::new(ServiceOptions {
@@ -155,8 +153,8 @@ impl Running {
     /// Stops it.
     ///
     /// # Errors
-    /// One line for the operator when the store did not close cleanly.
-    pub async fn stop(mut self) -> Result<(), String> {
+    /// The store did not close cleanly.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
         self.service.shutdown.request();
         self.listeners.shutdown().await;
         if !self.connected.drained(DRAIN).await {
@@ -171,19 +169,40 @@ impl Running {
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         match closed {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(format!("the store did not close cleanly: {}", error.message())),
-            Err(error) => Err(format!("closing the store failed: {error}")),
+            Ok(Err(error)) => Err(anyhow!("{}", error.message())),
+            Err(error) => Err(anyhow!(error)),
         }
+        .context(Failure::new(
+            FailureKind::Damage,
+            "cannot close the data folder",
+            "the next start goes on from the log, see the messages before this one",
+        ))
     }
 }
 
-fn set_parameters(service: &Service, config: &Config) -> Result<(), String> {
+/// The place of archived documents, when the configuration names one.
+fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
+    if config.archive.folder.is_none() && config.archive.urls.is_empty() {
+        return Ok(None);
+    }
+    let archive = Archive::new(config.archive.clone()).with_context(|| {
+        let folder = config.archive.folder.clone().unwrap_or_default();
+        Failure::new(
+            FailureKind::Folder,
+            format!("cannot make the folder of archives {}", folder.display()),
+            "choose a folder that this process may write to with --archiveFolder",
+        )
+    })?;
+    Ok(Some(archive))
+}
+
+fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
     service.settings.set_scripts_enabled(config.javascript_enabled);
     for (name, value) in &config.parameters {
         let parameter = parameters::find(name);
-        let parameter = parameter.ok_or_else(|| format!("unknown server parameter '{name}'"))?;
-        parameter.set_starting(service, value).map_err(|error| error.message().to_owned())?;
+        let parameter = parameter.with_context(|| format!("unknown server parameter '{name}'"))?;
+        parameter.set_starting(service, value).map_err(|error| anyhow!("{}", error.message()))?;
     }
     Ok(())
 }
@@ -199,14 +218,17 @@ fn open_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {
+async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {
     let mut listeners = Vec::new();
     let mut port = config.port;
     for name in &config.bind {
         let name = if name == "*" { "0.0.0.0" } else { name };
         let resolved: Vec<SocketAddr> = tokio::net::lookup_host((name, port))
             .await
-            .map_err(|error| format!("cannot resolve bind address '{name}': {error}"))?
+            .with_context(|| {
+                let tried = format!("cannot resolve bind address '{name}'");
+                Failure::new(FailureKind::Listen, tried, "correct net.bindIp or --bind_ip")
+            })?
             .collect();
         for mut address in resolved {
             address.set_port(port);
@@ -214,46 +236,41 @@ async fn listen(config: &Config) -> Result<Vec<TcpListener>, String> {
                 Ok(listener) => listener,
                 // `localhost` may resolve to IPv6 on a machine that has none.
                 Err(_) if address.is_ipv6() && !listeners.is_empty() => continue,
-                Err(error) => return Err(listen_failed(address, &error)),
+                Err(error) => return Err(listen_failed(address, error)),
             };
             // A free port is taken once and then the same on every address.
             port = listener.local_addr().map_or(port, |bound| bound.port());
             listeners.push(listener);
         }
     }
-    if listeners.is_empty() { Err("no address to listen on".to_owned()) } else { Ok(listeners) }
-}
-
-fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
-    let hint = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "; another server uses this port, choose one with --port",
-        std::io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
-        _ => "",
-    };
-    format!("cannot listen on {address}: {error}{hint}")
-}
-
-fn open_engine(config: &Config) -> Result<Arc<dyn Engine>, String> {
-    if config.engine == EngineChoice::Memory {
-        return Ok(Arc::new(MemoryEngine::new()));
+    if listeners.is_empty() {
+        let advice = "name one with --bind_ip, 127.0.0.1 for this machine alone";
+        return Err(anyhow!("no address is named").context(Failure::new(
+            FailureKind::Options,
+            "cannot listen",
+            advice,
+        )));
     }
-    let folder = &config.db_path;
-    let shown = folder.display();
-    std::fs::create_dir_all(folder)
-        .map_err(|error| format!("cannot make data folder {shown}: {error}"))?;
-    let probe = folder.join(".write-test");
-    std::fs::write(&probe, b"")
-        .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|error| format!("cannot write to data folder {shown}: {error}"))?;
-    let options = RocksOptions { cache_bytes: config.cache_bytes, ..RocksOptions::default() };
-    match RocksEngine::open(folder, options) {
-        Ok(engine) => Ok(engine),
-        // These texts of the engine say all by themselves.
-        Err(KvError::Unavailable(text) | KvError::Invalid(text) | KvError::Corrupt(text)) => {
-            Err(format!("cannot open data folder {shown}: {text}"))
+    Ok(listeners)
+}
+
+fn listen_failed(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let (reason, advice) = match error.kind() {
+        ErrorKind::AddrInUse => {
+            let owner = processes::listening_on(address);
+            let owner = owner.unwrap_or_else(|| "another process".to_owned());
+            let advice = "stop that process, or choose another port with --port";
+            (anyhow!("{owner}, uses this port"), advice)
         }
-        Err(error) => Err(format!("cannot open data folder {shown}: {error}")),
-    }
+        ErrorKind::PermissionDenied => {
+            (anyhow!(error), "ports below 1024 need privileges, choose another with --port")
+        }
+        ErrorKind::AddrNotAvailable => {
+            (anyhow!(error), "name addresses of this machine with --bind_ip")
+        }
+        _ => (anyhow!(error), "choose another address with --bind_ip or another port with --port"),
+    };
+    reason.context(Failure::new(FailureKind::Listen, format!("cannot listen on {address}"), advice))
 }
 
 /// `host:port` as other machines would call it.

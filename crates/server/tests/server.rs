@@ -142,6 +142,6 @@ async fn a_port_in_use_is_named() {
     let mut options = StartOptions::for_tests(clock).unwrap();
     options.config.port = server.address().port();
     let why = start(options).await.err().unwrap();
-    assert!(why.contains(&server.address().to_string()), "{why}");
+    assert!(why.to_string().contains(&server.address().to_string()), "{why:#}");
     server.stop().await.unwrap();
 }

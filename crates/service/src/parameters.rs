@@ -115,6 +115,20 @@ impl Parameter {
     /// # Errors
     /// As [`Parameter::set_running`].
     pub fn set_starting(&self, service: &Service, text: &str) -> Result<()> {
+        let value = self.starting_value(text)?;
+        (self.set)(service, &value);
+        Ok(())
+    }
+
+    /// Checks a text that would set it at the start, before there is a service.
+    ///
+    /// # Errors
+    /// As [`Parameter::set_running`].
+    pub fn check_starting(&self, text: &str) -> Result<()> {
+        self.starting_value(text).map(drop)
+    }
+
+    fn starting_value(&self, text: &str) -> Result<Value> {
         if self.set_at == SetAt::Never {
             let text = format!("not allowed to change [{}] at startup", self.name);
             return Err(Error::new(ErrorCode::IllegalOperation, text));
@@ -128,9 +142,7 @@ impl Parameter {
             }
             _ => RawValue::String(text),
         };
-        let value = self.convert(value)?;
-        (self.set)(service, &value);
-        Ok(())
+        self.convert(value)
     }
 
     fn convert(&self, value: RawValue<'_>) -> Result<Value> {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::paths::is_dollar_name;
 use mayfly_value::shell::Shell;
 use mayfly_value::{
     Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, same_collation,
@@ -605,7 +606,12 @@ fn check_key(key: RawDoc<'_>) -> Result<()> {
             return fail("Index keys cannot contain an empty field.".into());
         }
         let named = path.strip_suffix("$**").unwrap_or(path);
-        if named.split('.').any(|part| part.starts_with('$')) {
+        // The fields of a link may be indexed, where something holds the link.
+        let refused = |(at, part): (usize, &str)| match at {
+            0 => part.starts_with('$'),
+            _ => is_dollar_name(part),
+        };
+        if named.split('.').enumerate().any(refused) {
             return fail(format!(
                 "Index key contains an illegal field name: field name starts with '$': {path}"
             ));

@@ -14,6 +14,15 @@ use crate::raw::{RawDoc, RawElement, RawValue};
 /// Most parts of a path; the reference's limit on nesting is the same number.
 pub const MAX_PATH_PARTS: usize = mayfly_base::limits::MAX_BSON_DEPTH;
 
+/// The fields of a link to a document (a DBRef): the only names that may begin with `$` wherever paths are checked.
+pub const LINK_FIELDS: [&str; 3] = ["$ref", "$id", "$db"];
+
+/// Whether a name begins with `$` and is none of a link's: paths of pipelines, sort patterns, projections and indexes
+/// refuse it.
+pub fn is_dollar_name(name: &str) -> bool {
+    name.starts_with('$') && !LINK_FIELDS.contains(&name)
+}
+
 /// What a path reaches in one place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hit<'a> {

@@ -105,6 +105,14 @@ pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
     }
 }
 
+/// Whether the predicate holds for a value; an array's items count too.
+pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Array(_) => array_matches(predicate, value),
+        value => value_matches(predicate, value),
+    }
+}
+
 /// Whether the predicate holds for a field that the path ends in; an array's items count too.
 #[inline]
 fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> bool {

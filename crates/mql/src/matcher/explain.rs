@@ -9,6 +9,7 @@ use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
 
+use super::link::is_link_field;
 use super::schema::explain as explain_schema;
 use super::{Matcher, ParseContext, is_operator_document};
 
@@ -124,6 +125,7 @@ fn clause_fields(clause: RawDoc<'_>, document: RawDoc<'_>, wanted: Wanted, out: 
         ("$jsonSchema", RawValue::Document(schema)) if wanted == Wanted::Match => {
             explain_schema::explain(schema, document, out);
         }
+        (name, _) if is_link_field(name) => field(name, "$eq", clause, document, wanted, out),
         (name, _) if name.starts_with('$') => whole(element, document, wanted, out),
         (path, RawValue::Document(operators)) if is_operator_document(operators) => {
             let Some(operator) = operators.iter().next() else { return };

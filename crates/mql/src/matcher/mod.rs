@@ -11,6 +11,7 @@ mod bits;
 mod evaluate;
 mod explain;
 mod geo;
+mod link;
 pub mod op;
 mod parse;
 mod position;
@@ -29,6 +30,7 @@ pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
 pub use geo::{GeoTest, Near, Unit};
+pub use link::is_operator_document;
 pub use regex::Regex;
 pub use schema::Schema;
 pub use text::{BoundSearch, TextTest};
@@ -67,6 +69,15 @@ impl Matcher {
         };
         let scope = scope.with_scripts(context.scripts);
         Matcher::parse_in(filter, &scope.collated(context.collation.clone()))
+    }
+
+    /// The same over the items of an array that `$pull` removes.
+    pub fn parse_pulled(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
+        let scope = Scope::default().collated(context.collation.clone());
+        let root = parse::parse_filter(filter, Around::pulled(&scope))?;
+        let can_fail = whole::can_fail(&root);
+        let text = text::only_text(&root)?;
+        Ok(Matcher { root, can_fail, text })
     }
 
     /// The same where `$expr` may name the variables of a command.
@@ -157,12 +168,22 @@ impl Matcher {
     }
 }
 
-/// A condition on one value instead of a document: what `$pull` and `$elemMatch` ask of array
-/// items.
+/// A condition on one value instead of a document: what `$pull` asks of array items.
 #[derive(Clone, Debug)]
-pub struct ItemMatcher(Vec<Predicate>);
+pub enum ItemMatcher {
+    /// Operators ask an item as they ask a field: an array fulfils them, too, by an item of its own.
+    Operators(Vec<Predicate>),
+    /// The item as a whole equals a value.
+    Value(Predicate),
+}
 
 impl ItemMatcher {
+    /// Whether a document is such operators, by its first field. All others are filters on documents, those with `$or`
+    /// and the like among them.
+    pub fn is_operators(condition: RawDoc<'_>) -> bool {
+        condition.iter().next().is_some_and(|first| op::is_under_field(first.name()))
+    }
+
     /// Parses operators such as `{$gte: 5, $lt: 9}`.
     pub fn parse_operators(
         operators: RawDoc<'_>,
@@ -171,28 +192,27 @@ impl ItemMatcher {
     ) -> Result<ItemMatcher> {
         let scope = Scope::default().collated(context.collation.clone());
         let around = Around::nothing(&scope).inside_array();
-        parse::parse_operators(operators, path, around).map(ItemMatcher)
+        parse::parse_operators(operators, path, around).map(ItemMatcher::Operators)
     }
 
     /// Equality with a value, or the pattern where the value is a regular expression.
     pub fn parse_equality(value: RawValue<'_>, context: &ParseContext) -> Result<ItemMatcher> {
-        parse::parse_implicit(value, context.collation.as_ref())
-            .map(|predicate| ItemMatcher(vec![predicate]))
+        let predicate = parse::parse_implicit(value, context.collation.as_ref())?;
+        Ok(match value {
+            RawValue::Regex { .. } => ItemMatcher::Operators(vec![predicate]),
+            _ => ItemMatcher::Value(predicate),
+        })
     }
 
     /// Whether the item satisfies every condition.
     pub fn matches(&self, item: RawValue<'_>) -> bool {
-        self.0.iter().all(|predicate| evaluate::value_matches(predicate, item))
+        match self {
+            ItemMatcher::Operators(all) => {
+                all.iter().all(|predicate| evaluate::matches_item(predicate, item))
+            }
+            ItemMatcher::Value(predicate) => evaluate::value_matches(predicate, item),
+        }
     }
-}
-
-/// Whether a document is a set of operators (its first field begins with `$`) and not a literal.
-/// References (`$ref`, `$id`, `$db`) are literals.
-pub fn is_operator_document(doc: RawDoc<'_>) -> bool {
-    doc.iter().next().is_some_and(|first| {
-        let name = first.name();
-        name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db")
-    })
 }
 
 #[cfg(test)]

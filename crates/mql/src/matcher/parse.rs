@@ -18,10 +18,21 @@ pub struct Around<'a> {
     depth: usize,
     /// What expressions may name.
     pub(super) scope: &'a Scope,
-    /// It is about items of an array, not about documents of the collection.
-    pub(super) in_array: bool,
+    /// Which documents it is about.
+    pub(super) subject: Subject,
     /// Whether documents can be sought by distance.
     pub(super) near: NearPlace,
+}
+
+/// What a filter is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// The documents of a collection.
+    Document,
+    /// Items of an array in such a document.
+    ArrayItem,
+    /// Items of an array that an update removes.
+    PulledItem,
 }
 
 /// Whether a condition on the distance may stand somewhere.
@@ -38,7 +49,12 @@ pub(super) enum NearPlace {
 impl<'a> Around<'a> {
     /// Nothing stands around it.
     pub(super) fn nothing(scope: &'a Scope) -> Around<'a> {
-        Around { depth: 0, scope, in_array: false, near: NearPlace::Nowhere }
+        Around { depth: 0, scope, subject: Subject::Document, near: NearPlace::Nowhere }
+    }
+
+    /// It is what `$pull` removes.
+    pub(super) fn pulled(scope: &'a Scope) -> Around<'a> {
+        Around { subject: Subject::PulledItem, ..Around::nothing(scope) }
     }
 
     /// It is all of a query.
@@ -62,7 +78,7 @@ impl<'a> Around<'a> {
 
     /// The same below an operator on the items of an array.
     pub(super) fn inside_array(self) -> Around<'a> {
-        Around { in_array: true, ..self.deeper() }
+        Around { subject: Subject::ArrayItem, ..self.deeper() }
     }
 }
 

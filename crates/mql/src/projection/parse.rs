@@ -3,7 +3,7 @@
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Scope};
-use mayfly_value::paths::MAX_PATH_PARTS;
+use mayfly_value::paths::{MAX_PATH_PARTS, is_dollar_name};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
 
@@ -265,7 +265,7 @@ fn check_name(name: &str) -> Result<()> {
         if part.is_empty() {
             return fault(15998, "FieldPath field names may not be empty strings.");
         }
-        if part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db") {
+        if is_dollar_name(part) {
             let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
             return fault(16410, text);
         }

@@ -5,6 +5,7 @@
 
 use mayfly_base::{Error, Result};
 use mayfly_expr::Scope;
+use mayfly_value::paths::is_dollar_name;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -118,7 +119,7 @@ fn top_level_name(filter: RawDoc<'_>) -> Result<Option<&str>> {
                 let parts = parts.iter().filter_map(|part| part.value().as_document());
                 parts.map(top_level_name).collect::<Result<Vec<_>>>()?
             }
-            (name, _) if name.starts_with('$') => Vec::new(),
+            (name, _) if is_dollar_name(name) => Vec::new(),
             (name, _) => vec![name.split('.').next()],
         };
         for name in names.into_iter().flatten() {

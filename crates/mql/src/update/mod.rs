@@ -13,6 +13,7 @@ pub mod op;
 mod parse;
 mod path;
 pub mod pipeline;
+mod stored_names;
 mod tree;
 mod upsert;
 
@@ -158,8 +159,19 @@ impl Update {
     /// The document after the update; nothing when it stays as it is, byte for byte.
     pub fn apply(&self, doc: RawDoc<'_>, context: &UpdateContext) -> Result<Option<DocBuf>> {
         let updated = match &self.kind {
-            Kind::Replacement(replacement) => apply::replace(doc, replacement.as_doc())?,
-            Kind::Operators(operators) => apply::modify(doc, operators, context)?,
+            Kind::Replacement(replacement) => {
+                if !context.is_insert {
+                    stored_names::check_replacement(replacement.as_doc())?;
+                }
+                apply::replace(doc, replacement.as_doc())?
+            }
+            Kind::Operators(operators) => {
+                let updated = apply::modify(doc, operators, context)?;
+                if !context.is_insert {
+                    stored_names::check_modified(doc, updated.as_doc(), operators)?;
+                }
+                updated
+            }
             Kind::Pipeline(pipeline) => apply::replace(doc, pipeline.run(doc)?.as_doc())?,
         };
         Ok((updated.as_bytes() != doc.as_bytes()).then_some(updated))

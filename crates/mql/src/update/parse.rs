@@ -1,6 +1,6 @@
 //! Update documents to modifications.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, Result};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
@@ -20,23 +20,8 @@ pub(super) fn parse(
         Some(first) if first.name_bytes().starts_with(b"$") => {
             parse_operators(update, filters, context).map(Kind::Operators)
         }
-        _ => parse_replacement(update),
+        _ => Ok(Kind::Replacement(update.to_owned())),
     }
-}
-
-fn parse_replacement(update: RawDoc<'_>) -> Result<Kind> {
-    for element in update.iter() {
-        let name = element.name();
-        if name.starts_with('$') && !matches!(name, "$id" | "$ref" | "$db") {
-            return Err(Error::new(
-                ErrorCode::DollarPrefixedFieldName,
-                format!(
-                    "The dollar ($) prefixed field '{name}' in '{name}' is not allowed for storage."
-                ),
-            ));
-        }
-    }
-    Ok(Kind::Replacement(update.to_owned()))
 }
 
 fn parse_operators(

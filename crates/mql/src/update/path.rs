@@ -47,17 +47,6 @@ pub(super) fn parse_path(path: &str) -> Result<FieldPath> {
                 "The update path '{path}' contains an empty field name, which is not allowed."
             ));
         }
-        if array_part(part).is_none()
-            && part.starts_with('$')
-            && !matches!(part, "$id" | "$ref" | "$db")
-        {
-            return Err(Error::new(
-                ErrorCode::DollarPrefixedFieldName,
-                format!(
-                    "The dollar ($) prefixed field '{part}' in '{path}' is not allowed for storage."
-                ),
-            ));
-        }
     }
     check_array_parts(path)?;
     FieldPath::new(path)

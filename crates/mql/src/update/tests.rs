@@ -460,12 +460,6 @@ fn array_item_errors() {
             2,
             "The destination field for $rename may not be dynamic: b.$[]",
         ),
-        (
-            "{$set: {'a.$[i': 1}}",
-            &[],
-            52,
-            "The dollar ($) prefixed field '$[i' in 'a.$[i' is not allowed for storage.",
-        ),
     ];
     for (update, filters, code, text) in parsing {
         let error = with_filters(update, filters).unwrap_err();

@@ -4,6 +4,7 @@
 //! Works on the filter as it was sent, after it was parsed and found good, so that it knows nothing of most operators.
 
 use mayfly_mql::matcher::is_operator_document;
+use mayfly_value::paths::{LINK_FIELDS, is_dollar_name};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, compare_values};
 
 /// The conditions of the outermost conjunction: `{a: {$eq: 1}}`, `{$or: [...]}`.
@@ -69,6 +70,7 @@ fn collect(filter: RawDoc<'_>, out: &mut Vec<DocBuf>) {
                 doc.append(name, RawValue::Code(source));
                 out.push(doc.finish());
             }
+            (name, value) if LINK_FIELDS.contains(&name) => out.push(single(name, "$eq", value)),
             (name, value) if name.starts_with('$') => {
                 let mut doc = DocBuilder::new();
                 doc.append(name, value);
@@ -229,7 +231,7 @@ fn rank(condition: RawDoc<'_>) -> (usize, &str) {
 /// Path, operator and operand of a condition; the path is empty where the operator stands at the top.
 pub(super) fn parts(condition: RawDoc<'_>) -> Option<(&str, &str, RawValue<'_>)> {
     let first = condition.iter().next()?;
-    if first.name().starts_with('$') {
+    if is_dollar_name(first.name()) {
         return Some(("", first.name(), first.value()));
     }
     let operator = first.value().as_document()?.iter().next()?;
@@ -257,7 +259,7 @@ fn append_shape(doc: RawDoc<'_>, out: &mut String) {
                     out.push(')');
                 }
             }
-            (name, RawValue::Document(inner)) if !name.starts_with('$') || name == "$not" => {
+            (name, RawValue::Document(inner)) if !is_dollar_name(name) || name == "$not" => {
                 append_shape(inner, out);
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! `$unwind`: a document for each item of an array.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
@@ -101,7 +102,7 @@ pub(super) fn parts(path: &str) -> Result<Vec<String>> {
     if parts.iter().any(String::is_empty) {
         return Err(fault(15998, "FieldPath field names may not be empty strings."));
     }
-    if parts.iter().any(|part| part.starts_with('$')) {
+    if parts.iter().any(|part| is_dollar_name(part)) {
         let text =
             "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
         return Err(fault(16410, text));

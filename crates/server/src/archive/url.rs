@@ -4,6 +4,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use mayfly_base::{Error, ErrorCode, Result};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, ObjectStoreScheme, PutPayload};
@@ -85,14 +86,14 @@ impl ObjectStores {
                 // Who asked may have gone with the server.
                 let _ = answer.send(match runtime.block_on(upload) {
                     Ok(Ok(_)) => Ok(()),
-                    Ok(Err(error)) => Err(error.to_string()),
-                    Err(_) => Err("the object store did not answer in time".to_owned()),
+                    Ok(Err(error)) => Err(anyhow!("{error}")),
+                    Err(_) => Err(anyhow!("the object store did not answer in time")),
                 });
             }))
             .map_err(|_| failed("the uploader has ended".into()))?;
         match answered.recv() {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(text)) => Err(failed(format!("cannot write the archive {base}: {text}"))),
+            Ok(Err(why)) => Err(failed(format!("cannot write the archive {base}: {why:#}"))),
             Err(_) => Err(failed("the uploader has ended".into())),
         }
     }

@@ -1,8 +1,8 @@
 //! The configuration file: YAML with the key names of mongod.conf, every problem with file and line.
 
+use anyhow::{anyhow, bail};
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 
-use super::ConfigResult;
 use super::keys::{self, ALIASES, KEYS, PARAMETERS};
 
 /// Deepest nesting of a key.
@@ -16,13 +16,13 @@ pub(super) struct Entry {
 }
 
 /// Reads a file's text; `name` is what messages call it.
-pub(super) fn parse(name: &str, text: &str) -> ConfigResult<Vec<Entry>> {
-    let documents = MarkedYaml::load_from_str(text).map_err(|error| format!("{name}: {error}"))?;
+pub(super) fn parse(name: &str, text: &str) -> anyhow::Result<Vec<Entry>> {
+    let documents = MarkedYaml::load_from_str(text).map_err(|error| anyhow!("{name}: {error}"))?;
     let mut entries = Vec::new();
     match documents.as_slice() {
         [] => {}
         [root] => collect(name, root, &mut Vec::new(), &mut entries)?,
-        _ => return Err(format!("{name}: more than one YAML document")),
+        _ => bail!("{name}: more than one YAML document"),
     }
     Ok(entries)
 }
@@ -32,14 +32,14 @@ fn collect(
     node: &MarkedYaml<'_>,
     path: &mut Vec<String>,
     entries: &mut Vec<Entry>,
-) -> ConfigResult<()> {
+) -> anyhow::Result<()> {
     let line = node.span.start.line();
     let dotted = path.join(".");
     match &node.data {
         YamlData::Mapping(mapping) if path.len() < MAX_DEPTH => {
             for (key, value) in mapping {
                 let Some(word) = scalar_text(key) else {
-                    return Err(format!("{name}:{}: a key is not text", key.span.start.line()));
+                    bail!("{name}:{}: a key is not text", key.span.start.line());
                 };
                 path.push(word);
                 check_known(name, key.span.start.line(), path)?;
@@ -55,7 +55,7 @@ fn collect(
                 entries.push(Entry { path: dotted, text, line });
                 Ok(())
             }
-            _ => Err(format!("{name}:{line}: unexpected value for '{dotted}'")),
+            _ => bail!("{name}:{line}: unexpected value for '{dotted}'"),
         },
     }
 }
@@ -76,7 +76,7 @@ fn is_leaf(path: &[String]) -> bool {
 }
 
 /// A path must be a key or lead to one.
-fn check_known(name: &str, line: usize, path: &[String]) -> ConfigResult<()> {
+fn check_known(name: &str, line: usize, path: &[String]) -> anyhow::Result<()> {
     let dotted = path.join(".");
     let prefix = format!("{dotted}.");
     let leads = |known: &str| known == dotted || known.starts_with(&prefix);
@@ -88,5 +88,5 @@ fn check_known(name: &str, line: usize, path: &[String]) -> ConfigResult<()> {
     let names: Vec<&str> =
         if path.len() == 1 { sections.to_vec() } else { KEYS.iter().map(|key| key.path).collect() };
     let hint = keys::suggestion(&dotted, names.into_iter());
-    Err(format!("{name}:{line}: unknown key '{dotted}'{hint}"))
+    bail!("{name}:{line}: unknown key '{dotted}'{hint}")
 }

@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::anyhow;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Parser};
+
+use crate::failure::{Failure, FailureKind};
 
 /// A server that speaks MongoDB's wire protocol and expires documents on time.
 #[derive(Clone, Debug, Default, Parser)]
@@ -71,6 +75,22 @@ pub struct Flags {
 }
 
 impl Flags {
+    /// Reads the command line. `--help` and `--version` answer and end the process.
+    ///
+    /// # Errors
+    /// Unknown flags, and flags without what they need.
+    pub fn read() -> anyhow::Result<Flags> {
+        match Flags::try_parse() {
+            Ok(flags) => Ok(flags),
+            Err(error) if !error.use_stderr() => error.exit(),
+            Err(error) => Err(anyhow!(mistake(&error)).context(Failure::new(
+                FailureKind::Options,
+                "cannot read the command line",
+                "mayflydb --help lists the flags",
+            ))),
+        }
+    }
+
     /// The flags that were given: name and value.
     pub(super) fn given(&self) -> Vec<(&'static str, String)> {
         let texts = [
@@ -102,5 +122,56 @@ impl Flags {
             given.push(("verbose", self.verbose.min(5).to_string()));
         }
         given
+    }
+}
+
+/// What is wrong with the command line, in the words of the other messages.
+fn mistake(error: &clap::Error) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),
+        _ => "",
+    };
+    let given = text(ContextKind::InvalidArg);
+    match error.kind() {
+        ErrorKind::UnknownArgument if given.starts_with('-') => {
+            let hint = match text(ContextKind::SuggestedArg) {
+                "" => String::new(),
+                near => format!(" (did you mean '{near}'?)"),
+            };
+            format!("unknown flag '{given}'{hint}")
+        }
+        ErrorKind::UnknownArgument => format!("unexpected word '{given}'"),
+        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
+            format!("flag '{given}' needs a value")
+        }
+        ErrorKind::TooManyValues => format!("flag '{given}' takes no value"),
+        ErrorKind::ArgumentConflict => format!("flag '{given}' stands there twice"),
+        _ => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_on_the_command_line_are_named() {
+        let mistake = |words: &[&str]| {
+            mistake(&Flags::try_parse_from([&["mayflydb"], words].concat()).unwrap_err())
+        };
+        assert_eq!(mistake(&["--prot", "1"]), "unknown flag '--prot' (did you mean '--port'?)");
+        assert_eq!(mistake(&["--fork"]), "unknown flag '--fork'");
+        assert_eq!(mistake(&["start"]), "unexpected word 'start'");
+        assert_eq!(mistake(&["--port"]), "flag '--port <PORT>' needs a value");
+        assert_eq!(mistake(&["--quiet=1"]), "flag '--quiet' takes no value");
+        assert_eq!(
+            mistake(&["--port", "1", "--port", "2"]),
+            "flag '--port <PORT>' stands there twice"
+        );
     }
 }

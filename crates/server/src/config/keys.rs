@@ -1,5 +1,6 @@
 //! The table of keys: path in the file, name on the command line, type and bounds.
 
+use anyhow::bail;
 use mayfly_base::limits;
 
 /// Type and bounds of a key.
@@ -64,22 +65,22 @@ impl Key {
     }
 
     /// Checks a value's text.
-    pub(super) fn check(&self, text: &str) -> Result<(), String> {
+    pub(super) fn check(&self, text: &str) -> anyhow::Result<()> {
         match self.kind {
             Kind::Text => Ok(()),
             Kind::Bool if matches!(text, "true" | "false") => Ok(()),
-            Kind::Bool => Err(format!("'{text}' is not true or false")),
+            Kind::Bool => bail!("'{text}' is not true or false"),
             Kind::Word(words) if words.contains(&text) => Ok(()),
-            Kind::Word(words) => Err(format!("'{text}' is not one of {}", words.join(", "))),
+            Kind::Word(words) => bail!("'{text}' is not one of {}", words.join(", ")),
             Kind::Integer { least, most } => match text.parse::<i64>() {
                 Ok(number) if (least..=most).contains(&number) => Ok(()),
-                Ok(number) => Err(format!("{number} is not between {least} and {most}")),
-                Err(_) => Err(format!("'{text}' is not a whole number")),
+                Ok(number) => bail!("{number} is not between {least} and {most}"),
+                Err(_) => bail!("'{text}' is not a whole number"),
             },
             Kind::Number { least, most } => match text.parse::<f64>() {
                 Ok(number) if (least..=most).contains(&number) => Ok(()),
-                Ok(number) => Err(format!("{number} is not between {least} and {most}")),
-                Err(_) => Err(format!("'{text}' is not a number")),
+                Ok(number) => bail!("{number} is not between {least} and {most}"),
+                Err(_) => bail!("'{text}' is not a number"),
             },
         }
     }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use anyhow::{Context, anyhow, bail};
 use mayfly_service::parameters;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document};
 
 use super::keys::{self, KEYS, Key, Kind, PARAMETERS};
-use super::{ConfigResult, Flags, file};
+use super::{Flags, file};
+use crate::failure::{Failure, FailureKind};
 
 /// The built-in defaults.
 const DEFAULTS: &str = include_str!("../../../../config/mayflydb.yaml");
@@ -42,6 +44,12 @@ impl fmt::Display for Origin {
     }
 }
 
+/// A mistake in one of the layers.
+fn unusable(advice: &str) -> Failure {
+    let advice = format!("{advice} (mayflydb --help lists all flags, --print-config all keys)");
+    Failure::new(FailureKind::Options, "cannot use the configuration", advice)
+}
+
 /// All values with their origins.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
@@ -53,7 +61,7 @@ impl Layers {
     ///
     /// # Errors
     /// None: the built-in file is tested.
-    pub fn defaults() -> ConfigResult<Layers> {
+    pub fn defaults() -> anyhow::Result<Layers> {
         let mut layers = Layers::default();
         layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
         Ok(layers)
@@ -63,7 +71,7 @@ impl Layers {
     ///
     /// # Errors
     /// Unknown keys and bad values, with their origins; a file that cannot be read.
-    pub fn collect(flags: &Flags, environment: &[(String, String)]) -> ConfigResult<Layers> {
+    pub fn collect(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
         let mut layers = Layers::defaults()?;
         let from_environment = |name: &str| {
             environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
@@ -71,20 +79,32 @@ impl Layers {
         let path = flags.config.clone();
         if let Some(path) = path.or_else(|| from_environment("MAYFLYDB_CONFIG").map(Into::into)) {
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| format!("cannot read configuration file {name}: {error}"))?;
-            layers.add_file(&name, &text, |line| Origin::File(name.clone(), line))?;
+            let text = std::fs::read_to_string(&path).with_context(|| {
+                let tried = format!("cannot read configuration file {name}");
+                let advice = "name another with --config or MAYFLYDB_CONFIG";
+                Failure::new(FailureKind::Options, tried, advice)
+            })?;
+            layers
+                .add_file(&name, &text, |line| Origin::File(name.clone(), line))
+                .with_context(|| unusable("correct the file"))?;
         }
-        layers.add_environment(environment)?;
+        layers
+            .add_environment(environment)
+            .with_context(|| unusable("correct the variable or unset it"))?;
+        layers.add_flags(flags).with_context(|| unusable("correct the flag"))?;
+        Ok(layers)
+    }
+
+    fn add_flags(&mut self, flags: &Flags) -> anyhow::Result<()> {
         for (flag, text) in flags.given() {
             if let Some(key) = KEYS.iter().find(|key| key.flag == flag) {
-                layers.set(key.path, text, Origin::Flag(flag.to_owned()))?;
+                self.set(key.path, text, Origin::Flag(flag.to_owned()))?;
             }
         }
         for assignment in &flags.set_parameter {
-            layers.add_parameter(assignment, &Origin::Flag(PARAMETERS.to_owned()))?;
+            self.add_parameter(assignment, &Origin::Flag(PARAMETERS.to_owned()))?;
         }
-        Ok(layers)
+        Ok(())
     }
 
     fn add_file(
@@ -92,14 +112,14 @@ impl Layers {
         name: &str,
         text: &str,
         at: impl Fn(usize) -> Origin,
-    ) -> ConfigResult<()> {
+    ) -> anyhow::Result<()> {
         for entry in file::parse(name, text)? {
             self.set(&entry.path, entry.text, at(entry.line))?;
         }
         Ok(())
     }
 
-    fn add_environment(&mut self, environment: &[(String, String)]) -> ConfigResult<()> {
+    fn add_environment(&mut self, environment: &[(String, String)]) -> anyhow::Result<()> {
         for (name, value) in environment {
             if !name.starts_with(ENVIRONMENT_PREFIX) {
                 continue;
@@ -114,33 +134,36 @@ impl Layers {
             } else if !NOT_KEYS.contains(&name.as_str()) {
                 let names: Vec<String> = KEYS.iter().map(Key::environment).collect();
                 let hint = keys::suggestion(name, names.iter().map(String::as_str));
-                return Err(format!("unknown environment variable {name}{hint}"));
+                bail!("unknown environment variable {name}{hint}");
             }
         }
         Ok(())
     }
 
-    fn add_parameter(&mut self, assignment: &str, origin: &Origin) -> ConfigResult<()> {
+    fn add_parameter(&mut self, assignment: &str, origin: &Origin) -> anyhow::Result<()> {
         let Some((name, value)) = assignment.split_once('=') else {
-            return Err(format!("{origin}: '{assignment}' is not NAME=VALUE"));
+            bail!("{origin}: '{assignment}' is not NAME=VALUE");
         };
         self.set(&format!("{PARAMETERS}.{name}"), value.to_owned(), origin.clone())
     }
 
-    fn set(&mut self, path: &str, text: String, origin: Origin) -> ConfigResult<()> {
+    fn set(&mut self, path: &str, text: String, origin: Origin) -> anyhow::Result<()> {
         if let Some(name) = path.strip_prefix(PARAMETERS).and_then(|rest| rest.strip_prefix('.')) {
-            if parameters::find(name).is_none() {
+            let Some(parameter) = parameters::find(name) else {
                 let names = parameters::TABLE.iter().map(|parameter| parameter.name);
                 let hint = keys::suggestion(name, names);
-                return Err(format!("{origin}: unknown server parameter '{name}'{hint}"));
-            }
+                bail!("{origin}: unknown server parameter '{name}'{hint}");
+            };
+            parameter
+                .check_starting(&text)
+                .map_err(|error| anyhow!("{origin}: {name}: {text}: {}", error.message()))?;
             self.values.insert(path.to_owned(), (text, origin));
             return Ok(());
         }
         let Some(key) = keys::find(path) else {
-            return Err(format!("{origin}: unknown key '{path}'"));
+            bail!("{origin}: unknown key '{path}'");
         };
-        key.check(&text).map_err(|why| format!("{origin}: {}: {why}", key.path))?;
+        key.check(&text).map_err(|why| anyhow!("{origin}: {}: {why}", key.path))?;
         // Naming addresses takes a lower layer's "all addresses" back.
         if key.path == "net.bindIp" && origin != Origin::Default {
             self.values.insert("net.bindIpAll".to_owned(), ("false".to_owned(), origin.clone()));
@@ -150,25 +173,25 @@ impl Layers {
     }
 
     /// The value's text.
-    pub(super) fn text(&self, path: &str) -> ConfigResult<String> {
+    pub(super) fn text(&self, path: &str) -> anyhow::Result<String> {
         match self.values.get(path) {
             Some((text, _)) => Ok(text.clone()),
-            None => Err(format!("key '{path}' has no default")),
+            None => bail!("key '{path}' has no default"),
         }
     }
 
-    pub(super) fn bool(&self, path: &str) -> ConfigResult<bool> {
+    pub(super) fn bool(&self, path: &str) -> anyhow::Result<bool> {
         Ok(self.text(path)? == "true")
     }
 
-    pub(super) fn integer(&self, path: &str) -> ConfigResult<i64> {
+    pub(super) fn integer(&self, path: &str) -> anyhow::Result<i64> {
         let text = self.text(path)?;
-        text.parse().map_err(|_| format!("{path}: '{text}' is not a whole number"))
+        text.parse().with_context(|| format!("{path}: '{text}' is not a whole number"))
     }
 
-    pub(super) fn number(&self, path: &str) -> ConfigResult<f64> {
+    pub(super) fn number(&self, path: &str) -> anyhow::Result<f64> {
         let text = self.text(path)?;
-        text.parse().map_err(|_| format!("{path}: '{text}' is not a number"))
+        text.parse().with_context(|| format!("{path}: '{text}' is not a number"))
     }
 
     /// Server parameters by name.

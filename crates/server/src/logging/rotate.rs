@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::{Context, bail};
 use mayfly_base::Clock;
 use parking_lot::Mutex;
 
@@ -17,7 +18,7 @@ pub(super) type Out = Arc<Mutex<Box<dyn Write + Send>>>;
 ///
 /// # Errors
 /// One line for the operator. The log goes on in the file that it had.
-pub(super) fn rotate(out: &Out, path: &PathBuf, clock: &dyn Clock) -> Result<(), String> {
+pub(super) fn rotate(out: &Out, path: &PathBuf, clock: &dyn Clock) -> anyhow::Result<()> {
     // Held meanwhile, so that no line goes into the renamed file behind the last one.
     let mut out = out.lock();
     let time = time_text(clock.now_ms());
@@ -25,12 +26,12 @@ pub(super) fn rotate(out: &Out, path: &PathBuf, clock: &dyn Clock) -> Result<(),
     let mut old = path.clone().into_os_string();
     old.push(format!(".{time}"));
     if PathBuf::from(&old).exists() {
-        return Err(format!("{} exists already", PathBuf::from(old).display()));
+        bail!("{} exists already", PathBuf::from(old).display());
     }
     let shown = path.display();
-    std::fs::rename(path, &old).map_err(|error| format!("cannot rename {shown}: {error}"))?;
+    std::fs::rename(path, &old).with_context(|| format!("cannot rename {shown}"))?;
     let file = OpenOptions::new().create(true).append(true).open(path);
-    *out = Box::new(file.map_err(|error| format!("cannot open {shown}: {error}"))?);
+    *out = Box::new(file.with_context(|| format!("cannot open {shown}"))?);
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys;
+use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue};
 
 use super::{FieldKind, Requested, cannot_create};
@@ -154,7 +155,7 @@ impl Projection {
         mode: &mut Option<bool>,
     ) -> Result<()> {
         let name = path.join(".");
-        if path.iter().any(|part| part.is_empty() || part.starts_with('$')) {
+        if path.iter().any(|part| part.is_empty() || is_dollar_name(part)) {
             return Err(Error::failed_to_parse(format!(
                 "wildcardProjection has an invalid field path '{name}'"
             )));

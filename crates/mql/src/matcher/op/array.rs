@@ -4,9 +4,10 @@ use mayfly_base::{Error, Result};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::Operand;
+use super::{Operand, is_top_level};
+use crate::matcher::link::{LinkParts, link_parts};
 use crate::matcher::parse::{parse_filter, parse_implicit, parse_operators};
-use crate::matcher::{InList, Predicate, is_operator_document};
+use crate::matcher::{InList, ItemMatcher, Predicate};
 
 pub(super) fn all(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let RawValue::Array(items) = operand.value else {
@@ -29,7 +30,7 @@ pub(super) fn all(operand: &Operand<'_>) -> Result<Option<Predicate>> {
             _ if elem_matches => {
                 return Err(Error::bad_value("$all/$elemMatch has to be consistent"));
             }
-            RawValue::Document(inner) if is_operator_document(inner) => {
+            RawValue::Document(inner) if ItemMatcher::is_operators(inner) => {
                 return Err(Error::bad_value("no $ expressions in $all"));
             }
             value => parse_implicit(value, operand.around.scope.collation())?,
@@ -42,9 +43,11 @@ pub(super) fn elem_match(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     let RawValue::Document(inner) = operand.value else {
         return Err(Error::bad_value("$elemMatch needs an Object"));
     };
-    let logical = |name: &str| matches!(name, "$and" | "$or" | "$nor" | "$where" | "$expr");
-    let on_values =
-        is_operator_document(inner) && inner.iter().next().is_some_and(|e| !logical(e.name()));
+    // A part of a link is enough here, and what stands beside fields asks about documents.
+    let on_values = link_parts(inner) == LinkParts::None
+        && inner.iter().next().is_some_and(|first| {
+            first.name_bytes().starts_with(b"$") && !is_top_level(first.name())
+        });
     let around = operand.around.inside_array();
     Ok(Some(if on_values {
         Predicate::ElemMatchValue(parse_operators(inner, operand.path, around)?)

@@ -7,6 +7,7 @@ mod comparison;
 mod element;
 mod evaluation;
 mod geo;
+mod link;
 mod logical;
 mod script;
 mod text;
@@ -97,6 +98,9 @@ pub const ROWS: &[OperatorRow] = &[
     row("$where", "1.0", "A JavaScript function holds.", Parse::TopLevel(script::filter)),
     row("$text", "2.6", "Text search.", Parse::TopLevel(text::filter)),
     row("$sampleRate", "4.4.2", "A random share.", Parse::TopLevel(whole::sample_rate)),
+    row("$ref", "1.0", "The collection that a link names.", Parse::TopLevel(link::field)),
+    row("$id", "1.0", "The _id that a link names.", Parse::TopLevel(link::field)),
+    row("$db", "1.0", "The database that a link names.", Parse::TopLevel(link::field)),
     row("$bitsAllSet", "3.2", "All of these bits are 1.", Parse::Predicate(bits::all_set)),
     row("$bitsAllClear", "3.2", "All of these bits are 0.", Parse::Predicate(bits::all_clear)),
     row("$bitsAnySet", "3.2", "Any of these bits is 1.", Parse::Predicate(bits::any_set)),
@@ -113,4 +117,17 @@ pub const ROWS: &[OperatorRow] = &[
 /// The row of an operator.
 pub fn find(name: &str) -> Option<&'static OperatorRow> {
     ROWS.iter().find(|row| row.name == name)
+}
+
+/// Whether an operator stands under a field.
+pub(super) fn is_under_field(name: &str) -> bool {
+    find(name).is_some_and(|row| match row.parse {
+        Parse::Predicate(_) | Parse::MissingPredicate => true,
+        Parse::TopLevel(_) | Parse::MissingTopLevel => false,
+    })
+}
+
+/// Whether an operator stands beside fields.
+pub(super) fn is_top_level(name: &str) -> bool {
+    find(name).is_some() && !is_under_field(name)
 }

@@ -8,11 +8,11 @@ use mayfly_expr::Scripts;
 use mayfly_expr::javascript::Script;
 use mayfly_value::{RawElement, RawValue};
 
-use crate::matcher::parse::Around;
+use crate::matcher::parse::{Around, Subject};
 use crate::matcher::{DocumentTest, Expr};
 
 pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.in_array {
+    if around.subject == Subject::ArrayItem {
         return Err(Error::bad_value("$elemMatch cannot contain $where expression"));
     }
     if around.scope.scripts() != Scripts::InFilters {

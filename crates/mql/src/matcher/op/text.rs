@@ -6,11 +6,11 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::text::{SearchOptions, Sensitivity};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
-use crate::matcher::parse::Around;
+use crate::matcher::parse::{Around, Subject};
 use crate::matcher::{DocumentTest, Expr, TextTest};
 
 pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.in_array {
+    if around.subject == Subject::ArrayItem {
         return Err(Error::bad_value("$text can only be applied to the top-level document"));
     }
     if !around.scope.has_text_index() {

@@ -2,18 +2,25 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Scope};
 use mayfly_value::{Number, RawElement, RawValue, ValueBuf};
 
 use crate::FieldPath;
-use crate::matcher::parse::Around;
+use crate::matcher::parse::{Around, Subject};
 use crate::matcher::whole::Computed;
 use crate::matcher::{CmpOp, DocumentTest, Expr, Predicate, Schema};
 
 pub(super) fn expr(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.in_array {
-        return Err(Error::bad_value("$expr can only be applied to the top-level document"));
+    match around.subject {
+        Subject::Document => {}
+        Subject::ArrayItem => {
+            return Err(Error::bad_value("$expr can only be applied to the top-level document"));
+        }
+        Subject::PulledItem => {
+            let text = "$expr is not allowed in this context";
+            return Err(Error::new(ErrorCode::QueryFeatureNotAllowed, text));
+        }
     }
     let expression = Expression::parse_in(element.value(), around.scope)?;
     let implied = implied(&expression, around.scope);
@@ -38,7 +45,7 @@ fn implied(expression: &Expression, scope: &Scope) -> Vec<(FieldPath, Predicate)
 }
 
 pub(super) fn json_schema(element: RawElement<'_>, around: Around<'_>) -> Result<Option<Expr>> {
-    if around.in_array {
+    if around.subject == Subject::ArrayItem {
         let text = "$jsonSchema can only be applied to the top-level document";
         return Err(Error::bad_value(text));
     }

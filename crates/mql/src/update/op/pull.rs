@@ -6,7 +6,7 @@ use mayfly_base::{Error, Result};
 use mayfly_value::{Collation, RawValue, ValueBuf, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target, array_of};
-use crate::matcher::{ItemMatcher, Matcher, is_operator_document};
+use crate::matcher::{ItemMatcher, Matcher};
 
 /// Which items go.
 #[derive(Debug)]
@@ -48,10 +48,12 @@ impl Modifier for Pull {
 
 pub(super) fn pull(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
     Ok(Box::new(match operand.value {
-        RawValue::Document(inner) if is_operator_document(inner) => {
+        RawValue::Document(inner) if ItemMatcher::is_operators(inner) => {
             Pull::Items(ItemMatcher::parse_operators(inner, operand.name, operand.context)?)
         }
-        RawValue::Document(filter) => Pull::Documents(Matcher::parse(filter, operand.context)?),
+        RawValue::Document(filter) => {
+            Pull::Documents(Matcher::parse_pulled(filter, operand.context)?)
+        }
         value => Pull::Items(ItemMatcher::parse_equality(value, operand.context)?),
     }))
 }

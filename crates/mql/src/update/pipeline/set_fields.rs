@@ -6,7 +6,7 @@
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_value::paths::MAX_PATH_PARTS;
+use mayfly_value::paths::{MAX_PATH_PARTS, is_dollar_name};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -113,7 +113,7 @@ fn check_path(path: &str, depth: usize) -> Result<()> {
         if part.is_empty() {
             return fault(15998, "FieldPath field names may not be empty strings.");
         }
-        if part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db") {
+        if is_dollar_name(part) {
             return fault(
                 16410,
                 "FieldPath field names may not start with '$'. Consider using $getField or $setField.",

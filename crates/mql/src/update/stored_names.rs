@@ -1,0 +1,95 @@
+//! Names at the top of a document that begin with `$`: inserted documents may have them, updates may not add them.
+//!
+//! Manual: "Field Names with Periods and Dollar Signs". Below the top every name may begin with `$`. The fields of a link
+//! are refused only where they do not make up a link.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{RawDoc, RawElement, RawValue};
+
+use super::{Action, Operators};
+
+/// Refuses a replacement with such a name.
+pub(super) fn check_replacement(replacement: RawDoc<'_>) -> Result<()> {
+    check_names(replacement, |_| true)
+}
+
+/// Refuses such a field that operators have added, or to which they have given another value. What they have changed
+/// below it is their own business.
+pub(super) fn check_modified(
+    before: RawDoc<'_>,
+    after: RawDoc<'_>,
+    operators: &Operators,
+) -> Result<()> {
+    if !operators.modifications.iter().any(|one| one.path.as_str().starts_with('$')) {
+        return Ok(());
+    }
+    let named = |name: &str| {
+        let mut paths = operators.modifications.iter().filter(|one| match &one.action {
+            Action::Modify(_) | Action::RenameFrom(_) => true,
+            Action::ModifyOnInsert(_) => false,
+        });
+        paths.any(|one| one.path.as_single() == Some(name))
+    };
+    check_names(after, |element| match before.get_element(element.name()) {
+        None => true,
+        Some(old) => {
+            let same = old.type_byte() == element.type_byte() && old.data() == element.data();
+            !same && named(element.name())
+        }
+    })
+}
+
+fn check_names(doc: RawDoc<'_>, is_new: impl Fn(RawElement<'_>) -> bool) -> Result<()> {
+    let mut before: Option<RawElement<'_>> = None;
+    let mut fields = doc.iter().peekable();
+    while let Some(element) = fields.next() {
+        if element.name_bytes().starts_with(b"$") && is_new(element) {
+            let place = Place { before, after: fields.peek().copied() };
+            place.check(element)?;
+        }
+        before = Some(element);
+    }
+    Ok(())
+}
+
+/// The neighbours of a field.
+struct Place<'a> {
+    before: Option<RawElement<'a>>,
+    after: Option<RawElement<'a>>,
+}
+
+impl Place<'_> {
+    /// A link is `$ref`, `$id` and perhaps `$db`, in this order.
+    fn check(&self, element: RawElement<'_>) -> Result<()> {
+        let is_named = |neighbour: Option<RawElement<'_>>, name: &str| {
+            neighbour.is_some_and(|neighbour| neighbour.name() == name)
+        };
+        let is_string = matches!(element.value(), RawValue::String(_));
+        match element.name() {
+            name @ ("$ref" | "$db") if !is_string => {
+                let found = element.value().type_name();
+                invalid(format!("the {name} of a DBRef must be a string, found {found}"))
+            }
+            "$ref" if !is_named(self.after, "$id") => {
+                invalid("the $ref of a DBRef must be followed by its $id".to_owned())
+            }
+            "$id" if !is_named(self.before, "$ref") => {
+                invalid("found $id without the $ref of a DBRef before it".to_owned())
+            }
+            "$db" if !is_named(self.before, "$id") => {
+                invalid("found $db without the $id of a DBRef before it".to_owned())
+            }
+            "$ref" | "$id" | "$db" => Ok(()),
+            name => Err(Error::new(
+                ErrorCode::DollarPrefixedFieldName,
+                format!(
+                    "The dollar ($) prefixed field '{name}' in '{name}' is not allowed for storage."
+                ),
+            )),
+        }
+    }
+}
+
+fn invalid(text: String) -> Result<()> {
+    Err(Error::new(ErrorCode::InvalidDBRef, text))
+}

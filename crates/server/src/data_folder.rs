@@ -1,0 +1,204 @@
+//! The data folder: whose it is, and opening the engine in it.
+//!
+//! Files of two programs in one folder end badly, so that a new store is made only in a folder without files of others.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use mayfly_kv::{Engine, MemoryEngine};
+use mayfly_kv_rocksdb::{
+    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, UNFINISHED_FORMAT_FILE,
+};
+
+use crate::Config;
+use crate::config::EngineChoice;
+use crate::failure::{Failure, FailureKind};
+use crate::processes;
+
+/// In the data folder: what does not fit into the memory of queries.
+pub(crate) const SPILL_FOLDER: &str = "_tmp";
+
+/// The file that RocksDB locks while it is open.
+const LOCK_FILE: &str = "LOCK";
+
+/// Files by which the data of other programs is known.
+const SIGNS: &[(&str, &str)] = &[
+    ("WiredTiger", "mongod"),
+    ("storage.bson", "mongod"),
+    ("mongod.lock", "mongod"),
+    ("PG_VERSION", "PostgreSQL"),
+    ("ibdata1", "MySQL"),
+];
+
+/// What may lie in a folder besides data.
+const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];
+
+const CHOOSE_ANOTHER: &str = "choose another folder with --dbpath";
+
+/// Refuses a folder that belongs to another program; changes nothing.
+pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
+    let folder = &config.db_path;
+    if config.engine == EngineChoice::Memory || folder.join(FORMAT_FILE).exists() {
+        return Ok(());
+    }
+    if folder.join(UNFINISHED_FORMAT_FILE).exists() {
+        return Ok(());
+    }
+    match stranger(folder, config) {
+        Ok(None) => Ok(()),
+        Ok(Some(text)) => Err(anyhow!(text)).context(failure(
+            config,
+            FailureKind::Incompatible,
+            format!("{CHOOSE_ANOTHER}, or empty this one if nobody needs its files"),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(unusable(config, error)),
+    }
+}
+
+/// Opens the engine, in a folder that is made where it is missing.
+pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
+    if config.engine == EngineChoice::Memory {
+        return Ok(Arc::new(MemoryEngine::new()));
+    }
+    let folder = &config.db_path;
+    // Asked before anything is written: RocksDB would begin a new report before it tries the lock.
+    if let Some(holder) = processes::holding_lock(&folder.join(LOCK_FILE)) {
+        return Err(in_use(config, Some(holder)));
+    }
+    fs::create_dir_all(folder).map_err(|error| unusable(config, error))?;
+    let probe = folder.join(".write-test");
+    fs::write(&probe, b"")
+        .and_then(|()| fs::remove_file(&probe))
+        .map_err(|error| unusable(config, error))?;
+    let options = RocksOptions { cache_bytes: config.cache_bytes, ..RocksOptions::default() };
+    match RocksEngine::open(folder, options) {
+        Ok(engine) => Ok(engine),
+        Err(error) => Err(open_failed(config, error)),
+    }
+}
+
+fn failure(config: &Config, kind: FailureKind, advice: impl Into<String>) -> Failure {
+    Failure::new(kind, format!("cannot open data folder {}", config.db_path.display()), advice)
+}
+
+/// What the file system says against a folder.
+fn unusable(config: &Config, error: io::Error) -> anyhow::Error {
+    let advice = advice(error.kind());
+    anyhow!(error).context(failure(config, FailureKind::Folder, advice))
+}
+
+/// What to do about a folder that cannot be used.
+pub(crate) fn advice(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::PermissionDenied => {
+            format!("give the user of this process the right to write to it, or {CHOOSE_ANOTHER}")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("make room on its disk, or {CHOOSE_ANOTHER}")
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            format!("a file stands on this path, {CHOOSE_ANOTHER}")
+        }
+        _ => CHOOSE_ANOTHER.to_owned(),
+    }
+}
+
+fn open_failed(config: &Config, error: OpenError) -> anyhow::Error {
+    let (kind, advice) = match &error {
+        OpenError::InUse => return in_use(config, None),
+        OpenError::NewerFormat(_) => (
+            FailureKind::Incompatible,
+            format!("start the version that wrote it, or {CHOOSE_ANOTHER}"),
+        ),
+        OpenError::Foreign(_) => (FailureKind::Incompatible, CHOOSE_ANOTHER.to_owned()),
+        OpenError::Damaged(_) => (FailureKind::Damage, RESTORE.to_owned()),
+        OpenError::Unavailable { kind, .. } => (FailureKind::Folder, advice(*kind)),
+    };
+    anyhow!(error).context(failure(config, kind, advice))
+}
+
+fn in_use(config: &Config, holder: Option<String>) -> anyhow::Error {
+    let holder = holder.map_or_else(|| "another process".to_owned(), |holder| format!("{holder},"));
+    let advice = format!("stop that process, or {CHOOSE_ANOTHER}");
+    anyhow!("{holder} has it open").context(failure(config, FailureKind::Folder, advice))
+}
+
+/// What to do about damage.
+const RESTORE: &str = "check the disk and restore the folder from a backup";
+
+/// An error of the store over the engine.
+pub(crate) fn store_failed(config: &Config, error: &mayfly_base::Error) -> anyhow::Error {
+    use mayfly_base::ErrorCode;
+    let (kind, advice) = match error.code() {
+        ErrorCode::UnsupportedFormat => (
+            FailureKind::Incompatible,
+            format!("start the version that wrote it, or {CHOOSE_ANOTHER}"),
+        ),
+        ErrorCode::DataCorruptionDetected => (FailureKind::Damage, RESTORE.to_owned()),
+        ErrorCode::OutOfDiskSpace => (FailureKind::Folder, advice(io::ErrorKind::StorageFull)),
+        _ => (FailureKind::Folder, CHOOSE_ANOTHER.to_owned()),
+    };
+    anyhow!("{}", error.message()).context(failure(config, kind, advice))
+}
+
+/// What lies in a folder that no server of ours has used yet; nothing when a new store may be made there.
+fn stranger(folder: &Path, config: &Config) -> io::Result<Option<String>> {
+    let mut unknown = None;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if let Some((_, program)) = SIGNS.iter().find(|(sign, _)| *sign == name) {
+            return Ok(Some(format!("it holds the data of {program} (the file {name})")));
+        }
+        if !is_harmless(folder, &name, config) {
+            unknown.get_or_insert_with(|| name.into_owned());
+        }
+    }
+    Ok(unknown.map(|name| format!("it holds files that are not mayflydb's ('{name}')")))
+}
+
+/// Hidden files, logs and configuration, the root of a disk, and what this server makes itself.
+fn is_harmless(folder: &Path, name: &str, config: &Config) -> bool {
+    let path = folder.join(name);
+    let same = |other: &Path| matches!((fs::canonicalize(&path), fs::canonicalize(other)), (Ok(a), Ok(b)) if a == b);
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    name.starts_with('.')
+        || name == "lost+found"
+        || name == SPILL_FOLDER
+        || name.contains(".log.")
+        || HARMLESS_EXTENSIONS.contains(&extension)
+        || config.archive.folder.as_deref().is_some_and(same)
+        || config.log_path.as_deref().is_some_and(same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_named() {
+        let config = Config::defaults().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let found = |config: &Config| stranger(folder.path(), config).unwrap();
+        for harmless in
+            ["lost+found", ".keep", "mayflydb.yaml", "a.log", "a.log.2027-01-01", "_tmp"]
+        {
+            fs::write(folder.path().join(harmless), "").unwrap();
+        }
+        assert_eq!(found(&config), None);
+        let archive = folder.path().join("old");
+        fs::create_dir(&archive).unwrap();
+        assert!(found(&config).unwrap().contains("'old'"));
+        let mut config = config;
+        config.archive.folder = Some(archive);
+        assert_eq!(found(&config), None);
+        fs::write(folder.path().join("000004.sst"), "").unwrap();
+        assert!(found(&config).unwrap().contains("'000004.sst'"));
+        fs::write(folder.path().join("WiredTiger"), "").unwrap();
+        assert!(found(&config).unwrap().contains("mongod"));
+    }
+}
