@@ -1,7 +1,5 @@
 //! A server process and a client of a few lines, for the tests that kill one and cut the other off.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;

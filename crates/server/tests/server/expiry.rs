@@ -1,14 +1,12 @@
 //! Expiry as a client of the real binary sees it: archives and `kill -9`, a broken archive, the pace of deletion, and what the
 //! traffic beside it feels. Real time on purpose: these statements are about it.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{Client, Server};
+use crate::common::{Client, Server};
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 

@@ -1,13 +1,11 @@
 //! A server that is killed while it acknowledges writes, again and again: nothing acknowledged with `w: "majority"` may be
 //! missing afterwards, and indexes must agree with records.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Client, Server};
+use crate::common::{Client, Server};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 

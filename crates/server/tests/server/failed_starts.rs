@@ -1,8 +1,6 @@
 //! The real binary, started in every way that cannot work: each ends with the exit code of its kind and with one sentence that
 //! says what was tried, what went wrong and what to do. Nothing is left half done.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Server;
+use crate::common::Server;
 use mayfly_value::bson::doc;
 use tempfile::TempDir;
 

@@ -1,11 +1,9 @@
 //! A connection that is cut at every byte of a write's request and reply, and a server that is killed in between: whoever
 //! sends the write again under its transaction number gets one effect, and the first answer.
 
-mod common;
-
 use std::io::{Read, Write};
 
-use common::{Client, Server, message};
+use crate::common::{Client, Server, message};
 use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};

@@ -1,0 +1,9 @@
+//! The server as a whole, in one binary: inside a test with a clock of its own, and as a process that is killed, started
+//! wrongly, or asked twice.
+
+mod common;
+mod connections;
+mod crash;
+mod expiry;
+mod failed_starts;
+mod retry;
