@@ -12,6 +12,7 @@ use mayfly_server::config::{EngineChoice, Flags, Layers};
 use mayfly_server::logging::{LogFormat, LogLayer};
 use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
 use mayfly_service::LogRing;
+use mayfly_service::parameters::LogVerbosity;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -82,7 +83,7 @@ fn begin_log(
     config: &Config,
     ring: &Arc<LogRing>,
     clock: &Arc<dyn Clock>,
-) -> Result<impl Fn(i64) + Send + Sync + 'static, String> {
+) -> Result<impl Fn(&LogVerbosity) + Send + Sync + 'static, String> {
     let (out, format): (Box<dyn Write + Send>, LogFormat) = match &config.log_path {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);
