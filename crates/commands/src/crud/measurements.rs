@@ -5,9 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::{DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
-use mayfly_storage::{
-    Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp,
-};
+use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::insert::Prepared;
