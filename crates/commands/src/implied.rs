@@ -29,14 +29,14 @@ pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) ->
 /// Milliseconds that the command may run: its own limit, else the default one of reads; 0 without limit.
 pub(crate) fn max_time_ms(service: &Service, request: &Request<'_>) -> i64 {
     let own = request.generic.max_time_ms;
-    if own > 0 || !READS.contains(&request.row.name) {
-        return own;
-    }
     let default = service.defaults.max_time_ms();
-    if default == 0 || request.body.get_element("maxTimeMS").is_some() || writes(request) {
+    if own > 0 || default == 0 || !READS.contains(&request.row.name) {
         return own;
     }
-    default
+    match request.body.get_element("maxTimeMS").is_some() || writes(request) {
+        true => own,
+        false => default,
+    }
 }
 
 fn writes(request: &Request<'_>) -> bool {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::Clock;
 use mayfly_service::LogRing;
+use mayfly_service::parameters::LogVerbosity;
 use mayfly_value::bson::DateTime;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -35,7 +36,14 @@ pub struct LogLayer {
     format: LogFormat,
     ring: Arc<LogRing>,
     clock: Arc<dyn Clock>,
-    verbosity: Arc<AtomicI64>,
+    levels: Arc<Levels>,
+}
+
+/// How much the log tells.
+struct Levels {
+    /// The highest level of any component: most events are above it, and need no second look.
+    highest: AtomicI64,
+    verbosity: Mutex<LogVerbosity>,
 }
 
 impl LogLayer {
@@ -47,14 +55,20 @@ impl LogLayer {
         clock: Arc<dyn Clock>,
         verbosity: i64,
     ) -> LogLayer {
-        let verbosity = Arc::new(AtomicI64::new(verbosity));
-        LogLayer { out: Arc::new(Mutex::new(out)), format, ring, clock, verbosity }
+        let levels = Arc::new(Levels {
+            highest: AtomicI64::new(verbosity),
+            verbosity: Mutex::new(LogVerbosity::of_all(verbosity)),
+        });
+        LogLayer { out: Arc::new(Mutex::new(out)), format, ring, clock, levels }
     }
 
-    /// Changes how much the log tells; for `logLevel`.
-    pub fn level_setter(&self) -> impl Fn(i64) + Send + Sync + 'static + use<> {
-        let verbosity = self.verbosity.clone();
-        move |level| verbosity.store(level, Ordering::Relaxed)
+    /// Changes how much the log tells; for `logLevel` and `logComponentVerbosity`.
+    pub fn level_setter(&self) -> impl Fn(&LogVerbosity) + Send + Sync + 'static + use<> {
+        let levels = self.levels.clone();
+        move |verbosity| {
+            *levels.verbosity.lock() = verbosity.clone();
+            levels.highest.store(verbosity.highest(), Ordering::Relaxed);
+        }
     }
 
     /// Begins a new log file at this path; for `logRotate`.
@@ -91,13 +105,18 @@ impl LogLayer {
     }
 
     fn wanted(&self, metadata: &Metadata<'_>) -> bool {
-        let most = match self.verbosity.load(Ordering::Relaxed) {
-            _ if !metadata.target().starts_with("mayfly") => Level::WARN,
-            ..=0 => Level::INFO,
-            1..=2 => Level::DEBUG,
-            3.. => Level::TRACE,
+        let own = metadata.target().starts_with("mayfly");
+        let needed = match *metadata.level() {
+            Level::ERROR | Level::WARN => return true,
+            Level::INFO => return own,
+            Level::DEBUG => 1,
+            Level::TRACE => 3,
         };
-        *metadata.level() <= most
+        if !own || self.levels.highest.load(Ordering::Relaxed) < needed {
+            return false;
+        }
+        let component = component(metadata.target()).to_ascii_lowercase();
+        self.levels.verbosity.lock().level(&component) >= needed
     }
 }
 

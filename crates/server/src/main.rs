@@ -14,6 +14,7 @@ use mayfly_server::failure::{self, Failure, FailureKind};
 use mayfly_server::logging::{LogFormat, LogLayer};
 use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
 use mayfly_service::LogRing;
+use mayfly_service::parameters::LogVerbosity;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -91,7 +92,7 @@ fn begin_log(
     config: &Config,
     ring: &Arc<LogRing>,
     clock: &Arc<dyn Clock>,
-) -> anyhow::Result<impl Fn(i64) + Send + Sync + 'static> {
+) -> anyhow::Result<impl Fn(&LogVerbosity) + Send + Sync + 'static> {
     let (out, format): (Box<dyn Write + Send>, LogFormat) = match &config.log_path {
         Some(path) => {
             let file = OpenOptions::new().create(true).append(true).open(path);

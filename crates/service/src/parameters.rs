@@ -11,6 +11,7 @@ use crate::Service;
 mod log_verbosity;
 mod table;
 
+pub use log_verbosity::LogVerbosity;
 pub use table::{FEATURE_COMPATIBILITY_VERSION, Settings, TABLE};
 
 /// When a parameter may be set.
@@ -153,8 +154,9 @@ impl Parameter {
             RawValue::Bool(flag) => Some(i64::from(flag)),
             _ => None,
         };
-        if let Kind::LogVerbosity = self.kind {
-            return log_verbosity::parse(value).map(Value::Document);
+        if let (Kind::LogVerbosity, RawValue::Document(wanted)) = (self.kind, value) {
+            LogVerbosity::default().changed_by(wanted)?;
+            return Ok(Value::Document(wanted.to_owned()));
         }
         match (self.kind, number) {
             (Kind::Bool, Some(number)) => Ok(Value::Bool(number != 0)),

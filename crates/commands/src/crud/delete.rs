@@ -9,7 +9,8 @@ use mayfly_value::{DocBuilder, RawDoc};
 use super::measurements;
 use super::read::{Collating, hint};
 use super::write::{
-    WriteResults, check_count, check_writable, ends_command, ordered, was_dropped, wrote,
+    WriteResults, bypass_validation, check_count, check_writable, ends_command,
+    keep_empty_timestamps, ordered, was_dropped, wrote,
 };
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
@@ -33,6 +34,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let ordered = ordered(&fields)?;
+    // Deletes put nothing in place of anything; the arguments are checked all the same.
+    bypass_validation(&fields)?;
+    keep_empty_timestamps(&fields)?;
     let variables = fields.document("let")?;
     let Some(deletes) = request.documents("deletes")? else {
         return Err(fields.missing("deletes"));

@@ -1,7 +1,7 @@
 //! Stages that give documents of their own: what they are asked, checked. Their documents come from the host.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::RawValue;
+use mayfly_value::{DocBuilder, RawValue};
 
 use super::{Around, Inside, Stage};
 use crate::change::ChangeOptions;
@@ -67,13 +67,19 @@ pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
         let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
         return Err(Error::type_mismatch(text));
     };
+    let mut wanted = DocBuilder::new();
     for option in options {
         let name = option.name();
         match (name, option.value()) {
+            ("count" | "queryExecStats", RawValue::Document(inner)) if !inner.is_empty() => {
+                let text = format!("the argument of '{name}' in $collStats must be empty");
+                return Err(Error::new(ErrorCode(31170), text));
+            }
             (
                 "latencyStats" | "storageStats" | "count" | "queryExecStats",
                 RawValue::Document(_),
-            ) => {}
+            ) => drop(wanted.append_element(option)),
+            ("latencyStats" | "storageStats" | "count" | "queryExecStats", RawValue::Null) => {}
             ("latencyStats" | "storageStats" | "count" | "queryExecStats", other) => {
                 return Err(Error::type_mismatch(format!(
                     "BSON field '$collStats.{name}' is the wrong type '{}', expected type 'object'",
@@ -86,7 +92,7 @@ pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
             }
         }
     }
-    Ok(vec![Stage::CollStats(options.to_owned())])
+    Ok(vec![Stage::CollStats(wanted.finish())])
 }
 
 /// There are no shards whose data could be anywhere.

@@ -1,10 +1,11 @@
-//! `logComponentVerbosity`: how much the log tells. The server's verbosity is that of `logLevel`; its components have no
-//! verbosity of their own, so they inherit it (-1).
+//! `logComponentVerbosity`: how much the log tells, as a whole and by component. -1 is what the level above has.
+
+use std::collections::BTreeMap;
 
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
-/// The components and theirs. Manual: "Log Messages", "Components".
+/// The components and theirs. Manual: "Log Messages", "Components". Some of them have no messages here.
 const COMPONENTS: &[(&str, &[&str])] = &[
     ("accessControl", &[]),
     ("assert", &[]),
@@ -24,87 +25,127 @@ const COMPONENTS: &[(&str, &[&str])] = &[
 ];
 
 const NAME: &str = "logComponentVerbosity";
-/// What a component has that takes over the verbosity above it.
+/// The level of a component that has none of its own.
 const INHERITED: i32 = -1;
 
-/// The whole document.
-pub(super) fn document(level: i64) -> DocBuf {
-    let mut out = DocBuilder::new();
-    out.append("verbosity", i32::try_from(level).unwrap_or(i32::MAX));
-    for (component, parts) in COMPONENTS {
-        out.start_document(component).append("verbosity", INHERITED);
-        for part in *parts {
-            out.start_document(part).append("verbosity", INHERITED).end();
-        }
-        out.end();
-    }
-    out.finish()
+/// How much the log tells.
+#[derive(Clone, Debug, Default)]
+pub struct LogVerbosity {
+    /// The level of all components that have none of their own.
+    all: i64,
+    /// Components, and `component.part`, that have a level.
+    own: BTreeMap<String, i32>,
 }
 
-/// What a client wants to change: `{ verbosity }` with an int32, or nothing.
-///
-/// # Errors
-/// 14 TypeMismatch for what is no document, 2 BadValue for unknown components and bad numbers, 238 for a component's own
-/// verbosity.
-pub(super) fn parse(value: RawValue<'_>) -> Result<DocBuf> {
-    let RawValue::Document(wanted) = value else {
-        return Err(Error::type_mismatch(format!(
-            "Invalid type for parameter {NAME}: {}",
-            value.type_name()
-        )));
-    };
-    let mut out = DocBuilder::new();
-    for element in wanted {
-        if element.name() == "verbosity" {
-            let level = number(element)?;
-            if level < 0 {
-                return Err(invalid("the verbosity of all components cannot be negative"));
+impl LogVerbosity {
+    /// One level for everything.
+    pub fn of_all(all: i64) -> LogVerbosity {
+        LogVerbosity { all, own: BTreeMap::new() }
+    }
+
+    /// The level of all components that have none of their own.
+    pub fn all(&self) -> i64 {
+        self.all
+    }
+
+    /// The same with another level of all.
+    #[must_use]
+    pub fn with_all(&self, all: i64) -> LogVerbosity {
+        LogVerbosity { all, own: self.own.clone() }
+    }
+
+    /// The level of a component.
+    pub fn level(&self, component: &str) -> i64 {
+        self.own.get(component).map_or(self.all, |level| i64::from(*level))
+    }
+
+    /// The highest level of any component.
+    pub fn highest(&self) -> i64 {
+        self.own.values().map(|level| i64::from(*level)).fold(self.all, i64::max)
+    }
+
+    /// The whole document.
+    pub(super) fn document(&self) -> DocBuf {
+        let level = |path: &str| self.own.get(path).copied().unwrap_or(INHERITED);
+        let mut out = DocBuilder::new();
+        out.append("verbosity", i32::try_from(self.all).unwrap_or(i32::MAX));
+        for (component, parts) in COMPONENTS {
+            out.start_document(component).append("verbosity", level(component));
+            for part in *parts {
+                let path = format!("{component}.{part}");
+                out.start_document(part).append("verbosity", level(&path)).end();
             }
-            out.append("verbosity", level);
-            continue;
+            out.end();
         }
-        let Some((_, parts)) = COMPONENTS.iter().find(|(name, _)| *name == element.name()) else {
-            return Err(unknown(element.name()));
+        out.finish()
+    }
+
+    /// The levels with what a client wants to change; nothing changes when a part of it is wrong.
+    ///
+    /// # Errors
+    /// 2 BadValue for unknown components and for numbers that are no levels.
+    pub(super) fn changed_by(&self, wanted: RawDoc<'_>) -> Result<LogVerbosity> {
+        let mut changed = self.clone();
+        for element in wanted {
+            if element.name() == "verbosity" {
+                changed.all = match level(element)? {
+                    INHERITED => return Err(invalid("the level of everything has none above it")),
+                    level => i64::from(level),
+                };
+                continue;
+            }
+            let found = COMPONENTS.iter().find(|(name, _)| *name == element.name());
+            let Some((component, parts)) = found else { return Err(unknown(element.name())) };
+            changed.set_component(component, parts, element)?;
+        }
+        Ok(changed)
+    }
+
+    /// `component: 2`, or a document with the component's level and those of its parts.
+    fn set_component(
+        &mut self,
+        component: &str,
+        parts: &[&str],
+        element: RawElement<'_>,
+    ) -> Result<()> {
+        let RawValue::Document(wanted) = element.value() else {
+            self.set(component, level(element)?);
+            return Ok(());
         };
-        check_component(element, parts)?;
+        for inner in wanted {
+            let path = format!("{component}.{}", inner.name());
+            match inner.value() {
+                _ if inner.name() == "verbosity" => self.set(component, level(inner)?),
+                _ if !parts.contains(&inner.name()) => return Err(unknown(inner.name())),
+                RawValue::Document(part) => {
+                    for element in part {
+                        match element.name() {
+                            "verbosity" => self.set(&path, level(element)?),
+                            other => return Err(unknown(other)),
+                        }
+                    }
+                }
+                _ => self.set(&path, level(inner)?),
+            }
+        }
+        Ok(())
     }
-    Ok(out.finish())
-}
 
-fn check_component(element: RawElement<'_>, parts: &[&str]) -> Result<()> {
-    let RawValue::Document(wanted) = element.value() else { return check_inherited(element) };
-    for inner in wanted {
-        match inner.value() {
-            _ if inner.name() == "verbosity" => check_inherited(inner)?,
-            _ if !parts.contains(&inner.name()) => return Err(unknown(inner.name())),
-            RawValue::Document(part) => check_part(part)?,
-            _ => check_inherited(inner)?,
+    fn set(&mut self, path: &str, level: i32) {
+        match level {
+            INHERITED => drop(self.own.remove(path)),
+            level => drop(self.own.insert(path.to_owned(), level)),
         }
     }
-    Ok(())
 }
 
-fn check_part(part: RawDoc<'_>) -> Result<()> {
-    part.iter().try_for_each(|element| match element.name() {
-        "verbosity" => check_inherited(element),
-        other => Err(unknown(other)),
-    })
-}
-
-fn check_inherited(element: RawElement<'_>) -> Result<()> {
-    match number(element)? {
-        INHERITED => Ok(()),
-        _ => Err(Error::not_implemented("the verbosity of a single component of the log")),
-    }
-}
-
-fn number(element: RawElement<'_>) -> Result<i32> {
+fn level(element: RawElement<'_>) -> Result<i32> {
     let number = Number::from_value(element.value()).map(|number| number.to_f64());
     match number {
         Some(number) if number.trunc() >= -1.0 && number <= f64::from(i32::MAX) => {
             Ok(number as i32)
         }
-        _ => Err(invalid(&format!("the verbosity '{}' is no number of 32 bits", element.name()))),
+        _ => Err(invalid(&format!("'{}' is no level of 32 bits", element.name()))),
     }
 }
 
@@ -114,4 +155,27 @@ fn unknown(name: &str) -> Error {
 
 fn invalid(why: &str) -> Error {
     Error::bad_value(format!("Invalid value for parameter {NAME}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_value::bson::{Document, doc};
+
+    fn changed(from: &LogVerbosity, wanted: &Document) -> Result<LogVerbosity> {
+        from.changed_by(DocBuf::from_bson(wanted).as_doc())
+    }
+
+    #[test]
+    fn components_have_their_own_level_or_that_of_all() {
+        let levels = changed(&LogVerbosity::of_all(1), &doc! {"query": {"verbosity": 3}}).unwrap();
+        assert_eq!((levels.level("query"), levels.level("command")), (3, 1));
+        assert_eq!((levels.all(), levels.highest()), (1, 3));
+        let levels = changed(&levels, &doc! {"verbosity": 0, "query": 0}).unwrap();
+        assert_eq!((levels.level("query"), levels.highest()), (0, 0));
+        let levels = changed(&levels.with_all(2), &doc! {"query": -1}).unwrap();
+        assert_eq!((levels.level("query"), levels.highest()), (2, 2));
+        assert!(changed(&levels, &doc! {"verbosity": -1}).is_err());
+        assert!(changed(&levels, &doc! {"query": -2}).is_err());
+    }
 }

@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::current::ScriptLimits;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::DocBuilder;
+use parking_lot::Mutex;
 
-use super::log_verbosity;
-use super::{Kind, Parameter, SetAt, Value};
+use super::{Kind, LogVerbosity, Parameter, SetAt, Value};
 use crate::Service;
 
 /// The version whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 
-/// A function that is told the new log level.
-type LogLevelHook = Box<dyn Fn(i64) + Send + Sync>;
+/// A function that is called with new levels of the log.
+type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
 
 /// Values of the parameters that nobody else owns.
 pub struct Settings {
-    log_level: AtomicI64,
+    log_verbosity: Mutex<LogVerbosity>,
     log_level_hook: std::sync::OnceLock<LogLevelHook>,
     scripts_enabled: AtomicBool,
     script_timeout_ms: AtomicI64,
@@ -29,7 +29,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            log_level: AtomicI64::new(0),
+            log_verbosity: Mutex::default(),
             log_level_hook: std::sync::OnceLock::new(),
             scripts_enabled: AtomicBool::new(true),
             script_timeout_ms: AtomicI64::new(60_000),
@@ -42,15 +42,25 @@ impl Default for Settings {
 impl Settings {
     /// `logLevel`: 0 to 5.
     pub fn log_level(&self) -> i64 {
-        self.log_level.load(Ordering::Relaxed)
+        self.log_verbosity.lock().all()
     }
 
-    /// Sets `logLevel` and tells the one who filters the log.
+    /// `logComponentVerbosity`.
+    pub fn log_verbosity(&self) -> LogVerbosity {
+        self.log_verbosity.lock().clone()
+    }
+
+    /// Sets `logLevel`.
     pub fn set_log_level(&self, level: i64) {
-        self.log_level.store(level, Ordering::Relaxed);
+        self.set_log_verbosity(self.log_verbosity().with_all(level));
+    }
+
+    /// Sets `logComponentVerbosity`, for the one who filters the log, too.
+    pub fn set_log_verbosity(&self, verbosity: LogVerbosity) {
         if let Some(hook) = self.log_level_hook.get() {
-            hook(level);
+            hook(&verbosity);
         }
+        *self.log_verbosity.lock() = verbosity;
     }
 
     /// Whether the server runs scripts, and what they may take.
@@ -73,7 +83,7 @@ impl Settings {
     }
 
     /// Names the one who filters the log; the first one stays.
-    pub fn on_log_level(&self, hook: impl Fn(i64) + Send + Sync + 'static) {
+    pub fn on_log_level(&self, hook: impl Fn(&LogVerbosity) + Send + Sync + 'static) {
         // A second hook would belong to a second subscriber, which a process cannot have.
         let _ = self.log_level_hook.set(Box::new(hook));
     }
@@ -146,12 +156,13 @@ pub const TABLE: &[Parameter] = &[
         name: "logComponentVerbosity",
         set_at: SetAt::Both,
         kind: Kind::LogVerbosity,
-        get: |s| Value::Document(log_verbosity::document(s.settings.log_level())),
+        get: |s| Value::Document(s.settings.log_verbosity().document()),
         set: |s, value| {
+            // It was tried when it was checked.
             if let Value::Document(wanted) = value
-                && let Some(RawValue::Int32(level)) = wanted.as_doc().get("verbosity")
+                && let Ok(changed) = s.settings.log_verbosity().changed_by(wanted.as_doc())
             {
-                s.settings.set_log_level(i64::from(level));
+                s.settings.set_log_verbosity(changed);
             }
         },
     },

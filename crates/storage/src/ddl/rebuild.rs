@@ -36,6 +36,9 @@ impl Store {
                 .walk_records(op, collection, &fresh)
                 .and_then(|()| self.put_in_place(collection, &old, &fresh));
             if let Err(error) = replaced {
+                for index in &fresh {
+                    index.runtime.ready.store(false, Ordering::Release);
+                }
                 self.abandon_building(collection, &fresh)?;
                 return Err(error);
             }
