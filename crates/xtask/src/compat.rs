@@ -54,8 +54,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
 * Buckets of a time series are packed in this server's own way. `system.buckets.*` shows them in the reference's format, with
   columns (BSONColumn) of whole values, repetitions and gaps; nothing but whole buckets is written there, as `mongorestore`
-  does. They are taken apart and checked against their own bounds and counts; embedded documents that are compressed field by
-  field (238) and measurements beyond `bucketMaxSpanSeconds` (121) are refused. In change streams and in the operation log
+  does. They are taken apart and checked against their own bounds and counts; one with measurements beyond
+  `bucketMaxSpanSeconds` is refused (121). In change streams and in the operation log
   buckets are as they are stored. Meta values are grouped byte by byte: documents with their fields in another order are
   different sources. `system.views` does not list time series.
 * `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's
