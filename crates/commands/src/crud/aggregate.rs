@@ -7,7 +7,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
 use super::view::{
-    Source, Stages, check_collation, command_scope, has_natural_order, run_settings, source,
+    Source, Stages, check_collation, command_scope, has_natural_order, reads_log, run_settings,
+    source,
 };
 use super::write::wrote;
 use crate::diagnostics::coll_stats::{coll_stats_document, log_stats_document};
@@ -165,7 +166,7 @@ fn follow_changes(
                     "$changeStream may not be opened on the internal {ns} collection"
                 ));
             }
-            if matches!(source(ctx, &ns)?, Source::View(_)) {
+            if matches!(source(ctx, &ns)?, Source::View(view) if !reads_log(&view)) {
                 let text = "$changeStream is not supported on views and time-series collections";
                 return Err(Error::new(ErrorCode::CommandNotSupportedOnView, text));
             }
