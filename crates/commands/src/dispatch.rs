@@ -183,7 +183,7 @@ fn run_row(
     if let Some(time) = generic.cluster_time {
         primacy::note_gossip(service, time)?;
     }
-    generic.read_concern.check(service, &row, incoming.body)?;
+    generic.read_concern.check(service, row, incoming.body)?;
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {
         let text = "Command does not support writeConcern";

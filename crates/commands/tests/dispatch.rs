@@ -71,7 +71,7 @@ impl Server {
         }
         let mut reply = self.full(&command, false, Repeat::default()).0;
         // Every reply has them, behind everything else.
-        assert_eq!(reply.keys().next_back().map(String::as_str), Some("operationTime"), "{reply}");
+        assert_eq!(reply.keys().last().map(String::as_str), Some("operationTime"), "{reply}");
         reply.remove("operationTime");
         assert!(reply.remove("$clusterTime").is_some(), "{reply}");
         reply

@@ -17,6 +17,7 @@ use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::dialect::{self, Env};
+use crate::expect::without_times;
 use crate::kept::KeptOpen;
 
 /// Where the clock of a fixture begins: 2027-01-15T08:00:00Z.
@@ -100,13 +101,13 @@ impl Fixture {
         }
     }
 
-    /// Runs a command in the shell dialect.
+    /// Runs a command in the shell dialect; gives the reply without the times that every reply carries.
     pub fn run(&self, db: &str, command: &str) -> DocBuf {
         let command = match dialect::document(command, &self.env()) {
             Ok(command) => command,
             Err(why) => panic!("{why}: {command}"),
         };
-        self.run_document(db, command.as_doc())
+        without_times(self.run_document(db, command.as_doc()).as_doc())
     }
 
     /// Runs a command that must succeed, write errors included; gives the reply.

@@ -52,9 +52,17 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
-* The columns in buckets of a time series (`system.buckets.*`) are this server's own, not the reference's BSONColumn; nobody but
-  the server writes to those collections, so that a time series is restored measurement by measurement. Meta values are grouped
-  byte by byte: documents with their fields in another order are different sources. `system.views` does not list time series.
+* Buckets of a time series are packed in this server's own way. `system.buckets.*` shows them in the reference's format, with
+  columns (BSONColumn) of whole values, repetitions and gaps; nothing but whole buckets is written there, as `mongorestore`
+  does. They are taken apart and checked against their own bounds and counts; one with measurements beyond
+  `bucketMaxSpanSeconds` is refused (121). In change streams and in the operation log
+  buckets are as they are stored. Meta values are grouped byte by byte: documents with their fields in another order are
+  different sources. `system.views` does not list time series.
+* `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's
+  fields `ttl` (which policy deleted) and images of documents (`preImage`, `postImage`). Its sizes are estimated when it is long.
+* Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. The only
+  `atClusterTime` is that of the last write: an earlier one answers 239. Cluster times that clients gossip show in `$clusterTime`;
+  they do not move the operation log's clock.
 
 ## Not there yet, beside the lists
 

@@ -174,7 +174,7 @@ fn follow_changes(
                     "$changeStream may not be opened on the internal {ns} collection"
                 ));
             }
-            if matches!(source(ctx, &ns)?, Source::View(_)) {
+            if matches!(source(ctx, &ns)?, Source::View(view) if !reads_log(&view)) {
                 let text = "$changeStream is not supported on views and time-series collections";
                 return Err(Error::new(ErrorCode::CommandNotSupportedOnView, text));
             }

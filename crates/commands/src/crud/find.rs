@@ -102,7 +102,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
         Source::Nothing => {
             check_absent(&query, &ns)?;
-            empty_cursor(ns.as_str(), reply);
+            empty_cursor(ctx, ns.as_str(), reply);
             return Ok(());
         }
     };

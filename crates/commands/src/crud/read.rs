@@ -123,7 +123,10 @@ fn shown_namespace(ns: &Namespace) -> String {
 }
 
 /// `cursor: { firstBatch: [], id: 0, ns }`.
-pub(super) fn empty_cursor(ns: &str, reply: &mut DocBuilder) {
+pub(super) fn empty_cursor(ctx: &CommandContext<'_>, ns: &str, reply: &mut DocBuilder) {
     reply.start_document("cursor").start_array("firstBatch").end();
+    if let Some(time) = ctx.snapshot_time {
+        reply.append("atClusterTime", RawValue::Timestamp(time));
+    }
     reply.append("id", 0i64).append("ns", ns).end();
 }

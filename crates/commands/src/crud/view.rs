@@ -126,8 +126,13 @@ impl Stages {
             let filter = first.and_then(|stage| stage.get("$match")?.as_document());
             let order = match hint {
                 Some(Hint::Natural { backward: true }) => LogOrder::Descending,
-                _ if following => LogOrder::Following,
-                _ => LogOrder::Ascending,
+                None | Some(Hint::Natural { .. }) if following => LogOrder::Following,
+                None | Some(Hint::Natural { .. }) => LogOrder::Ascending,
+                Some(Hint::Name(_) | Hint::Key(_) | Hint::Between { .. }) => {
+                    let text = "error processing query: planner returned error :: caused by :: hint provided does not \
+                                correspond to an existing index";
+                    return Err(Error::bad_value(text));
+                }
             };
             let scan = LogScan::new(filter.unwrap_or(RawDoc::EMPTY), order);
             let run = parsed.start_log(scan, settings);

@@ -1,9 +1,10 @@
 //! `createIndexes`.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::CreateIndexesOptions;
-use mayfly_value::{DocBuilder, RawDoc};
+use mayfly_storage::{CreateIndexesOptions, TimeSeries};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
+use super::time_series::on_measurements;
 use super::wrote;
 use crate::crud::check_writable;
 use crate::{CommandContext, Request, Row, RowFlags};
@@ -40,6 +41,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if specs.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
+    let on_measurements = indexes_of_buckets(ctx, &ns, &specs)?;
+    let (ns, specs) = match &on_measurements {
+        Some((ns, specs)) => (ns.clone(), specs.iter().map(DocBuf::as_doc).collect()),
+        None => (ns, specs),
+    };
     check_writable(&ns)?;
     if fields.bool("dryRun")?.unwrap_or(false) {
         return dry_run(ctx, &ns, &specs, reply);
@@ -66,6 +72,19 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     wrote(ctx, request);
     Ok(())
+}
+
+/// Indexes that are asked for under the name of the buckets, as those of the measurements.
+fn indexes_of_buckets(
+    ctx: &CommandContext<'_>,
+    ns: &Namespace,
+    specs: &[RawDoc<'_>],
+) -> Result<Option<(Namespace, Vec<DocBuf>)>> {
+    let Some(name) = TimeSeries::name_of(ns) else { return Ok(None) };
+    let buckets = ctx.service.store.collection(ns);
+    let Some(series) = buckets.and_then(|buckets| buckets.time_series()) else { return Ok(None) };
+    let specs = specs.iter().map(|spec| on_measurements(*spec, &series.fields));
+    Ok(Some((Namespace::new(ns.db(), name)?, specs.collect::<Result<_>>()?)))
 }
 
 /// Tells what the policy of the index would expire, and makes nothing (expiry contract, section 9).

@@ -2,8 +2,8 @@
 //! "timeseries", "collMod", "timeseries".
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::TimeSeries;
 use mayfly_storage::ttl::value::expire_after_for_collection;
+use mayfly_storage::{MeasurementFields, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::options::{Defining, invalid, policy};
@@ -98,4 +98,67 @@ pub(super) fn changed(old: RawDoc<'_>, series: &TimeSeries, given: RawDoc<'_>) -
         };
     }
     Ok(out.finish())
+}
+
+/// The definition of an index on buckets as one on measurements: what stands in it as `originalSpec`, or made of its key.
+///
+/// # Errors
+/// 67 CannotCreateIndex for a key that measurements have no index for, 238 for a filter on buckets.
+pub(super) fn on_measurements(spec: RawDoc<'_>, fields: &MeasurementFields) -> Result<DocBuf> {
+    if let Some(RawValue::Document(original)) = spec.get("originalSpec") {
+        return Ok(original.to_owned());
+    }
+    if spec.get("partialFilterExpression").is_some() {
+        return Err(Error::not_implemented(
+            "a partial index on buckets without its 'originalSpec'",
+        ));
+    }
+    let mut out = DocBuilder::new();
+    for element in spec {
+        match (element.name(), element.value()) {
+            ("key", RawValue::Document(key)) => {
+                out.start_document("key");
+                append_measurement_key(key, fields, &mut out)?;
+                out.end();
+            }
+            _ => {
+                out.append_element(element);
+            }
+        }
+    }
+    Ok(out.finish())
+}
+
+fn append_measurement_key(
+    key: RawDoc<'_>,
+    fields: &MeasurementFields,
+    out: &mut DocBuilder,
+) -> Result<()> {
+    let refused = |name: &str| {
+        let text = format!("The field '{name}' of a bucket has no index of its own");
+        Error::new(ErrorCode::CannotCreateIndex, text)
+    };
+    let bound = |name: &str| {
+        let sides = ["control.min.", "control.max."].into_iter();
+        sides
+            .enumerate()
+            .find_map(|(side, prefix)| Some((side, name.strip_prefix(prefix)?.to_owned())))
+    };
+    let mut parts = key.iter();
+    while let Some(part) = parts.next() {
+        let name = part.name();
+        if let Some((side, field)) = bound(name) {
+            // Both bounds of a field stand side by side, the one that the order meets first in front.
+            let pair = parts.next().and_then(|next| bound(next.name()));
+            if pair != Some((1 - side, field.clone())) {
+                return Err(refused(name));
+            }
+            out.append_renamed(field.as_bytes(), part);
+            continue;
+        }
+        let below = name.strip_prefix("meta").filter(|it| it.is_empty() || it.starts_with('.'));
+        let (Some(meta), Some(below)) = (&fields.meta, below) else { return Err(refused(name)) };
+        out.append_renamed(format!("{meta}{below}").as_bytes(), part);
+    }
+    Ok(())
 }

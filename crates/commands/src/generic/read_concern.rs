@@ -267,8 +267,10 @@ fn check_stages(level: ReadLevel, body: RawDoc<'_>) -> Result<()> {
         let refused = match level {
             ReadLevel::Local => false,
             _ if ONLY_LOCAL_STAGES.contains(&name) => true,
-            ReadLevel::Linearizable => matches!(name, "$out" | "$merge" | "$changeStream"),
-            ReadLevel::Snapshot => name == "$changeStream",
+            // What is written is not of the time that is read.
+            ReadLevel::Linearizable | ReadLevel::Snapshot => {
+                matches!(name, "$out" | "$merge" | "$changeStream")
+            }
             ReadLevel::Available | ReadLevel::Majority => false,
         };
         if refused {

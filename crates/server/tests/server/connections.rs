@@ -64,7 +64,10 @@ impl Client {
         let id = self.send(command, 0, None).await;
         let reply = self.receive().await.unwrap();
         assert_eq!(reply.header.response_to, id);
-        decode(&reply)
+        let mut reply = decode(&reply);
+        // Every reply has them.
+        assert!(reply.remove("$clusterTime").is_some() && reply.remove("operationTime").is_some());
+        reply
     }
 }
 

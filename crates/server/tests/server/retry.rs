@@ -93,7 +93,10 @@ fn at_every_byte(server: &Server, session: &Document, write: Write1) -> i32 {
 
 /// A reply without what says that it was sent again.
 fn without_ids(reply: &DocBuf) -> Vec<String> {
-    let told = |name: &str| matches!(name, "retriedStmtIds" | "retriedStmtId" | "cursor");
+    let told = |name: &str| {
+        let times = matches!(name, "$clusterTime" | "operationTime");
+        times || matches!(name, "retriedStmtIds" | "retriedStmtId" | "cursor")
+    };
     let shown = |e: mayfly_value::RawElement<'_>| format!("{}: {:?}", e.name(), e.value());
     reply.as_doc().iter().filter(|e| !told(e.name())).map(shown).collect()
 }

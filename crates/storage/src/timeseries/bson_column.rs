@@ -10,7 +10,7 @@
 //!
 //! A slot with all bits set is a row that lacks the field. Other slots are zigzag differences to the value before: of dates,
 //! timestamps and ObjectIds differences of differences, of strings, code, binary values and decimals differences of 128 bits.
-//! Objects that are packed field by field (parts from 0xF0 on) are not read.
+//! Embedded documents may be packed field by field ([`interleaved`]).
 //!
 //! Only literals, repetitions and gaps are written: every reader of the format takes them, and the store packs in its own way
 //! ([`super::column`]).
@@ -20,27 +20,20 @@ use mayfly_value::{RawElement, ty};
 use super::column::{Column, MAX_BYTES, MAX_ROWS, is_value};
 use simple8b::{Slots, put_run};
 
+mod interleaved;
 mod simple8b;
 
 /// Ends a column.
 const END: u8 = 0;
 /// What blocks of whole numbers begin with; the low bits hold the number of blocks less one.
 const WHOLE: u8 = 0x80;
-/// The first byte of objects that are packed field by field.
+/// The first bytes of embedded documents that are packed field by field.
 const INTERLEAVED: u8 = 0xF0;
+const INTERLEAVED_LAST: u8 = 0xF2;
 /// What doubles are multiplied with, by scale.
 const SCALES: [f64; 5] = [1.0, 10.0, 100.0, 10_000.0, 100_000_000.0];
 /// Longest text or binary value that has differences.
 const MAX_SHORT: usize = 16;
-
-/// Why bytes are not read as a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
-    /// No encoder wrote them, or a limit is passed.
-    Damaged,
-    /// They hold objects that are packed field by field.
-    Interleaved,
-}
 
 /// The column in the reference's format.
 pub(super) fn encode(column: &Column) -> Vec<u8> {
@@ -66,19 +59,50 @@ pub(super) fn encode(column: &Column) -> Vec<u8> {
     out
 }
 
-/// Reads a column of so many rows at most.
-pub(super) fn decode(bytes: &[u8], most: usize) -> Result<Column, Unreadable> {
-    let mut reading = Reading { column: Column::default(), last: Last::default(), most };
-    let mut rest = bytes;
+/// Reads a column of so many rows at most; nothing for what no encoder wrote.
+pub(super) fn decode(bytes: &[u8], most: usize) -> Option<Column> {
+    let mut rows = Rows { column: Column::default(), most: most.min(MAX_ROWS) };
+    let (mut stream, mut rest) = (Stream::default(), bytes);
     loop {
-        let (first, behind) = rest.split_first().ok_or(Unreadable::Damaged)?;
+        let (first, behind) = rest.split_first()?;
         rest = match *first {
-            END if behind.is_empty() => return Ok(reading.column),
-            END => return Err(Unreadable::Damaged),
-            INTERLEAVED..=0xF2 => return Err(Unreadable::Interleaved),
-            control @ 0x80..=0xDF => reading.blocks(control, behind).ok_or(Unreadable::Damaged)?,
-            _ => reading.literal(rest).ok_or(Unreadable::Damaged)?,
+            END => return behind.is_empty().then_some(rows.column),
+            INTERLEAVED..=INTERLEAVED_LAST => {
+                stream = Stream::default();
+                interleaved::read(*first, behind, &mut rows)?
+            }
+            _ => {
+                let rest = stream.load(rest)?;
+                while let Some(step) = stream.step()? {
+                    match step {
+                        Step::Value => rows.push(stream.last.type_byte, &stream.last.data)?,
+                        Step::Absent => rows.skip()?,
+                    }
+                }
+                rest
+            }
         };
+    }
+}
+
+/// The rows so far.
+struct Rows {
+    column: Column,
+    most: usize,
+}
+
+impl Rows {
+    fn push(&mut self, type_byte: u8, data: &[u8]) -> Option<()> {
+        let fits = self.left() > 0 && self.column.bytes() + data.len() <= MAX_BYTES;
+        fits.then(|| self.column.push(type_byte, data))
+    }
+
+    fn skip(&mut self) -> Option<()> {
+        (self.left() > 0).then(|| self.column.push_none())
+    }
+
+    fn left(&self) -> usize {
+        self.most.saturating_sub(self.column.len())
     }
 }
 
@@ -93,105 +117,117 @@ struct Last {
     step: i64,
     /// Whether the value is a number at all.
     counts: bool,
+}
+
+impl Last {
+    fn new(type_byte: u8, data: &[u8]) -> Last {
+        let number = as_number(type_byte, data, None);
+        let (counts, number) = (number.is_some(), number.unwrap_or(0));
+        Last { type_byte, data: data.to_vec(), number, step: 0, counts }
+    }
+
+    fn add(&mut self, difference: i128, scale: Option<f64>) -> Option<()> {
+        if self.type_byte == 0 {
+            return None;
+        }
+        if matches!(self.type_byte, ty::DATE | ty::TIMESTAMP | ty::OBJECT_ID) {
+            self.step = self.step.wrapping_add(i64::try_from(difference).ok()?);
+            if self.step != 0 {
+                self.number = i128::from((self.number as i64).wrapping_add(self.step));
+                self.data = of_number(self.type_byte, self.number, &self.data, scale)?;
+            }
+            return Some(());
+        }
+        if difference == 0 {
+            return Some(());
+        }
+        if !self.counts && !matches!(self.type_byte, ty::STRING | ty::CODE) {
+            return None;
+        }
+        self.number = match self.type_byte {
+            ty::STRING | ty::CODE | ty::BINARY | ty::DECIMAL => {
+                self.number.wrapping_add(difference)
+            }
+            _ => i128::from((self.number as i64).wrapping_add(i64::try_from(difference).ok()?)),
+        };
+        self.data = of_number(self.type_byte, self.number, &self.data, scale)?;
+        self.counts = true;
+        Some(())
+    }
+}
+
+/// What a step through a stream came to.
+enum Step {
+    /// The stream's value.
+    Value,
+    /// A row without one.
+    Absent,
+}
+
+/// Values of one field, or of one field of embedded documents.
+#[derive(Default)]
+struct Stream<'b> {
+    last: Last,
+    scale: Option<f64>,
+    /// A literal that was not given yet.
+    literal: bool,
+    /// Blocks that were not looked at yet, and what is left of the one that was.
+    blocks: &'b [u8],
+    slots: Option<Slots>,
     /// The slot before, which a run of equal slots repeats.
     slot: Option<u128>,
 }
 
-struct Reading {
-    column: Column,
-    last: Last,
-    most: usize,
-}
-
-impl Reading {
-    /// A value as it is; gives what follows.
-    fn literal<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let (element, rest) = RawElement::at_front(bytes)?;
-        let (type_byte, data) = (element.type_byte(), element.data());
-        if !element.name_bytes().is_empty() || !is_value(type_byte, data) {
-            return None;
-        }
-        let number = as_number(type_byte, data, None);
-        let (counts, data) = (number.is_some(), data.to_vec());
-        let number = number.unwrap_or(0);
-        self.last = Last { type_byte, data, number, step: 0, counts, slot: Some(0) };
-        self.push()?;
-        Some(rest)
+impl<'b> Stream<'b> {
+    /// A stream whose differences count from this value.
+    fn behind(value: RawElement<'_>) -> Stream<'b> {
+        let last = Last::new(value.type_byte(), value.data());
+        Stream { last, slot: Some(0), ..Stream::default() }
     }
 
-    /// Some blocks of slots; gives what follows.
-    fn blocks<'b>(&mut self, control: u8, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let scale = match control >> 4 {
+    /// Takes a literal or some blocks; gives what follows.
+    fn load(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let (control, behind) = bytes.split_first()?;
+        if !matches!(control, 0x80..=0xDF) {
+            let (element, rest) = RawElement::at_front(bytes)?;
+            let (type_byte, data) = (element.type_byte(), element.data());
+            if !element.name_bytes().is_empty() || !is_value(type_byte, data) {
+                return None;
+            }
+            (self.last, self.literal, self.slot) = (Last::new(type_byte, data), true, Some(0));
+            return Some(rest);
+        }
+        self.scale = match control >> 4 {
             8 => None,
             scale => Some(*SCALES.get(usize::from(scale) - 9)?),
         };
-        let long = 8 * (usize::from(control & 0x0F) + 1);
-        let (blocks, rest) = bytes.split_at_checked(long)?;
-        if scale.is_some() && self.last.type_byte != ty::DOUBLE {
+        if self.last.type_byte == ty::DOUBLE {
+            let number = as_number(ty::DOUBLE, &self.last.data, self.scale);
+            (self.last.number, self.last.counts) = (number.unwrap_or(0), number.is_some());
+        } else if self.scale.is_some() {
             return None;
         }
-        if self.last.type_byte == ty::DOUBLE {
-            let number = as_number(ty::DOUBLE, &self.last.data, scale);
-            (self.last.number, self.last.counts) = (number.unwrap_or(0), number.is_some());
-        }
-        for block in blocks.chunks_exact(8) {
-            let block = u64::from_le_bytes(block.try_into().ok()?);
-            for slot in Slots::new(block, self.last.slot)? {
-                self.last.slot = slot;
-                match slot {
-                    None => self.skip()?,
-                    Some(difference) => self.add(unzigzag(difference), scale)?,
-                }
-            }
-        }
+        let rest;
+        (self.blocks, rest) = behind.split_at_checked(8 * (usize::from(control & 0x0F) + 1))?;
         Some(rest)
     }
 
-    fn push(&mut self) -> Option<()> {
-        let data = &self.last.data;
-        if self.column.len() >= self.most.min(MAX_ROWS)
-            || self.column.bytes() + data.len() > MAX_BYTES
-        {
-            return None;
+    /// Goes to the next row; `Some(None)` when it has to be loaded first.
+    fn step(&mut self) -> Option<Option<Step>> {
+        if std::mem::take(&mut self.literal) {
+            return Some(Some(Step::Value));
         }
-        self.column.push(self.last.type_byte, data);
-        Some(())
-    }
-
-    fn skip(&mut self) -> Option<()> {
-        if self.column.len() >= self.most.min(MAX_ROWS) {
-            return None;
-        }
-        self.column.push_none();
-        Some(())
-    }
-
-    fn add(&mut self, difference: i128, scale: Option<f64>) -> Option<()> {
-        let last = &mut self.last;
-        if last.type_byte == 0 {
-            return None;
-        }
-        if matches!(last.type_byte, ty::DATE | ty::TIMESTAMP | ty::OBJECT_ID) {
-            last.step = last.step.wrapping_add(i64::try_from(difference).ok()?);
-            if last.step != 0 {
-                last.number = i128::from((last.number as i64).wrapping_add(last.step));
-                last.data = of_number(last.type_byte, last.number, &last.data, scale)?;
+        loop {
+            if let Some(slot) = self.slots.as_mut().and_then(Iterator::next) {
+                self.slot = slot;
+                let Some(difference) = slot else { return Some(Some(Step::Absent)) };
+                self.last.add(unzigzag(difference), self.scale)?;
+                return Some(Some(Step::Value));
             }
-        } else if difference != 0 {
-            let short = matches!(last.type_byte, ty::STRING | ty::CODE);
-            if !last.counts && !short {
-                return None;
-            }
-            last.number = match last.type_byte {
-                ty::STRING | ty::CODE | ty::BINARY | ty::DECIMAL => {
-                    last.number.wrapping_add(difference)
-                }
-                _ => i128::from((last.number as i64).wrapping_add(i64::try_from(difference).ok()?)),
-            };
-            last.data = of_number(last.type_byte, last.number, &last.data, scale)?;
-            last.counts = true;
+            let Some((block, rest)) = self.blocks.split_first_chunk() else { return Some(None) };
+            self.blocks = rest;
+            self.slots = Some(Slots::new(u64::from_le_bytes(*block), self.slot)?);
         }
-        self.push()
     }
 }
 
@@ -338,7 +374,7 @@ mod tests {
         ];
         for (literal, control, block, expected) in checks {
             let read = decode(&with_block(literal, control, block), 10);
-            assert_eq!(read, Ok(column(&[literal, expected])), "{}", literal.type_name());
+            assert_eq!(read, Some(column(&[literal, expected])), "{}", literal.type_name());
         }
     }
 
@@ -348,7 +384,7 @@ mod tests {
         let block = 12 | 20 << 4 | 1 << 44;
         let read = decode(&with_block(RawValue::Date(0), 0x80, block), 10);
         let dates = [0, 10, 20, 29].map(RawValue::Date);
-        assert_eq!(read, Ok(column(&dates)));
+        assert_eq!(read, Some(column(&dates)));
     }
 
     #[test]
@@ -357,19 +393,19 @@ mod tests {
         second[11] = 9;
         let read = decode(&with_block(RawValue::ObjectId(first), 0x80, one(4)), 10);
         let ids = [first, second].map(RawValue::ObjectId);
-        assert_eq!(read, Ok(column(&ids)));
+        assert_eq!(read, Some(column(&ids)));
     }
 
     #[test]
     fn what_nobody_wrote_is_refused() {
         let long = with_block(RawValue::Int32(1), 0x80, 15 | 15 << 4);
-        assert_eq!(decode(&long, 1000), Err(Unreadable::Damaged), "too many rows");
+        assert_eq!(decode(&long, 1000), None, "too many rows");
         let scaled = with_block(RawValue::Int32(1), 0x90, one(2));
-        assert_eq!(decode(&scaled, 10), Err(Unreadable::Damaged), "a scale for an int");
+        assert_eq!(decode(&scaled, 10), None, "a scale for an int");
         let document = with_block(RawValue::Null, 0x80, one(2));
-        assert_eq!(decode(&document, 10), Err(Unreadable::Damaged), "a difference of nulls");
-        assert_eq!(decode(&[INTERLEAVED, 5, 0], 10), Err(Unreadable::Interleaved));
-        assert_eq!(decode(&[], 10), Err(Unreadable::Damaged));
+        assert_eq!(decode(&document, 10), None, "a difference of nulls");
+        assert_eq!(decode(&[INTERLEAVED, 5, 0], 10), None);
+        assert_eq!(decode(&[], 10), None);
     }
 
     proptest! {
@@ -382,7 +418,7 @@ mod tests {
                 .flat_map(|(value, times)| std::iter::repeat_n(value, times))
                 .collect();
             let column = column_of(&values);
-            prop_assert_eq!(decode(&encode(&column), values.len()), Ok(column));
+            prop_assert_eq!(decode(&encode(&column), values.len()), Some(column));
         }
 
         #[test]

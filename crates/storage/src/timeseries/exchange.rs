@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, compare_values, ty};
 
-use super::bson_column::{self, Unreadable};
+use super::bson_column;
 use super::bucket::{Bucket, BucketParts, BucketView, COLUMN};
 use super::column::{Column, MAX_BYTES, MAX_ROWS};
 use super::{MeasurementFields, TimeSeries};
@@ -135,8 +135,7 @@ impl WriteUnit<'_> {
     /// Adds a bucket as a client restores it.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure for what is no bucket of this time series; 238 NotImplemented for one whose embedded
-    /// documents are packed field by field; 11000 DuplicateKey for an `_id` that there is.
+    /// 121 DocumentValidationFailure for what is no bucket of this time series; 11000 DuplicateKey for an `_id` that there is.
     pub(crate) fn restore_bucket(
         &mut self,
         series: &TimeSeries,
@@ -317,15 +316,8 @@ impl<'a> Restored<'a> {
         if let Some(column) = Column::decode(bytes, rows) {
             return Ok(column);
         }
-        match bson_column::decode(bytes, rows) {
-            Ok(column) => Ok(column),
-            Err(Unreadable::Damaged) => {
-                Err(self.refused(&format!("'data.{name}' cannot be unpacked")))
-            }
-            Err(Unreadable::Interleaved) => Err(Error::not_implemented(format_args!(
-                "restoring a bucket whose embedded documents are compressed field by field ('data.{name}')"
-            ))),
-        }
+        bson_column::decode(bytes, rows)
+            .ok_or_else(|| self.refused(&format!("'data.{name}' cannot be unpacked")))
     }
 
     /// The start, which `_id` and `control.min` must agree on.

@@ -13,6 +13,7 @@ mod properties;
 mod scripting;
 mod scripts;
 mod series_model;
+mod snapshot_reads;
 mod step_down;
 mod time_series;
 mod ttl_monitor;
