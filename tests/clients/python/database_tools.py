@@ -29,7 +29,8 @@ def dump(database):
         metadata = {"options": info.get("options", {}), "indexes": [], "type": info["type"], "name": info["name"]}
         documents = []
         if info["type"] != "view":
-            metadata["uuid"] = info["info"]["uuid"]
+            # A time series has none that it tells.
+            metadata["uuid"] = info["info"].get("uuid")
             metadata["indexes"] = list(database[info["name"]].list_indexes())
             stored = info["name"]
             if info["type"] == "timeseries":
@@ -38,7 +39,7 @@ def dump(database):
             raw = database.get_collection(stored, codec_options=RAW)
             # A scan in the order of `_id`, but for what has no such order.
             hint = {} if "capped" in metadata["options"] or info["type"] == "timeseries" else {"hint": {"_id": 1}}
-            documents = [document.raw for document in raw.find({}, no_cursor_timeout=True, **hint)]
+            documents = [bytes(document.raw) for document in raw.find({}, no_cursor_timeout=True, **hint)]
         archive.append((metadata, documents))
     return archive
 
@@ -110,19 +111,29 @@ def dump_oplog(client, since):
     until = newest_entry(client)
     raw = client.local.get_collection("oplog.rs", codec_options=RAW)
     entries = raw.find({"ts": {"$gt": since, "$lte": until}}, oplog_replay=True)
-    return [entry.raw for entry in entries]
+    return [bytes(entry.raw) for entry in entries]
 
 
-def replay_oplog(client, entries):
-    """mongorestore --oplogReplay: every entry that is not a no-op."""
+def replay_oplog(client, entries, *, upsert=False):
+    """mongorestore --oplogReplay without --preserveUUID: every entry that is not a no-op, by the names of collections.
+
+    With `upsert` an update makes a document that is missing, as when the data is newer than the log.
+    """
     for entry in map(RawBSONDocument, entries):
         if entry["op"] == "n":
             continue
-        operation = {key: value for key, value in entry.items() if key in ("op", "ns", "o", "o2", "ui", "b", "v", "ts")}
-        # Without --preserveUUID names decide, not ids.
-        operation.pop("ui", None)
+        operation = without_uuid(entry)
+        if upsert and operation["op"] == "u":
+            operation["b"] = True
         reply = client.admin.command("applyOps", [operation])
         assert reply["ok"] == 1.0
+
+
+def without_uuid(entry):
+    operation = {key: value for key, value in entry.items() if key in ("op", "ns", "o", "o2", "b", "v", "ts")}
+    if entry["op"] == "c" and "applyOps" in entry["o"]:
+        operation["o"] = {"applyOps": [without_uuid(inner) for inner in entry["o"]["applyOps"]]}
+    return operation
 
 
 def export(collection):
