@@ -395,6 +395,7 @@ pub(crate) fn counter(service: &Service, kind: OpKind) -> &Counter {
     }
 }
 
+#[inline]
 fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
     let body = request.body.as_bytes();
     let ns = match request.target().as_str() {

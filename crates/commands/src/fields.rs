@@ -47,6 +47,7 @@ impl NameSet {
 
 impl<'a> Fields<'a> {
     /// The fields of this document; errors say `<path>.<field>`.
+    #[inline]
     pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'static, str>>) -> Fields<'a> {
         let mut names = NameSet::default();
         for element in doc {

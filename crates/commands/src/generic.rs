@@ -114,6 +114,7 @@ pub(crate) fn is_generic(name: &str) -> bool {
 ///
 /// # Errors
 /// The reference's errors for each argument.
+#[inline]
 pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
     let mut transaction_field = None;

@@ -15,11 +15,19 @@ const READS: &[&str] = &["aggregate", "count", "dbHash", "distinct", "find"];
 ///
 /// # Errors
 /// None of a concern that was checked when it became the default.
+#[inline]
 pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
-    if generic.write_concern.given {
-        return Ok(());
+    match generic.write_concern.given || !service.defaults.has_concerns() {
+        true => Ok(()),
+        false => set_default_write_concern(service, generic),
     }
-    if let Some(write) = service.defaults.concerns_set().and_then(|defaults| defaults.write) {
+}
+
+// Kept out of the path of every command, which the compiler would split up otherwise.
+#[cold]
+#[inline(never)]
+fn set_default_write_concern(service: &Service, generic: &mut Generic<'_>) -> Result<()> {
+    if let Some(write) = service.defaults.get().write {
         let concern = WriteConcern::parse(RawValue::Document(write.as_doc()))?;
         generic.write_concern = WriteConcern { given: false, ..concern };
     }
@@ -27,16 +35,20 @@ pub(crate) fn set_write_concern(service: &Service, generic: &mut Generic<'_>) ->
 }
 
 /// Milliseconds that the command may run: its own limit, else the default one of reads; 0 without limit.
+#[inline]
 pub(crate) fn max_time_ms(service: &Service, request: &Request<'_>) -> i64 {
-    let own = request.generic.max_time_ms;
-    let default = service.defaults.max_time_ms();
-    if own > 0 || default == 0 || !READS.contains(&request.row.name) {
-        return own;
+    match (request.generic.max_time_ms, service.defaults.max_time_ms()) {
+        (0, default) if default > 0 && may_be_limited(request) => default,
+        (own, _) => own,
     }
-    match request.body.get_element("maxTimeMS").is_some() || writes(request) {
-        true => own,
-        false => default,
-    }
+}
+
+#[cold]
+#[inline(never)]
+fn may_be_limited(request: &Request<'_>) -> bool {
+    READS.contains(&request.row.name)
+        && request.body.get_element("maxTimeMS").is_none()
+        && !writes(request)
 }
 
 fn writes(request: &Request<'_>) -> bool {

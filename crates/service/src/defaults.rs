@@ -78,9 +78,9 @@ impl Defaults {
         self.concerns.lock().clone()
     }
 
-    /// The concerns, when one of them was set.
-    pub fn concerns_set(&self) -> Option<DefaultConcerns> {
-        self.has_concerns.load(Ordering::Relaxed).then(|| self.get())
+    /// Whether one of the concerns was set.
+    pub fn has_concerns(&self) -> bool {
+        self.has_concerns.load(Ordering::Relaxed)
     }
 
     fn set(&self, concerns: DefaultConcerns) {

@@ -55,9 +55,9 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * Buckets of a time series are packed in this server's own way. `system.buckets.*` shows them in the reference's format, with
   columns (BSONColumn) of whole values, repetitions and gaps; nothing but whole buckets is written there, as `mongorestore`
   does. They are taken apart and checked against their own bounds and counts; one with measurements beyond
-  `bucketMaxSpanSeconds` is refused (121). In change streams and in the operation log
-  buckets are as they are stored. Meta values are grouped byte by byte: documents with their fields in another order are
-  different sources. `system.views` does not list time series.
+  `bucketMaxSpanSeconds` is refused (121). In change streams and in the operation log buckets are as they are stored. Meta
+  values are grouped byte by byte: documents with their fields in another order are different sources. `system.views` does not
+  list time series.
 * `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's
   fields `ttl` (which policy deleted) and images of documents (`preImage`, `postImage`). Its sizes are estimated when it is long.
 * Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. The only
@@ -94,7 +94,9 @@ pub(crate) fn page() -> String {
     section(&mut out, "Stages of an update", stages);
     let projections = mayfly_mql::projection::row::ROWS.iter().map(|row| (row.name, row.works));
     section(&mut out, "Projection", projections);
-    let stages = mayfly_query::STAGES.iter().map(|row| (row.name, true));
+    // One stands for a name, in this server only.
+    let known = mayfly_query::STAGES.iter().map(|row| row.name);
+    let stages = known.filter(|name| *name != "$_internalShowBuckets").map(|name| (name, true));
     let missing = mayfly_query::MISSING_STAGES.iter().map(|name| (*name, false));
     section(&mut out, "Pipeline stages", stages.chain(missing));
     newer(&mut out, mayfly_query::NEWER_STAGES);

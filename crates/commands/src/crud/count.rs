@@ -6,7 +6,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, check_collation, only, run_settings, source};
+use super::view::{Source, Stages, check_collation, only, reads_log, run_settings, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
@@ -44,6 +44,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 }
             }
         }
+        Source::View(view) if reads_log(&view) && filter.is_empty() && query.hint.is_none() => {
+            // Of a long log it is an estimate, as the reference's fast count is.
+            let all = ctx.service.store.log_sizes()?.entries;
+            reply.append("n", number(within(all, skip, limit)));
+            return Ok(());
+        }
         Source::View(view) => {
             check_collation(&view, &collating)?;
             let counted = on_view(&view, filter, skip, limit).start(
@@ -67,8 +73,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let countless = collection.hides_expired();
     let count = if filter.is_empty() && query.hint.is_none() && !countless {
         let all = store.count_documents(ctx.op, &collection)?;
-        let behind = (all - skip).max(0);
-        if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
+        within(all, skip, limit)
     } else {
         let mut executor = Executor::new(collection, query)?;
         executor.name_failures("count");
@@ -78,6 +83,12 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     reply.append("n", number(count));
     Ok(())
+}
+
+/// How many of so many are left behind some, up to a limit; 0 is no limit.
+fn within(all: i64, skip: i64, limit: u64) -> i64 {
+    let behind = (all - skip).max(0);
+    if limit == 0 { behind } else { behind.min(i64::try_from(limit).unwrap_or(i64::MAX)) }
 }
 
 /// The count as stages behind those of a view.

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, compare_values, ty};
 
 use super::bson_column;
@@ -23,6 +23,8 @@ use crate::WriteUnit;
 
 /// Most values of a restored bucket, gaps included.
 const MAX_CELLS: usize = 1 << 22;
+/// A bucket whose values, each with its type, take no more bytes than this fits into a document together with their bounds.
+const SURELY_FITS: usize = 4 << 20;
 
 /// A stored bucket as clients read it.
 ///
@@ -141,8 +143,9 @@ impl WriteUnit<'_> {
         series: &TimeSeries,
         document: RawDoc<'_>,
     ) -> Result<()> {
-        let bucket = Restored::parse(document, series)?;
-        self.insert_new_under(&bucket.record_key(), bucket.document(&series.fields).as_doc())
+        let bucket = Restored { document, series }.bucket()?;
+        let packed = bucket.document(&series.fields);
+        self.insert_new_under(&bucket.record_key(), packed.as_doc())
     }
 }
 
@@ -153,10 +156,6 @@ struct Restored<'a> {
 }
 
 impl<'a> Restored<'a> {
-    fn parse(document: RawDoc<'a>, series: &'a TimeSeries) -> Result<Bucket> {
-        Restored { document, series }.bucket()
-    }
-
     fn refused(&self, why: &str) -> Error {
         let mut extra = DocBuilder::new();
         extra.start_document("errInfo");
@@ -210,7 +209,17 @@ impl<'a> Restored<'a> {
         let start_ms = self.start(&id, min)?;
         self.check_times(&columns, rows, start_ms, max)?;
         self.check_bounds(&columns, min, max)?;
-        Ok(Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed }))
+        let cells = columns.len() * rows;
+        let bucket = Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed });
+        // What is read again must be a document.
+        if bucket.bytes() + 2 * cells > SURELY_FITS {
+            let shown =
+                shown_bucket(bucket.document(&self.series.fields).as_doc(), &self.series.fields)?;
+            if shown.as_bytes().len() > limits::MAX_USER_DOCUMENT_BYTES {
+                return Err(self.refused("the measurements are too large for a bucket"));
+            }
+        }
+        Ok(bucket)
     }
 
     fn whole(&self, control: RawDoc<'_>, name: &str) -> Result<Option<i64>> {
@@ -406,4 +415,110 @@ fn bounds_agree(stated: RawValue<'_>, value: RawValue<'_>, column: &Column) -> b
         || in_parts(value)
         || column.has_arrays()
         || compare_values(stated, value).is_eq()
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::arbitrary::any_document;
+    use mayfly_value::validate;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn series() -> TimeSeries {
+        let mut options = DocBuilder::new();
+        options.start_document("timeseries").append("timeField", "t").append("metaField", "m");
+        options.end();
+        TimeSeries::from_options(options.finish().as_doc()).unwrap()
+    }
+
+    /// A bucket of these measurements, a second after each other.
+    fn bucket(measurements: &[DocBuf]) -> Bucket {
+        let mut bucket = Bucket::new(1_800_000_000_000, 7, Some(RawValue::Int32(1)));
+        for (at, fields) in (0..).zip(measurements) {
+            let mut measurement = DocBuilder::new();
+            measurement.append("t", RawValue::Date(1_800_000_000_000 + 1000 * at));
+            let mut known = HashSet::from(["t", "m"]);
+            for element in fields.as_doc().iter().filter(|element| known.insert(element.name())) {
+                measurement.append_element(element);
+            }
+            bucket.push(measurement.finish().as_doc(), Some("m"));
+        }
+        bucket
+    }
+
+    /// The bucket with its columns as version 1 has them.
+    fn unpacked(bucket: &Bucket) -> DocBuf {
+        let stored = bucket.document(&series().fields);
+        let shown = shown_bucket(stored.as_doc(), &series().fields).unwrap();
+        let mut out = DocBuilder::new();
+        for element in shown.as_doc() {
+            match element.name() {
+                "control" => {
+                    out.start_document("control").append("version", 1);
+                    let control = element.value().as_document().unwrap();
+                    for bound in ["min", "max"] {
+                        out.append_element(control.get_element(bound).unwrap());
+                    }
+                    out.end();
+                }
+                "data" => {
+                    out.start_document("data");
+                    for (name, column) in bucket.columns() {
+                        out.start_document(name);
+                        for row in 0..column.len() {
+                            if let Some(value) = column.value(row) {
+                                out.append(&row.to_string(), value);
+                            }
+                        }
+                        out.end();
+                    }
+                    out.end();
+                }
+                _ => {
+                    out.append_element(element);
+                }
+            }
+        }
+        out.finish()
+    }
+
+    fn restored(document: RawDoc<'_>) -> Result<DocBuf> {
+        let series = series();
+        let bucket = Restored { document, series: &series }.bucket()?;
+        Ok(bucket.document(&series.fields))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_restored(fields in prop::collection::vec(any_document(), 1..8)) {
+            let bucket = bucket(&fields);
+            let stored = bucket.document(&series().fields);
+            let shown = shown_bucket(stored.as_doc(), &series().fields).unwrap();
+            for form in [&shown, &unpacked(&bucket), &stored] {
+                prop_assert_eq!(&restored(form.as_doc()).unwrap(), &stored);
+            }
+        }
+
+        #[test]
+        fn a_damaged_bucket_is_refused_or_holds_as_many_measurements(
+            fields in prop::collection::vec(any_document(), 1..5),
+            place in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let bucket = bucket(&fields);
+            let stored = bucket.document(&series().fields);
+            let shown = shown_bucket(stored.as_doc(), &series().fields).unwrap();
+            for form in [shown, unpacked(&bucket)] {
+                let mut bytes = form.into_bytes();
+                let at = place.index(bytes.len());
+                bytes[at] = byte;
+                let Ok(document) = validate(&bytes, 100) else { continue };
+                if let Ok(restored) = restored(document) {
+                    let rows = BucketView::new(restored.as_doc()).unwrap().rows();
+                    prop_assert_eq!(rows, fields.len());
+                }
+            }
+        }
+    }
 }
