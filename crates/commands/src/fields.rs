@@ -47,6 +47,7 @@ impl NameSet {
 
 impl<'a> Fields<'a> {
     /// The fields of this document; errors say `<path>.<field>`.
+    #[inline]
     pub fn new(doc: RawDoc<'a>, path: impl Into<Cow<'static, str>>) -> Fields<'a> {
         let mut names = NameSet::default();
         for element in doc {
@@ -91,6 +92,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// 40414.
+    #[inline]
     pub fn required(&self, name: &str) -> Result<RawValue<'a>> {
         self.get(name).ok_or_else(|| self.missing(name))
     }

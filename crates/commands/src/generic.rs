@@ -99,8 +99,8 @@ pub struct Generic<'a> {
     pub write_concern: WriteConcern,
     /// For logs and profiles.
     pub comment: Option<RawValue<'a>>,
-    /// The cluster time that the client knows.
-    pub cluster_time: Option<RawValue<'a>>,
+    /// The cluster time that the client knows; 0 for none.
+    pub cluster_time: u64,
     /// Only commands of the stable API.
     pub api_strict: bool,
 }
@@ -114,6 +114,7 @@ pub(crate) fn is_generic(name: &str) -> bool {
 ///
 /// # Errors
 /// The reference's errors for each argument.
+#[inline(always)]
 pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
     let mut transaction_field = None;
@@ -132,7 +133,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
             "readConcern" => generic.read_concern = ReadConcern::parse(value)?,
             "writeConcern" => generic.write_concern = WriteConcern::parse(value)?,
             "comment" => generic.comment = Some(value),
-            "$clusterTime" => generic.cluster_time = Some(value),
+            "$clusterTime" => generic.cluster_time = crate::primacy::gossiped(value)?,
             "apiVersion" => api.version = Some(value),
             "apiStrict" => api.strict = value == RawValue::Bool(true),
             "apiDeprecationErrors" => api.deprecation = true,

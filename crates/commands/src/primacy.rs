@@ -123,22 +123,29 @@ pub(crate) fn append_gossip(service: &Service, error: Option<&Error>, doc: &mut 
 /// Longest time that a client's cluster time may be ahead of the clock, in seconds: a year, as `maxAcceptableLogicalClockDriftSecs`.
 const MAX_DRIFT_SECS: u64 = 31_536_000;
 
-/// Takes note of a cluster time that a client knows from elsewhere: replies go on from it.
+/// The cluster time that a client knows; 0 when it says none.
 ///
 /// # Errors
-/// 14 TypeMismatch; 205 ClusterTimeFailsRateLimiter for a time too far ahead.
-pub(crate) fn note_gossip(service: &Service, value: RawValue<'_>) -> Result<()> {
+/// 14 TypeMismatch.
+pub(crate) fn gossiped(value: RawValue<'_>) -> Result<u64> {
     let wrong = |path: &str, value: RawValue<'_>, expected: &str| {
         Err(crate::fields::wrong_type(path, value, expected))
     };
     let RawValue::Document(gossip) = value else {
         return wrong("$clusterTime", value, "object");
     };
-    let time = match gossip.get("clusterTime") {
-        None => return Ok(()),
-        Some(RawValue::Timestamp(time)) => time,
-        Some(other) => return wrong("$clusterTime.clusterTime", other, "timestamp"),
-    };
+    match gossip.get("clusterTime") {
+        None => Ok(0),
+        Some(RawValue::Timestamp(time)) => Ok(time),
+        Some(other) => wrong("$clusterTime.clusterTime", other, "timestamp"),
+    }
+}
+
+/// Takes note of a cluster time that a client knows from elsewhere: replies go on from it.
+///
+/// # Errors
+/// 205 ClusterTimeFailsRateLimiter for a time too far ahead.
+pub(crate) fn note_gossip(service: &Service, time: u64) -> Result<()> {
     if time <= service.store.last_timestamp() {
         return Ok(());
     }
