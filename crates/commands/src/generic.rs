@@ -154,6 +154,7 @@ struct Api<'a> {
 }
 
 impl Api<'_> {
+    #[inline(always)]
     fn check(&self, command: &str) -> Result<()> {
         match self.version {
             Some(RawValue::String("1")) => {}
@@ -178,6 +179,7 @@ impl Api<'_> {
 }
 
 /// What belongs to a transaction number. Transactions of several statements are not there yet.
+#[inline(always)]
 fn check_transaction(generic: &Generic<'_>, transaction_field: Option<&str>) -> Result<()> {
     if generic.txn_number.is_some() && generic.lsid.is_none() {
         let text = "Transaction number requires a session ID to be specified";
