@@ -180,8 +180,8 @@ fn run_row(
         return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
     };
     let mut generic = generic::parse(incoming.body, row.name)?;
-    if let Some(time) = generic.cluster_time {
-        primacy::note_gossip(service, time)?;
+    if generic.cluster_time > 0 {
+        primacy::note_gossip(service, generic.cluster_time)?;
     }
     generic.read_concern.check(service, row, incoming.body)?;
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
@@ -209,13 +209,15 @@ fn run_row(
     if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(max_time_ms);
     }
-    let read_concern = request.generic.read_concern;
-    let pinned = pin_reads(service, &read_concern)?;
+    let pinned = match request.generic.read_concern.level {
+        ReadLevel::Snapshot => Some(pin_reads(service, &request.generic.read_concern)?),
+        _ => None,
+    };
     let mut context = CommandContext {
         service,
         op: guard.op(),
         connection,
-        wait_for_sync: read_concern.level == ReadLevel::Linearizable,
+        wait_for_sync: request.generic.read_concern.level == ReadLevel::Linearizable,
         snapshot_time: pinned.as_ref().map(PinnedReads::cluster_time),
         exhaust: Exhaust {
             allowed: incoming.exhaust_allowed,
@@ -288,13 +290,11 @@ fn label_repeatable(error: Error, body: RawDoc<'_>) -> Error {
 }
 
 /// Pins the reads of a command that asks for those of one time.
-fn pin_reads(service: &Service, concern: &ReadConcern) -> Result<Option<PinnedReads>> {
-    if concern.level != ReadLevel::Snapshot {
-        return Ok(None);
-    }
+#[cold]
+fn pin_reads(service: &Service, concern: &ReadConcern) -> Result<PinnedReads> {
     let pinned = service.store.pin_reads()?;
     concern.check_snapshot(pinned.cluster_time())?;
-    Ok(Some(pinned))
+    Ok(pinned)
 }
 
 /// Takes the session of a command that may be sent again.
@@ -395,7 +395,7 @@ pub(crate) fn counter(service: &Service, kind: OpKind) -> &Counter {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
     let body = request.body.as_bytes();
     let ns = match request.target().as_str() {

@@ -92,6 +92,7 @@ impl<'a> Fields<'a> {
     ///
     /// # Errors
     /// 40414.
+    #[inline]
     pub fn required(&self, name: &str) -> Result<RawValue<'a>> {
         self.get(name).ok_or_else(|| self.missing(name))
     }

@@ -99,8 +99,8 @@ pub struct Generic<'a> {
     pub write_concern: WriteConcern,
     /// For logs and profiles.
     pub comment: Option<RawValue<'a>>,
-    /// The cluster time that the client knows.
-    pub cluster_time: Option<RawValue<'a>>,
+    /// The cluster time that the client knows; 0 for none.
+    pub cluster_time: u64,
     /// Only commands of the stable API.
     pub api_strict: bool,
 }
@@ -114,7 +114,7 @@ pub(crate) fn is_generic(name: &str) -> bool {
 ///
 /// # Errors
 /// The reference's errors for each argument.
-#[inline]
+#[inline(always)]
 pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
     let mut transaction_field = None;
@@ -133,7 +133,7 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
             "readConcern" => generic.read_concern = ReadConcern::parse(value)?,
             "writeConcern" => generic.write_concern = WriteConcern::parse(value)?,
             "comment" => generic.comment = Some(value),
-            "$clusterTime" => generic.cluster_time = Some(value),
+            "$clusterTime" => generic.cluster_time = crate::primacy::gossiped(value)?,
             "apiVersion" => api.version = Some(value),
             "apiStrict" => api.strict = value == RawValue::Bool(true),
             "apiDeprecationErrors" => api.deprecation = true,
@@ -154,6 +154,7 @@ struct Api<'a> {
 }
 
 impl Api<'_> {
+    #[inline(always)]
     fn check(&self, command: &str) -> Result<()> {
         match self.version {
             Some(RawValue::String("1")) => {}
@@ -178,6 +179,7 @@ impl Api<'_> {
 }
 
 /// What belongs to a transaction number. Transactions of several statements are not there yet.
+#[inline(always)]
 fn check_transaction(generic: &Generic<'_>, transaction_field: Option<&str>) -> Result<()> {
     if generic.txn_number.is_some() && generic.lsid.is_none() {
         let text = "Transaction number requires a session ID to be specified";

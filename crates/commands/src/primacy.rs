@@ -38,7 +38,7 @@ const STATE_CHANGES: &[ErrorCode] = &[
 ///
 /// # Errors
 /// 10107 NotWritablePrimary, 13435 NotPrimaryNoSecondaryOk.
-#[inline]
+#[inline(always)]
 pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
     if service.is_primary() {
         return Ok(());
@@ -73,7 +73,7 @@ const CLUSTER_TIME_AT: usize = 35;
 const OPERATION_TIME_AT: usize = 121;
 
 /// The document with both times at 0. Without keys a cluster time is not signed.
-const GOSSIP: [u8; GOSSIP_BYTES] = {
+static GOSSIP: [u8; GOSSIP_BYTES] = {
     let mut bytes = [0; GOSSIP_BYTES];
     let parts: &[(usize, &[u8])] = &[
         (0, &[GOSSIP_BYTES as u8]),
@@ -110,35 +110,42 @@ pub(crate) fn append_gossip(service: &Service, error: Option<&Error>, doc: &mut 
         doc.append("processId", RawValue::ObjectId(service.topology.process_id()));
         doc.append("counter", service.topology.counter()).end();
     }
-    let mut gossip = GOSSIP;
     let cluster = service.store.last_timestamp().max(service.gossiped());
     let operation = service.store.changes_settled();
-    gossip[CLUSTER_TIME_AT..CLUSTER_TIME_AT + 8].copy_from_slice(&cluster.to_le_bytes());
-    gossip[OPERATION_TIME_AT..OPERATION_TIME_AT + 8].copy_from_slice(&operation.to_le_bytes());
-    if let Some(gossip) = RawDoc::new(&gossip) {
+    if let Some(gossip) = RawDoc::new(&GOSSIP) {
         doc.append_all(gossip);
+        // The document's last byte was not appended.
+        doc.overwrite(GOSSIP_BYTES - 1 - CLUSTER_TIME_AT, cluster.to_le_bytes());
+        doc.overwrite(GOSSIP_BYTES - 1 - OPERATION_TIME_AT, operation.to_le_bytes());
     }
 }
 
 /// Longest time that a client's cluster time may be ahead of the clock, in seconds: a year, as `maxAcceptableLogicalClockDriftSecs`.
 const MAX_DRIFT_SECS: u64 = 31_536_000;
 
-/// Takes note of a cluster time that a client knows from elsewhere: replies go on from it.
+/// The cluster time that a client knows; 0 when it says none.
 ///
 /// # Errors
-/// 14 TypeMismatch; 205 ClusterTimeFailsRateLimiter for a time too far ahead.
-pub(crate) fn note_gossip(service: &Service, value: RawValue<'_>) -> Result<()> {
+/// 14 TypeMismatch.
+pub(crate) fn gossiped(value: RawValue<'_>) -> Result<u64> {
     let wrong = |path: &str, value: RawValue<'_>, expected: &str| {
         Err(crate::fields::wrong_type(path, value, expected))
     };
     let RawValue::Document(gossip) = value else {
         return wrong("$clusterTime", value, "object");
     };
-    let time = match gossip.get("clusterTime") {
-        None => return Ok(()),
-        Some(RawValue::Timestamp(time)) => time,
-        Some(other) => return wrong("$clusterTime.clusterTime", other, "timestamp"),
-    };
+    match gossip.get("clusterTime") {
+        None => Ok(0),
+        Some(RawValue::Timestamp(time)) => Ok(time),
+        Some(other) => wrong("$clusterTime.clusterTime", other, "timestamp"),
+    }
+}
+
+/// Takes note of a cluster time that a client knows from elsewhere: replies go on from it.
+///
+/// # Errors
+/// 205 ClusterTimeFailsRateLimiter for a time too far ahead.
+pub(crate) fn note_gossip(service: &Service, time: u64) -> Result<()> {
     if time <= service.store.last_timestamp() {
         return Ok(());
     }

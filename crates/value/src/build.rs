@@ -101,10 +101,20 @@ impl DocBuilder {
     }
 
     /// Appends all elements of a document.
+    #[inline]
     pub fn append_all(&mut self, document: RawDoc<'_>) -> &mut DocBuilder {
         let bytes = document.as_bytes();
         self.buf.extend_from_slice(&bytes[4..bytes.len() - 1]);
         self
+    }
+
+    /// Writes over eight bytes of what was appended last, so many bytes before the end.
+    #[inline]
+    pub fn overwrite(&mut self, before_end: usize, bytes: [u8; 8]) {
+        let at = self.buf.len().checked_sub(before_end);
+        if let Some(place) = at.and_then(|at| self.buf.get_mut(at..)?.first_chunk_mut()) {
+            *place = bytes;
+        }
     }
 
     /// Appends a value to the open array.

@@ -49,10 +49,10 @@ impl ReadLevel {
 pub struct ReadConcern {
     /// The level.
     pub level: ReadLevel,
-    /// `afterClusterTime`.
-    pub after: Option<u64>,
-    /// `atClusterTime`.
-    pub at: Option<u64>,
+    /// `afterClusterTime`; 0 for none.
+    pub after: u64,
+    /// `atClusterTime`; 0 for none.
+    pub at: u64,
 }
 
 const KNOWN: &[&str] = &["level", "afterOpTime", "afterClusterTime", "atClusterTime", "provenance"];
@@ -96,6 +96,7 @@ impl ReadConcern {
             other => return Err(wrong_type("readConcern", other, "object")),
         };
         let mut concern = ReadConcern::default();
+        let (mut after, mut at) = (None, None);
         for element in doc {
             match (element.name(), element.value()) {
                 ("level", RawValue::Null | RawValue::Undefined) => {}
@@ -108,10 +109,10 @@ impl ReadConcern {
                 }
                 ("level", other) => return Err(wrong_type("readConcern.level", other, "string")),
                 ("afterClusterTime", time) => {
-                    concern.after = Some(timestamp("readConcern.afterClusterTime", time)?);
+                    after = Some(timestamp("readConcern.afterClusterTime", time)?);
                 }
                 ("atClusterTime", time) => {
-                    concern.at = Some(timestamp("readConcern.atClusterTime", time)?);
+                    at = Some(timestamp("readConcern.atClusterTime", time)?);
                 }
                 ("provenance", RawValue::String(name)) if PROVENANCES.contains(&name) => {}
                 ("provenance", RawValue::String(name)) => {
@@ -129,35 +130,9 @@ impl ReadConcern {
                 }
             }
         }
-        concern.check_times()?;
+        check_times(concern.level, after, at)?;
+        (concern.after, concern.at) = (after.unwrap_or(0), at.unwrap_or(0));
         Ok(concern)
-    }
-
-    fn check_times(&self) -> Result<()> {
-        use ReadLevel::{Local, Majority, Snapshot};
-        if self.at.is_some() && self.level != Snapshot {
-            return Err(invalid(
-                "atClusterTime field can be set only if level is equal to snapshot",
-            ));
-        }
-        if self.after.is_some() && !matches!(self.level, Local | Majority | Snapshot) {
-            return Err(invalid(
-                "afterClusterTime field can be set only if level is equal to majority, local, or snapshot",
-            ));
-        }
-        if self.after.is_some() && self.at.is_some() {
-            return Err(invalid(
-                "Specifying a timestamp for readConcern snapshot in a causally consistent session is not allowed. \
-                 See https://docs.mongodb.com/manual/core/read-isolation-consistency-recency/#causal-consistency",
-            ));
-        }
-        if self.after == Some(0) {
-            return Err(invalid("afterClusterTime cannot be a null timestamp"));
-        }
-        if self.at.is_some_and(|at| at <= 1) {
-            return Err(invalid("atClusterTime cannot be a null timestamp"));
-        }
-        Ok(())
     }
 
     /// Whether the command takes it here.
@@ -167,7 +142,8 @@ impl ReadConcern {
     /// only members of a replica set have.
     #[inline]
     pub(crate) fn check(&self, service: &Service, row: &Row, body: RawDoc<'_>) -> Result<()> {
-        if *self == ReadConcern::default() {
+        let plain = self.level == ReadLevel::Local && self.after == 0;
+        if plain {
             return Ok(());
         }
         self.check_given(service, row, body)
@@ -213,9 +189,9 @@ impl ReadConcern {
             ));
         }
         let known = service.store.last_timestamp().max(service.gossiped());
-        match self.after.filter(|after| *after > known) {
-            Some(after) => Err(too_late("afterClusterTime", after, known)),
-            None => Ok(()),
+        match self.after > known {
+            true => Err(too_late("afterClusterTime", self.after, known)),
+            false => Ok(()),
         }
     }
 
@@ -225,17 +201,44 @@ impl ReadConcern {
     /// 239 SnapshotTooOld, 72 for a time that nobody has come to.
     pub(crate) fn check_snapshot(&self, time: u64) -> Result<()> {
         match self.at {
-            Some(at) if at < time => Err(Error::new(
+            0 => Ok(()),
+            at if at < time => Err(Error::new(
                 ErrorCode::SnapshotTooOld,
                 format!(
                     "Read timestamp {} is older than the oldest available timestamp.",
                     shown(at)
                 ),
             )),
-            Some(at) if at > time => Err(too_late("atClusterTime", at, time)),
+            at if at > time => Err(too_late("atClusterTime", at, time)),
             _ => Ok(()),
         }
     }
+}
+
+/// Whether the times suit the level, and each other.
+fn check_times(level: ReadLevel, after: Option<u64>, at: Option<u64>) -> Result<()> {
+    use ReadLevel::{Local, Majority, Snapshot};
+    if at.is_some() && level != Snapshot {
+        return Err(invalid("atClusterTime field can be set only if level is equal to snapshot"));
+    }
+    if after.is_some() && !matches!(level, Local | Majority | Snapshot) {
+        return Err(invalid(
+            "afterClusterTime field can be set only if level is equal to majority, local, or snapshot",
+        ));
+    }
+    if after.is_some() && at.is_some() {
+        return Err(invalid(
+            "Specifying a timestamp for readConcern snapshot in a causally consistent session is not allowed. \
+             See https://docs.mongodb.com/manual/core/read-isolation-consistency-recency/#causal-consistency",
+        ));
+    }
+    if after == Some(0) {
+        return Err(invalid("afterClusterTime cannot be a null timestamp"));
+    }
+    if at.is_some_and(|at| at <= 1) {
+        return Err(invalid("atClusterTime cannot be a null timestamp"));
+    }
+    Ok(())
 }
 
 fn timestamp(path: &str, value: RawValue<'_>) -> Result<u64> {
