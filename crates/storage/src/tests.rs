@@ -387,6 +387,48 @@ fn racing_writers_and_an_index_build_agree() {
 }
 
 #[test]
+fn rebuilt_indexes_are_right_while_writers_go_on() {
+    let f = fixture();
+    for id in 0..300i32 {
+        f.insert("d.c", &doc! { "_id": id, "a": id % 7, "u": id }).unwrap();
+    }
+    f.index("d.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    f.index("d.c", &doc! { "key": { "u": 1 }, "name": "u_1", "unique": true }).unwrap();
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let old: Vec<u64> = collection.indexes().iter().map(|index| index.id()).collect();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..i32::MAX {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let id = round % 300;
+                let new = DocBuf::from_bson(&doc! { "_id": id, "a": [round, id], "u": id });
+                let change = f.store.write(&f.op, &collection, |unit| {
+                    let old = unit.read(&record_key(RawValue::Int32(id)))?.unwrap();
+                    let (old, new) = (old.as_doc(), new.as_doc());
+                    unit.update(&record_key(RawValue::Int32(id)), old, new, UpdateStyle::Operators)
+                });
+                change.unwrap();
+            }
+        });
+        for _ in 0..5 {
+            assert_eq!(f.store.rebuild_indexes(&f.op, &collection).unwrap(), 3);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let indexes = collection.indexes();
+    let names: Vec<&str> = indexes.iter().map(|index| index.spec.name()).collect();
+    assert_eq!(names, ["a_1", "u_1"]);
+    assert!(indexes.iter().all(|index| index.is_ready() && !old.contains(&index.id())));
+    let options = ValidateOptions { bson_conformance: false };
+    let found = f.store.validate(&f.op, &collection, options).unwrap();
+    assert_eq!(found.records, 300);
+    assert!(found.indexes.iter().all(|index| index.is_valid()));
+}
+
+#[test]
 fn nesting_is_limited_where_documents_are_stored() {
     let f = fixture();
     let nested = |levels: usize| {
