@@ -113,6 +113,26 @@ check('crud as typed', () => {
   assert.equal(db.people.drop(), true);
 });
 
+check('helpers that a newcomer tries', () => {
+  db.people.insertOne({ _id: 1 });
+  const names = db.adminCommand({ listDatabases: 1 }).databases.map((database) => database.name);
+  for (const name of ['admin', 'config', 'local']) assert.ok(names.includes(name), name);
+  assert.equal(db.stats().db, 'clients_mongosh');
+  assert.equal(db.people.stats().count, 1);
+  assert.ok(db.people.dataSize() > 0);
+  assert.ok(db.people.totalSize() >= 0);
+  same(db.getUsers().users, []);
+  assert.equal(db.getRoles().roles.length, 0);
+  assert.equal(db.people.validate().valid, true);
+  assert.ok(db.people.latencyStats().toArray().length === 1);
+  assert.ok(db.serverStatus().locks.Global);
+  assert.ok(db.hostInfo().system.numCores > 0);
+  assert.ok(db.getReplicationInfo().logSizeMB > 0);
+  assert.ok(rs.printReplicationInfo() !== undefined);
+  db.people.getPlanCache().clear();
+  assert.equal(db.people.drop(), true);
+});
+
 check('errors', () => {
   const failure = (code, codeName, act) => {
     let error;
