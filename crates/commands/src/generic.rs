@@ -106,8 +106,8 @@ pub struct Generic<'a> {
 }
 
 /// Whether this is a generic argument.
-pub(crate) fn is_generic(name: &str) -> bool {
-    NAMES.contains(&name)
+pub(crate) fn is_generic(name: &[u8]) -> bool {
+    NAMES.iter().any(|known| known.as_bytes() == name)
 }
 
 /// Parses them.
@@ -120,23 +120,24 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
     let mut transaction_field = None;
     let mut api = Api::default();
     for element in body.iter().skip(1) {
-        let value = element.value();
-        match element.name() {
-            "lsid" => {
-                let doc = session_document(value)?;
+        let value = || element.value();
+        // Names as bytes: most elements of a command are the command's own, and not looked at here.
+        match element.name_bytes() {
+            b"lsid" => {
+                let doc = session_document(value())?;
                 generic.lsid = Some(session_id(doc)?);
                 generic.lsid_doc = Some(doc);
             }
-            "txnNumber" => generic.txn_number = Some(txn_number(value)?),
-            name @ ("autocommit" | "startTransaction") => transaction_field = Some(name),
-            "maxTimeMS" => generic.max_time_ms = max_time_ms(value)?,
-            "readConcern" => generic.read_concern = ReadConcern::parse(value)?,
-            "writeConcern" => generic.write_concern = WriteConcern::parse(value)?,
-            "comment" => generic.comment = Some(value),
-            "$clusterTime" => generic.cluster_time = crate::primacy::gossiped(value)?,
-            "apiVersion" => api.version = Some(value),
-            "apiStrict" => api.strict = value == RawValue::Bool(true),
-            "apiDeprecationErrors" => api.deprecation = true,
+            b"txnNumber" => generic.txn_number = Some(txn_number(value())?),
+            b"autocommit" | b"startTransaction" => transaction_field = Some(element.name()),
+            b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
+            b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
+            b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
+            b"comment" => generic.comment = Some(value()),
+            b"$clusterTime" => generic.cluster_time = crate::primacy::gossiped(value())?,
+            b"apiVersion" => api.version = Some(value()),
+            b"apiStrict" => api.strict = value() == RawValue::Bool(true),
+            b"apiDeprecationErrors" => api.deprecation = true,
             _ => {}
         }
     }

@@ -46,17 +46,17 @@ impl<'a> Request<'a> {
         }
         let mut names = NameSet::default();
         for (at, element) in self.body.iter().enumerate() {
-            let name = element.name();
-            let perhaps_repeated = names.insert(element.name_bytes());
+            let name = element.name_bytes();
+            let perhaps_repeated = names.insert(name);
             if at == 0 {
                 continue;
             }
-            if !known.contains(&name) && !is_generic(name) {
-                return Err(fields.unknown(name));
+            if !known.iter().any(|known| known.as_bytes() == name) && !is_generic(name) {
+                return Err(fields.unknown(element.name()));
             }
-            let repeated = |other: RawElement<'_>| other.name_bytes() == name.as_bytes();
+            let repeated = |other: RawElement<'_>| other.name_bytes() == name;
             if perhaps_repeated && self.body.iter().take(at).any(repeated) {
-                return Err(fields.duplicate(name));
+                return Err(fields.duplicate(element.name()));
             }
         }
         for sequence in self.sequences {

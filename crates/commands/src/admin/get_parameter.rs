@@ -28,7 +28,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             append(ctx, parameter, details, doc);
         }
     } else {
-        for element in request.body.iter().skip(1).filter(|e| !is_generic(e.name())) {
+        for element in request.body.iter().skip(1).filter(|e| !is_generic(e.name_bytes())) {
             if let Some(parameter) = find(element.name()) {
                 append(ctx, parameter, details, doc);
                 found = true;

@@ -11,7 +11,7 @@ pub(crate) const ROW: Row = Row::new("setParameter", "Changes server parameters"
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let named = || request.body.iter().skip(1).filter(|e| !is_generic(e.name()));
+    let named = || request.body.iter().skip(1).filter(|e| !is_generic(e.name_bytes()));
     // All names are known before any value changes.
     let mut parameters = Vec::new();
     for element in named() {
