@@ -53,6 +53,13 @@ impl Defaults {
             let part = |name| stored.get(name).and_then(RawValue::as_document);
             concerns.read = part("defaultReadConcern").map(RawDoc::to_owned);
             concerns.write = part("defaultWriteConcern").map(RawDoc::to_owned);
+            if concerns.write.as_ref().is_some_and(|write| !can_be_met(write.as_doc())) {
+                tracing::warn!(
+                    "the default write concern in config.{} does not apply: this server cannot meet it",
+                    CONCERNS.0
+                );
+                concerns.write = None;
+            }
             concerns.updated = match (stored.get("updateOpTime"), stored.get("updateWallClockTime"))
             {
                 (Some(RawValue::Timestamp(at)), Some(RawValue::Date(wall))) => Some((at, wall)),
@@ -137,6 +144,19 @@ pub fn store_max_time(service: &Service, op: &OpCtx, ms: i64) -> Result<()> {
     service.defaults.max_time_ms.store(ms, Ordering::Relaxed);
     *service.defaults.max_time_set.lock() = timestamp;
     Ok(())
+}
+
+/// Whether this server can meet a stored write concern. A configuration that was restored may be that of a larger cluster, and
+/// would refuse every write that gives none.
+fn can_be_met(write: RawDoc<'_>) -> bool {
+    write.iter().all(|part| {
+        matches!(
+            (part.name(), part.value()),
+            ("w", RawValue::String("majority") | RawValue::Int32(1) | RawValue::Int64(1))
+                | ("j", RawValue::Bool(_))
+                | ("wtimeout", RawValue::Int32(_) | RawValue::Int64(_))
+        )
+    })
 }
 
 fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
