@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::paths::is_dollar_name;
+use mayfly_value::paths::check_field_path;
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::op::{self, OpRow, Operands, Prepared, Run, RunPrepared};
@@ -277,25 +277,6 @@ pub(crate) fn path_parts(dotted: &str) -> Result<Vec<String>> {
     if dotted.is_empty() {
         return Err(Error::new(ErrorCode(16872), "'$' by itself is not a valid FieldPath"));
     }
-    let parts: Vec<String> =
-        dotted.split('.').take(limits::MAX_BSON_DEPTH + 1).map(str::to_owned).collect();
-    if parts.len() > limits::MAX_BSON_DEPTH {
-        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
-    }
-    if dotted.ends_with('.') {
-        return Err(Error::new(ErrorCode(40353), "FieldPath must not end with a '.'."));
-    }
-    if parts.iter().any(String::is_empty) {
-        let text = "FieldPath field names may not be empty strings.";
-        return Err(Error::new(ErrorCode(15998), text));
-    }
-    if let Some(part) = parts.iter().find(|part| is_dollar_name(part)) {
-        return Err(Error::new(
-            ErrorCode(16410),
-            format!(
-                "FieldPath field names may not start with '$'. Consider using $getField or $setField. {part}"
-            ),
-        ));
-    }
-    Ok(parts)
+    check_field_path(dotted)?;
+    Ok(dotted.split('.').map(str::to_owned).collect())
 }

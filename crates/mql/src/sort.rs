@@ -12,7 +12,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::op::check_metadata;
 use mayfly_expr::{Frame, Scope};
 use mayfly_value::keys::{TypeBits, append_value_in};
-use mayfly_value::paths::{is_dollar_name, visit_index_values};
+use mayfly_value::paths::{check_field_path, visit_index_values};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, Number, RawDoc, RawElement, RawValue, compare_values_in};
 
@@ -139,7 +139,7 @@ fn parse_field(element: RawElement<'_>, scope: &Scope) -> Result<SortField> {
             }
         },
     };
-    check_path(name)?;
+    check_field_path(name)?;
     Ok(SortField { path: FieldPath::new(name)?, descending, metadata: None })
 }
 
@@ -164,24 +164,6 @@ fn parse_metadata(meta: RawDoc<'_>, scope: &Scope) -> Result<SortField> {
 
 /// Metadata that documents sort by, and whether great values come first.
 const SORTED_METADATA: &[(&str, bool)] = &[("textScore", true), ("geoNearDistance", false)];
-
-/// The rules of field paths in patterns: no empty part, none that begins with `$`.
-fn check_path(name: &str) -> Result<()> {
-    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
-    if name.ends_with('.') {
-        return fault(40353, "FieldPath must not end with a '.'.");
-    }
-    for part in name.split('.') {
-        if part.is_empty() {
-            return fault(15998, "FieldPath field names may not be empty strings.");
-        }
-        if is_dollar_name(part) {
-            let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
-            return fault(16410, text);
-        }
-    }
-    Ok(())
-}
 
 /// The value that counts for one field.
 fn sort_value<'a>(

@@ -198,7 +198,8 @@ impl Top {
         let mut namespaces = self.namespaces.lock();
         if let Some(entry) = namespaces.get_mut(text) {
             entry.add(done);
-        } else if namespaces.len() < MOST_NAMESPACES {
+        } else if namespaces.len() < MOST_NAMESPACES && !text.contains('\0') {
+            // The names are those of a reply's fields; a command on a name with a NUL byte was refused anyway.
             namespaces.entry(text.into()).or_default().add(done);
         }
     }

@@ -24,6 +24,7 @@ use crate::error::from_kv;
 use crate::layout::catalog_key;
 use crate::oplog::OplogBatch;
 use crate::timeseries::{TimeSeries, default_index};
+use crate::unit::check_bytes;
 pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,
@@ -385,6 +386,7 @@ pub(crate) fn put_collection(
     state: &CollectionState,
 ) -> Result<()> {
     let document = encode_collection(ns, uuid, state);
+    check_bytes(document.as_doc())?;
     txn.put(Keyspace::Catalog, &catalog_key::collection(id), document.as_bytes(), Guard::Checked)
         .map_err(from_kv)
 }

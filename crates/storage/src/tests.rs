@@ -769,3 +769,25 @@ fn what_follows_the_log_learns_that_it_was_cut() {
         assert_eq!(follow(store, settled).unwrap(), (Vec::new(), settled));
     }
 }
+
+#[test]
+fn damaged_bytes_are_not_stored() {
+    let fixture = fixture();
+    fixture.insert("test.c", &doc! {"_id": 1}).unwrap();
+    let collection = fixture.store.collection(&ns("test.c")).unwrap();
+    // A name that ended early: what stands behind it is no type.
+    let mut bytes = DocBuf::from_bson(&doc! {"_id": 2, "abc": 1}).into_bytes();
+    let at = bytes.windows(3).position(|name| name == b"abc").unwrap();
+    bytes[at + 1] = 0;
+    let damaged = DocBuf::from_bytes(bytes).unwrap();
+    let whole = DocBuf::from_bson(&doc! {"_id": 1});
+    let key = collection.record_key(RawValue::Int32(1));
+    let write = |act: &dyn Fn(&mut WriteUnit<'_>) -> mayfly_base::Result<()>| {
+        fixture.store.write(&fixture.op, &collection, act).unwrap_err().code()
+    };
+    let inserted = write(&|unit| unit.insert(damaged.as_doc()));
+    let style = UpdateStyle::Replacement;
+    let updated = write(&|unit| unit.update(&key, whole.as_doc(), damaged.as_doc(), style));
+    assert_eq!([inserted, updated], [ErrorCode::InvalidBSON; 2]);
+    assert_eq!(fixture.count("test.c"), 1);
+}

@@ -177,6 +177,16 @@ impl<'s> WriteUnit<'s> {
     /// 53 for an `_id` that may not be one; 121 when it breaks the collection's rules; errors of key generation. For a bucket of
     /// a time series those of [`WriteUnit::restore_bucket`].
     pub fn insert(&mut self, document: RawDoc<'_>) -> Result<()> {
+        check_bytes(document)?;
+        self.insert_checked(document)
+    }
+
+    /// As [`WriteUnit::insert`], for a document whose bytes were checked before: as they came from a client, or as they were
+    /// stored.
+    ///
+    /// # Errors
+    /// As [`WriteUnit::insert`].
+    pub fn insert_checked(&mut self, document: RawDoc<'_>) -> Result<()> {
         let state = self.state;
         if let Some(series) = &state.time_series {
             return self.restore_bucket(series, document);
@@ -203,6 +213,7 @@ impl<'s> WriteUnit<'s> {
 
     /// Adds a document as the record of this key, which nobody else has.
     pub(crate) fn insert_under(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
+        check_bytes(document)?;
         check_storable(document)?;
         let key = prefixed(self.collection.id(), record_key);
         self.insert_as(document, &key, record_key)
@@ -267,6 +278,7 @@ impl<'s> WriteUnit<'s> {
         new: RawDoc<'_>,
         style: UpdateStyle,
     ) -> Result<()> {
+        check_bytes(new)?;
         check_storable(new)?;
         self.check_capped_size(new)?;
         if let Some(validation) = self.validation() {
@@ -735,6 +747,23 @@ fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
 /// Bytes that one level of nesting takes at least: type, end of name, length, end of document.
 const LEVEL_BYTES: usize = 7;
 
+/// Checks what the server has built as strictly as what comes from clients: damaged bytes are never stored.
+///
+/// # Errors
+/// 22 InvalidBSON.
+pub(crate) fn check_bytes(document: RawDoc<'_>) -> Result<()> {
+    match mayfly_value::validate(document.as_bytes(), limits::MAX_STORED_DEPTH) {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == ErrorCode::Overflow => Err(too_deep()),
+        Err(error) => Err(error),
+    }
+}
+
+fn too_deep() -> Error {
+    let text = format!("Document exceeds maximum nesting depth of {}", limits::MAX_STORED_DEPTH);
+    Error::new(ErrorCode::Overflow, text)
+}
+
 fn check_storable(document: RawDoc<'_>) -> Result<()> {
     let size = document.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
@@ -750,10 +779,7 @@ fn check_storable(document: RawDoc<'_>) -> Result<()> {
     if size > limits::MAX_STORED_DEPTH * LEVEL_BYTES
         && deeper_than(document, limits::MAX_STORED_DEPTH)
     {
-        return Err(Error::new(
-            ErrorCode::Overflow,
-            format!("Document exceeds maximum nesting depth of {}", limits::MAX_STORED_DEPTH),
-        ));
+        return Err(too_deep());
     }
     Ok(())
 }

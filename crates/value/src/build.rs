@@ -1,6 +1,10 @@
 //! Writes a document front to back into one buffer.
+//!
+//! What comes out is a document, whatever the names are: a name ends at its first NUL byte, so an element whose name holds one is
+//! left out, with all that it holds, and [`DocBuilder::refused`] says that this happened. A regular expression is refused for the same
+//! reason. Whoever takes a name from a string of a request or of a document checks it first and answers with an error of its own.
 
-use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, ty};
+use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, find_zero, ty};
 
 /// Builds one document, nested parts included, without an intermediate tree.
 ///
@@ -17,11 +21,14 @@ pub struct DocBuilder {
     buf: Vec<u8>,
     /// Where each open document begins, and its next array index (nothing for a document).
     open: Vec<Frame>,
+    refused: bool,
 }
 
 struct Frame {
     start: usize,
     next_index: Option<u32>,
+    /// It stands under a name that was refused: it goes when it is closed.
+    refused: bool,
 }
 
 impl Default for DocBuilder {
@@ -41,25 +48,37 @@ impl DocBuilder {
     /// gives it back.
     #[inline]
     pub fn in_buffer(buf: Vec<u8>) -> DocBuilder {
-        let mut builder = DocBuilder { buf, open: Vec::with_capacity(8) };
-        builder.open_frame(None);
+        let mut builder = DocBuilder { buf, open: Vec::with_capacity(8), refused: false };
+        builder.open_frame(None, false);
         builder
     }
 
     /// An empty array as the outermost level; push to it.
     pub fn new_array() -> DocBuilder {
-        let mut builder = DocBuilder { buf: Vec::with_capacity(64), open: Vec::with_capacity(8) };
-        builder.open_frame(Some(0));
+        let buf = Vec::with_capacity(64);
+        let mut builder = DocBuilder { buf, open: Vec::with_capacity(8), refused: false };
+        builder.open_frame(Some(0), false);
         builder
     }
 
-    fn open_frame(&mut self, next_index: Option<u32>) {
-        self.open.push(Frame { start: self.buf.len(), next_index });
+    fn open_frame(&mut self, next_index: Option<u32>, refused: bool) {
+        self.open.push(Frame { start: self.buf.len(), next_index, refused });
         self.buf.extend_from_slice(&[0; 4]);
     }
 
+    /// Begins an element; false, and nothing is written, when the name holds a NUL byte.
     #[inline]
-    fn header(&mut self, type_byte: u8, name: &[u8]) {
+    fn header(&mut self, type_byte: u8, name: &[u8]) -> bool {
+        if find_zero(name).is_some() {
+            self.refused = true;
+            return false;
+        }
+        self.header_checked(type_byte, name);
+        true
+    }
+
+    #[inline]
+    fn header_checked(&mut self, type_byte: u8, name: &[u8]) {
         self.buf.push(type_byte);
         self.buf.extend_from_slice(name);
         self.buf.push(0);
@@ -82,21 +101,38 @@ impl DocBuilder {
     #[inline]
     pub fn append<'v>(&mut self, name: &str, value: impl Into<RawValue<'v>>) -> &mut DocBuilder {
         let value = value.into();
-        self.header(value.type_byte(), name.as_bytes());
-        value.encode(&mut self.buf);
+        if self.accepts(value) && self.header(value.type_byte(), name.as_bytes()) {
+            value.encode(&mut self.buf);
+        }
         self
+    }
+
+    /// Whether the value can be written: the texts of a regular expression end at a NUL byte, as names do.
+    #[inline]
+    fn accepts(&mut self, value: RawValue<'_>) -> bool {
+        match value {
+            RawValue::Regex { pattern, options } => {
+                let refused = [pattern, options].iter().any(|text| text.contains('\0'));
+                self.refused |= refused;
+                !refused
+            }
+            _ => true,
+        }
     }
 
     /// Appends an element as it is.
     #[inline]
     pub fn append_element(&mut self, element: RawElement<'_>) -> &mut DocBuilder {
-        self.append_renamed(element.name_bytes(), element)
+        self.header_checked(element.type_byte(), element.name_bytes());
+        self.buf.extend_from_slice(element.data());
+        self
     }
 
     /// Appends an element's value under another name.
     pub fn append_renamed(&mut self, name: &[u8], element: RawElement<'_>) -> &mut DocBuilder {
-        self.header(element.type_byte(), name);
-        self.buf.extend_from_slice(element.data());
+        if self.header(element.type_byte(), name) {
+            self.buf.extend_from_slice(element.data());
+        }
         self
     }
 
@@ -121,38 +157,40 @@ impl DocBuilder {
     #[inline]
     pub fn push<'v>(&mut self, value: impl Into<RawValue<'v>>) -> &mut DocBuilder {
         let value = value.into();
-        self.index_header(value.type_byte());
-        value.encode(&mut self.buf);
+        if self.accepts(value) {
+            self.index_header(value.type_byte());
+            value.encode(&mut self.buf);
+        }
         self
     }
 
     /// Opens an embedded document.
     #[inline]
     pub fn start_document(&mut self, name: &str) -> &mut DocBuilder {
-        self.header(ty::DOCUMENT, name.as_bytes());
-        self.open_frame(None);
+        let accepted = self.header(ty::DOCUMENT, name.as_bytes());
+        self.open_frame(None, !accepted);
         self
     }
 
     /// Opens an embedded array.
     #[inline]
     pub fn start_array(&mut self, name: &str) -> &mut DocBuilder {
-        self.header(ty::ARRAY, name.as_bytes());
-        self.open_frame(Some(0));
+        let accepted = self.header(ty::ARRAY, name.as_bytes());
+        self.open_frame(Some(0), !accepted);
         self
     }
 
     /// Opens a document as the next item of the open array.
     pub fn push_document(&mut self) -> &mut DocBuilder {
         self.index_header(ty::DOCUMENT);
-        self.open_frame(None);
+        self.open_frame(None, false);
         self
     }
 
     /// Opens an array as the next item of the open array.
     pub fn push_array(&mut self) -> &mut DocBuilder {
         self.index_header(ty::ARRAY);
-        self.open_frame(Some(0));
+        self.open_frame(Some(0), false);
         self
     }
 
@@ -160,11 +198,21 @@ impl DocBuilder {
     #[inline]
     pub fn end(&mut self) -> &mut DocBuilder {
         if let Some(frame) = self.open.pop() {
+            if frame.refused {
+                self.buf.truncate(frame.start);
+                return self;
+            }
             self.buf.push(0);
             let len = (self.buf.len() - frame.start) as u32;
             self.buf[frame.start..frame.start + 4].copy_from_slice(&len.to_le_bytes());
         }
         self
+    }
+
+    /// Whether something was left out because its name, or a regular expression, holds a NUL byte.
+    #[inline]
+    pub fn refused(&self) -> bool {
+        self.refused
     }
 
     /// Bytes written so far.
@@ -184,7 +232,7 @@ impl DocBuilder {
         let base = self.open.first().map_or(0, |frame| frame.start);
         let frame = |frame: &Frame| Frame { start: frame.start - base, ..*frame };
         let open = self.open.iter().map(frame).collect();
-        DocBuilder { buf: self.buf[base..].to_vec(), open }.finish()
+        DocBuilder { buf: self.buf[base..].to_vec(), open, refused: self.refused }.finish()
     }
 
     /// Closes everything that is open and gives the document.
@@ -220,4 +268,39 @@ pub(crate) fn push_decimal(buf: &mut Vec<u8>, index: u32) {
         }
     }
     buf.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::validate;
+
+    #[test]
+    fn what_would_end_a_name_early_is_left_out() {
+        let mut doc = DocBuilder::new();
+        doc.append("a", 1).append("b\0c", 2);
+        doc.start_document("\0").append("inner", 3).start_array("deep").push(4).end().end();
+        doc.start_array("list\0").push(5).end();
+        let regex = RawValue::Regex { pattern: "a\0b", options: "" };
+        doc.append("regex", regex).append("z", 6);
+        assert!(doc.refused());
+        let doc = doc.finish();
+        assert!(validate(doc.as_bytes(), 200).is_ok());
+        let names: Vec<&str> = doc.as_doc().iter().map(|element| element.name()).collect();
+        assert_eq!(names, ["a", "z"]);
+    }
+
+    #[test]
+    fn strings_may_hold_what_names_may_not() {
+        let mut doc = DocBuilder::new();
+        doc.append("a", "b\0c").append("twelve chars", "\0");
+        assert!(!doc.refused());
+        assert_eq!(doc.finish().as_doc().get("a"), Some(RawValue::String("b\0c")));
+    }
+
+    #[test]
+    fn an_owned_regular_expression_is_one_value() {
+        let value = RawValue::Regex { pattern: "a\0b", options: "i\0" }.to_owned();
+        assert_eq!(value.as_raw(), RawValue::Regex { pattern: "a", options: "i" });
+    }
 }

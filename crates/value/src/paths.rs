@@ -9,6 +9,8 @@
 
 use std::ops::ControlFlow;
 
+use mayfly_base::{Error, ErrorCode, Result};
+
 use crate::raw::{RawDoc, RawElement, RawValue};
 
 /// Most parts of a path; the reference's limit on nesting is the same number.
@@ -21,6 +23,39 @@ pub const LINK_FIELDS: [&str; 3] = ["$ref", "$id", "$db"];
 /// refuse it.
 pub fn is_dollar_name(name: &str) -> bool {
     name.starts_with('$') && !LINK_FIELDS.contains(&name)
+}
+
+/// Checks a dotted path by the rules of pipelines, sort patterns and projections: no empty part, none that begins with `$`, and
+/// no NUL byte, which would end a name early.
+///
+/// # Errors
+/// 15 Overflow, 40352, 40353, 15998, 16410, 16411.
+pub fn check_field_path(dotted: &str) -> Result<()> {
+    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
+    if dotted.is_empty() {
+        return fault(40352, "FieldPath cannot be constructed with empty string");
+    }
+    if dotted.split('.').take(MAX_PATH_PARTS + 1).count() > MAX_PATH_PARTS {
+        return fault(ErrorCode::Overflow.0, "FieldPath is too long");
+    }
+    if dotted.ends_with('.') {
+        return fault(40353, "FieldPath must not end with a '.'.");
+    }
+    for part in dotted.split('.') {
+        if part.is_empty() {
+            return fault(15998, "FieldPath field names may not be empty strings.");
+        }
+        if is_dollar_name(part) {
+            let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
+            return fault(16410, text);
+        }
+    }
+    if dotted.contains('\0') {
+        let text =
+            "FieldPath field names may not contain '\\0'. Consider using $getField or $setField.";
+        return fault(16411, text);
+    }
+    Ok(())
 }
 
 /// What a path reaches in one place.

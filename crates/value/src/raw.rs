@@ -388,8 +388,10 @@ impl<'a> RawValue<'a> {
             RawValue::Bool(v) => out.push(u8::from(v)),
             RawValue::Timestamp(v) => out.extend_from_slice(&v.to_le_bytes()),
             RawValue::Regex { pattern, options } => {
-                encode_cstring(pattern, out);
-                encode_cstring(options, out);
+                // Whatever the texts hold, the bytes remain a value: texts end at their first NUL byte.
+                for text in [pattern, options] {
+                    encode_cstring(text.split('\0').next().unwrap_or_default(), out);
+                }
             }
             RawValue::DbPointer { ns, id } => {
                 encode_string(ns, out);

@@ -293,7 +293,7 @@ fn insert_all(
         if ctx.bypass_validation {
             unit.bypass_validation();
         }
-        documents.iter().try_for_each(|document| unit.insert(document.doc()))?;
+        documents.iter().try_for_each(|document| unit.insert_checked(document.doc()))?;
         match &ctx.retry {
             Some(retry) => retry.record_inserts(unit, first, documents.len()),
             None => Ok(()),

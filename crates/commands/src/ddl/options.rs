@@ -146,8 +146,13 @@ fn clustered(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
         let text = format!("The clusteredIndex option supports v: 2 alone, not v: {version}");
         return Err(Error::new(ErrorCode::CannotCreateIndex, text));
     }
+    let name = inner.string("name")?.unwrap_or("_id_");
+    if name.contains('\0') {
+        let text = "index name cannot contain NUL bytes";
+        return Err(Error::new(ErrorCode::CannotCreateIndex, text));
+    }
     options.start_document("clusteredIndex").append("v", 2).append("key", key);
-    options.append("name", inner.string("name")?.unwrap_or("_id_")).append("unique", true).end();
+    options.append("name", name).append("unique", true).end();
     Ok(())
 }
 

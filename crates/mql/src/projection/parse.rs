@@ -3,7 +3,7 @@
 use mayfly_base::limits::MAX_FILTER_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Scope};
-use mayfly_value::paths::{MAX_PATH_PARTS, is_dollar_name};
+use mayfly_value::paths::{MAX_PATH_PARTS, check_field_path};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Number, RawDoc, RawValue};
 
@@ -247,12 +247,6 @@ fn joined(parent: &str, name: &str) -> Result<String> {
 }
 
 fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return fault(40352, "FieldPath cannot be constructed with empty string");
-    }
-    if name.ends_with('.') {
-        return fault(40353, "FieldPath must not end with a '.'.");
-    }
     if name.contains(".$.") {
         return fault(
             31394,
@@ -261,16 +255,7 @@ fn check_name(name: &str) -> Result<()> {
              like a.b.$.d, remove the parts following the '$' and the results will be equivalent.",
         );
     }
-    for part in name.split('.') {
-        if part.is_empty() {
-            return fault(15998, "FieldPath field names may not be empty strings.");
-        }
-        if is_dollar_name(part) {
-            let text = "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
-            return fault(16410, text);
-        }
-    }
-    Ok(())
+    check_field_path(name)
 }
 
 fn collision(path: &str, remaining: Option<&str>) -> Result<()> {

@@ -100,6 +100,10 @@ fn rename(from: FieldPath, field: RawElement<'_>) -> Result<Modification> {
             field.name()
         )));
     };
+    if to.contains('\0') {
+        let text = "The 'to' field for $rename cannot contain an embedded null byte";
+        return Err(Error::bad_value(text));
+    }
     if to == field.name() {
         return Err(Error::bad_value(format!(
             "The source and target field for $rename must differ: {}: \"{to}\"",

@@ -8,6 +8,7 @@ mod set_fields;
 use mayfly_base::limits::MAX_PIPELINE_STAGES;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -209,15 +210,21 @@ fn parse_unset(_name: &str, value: RawValue<'_>, _scope: &Scope) -> Result<Stage
         Err(Error::new(ErrorCode(code), text))
     };
     let mut exclusion = DocBuilder::new();
+    // A name with a NUL byte is none for the builder.
+    let mut exclude = |field: &str| -> Result<()> {
+        check_field_path(field).map_err(|error| error.in_context("Invalid $unset"))?;
+        exclusion.append(field, 0);
+        Ok(())
+    };
     match value {
-        RawValue::String(field) => drop(exclusion.append(field, 0)),
+        RawValue::String(field) => exclude(field)?,
         RawValue::Array(fields) if fields.is_empty() => {
             return fault(31119, " with at least one field");
         }
         RawValue::Array(fields) => {
             for field in fields.iter() {
                 match field.value() {
-                    RawValue::String(field) => drop(exclusion.append(field, 0)),
+                    RawValue::String(field) => exclude(field)?,
                     _ => return fault(31120, " containing only string values"),
                 }
             }

@@ -1,6 +1,7 @@
 //! `$fill`: short for a `$setWindowFields` that fills by the neighbours, and a `$addFields` that fills by values.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Stage, reshape, window_fields};
@@ -95,6 +96,7 @@ fn write_partition(
     for field in fields {
         match field.value() {
             RawValue::String(path) if !path.starts_with('$') && !path.contains('.') => {
+                check_field_path(path)?;
                 windows.append(path, format!("${path}").as_str());
             }
             // A dotted name is no name of a field: the place takes its part.

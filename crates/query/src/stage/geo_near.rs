@@ -12,6 +12,7 @@ use mayfly_mql::{Matcher, SortPattern};
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::geo::{Crs, Pair, legacy_pair, query_geometry};
+use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
 
@@ -147,7 +148,7 @@ fn key(value: RawValue<'_>) -> Result<&str> {
         RawValue::String("") => {
             Err(Error::bad_value("$geoNear parameter 'key' cannot be the empty string"))
         }
-        RawValue::String(path) => Ok(path),
+        RawValue::String(path) => check_field_path(path).map(|()| path),
         other => Err(Error::type_mismatch(format!(
             "$geoNear parameter 'key' must be of type string but found type: {}",
             other.type_name()

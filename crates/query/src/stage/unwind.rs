@@ -1,7 +1,7 @@
 //! `$unwind`: a document for each item of an array.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::paths::is_dollar_name;
+use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
@@ -92,22 +92,8 @@ fn index_path(text: &str) -> Result<Vec<String>> {
 }
 
 pub(super) fn parts(path: &str) -> Result<Vec<String>> {
-    let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
-    if parts.len() > mayfly_value::paths::MAX_PATH_PARTS {
-        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
-    }
-    if path.ends_with('.') {
-        return Err(fault(40353, "FieldPath must not end with a '.'."));
-    }
-    if parts.iter().any(String::is_empty) {
-        return Err(fault(15998, "FieldPath field names may not be empty strings."));
-    }
-    if parts.iter().any(|part| is_dollar_name(part)) {
-        let text =
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField.";
-        return Err(fault(16410, text));
-    }
-    Ok(parts)
+    check_field_path(path)?;
+    Ok(path.split('.').map(str::to_owned).collect())
 }
 
 pub(super) struct RunningUnwind {

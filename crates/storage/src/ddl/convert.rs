@@ -112,7 +112,7 @@ impl Store {
                     Ok(ControlFlow::Continue(()))
                 })?;
             self.write(op, made, |unit| {
-                batch.iter().try_for_each(|document| unit.insert(document.as_doc()))
+                batch.iter().try_for_each(|document| unit.insert_checked(document.as_doc()))
             })?;
             match scanned {
                 Scanned::Exhausted => return Ok(()),

@@ -207,7 +207,7 @@ impl<'s> WriteUnit<'s> {
             let id = document.get("_id").unwrap_or(RawValue::Null);
             let key = open.collection.record_key(id);
             match unit.read_stored(&key)? {
-                None => unit.insert(document),
+                None => unit.insert_checked(document),
                 // Archived before, by a unit that was run again by hand.
                 Some((there, _)) if there.as_doc() == document => Ok(()),
                 Some(_) => unit.insert(under_new_id(document, id).as_doc()),

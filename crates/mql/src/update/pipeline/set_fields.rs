@@ -6,7 +6,7 @@
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_value::paths::{MAX_PATH_PARTS, is_dollar_name};
+use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
@@ -99,28 +99,10 @@ impl SetFields {
 }
 
 fn check_path(path: &str, depth: usize) -> Result<()> {
-    let fault = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
-    if depth > MAX_FILTER_DEPTH || path.split('.').count() > MAX_PATH_PARTS {
-        return fault(ErrorCode::Overflow.0, "FieldPath is too long");
+    if depth > MAX_FILTER_DEPTH {
+        return Err(Error::new(ErrorCode::Overflow, "FieldPath is too long"));
     }
-    if path.is_empty() {
-        return fault(40352, "FieldPath cannot be constructed with empty string");
-    }
-    if path.ends_with('.') {
-        return fault(40353, "FieldPath must not end with a '.'.");
-    }
-    for part in path.split('.') {
-        if part.is_empty() {
-            return fault(15998, "FieldPath field names may not be empty strings.");
-        }
-        if is_dollar_name(part) {
-            return fault(
-                16410,
-                "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-            );
-        }
-    }
-    Ok(())
+    check_field_path(path)
 }
 
 fn insert(root: &mut Level, path: &str, expression: usize, spec: RawDoc<'_>) -> Result<()> {
