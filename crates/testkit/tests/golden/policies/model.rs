@@ -222,7 +222,8 @@ impl Policy {
     }
 
     fn hides(&self) -> bool {
-        self.seconds.is_some() && (self.options.hide || self.kind == Kind::Modified)
+        let hides = self.options.hide || self.kind == Kind::Modified;
+        self.seconds.is_some() && hides && !self.options.paused
     }
 }
 
