@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_time_since_boot_goes_with_the_others() {
         let clock = SystemClock::new();
-        let (monotonic, boot) = (clock.monotonic_micros(), clock.since_boot_micros());
+        let (boot, monotonic) = (clock.since_boot_micros(), clock.monotonic_micros());
         while clock.monotonic_micros() - monotonic < 2000 {
             std::hint::spin_loop();
         }
