@@ -25,7 +25,7 @@ use crate::ttl::load::ForegroundLoad;
 use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
-use crate::ttl::watch::ClockWatch;
+use crate::ttl::watch::{ClockWatch, Mark};
 use crate::ttl::{ArchiveSink, TtlMonitor, TtlParameters, TtlStats};
 use crate::unit::WriteUnit;
 
@@ -82,8 +82,8 @@ pub struct Store {
     closing: AtomicBool,
     ttl_params: Arc<TtlParameters>,
     pub(crate) watch: Arc<ClockWatch>,
-    /// Whether the catalog says that expiry is suspended.
-    pub(crate) suspension_recorded: AtomicBool,
+    /// What the catalog says of suspended expiry.
+    pub(crate) suspension_recorded: parking_lot::Mutex<Option<Mark>>,
     ttl_stats: TtlStats,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
@@ -140,7 +140,7 @@ impl Store {
             closing: AtomicBool::new(false),
             ttl_params,
             watch: Arc::new(watch),
-            suspension_recorded: AtomicBool::new(mark.is_some()),
+            suspension_recorded: parking_lot::Mutex::new(mark),
             ttl_stats: TtlStats::default(),
             ttl: parking_lot::Mutex::new(None),
             sweeper: parking_lot::Mutex::new(None),

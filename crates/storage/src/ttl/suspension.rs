@@ -1,7 +1,5 @@
 //! Suspended expiry as the rest of the server sees it, and its record in the catalog.
 
-use std::sync::atomic::Ordering;
-
 use mayfly_base::Result;
 use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::RawDoc;
@@ -44,23 +42,25 @@ impl Store {
 
     /// Puts on record that expiry is suspended, or that it is not any more.
     pub(crate) fn record_suspension(&self) -> Result<()> {
-        let mark = self.watch.mark();
-        if mark.is_some() == self.suspension_recorded.load(Ordering::Acquire) {
-            return Ok(());
+        let recorded = *self.suspension_recorded.lock();
+        match (recorded, self.watch.mark()) {
+            (None, None) => Ok(()),
+            (Some(recorded), Some(mark)) if recorded.covers(mark) => Ok(()),
+            (_, mark) => self.write_mark(mark, |_| {}),
         }
-        self.write_mark(mark, |_| {})
     }
 
-    /// The same with the time of now, for the next run.
+    /// The same as exactly as it can be said, for the next run.
     pub(crate) fn record_suspension_last(&self) -> Result<()> {
         match self.watch.mark() {
-            Some(mark) => self.write_mark(Some(mark), |_| {}),
             None => self.record_suspension(),
+            mark => self.write_mark(mark, |_| {}),
         }
     }
 
     fn write_mark(&self, mark: Option<Mark>, log: impl Fn(&mut OplogBatch)) -> Result<()> {
         let key = catalog_key::SUSPENDED;
+        let mut recorded = self.suspension_recorded.lock();
         self.change(|txn, oplog| {
             log(oplog);
             match mark.map(Mark::to_document) {
@@ -69,7 +69,7 @@ impl Store {
             }
             .map_err(from_kv)
         })?;
-        self.suspension_recorded.store(mark.is_some(), Ordering::Release);
+        *recorded = mark;
         Ok(())
     }
 }

@@ -28,6 +28,8 @@ use crate::ttl::TtlParameters;
 
 /// A look leaves the offset alone when it differs by less: few looks write.
 const NEWS_MS: i64 = 1000;
+/// A record may be so old.
+const FRESH_MS: i64 = 3_600_000;
 /// Both clocks are read within this time, or once more: a thread may be stopped between two readings.
 const READ_WITHIN_MICROS: i64 = 1_000_000;
 /// How often they are read once more.
@@ -74,6 +76,19 @@ impl Mark {
             }
         }
         out.finish()
+    }
+
+    /// Whether a start that finds this suspends expiry wherever it would if it found the other.
+    pub(crate) fn covers(self, other: Mark) -> bool {
+        match (self, other) {
+            (Mark::Ahead { to_ms: own, .. }, Mark::Ahead { to_ms: other, .. }) => own <= other,
+            // It grows as time passes.
+            (Mark::Behind { least_ms: own }, Mark::Behind { least_ms: other }) => {
+                other.saturating_sub(own) <= FRESH_MS
+            }
+            (Mark::Ahead { .. }, Mark::Behind { .. })
+            | (Mark::Behind { .. }, Mark::Ahead { .. }) => false,
+        }
     }
 
     /// Nothing when it cannot be read.
