@@ -71,6 +71,7 @@ impl Store {
         }
         if let Some(ttl) = change.ttl {
             spec = spec.with_ttl_options(ttl);
+            self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
         }
         if spec.expire_after().is_none() {
             return Ok(None);
