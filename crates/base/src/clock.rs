@@ -10,6 +10,10 @@ pub trait Clock: Send + Sync + 'static {
     fn now_ms(&self) -> i64;
     /// Microseconds since some fixed moment; never goes back.
     fn monotonic_micros(&self) -> i64;
+    /// The same, and the time that the machine slept is in it: wall time without anybody's corrections.
+    fn since_boot_micros(&self) -> i64 {
+        self.monotonic_micros()
+    }
 }
 
 /// The machine's clocks.
@@ -40,6 +44,12 @@ impl Clock for SystemClock {
 
     fn monotonic_micros(&self) -> i64 {
         i64::try_from(self.start.elapsed().as_micros()).unwrap_or(i64::MAX)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn since_boot_micros(&self) -> i64 {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        since.tv_sec.saturating_mul(1_000_000).saturating_add(since.tv_nsec / 1000)
     }
 }
 
@@ -75,5 +85,21 @@ impl Clock for ManualClock {
 
     fn monotonic_micros(&self) -> i64 {
         self.monotonic_micros.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_since_boot_goes_with_the_others() {
+        let clock = SystemClock::new();
+        let (boot, monotonic) = (clock.since_boot_micros(), clock.monotonic_micros());
+        while clock.monotonic_micros() - monotonic < 2000 {
+            std::hint::spin_loop();
+        }
+        let passed = clock.since_boot_micros() - boot;
+        assert!((1999..60_000_000).contains(&passed), "{passed}");
     }
 }

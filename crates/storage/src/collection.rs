@@ -466,6 +466,11 @@ impl Index {
         self.spec.ttl_options().hold_field.is_some()
     }
 
+    /// Whether both policies archive into the same place, or neither archives.
+    pub(crate) fn archives_like(&self, other: &Index) -> bool {
+        self.spec.ttl_options().archive == other.spec.ttl_options().archive
+    }
+
     /// Whether it was dropped.
     pub fn is_dropped(&self) -> bool {
         self.runtime.dropped.load(Ordering::Acquire)

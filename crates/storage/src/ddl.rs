@@ -3,6 +3,7 @@
 //! Each holds the catalog's one lock, writes one engine transaction, and then publishes the new state. Dropping only makes a
 //! range unreachable; the sweeper clears it later.
 
+mod circle;
 mod convert;
 mod indexes;
 mod policies;
@@ -37,7 +38,7 @@ impl Store {
     /// Creates a collection.
     ///
     /// # Errors
-    /// 48 NamespaceExists.
+    /// 48 NamespaceExists, 72 InvalidOptions for a policy that would archive in a circle.
     pub fn create_collection(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
         let _changing = self.catalog.changing.lock();
         self.create_new_locked(ns, options, new_uuid())
@@ -123,7 +124,8 @@ impl Store {
     /// Changes the options of a collection.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, those of `change`, those of a validator among the new options.
+    /// 26 NamespaceNotFound, those of `change`, those of a validator among the new options, 72 InvalidOptions for a policy that
+    /// would archive in a circle.
     pub fn modify_options(
         &self,
         ns: &Namespace,
@@ -138,6 +140,11 @@ impl Store {
         let options = change(state.options.as_doc())?;
         let (id_index, indexes) = (state.id_index.clone(), state.indexes.clone());
         let changed = CollectionState::new(options, id_index, indexes, &*self.filters)?;
+        if let Some(policy) = &changed.own_policy
+            && !state.own_policy.as_ref().is_some_and(|old| old.archives_like(policy))
+        {
+            self.check_no_circle(ns, &[policy.spec.ttl_options()], &[])?;
+        }
         if changed.expire_after_secs.unwrap_or(i64::MAX)
             < state.expire_after_secs.unwrap_or(i64::MAX)
         {
@@ -159,6 +166,9 @@ impl Store {
     ) -> Result<Arc<Collection>> {
         let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
+        if let Some(policy) = &state.own_policy {
+            self.check_no_circle(ns, &[policy.spec.ttl_options()], &[])?;
+        }
         let mut command = DocBuilder::new();
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
@@ -269,7 +279,8 @@ impl Store {
     /// Gives a collection another name.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation.
+    /// 26 NamespaceNotFound, 48 NamespaceExists, 20 IllegalOperation, 72 InvalidOptions when its policies would archive in a
+    /// circle.
     pub fn rename_collection(
         &self,
         from: &Namespace,
@@ -298,6 +309,9 @@ impl Store {
             let text = format!("a view already exists with that name: {to}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
+        let archiving = collection.archiving();
+        let policies: Vec<_> = archiving.iter().map(|index| index.spec.ttl_options()).collect();
+        self.check_no_circle(to, &policies, &[from])?;
         let state = collection.state.write();
         // Nobody else holds two of these locks: whoever takes one for a change holds the catalog's.
         let target = target.as_ref().map(|target| (target, target.state.write()));

@@ -447,9 +447,11 @@ impl IndexSpec {
         self.last_modified
     }
 
-    /// Whether what it says is due is invisible.
+    /// Whether what it says is due is invisible. A paused policy hides nothing: a write would have to fail because of a document
+    /// that nobody sees, or to remove it.
     pub fn hides_expired(&self) -> bool {
-        self.expire_after.is_some() && (self.last_modified || self.ttl.hide_expired)
+        let hides = self.last_modified || self.ttl.hide_expired;
+        self.expire_after.is_some() && hides && !self.ttl.paused
     }
 
     /// How strings stand in its keys.

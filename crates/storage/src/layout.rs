@@ -141,6 +141,8 @@ pub(crate) mod catalog_key {
     pub(crate) const NEXT_ID: &[u8] = b"n";
     /// The timestamp up to which the oplog was cut.
     pub(crate) const OPLOG_CUT: &[u8] = b"o";
+    /// Why expiry is suspended.
+    pub(crate) const SUSPENDED: &[u8] = b"w";
 
     pub(crate) fn collection(id: u64) -> Vec<u8> {
         with_id(b'c', id)

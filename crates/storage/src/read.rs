@@ -17,12 +17,14 @@ use crate::error::from_kv;
 use crate::keygen::KeySet;
 use crate::layout::{decode_record, decode_stored, decode_unique_value, object_subrange, prefixed};
 use crate::pin::{Reading, pinned};
+use crate::ttl::watch::ClockWatch;
 use crate::ttl::{Moment, Record};
 
 /// A consistent view of everything, and the moment that says what is due and hidden.
 pub struct Snapshot {
     pub(crate) txn: Reading,
     moment: Moment,
+    watch: Arc<ClockWatch>,
 }
 
 /// One index entry.
@@ -72,7 +74,7 @@ impl Store {
                 Reading::Own(self.engine().begin(options).map_err(from_kv)?)
             }
         };
-        Ok(Snapshot { txn, moment: self.moment() })
+        Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }
 
     /// Now, and by which rules.
@@ -92,7 +94,7 @@ impl Store {
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let key = prefixed(collection.id(), record_key);
-        let hidden = Hidden::of(collection, || self.moment());
+        let hidden = Hidden::of(collection, &self.watch, || self.moment());
         let mut see = Some(see);
         let mut seen = Ok(None);
         let show = &mut |value: &[u8]| {
@@ -113,9 +115,9 @@ impl Store {
 pub(crate) struct Hidden(Option<(Vec<Arc<Index>>, Moment)>);
 
 impl Hidden {
-    fn of(collection: &Collection, moment: impl FnOnce() -> Moment) -> Hidden {
+    fn of(collection: &Collection, watch: &ClockWatch, moment: impl FnOnce() -> Moment) -> Hidden {
         let policies = collection.hiding();
-        Hidden((!policies.is_empty()).then(|| (policies, moment())))
+        Hidden((!policies.is_empty() && watch.look()).then(|| (policies, moment())))
     }
 
     /// The document of a record's value, unless some policy says that it is due.
@@ -158,7 +160,7 @@ impl Snapshot {
         see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
     ) -> Result<bool> {
         let key = prefixed(collection.id(), record_key);
-        let hidden = Hidden::of(collection, || self.moment);
+        let hidden = Hidden::of(collection, &self.watch, || self.moment);
         let mut seen = Ok(false);
         self.txn
             .get(Keyspace::Record, &key, &mut |value| {
@@ -222,7 +224,7 @@ impl Snapshot {
         limit: ScanLimit,
         visit: &mut RecordVisitor<'_>,
     ) -> Result<Scanned> {
-        let hidden = Hidden::of(collection, || self.moment);
+        let hidden = Hidden::of(collection, &self.watch, || self.moment);
         self.scan_values(collection, range, direction, limit, &mut |key, value| match hidden
             .visible(value)?
         {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
 use mayfly_kv::{Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
-use mayfly_value::{Collation, RawDoc};
+use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::capped::CappedUnit;
 use crate::catalog::{Catalog, rows};
@@ -24,6 +24,8 @@ use crate::ttl::archive::{ArchiveCollection, Archives, OpenArchives};
 use crate::ttl::load::ForegroundLoad;
 use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
+use crate::ttl::suspension::load_mark;
+use crate::ttl::watch::{ClockWatch, Mark};
 use crate::ttl::{ArchiveSink, TtlMonitor, TtlParameters, TtlStats};
 use crate::unit::WriteUnit;
 
@@ -79,6 +81,9 @@ pub struct Store {
     /// Units are refused from here on.
     closing: AtomicBool,
     ttl_params: Arc<TtlParameters>,
+    pub(crate) watch: Arc<ClockWatch>,
+    /// What the catalog says of suspended expiry.
+    pub(crate) suspension_recorded: parking_lot::Mutex<Option<Mark>>,
     ttl_stats: TtlStats,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
@@ -92,6 +97,9 @@ pub struct Store {
     pub(crate) archive_sink: std::sync::OnceLock<Arc<dyn ArchiveSink>>,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
+    /// Called behind each unit of a visit.
+    #[cfg(test)]
+    pub(crate) between_units: parking_lot::Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
 impl Store {
@@ -107,10 +115,14 @@ impl Store {
     ) -> Result<Arc<Store>> {
         let catalog = Catalog::load(&*engine, &*options.filters)?;
         // Clients may have been told of timestamps whose commits a crash took back: none of them is handed out again.
-        let oplog_clock = OplogClock::after(match last_oplog_timestamp(&*engine)? {
+        let last = last_oplog_entry(&*engine)?;
+        let oplog_clock = OplogClock::after(match last.timestamp {
             0 => 0,
-            last => last.max(OplogClock::second_behind(clock.now_ms())),
+            timestamp => timestamp.max(OplogClock::second_behind(clock.now_ms())),
         });
+        let ttl_params: Arc<TtlParameters> = Arc::default();
+        let mark = load_mark(&*engine)?;
+        let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), last.wall_ms, mark);
         let oplog_cut = AtomicU64::new(load_cut(&*engine)?);
         let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
         let store = Arc::new(Store {
@@ -126,7 +138,9 @@ impl Store {
             oplog_limit: options.oplog_bytes,
             sync,
             closing: AtomicBool::new(false),
-            ttl_params: Arc::default(),
+            ttl_params,
+            watch: Arc::new(watch),
+            suspension_recorded: parking_lot::Mutex::new(mark),
             ttl_stats: TtlStats::default(),
             ttl: parking_lot::Mutex::new(None),
             sweeper: parking_lot::Mutex::new(None),
@@ -137,6 +151,8 @@ impl Store {
             load: ForegroundLoad::default(),
             archive_sink: std::sync::OnceLock::new(),
             fsync_lock: FsyncLock::default(),
+            #[cfg(test)]
+            between_units: parking_lot::Mutex::default(),
         });
         store.load_counts()?;
         store.forget_unfinished_builds()?;
@@ -282,7 +298,8 @@ impl Store {
         let mut next = state.capped.map(|_| collection.capped.next.lock());
         let open = OpenArchives::open(archives);
         let txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
-        let mut unit = WriteUnit::new(txn, collection, &state, namespace.as_str(), moment);
+        let mut unit =
+            WriteUnit::new(txn, collection, &state, namespace.as_str(), moment, &self.watch);
         if let (Some(limits), Some(next)) = (state.capped, &next) {
             unit.capped = Some(CappedUnit::new(limits, **next));
         }
@@ -467,9 +484,10 @@ impl Store {
         }
         self.closing.store(true, Ordering::Release);
         let counted = self.store_counts();
+        let recorded = self.record_suspension_last();
         self.sync.close();
         self.engine.close().map_err(from_kv)?;
-        counted
+        counted.and(recorded)
     }
 
     /// Makes the sweeper look at once.
@@ -512,13 +530,26 @@ fn back_off(tries: u32) {
     }
 }
 
-fn last_oplog_timestamp(engine: &dyn Engine) -> Result<u64> {
+/// The newest entry of the log.
+#[derive(Default)]
+struct LastEntry {
+    /// 0 when there is none.
+    timestamp: u64,
+    /// When it was written.
+    wall_ms: Option<i64>,
+}
+
+fn last_oplog_entry(engine: &dyn Engine) -> Result<LastEntry> {
     let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-    let mut last = 0;
+    let mut last = LastEntry::default();
     let range = KeyRange { start: Vec::new(), end: vec![0xFF; 9] };
     let limit = ScanLimit::rows(1);
-    txn.scan(Keyspace::Oplog, &range, Direction::Backward, limit, &mut |key, _| {
-        last = key.try_into().map_or(0, u64::from_be_bytes);
+    txn.scan(Keyspace::Oplog, &range, Direction::Backward, limit, &mut |key, value| {
+        last.timestamp = key.try_into().map_or(0, u64::from_be_bytes);
+        last.wall_ms = match RawDoc::new(value).and_then(|entry| entry.get("wall")) {
+            Some(RawValue::Date(wall_ms)) => Some(wall_ms),
+            _ => None,
+        };
         std::ops::ControlFlow::Break(())
     })
     .map_err(from_kv)?;

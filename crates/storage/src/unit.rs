@@ -24,6 +24,7 @@ use crate::layout::{
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
 use crate::read::hidden_by;
 use crate::ttl::archive::Archives;
+use crate::ttl::watch::ClockWatch;
 use crate::ttl::{Moment, Record, TtlOptions};
 use crate::validation::Validation;
 use std::collections::HashSet;
@@ -49,6 +50,7 @@ pub struct WriteUnit<'s> {
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
     moment: Moment,
+    watch: &'s ClockWatch,
     pub(crate) oplog: OplogBatch,
     pub(crate) documents: i64,
     pub(crate) bytes: i64,
@@ -80,6 +82,7 @@ impl<'s> WriteUnit<'s> {
         state: &'s CollectionState,
         ns: &'s str,
         moment: Moment,
+        watch: &'s ClockWatch,
     ) -> WriteUnit<'s> {
         WriteUnit {
             txn,
@@ -87,6 +90,7 @@ impl<'s> WriteUnit<'s> {
             state,
             ns,
             moment,
+            watch,
             oplog: OplogBatch::new(),
             documents: 0,
             bytes: 0,
@@ -412,11 +416,16 @@ impl<'s> WriteUnit<'s> {
     /// 301 DataCorruptionDetected.
     pub fn read(&mut self, record_key: &[u8]) -> Result<Option<DocBuf>> {
         let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(None) };
-        let hidden = self.collection.hides_expired() && {
+        let hidden = self.hides() && {
             let record = Record { document: document.as_doc(), modified_ms };
             hidden_by(self.state.hiding(), record, self.moment)?.is_some()
         };
         Ok((!hidden).then_some(document))
+    }
+
+    /// Whether documents of the collection may be hidden now.
+    fn hides(&self) -> bool {
+        self.collection.hides_expired() && self.watch.look()
     }
 
     /// The same whether hidden or not, with the time of its modification.
@@ -439,7 +448,7 @@ impl<'s> WriteUnit<'s> {
 
     /// Removes the record if it is hidden: what nobody sees is in nobody's way. True when it is gone.
     fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
-        if !self.collection.hides_expired() {
+        if !self.hides() {
             return Ok(false);
         }
         let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(false) };

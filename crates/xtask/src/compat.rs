@@ -25,7 +25,7 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * A visit of the TTL monitor is a full operation: `currentOp` shows it as a `remove` with its plan and a `ttl` document,
   `killOp` ends the visit, and its oplog entries name the index.
 * Extensions that plain clients never notice are described in [EXPIRY.md](EXPIRY.md): the document `ttl` of a policy, `dryRun`,
-  `onConflict`, `expireAfterSeconds: \"off\"` for an index, `$ttlStats`, `ttlStatus`, and last-modified policies on `_ts`.
+  `onConflict`, `expireAfterSeconds: \"off\"` for an index, `$ttlStats`, `ttlStatus`, `ttlResume`, and last-modified policies on `_ts`.
   With `setParameter: lastModifiedTTL: false` a TTL index on `_ts` is one like any other.
 * `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, and do
   not look for other addresses. Transactions of several statements do not exist yet and answer 238.

@@ -13,6 +13,7 @@ pub(crate) mod replication;
 mod sessions;
 mod set_parameter;
 mod shutdown;
+mod ttl_resume;
 mod users;
 
 use crate::Row;
@@ -46,6 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
     sessions::START,
     set_parameter::ROW,
     shutdown::ROW,
+    ttl_resume::ROW,
     users::ROLES,
     users::USERS,
 ];

@@ -124,7 +124,7 @@ fn change_options(
     if let Some(ttl) = ttl {
         let series = collection.as_ref().is_some_and(|found| found.time_series().is_some());
         let value = RawValue::Document(ttl);
-        ctx.service.store.check_collection_policy(ns, value, series)?;
+        ctx.service.store.check_collection_policy(value, series)?;
     }
     images(fields, Images::AsGiven, &mut new)?;
     validation(fields, ns, &mut new)?;

@@ -78,7 +78,7 @@ fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'
     let options = collection_options(fields, &defining)?;
     let store = &ctx.service.store;
     if let Some(ttl) = fields.get("ttl") {
-        store.check_collection_policy(ns, ttl, false)?;
+        store.check_collection_policy(ttl, false)?;
     }
     let created = match ctx.collection_uuid {
         Some(uuid) => store.create_collection_as(ns, options.clone(), uuid),

@@ -53,7 +53,7 @@ pub(super) fn create(
     options.append("timeseries", &series.document());
     policy(fields, &mut options)?;
     if let Some(ttl) = fields.get("ttl") {
-        ctx.service.store.check_collection_policy(defining.ns, ttl, true)?;
+        ctx.service.store.check_collection_policy(ttl, true)?;
     }
     let options = options.finish();
     let store = &ctx.service.store;

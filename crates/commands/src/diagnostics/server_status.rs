@@ -36,6 +36,7 @@ const SECTIONS: &[Section] = &[
     ("opcountersRepl", |_, doc| opcounters(&OpCounters::default(), doc)),
     ("storageEngine", storage_engine),
     ("transactions", transactions),
+    ("ttl", ttl),
     ("mem", memory),
     ("metrics", metrics),
 ];
@@ -228,6 +229,16 @@ fn transactions(_: &Service, doc: &mut DocBuilder) {
         doc.append(name, 0i64);
     }
     doc.append("totalCommitted", 0i64).append("totalAborted", 0i64);
+}
+
+/// An extension: whether expiry is suspended because the clock cannot be trusted.
+fn ttl(service: &Service, doc: &mut DocBuilder) {
+    let suspension = service.store.expiry_suspension();
+    doc.append("suspended", suspension.is_some());
+    if let Some(suspension) = suspension {
+        suspension.append_to(doc);
+    }
+    doc.append("suspendedPasses", get(&service.store.ttl_stats().suspended_passes));
 }
 
 fn memory(_: &Service, doc: &mut DocBuilder) {

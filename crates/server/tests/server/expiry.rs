@@ -13,7 +13,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue};
 /// Longest wait for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// So that a pass begins a second after the start.
-const EVERY_SECOND: &[&str] = &["--setParameter", "ttlMonitorSleepSecs=1"];
+pub(crate) const EVERY_SECOND: &[&str] = &["--setParameter", "ttlMonitorSleepSecs=1"];
 /// So that none does.
 const NEVER: &[&str] = &["--setParameter", "ttlMonitorEnabled=false"];
 
@@ -33,7 +33,7 @@ fn metric(client: &mut Client, name: &str) -> f64 {
     number(metrics.get("ttl").and_then(RawValue::as_document).unwrap(), name)
 }
 
-fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !happened() {
         assert!(begun.elapsed() < PATIENCE, "{what}");

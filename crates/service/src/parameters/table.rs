@@ -177,6 +177,7 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    number!("ttlClockJumpLimitSecs", NOT_NEGATIVE, |s| ttl(s).clock_jump_limit_secs),
     number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
     number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),
     Parameter {

@@ -7,7 +7,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
-use super::policies::{check_archive, id_index_change, may_expire_more, with_new_expire_after};
+use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, put_collection, put_dropped};
 use crate::Store;
@@ -122,7 +122,10 @@ impl Store {
                     if let Some(filter) = spec.partial_filter() {
                         self.filters.compile(filter, spec.collation())?;
                     }
-                    check_archive(ns, spec.ttl_options())?;
+                    // Nor must a policy that archives in a circle.
+                    if self.collection(ns).is_none() {
+                        self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
+                    }
                     self.check_archive_place(spec.ttl_options())?;
                     if spec.expire_after().is_some() {
                         self.check_not_capped(ns)?;
@@ -157,6 +160,9 @@ impl Store {
             }
             let existing = collection.indexes();
             let fresh = new_specs(&existing, wanted.clone())?;
+            for spec in &fresh {
+                self.check_no_circle(&collection.namespace(), &[spec.ttl_options()], &[])?;
+            }
             if fresh.len() < requests.len() {
                 let all_there = fresh.is_empty();
                 let note =
@@ -369,7 +375,7 @@ impl Store {
             if collection.time_series().is_some() {
                 check_policy(spec.ttl_options())?;
             }
-            check_archive(ns, spec.ttl_options())?;
+            self.check_no_circle(&collection.namespace(), &[spec.ttl_options()], &[])?;
             self.check_archive_place(spec.ttl_options())?;
         }
         if let Some(hidden) = change.hidden

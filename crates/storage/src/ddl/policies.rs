@@ -13,7 +13,7 @@ use crate::collection::{Collection, Index};
 use crate::index_spec::{ExpireAfter, IndexSpec, SpecRules};
 use crate::timeseries::check_policy;
 use crate::ttl::value::{last_modified_for_collmod, negative};
-use crate::ttl::{ArchiveTarget, Census, TtlIndexRules, TtlOptions};
+use crate::ttl::{Census, TtlIndexRules, TtlOptions};
 
 impl Store {
     /// How definitions are checked now.
@@ -27,17 +27,11 @@ impl Store {
     ///
     /// # Errors
     /// 72 InvalidOptions.
-    pub fn check_collection_policy(
-        &self,
-        ns: &Namespace,
-        ttl: RawValue<'_>,
-        of_time_series: bool,
-    ) -> Result<()> {
+    pub fn check_collection_policy(&self, ttl: RawValue<'_>, of_time_series: bool) -> Result<()> {
         let options = TtlOptions::parse(ttl)?;
         if of_time_series {
             check_policy(&options)?;
         }
-        check_archive(ns, &options)?;
         self.check_archive_place(&options)
     }
 
@@ -77,6 +71,7 @@ impl Store {
         }
         if let Some(ttl) = change.ttl {
             spec = spec.with_ttl_options(ttl);
+            self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
         }
         if spec.expire_after().is_none() {
             return Ok(None);
@@ -91,7 +86,7 @@ impl Store {
         existing: &[Arc<Index>],
         wanted: &[IndexSpec],
     ) -> Result<Vec<String>> {
-        let mut updated = Vec::new();
+        let mut changes = Vec::new();
         for spec in wanted {
             let differs = |index: &&Arc<Index>| {
                 let old = &index.spec;
@@ -109,8 +104,13 @@ impl Store {
             };
             let ttl = spec.document().get("ttl").and_then(RawValue::as_document);
             let changed = changed.with_ttl_options(ttl.unwrap_or(RawDoc::EMPTY));
+            self.check_no_circle(&collection.namespace(), &[changed.ttl_options()], &[])?;
+            changes.push((old, changed));
+        }
+        let mut updated = Vec::new();
+        for (old, changed) in changes {
+            updated.push(changed.name().to_owned());
             self.replace_index(collection, old, changed)?;
-            updated.push(spec.name().to_owned());
         }
         Ok(updated)
     }
@@ -167,16 +167,5 @@ pub(super) fn may_expire_more(old: &IndexSpec, new: &IndexSpec) -> bool {
         (_, None) => false,
         (None, Some(_)) => true,
         (Some(old), Some(new)) => new < old,
-    }
-}
-
-/// An archive must be another collection.
-pub(super) fn check_archive(ns: &Namespace, ttl: &TtlOptions) -> Result<()> {
-    match &ttl.archive {
-        Some(ArchiveTarget::Collection(target)) if target == ns => Err(Error::new(
-            ErrorCode::InvalidOptions,
-            "'ttl.archive.collection' must be another collection",
-        )),
-        _ => Ok(()),
     }
 }

@@ -82,25 +82,47 @@ impl Store {
         }
     }
 
-    /// The collections that policies of this one archive into, made where they are missing.
+    /// The collections that policies of this one archive into, made where they are missing, and theirs: what is hidden in
+    /// an archive and in the way of a document goes by the archive's own policy.
     pub(crate) fn archives_of(&self, collection: &Collection) -> Vec<ArchiveCollection> {
         if !collection.archives() {
             return Vec::new();
         }
-        let mut targets: Vec<Namespace> = Vec::new();
-        for index in collection.archiving() {
-            if let Some(ArchiveTarget::Collection(ns)) = &index.spec.ttl_options().archive
-                && !targets.contains(ns)
-            {
-                targets.push(ns.clone());
+        let mut archives: Vec<ArchiveCollection> = Vec::new();
+        let mut named = collection.archive_names();
+        while let Some(ns) = named.pop() {
+            if archives.iter().any(|(other, _)| *other == ns) {
+                continue;
             }
-        }
-        let made = targets.into_iter().map(|ns| {
             let archive = self.get_or_create(&ns).map(|(archive, _)| archive);
-            (ns, archive)
-        });
-        made.collect()
+            if let Ok(archive) = &archive
+                && archive.hides_expired()
+            {
+                named.extend(archive.archive_names());
+            }
+            archives.push((ns, archive));
+        }
+        archives
     }
+}
+
+impl Collection {
+    /// The collections that its policies archive into.
+    pub(crate) fn archive_names(&self) -> Vec<Namespace> {
+        if !self.archives() {
+            return Vec::new();
+        }
+        archive_names(self.archiving().iter().map(|index| index.spec.ttl_options()))
+    }
+}
+
+/// The collections that these policies archive into.
+pub(crate) fn archive_names<'t>(policies: impl Iterator<Item = &'t TtlOptions>) -> Vec<Namespace> {
+    let named = policies.filter_map(|ttl| match &ttl.archive {
+        Some(ArchiveTarget::Collection(ns)) => Some(ns.clone()),
+        Some(ArchiveTarget::Files { .. }) | None => None,
+    });
+    named.collect()
 }
 
 impl<'s> OpenArchive<'s> {
@@ -180,6 +202,13 @@ impl<'s> WriteUnit<'s> {
                     return Err(Error::internal("a unit without its archives"));
                 };
                 let open = archives.get(ns)?;
+                // Names change hands, ids do not. A copy in the same collection would be the document itself.
+                if open.collection.id() == self.collection.id() {
+                    return Err(Error::new(
+                        ErrorCode::InvalidOptions,
+                        format!("'ttl.archive.collection' must be another collection than {ns}"),
+                    ));
+                }
                 documents.iter().try_for_each(|document| self.copy_into(open, *document))
             }
             Some(ArchiveTarget::Files { path, format }) => {

@@ -156,6 +156,7 @@ impl Store {
         if spec.expire_after().is_none() {
             return Ok(None);
         }
+        self.check_no_circle(ns, &[spec.ttl_options()], &[])?;
         let collection = self.collection(ns);
         let default = collection.as_ref().and_then(|collection| collection.collation().cloned());
         self.census(op, collection.as_deref(), spec.inheriting(default.as_ref())).map(Some)

@@ -26,8 +26,10 @@ mod rule;
 mod runtime;
 mod stats;
 mod status;
+pub(crate) mod suspension;
 pub mod value;
 mod visit;
+pub(crate) mod watch;
 
 pub use archive::{ArchivePlace, ArchiveSink};
 pub use census::Census;
@@ -41,3 +43,4 @@ pub use report::VisitReport;
 pub use runtime::PolicyRuntime;
 pub use stats::TtlStats;
 pub use status::PolicyStatus;
+pub use watch::Suspension;

@@ -34,6 +34,8 @@ pub struct TtlParameters {
     pub batch_ms: AtomicI64,
     /// `batchedDeletesTargetStagedDocBytes`, 0 = unlimited.
     pub batch_bytes: AtomicI64,
+    /// `ttlClockJumpLimitSecs`, 0 = every clock is trusted.
+    pub clock_jump_limit_secs: AtomicI64,
     /// `lastModifiedTTL`: an index on `_ts` is a last-modified policy.
     pub last_modified: AtomicBool,
     rules: AtomicU8,
@@ -53,6 +55,7 @@ impl Default for TtlParameters {
             batch_docs: AtomicI64::new(10),
             batch_ms: AtomicI64::new(5),
             batch_bytes: AtomicI64::new(2_097_152),
+            clock_jump_limit_secs: AtomicI64::new(300),
             last_modified: AtomicBool::new(true),
             rules: AtomicU8::new(0),
             changed: (Mutex::new(0), Condvar::new()),

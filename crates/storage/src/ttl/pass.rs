@@ -48,8 +48,19 @@ impl Store {
     /// 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange. Errors of single visits are logged and do not end
     /// the pass.
     pub fn run_ttl_pass(&self, stopping: &AtomicBool) -> Result<()> {
+        // A clock is compared with what it was at the last look: there is one in every pass.
+        let trusted = self.watch.look();
+        if let Some(_writing) = self.fsync_lock.try_enter()
+            && let Err(error) = self.record_suspension()
+        {
+            tracing::warn!(%error, "whether expiry is suspended is not on record");
+        }
         // A node that is not the primary expires nothing and counts nothing (expiry contract, section 5.3).
         if !self.ttl_params().enabled.load(Ordering::Relaxed) || !self.is_primary() {
+            return Ok(());
+        }
+        if !trusted {
+            self.ttl_stats().suspended_passes.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         // All are asked anew.

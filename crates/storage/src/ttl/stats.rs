@@ -14,6 +14,8 @@ pub struct TtlStats {
     pub examined_keys: AtomicI64,
     pub duration_micros: AtomicI64,
     pub invalid_ttl_index_skips: AtomicI64,
+    /// Passes that deleted nothing because the clock could not be trusted; they are not among `passes`.
+    pub suspended_passes: AtomicI64,
     /// `batchedDeletes`.
     pub batches: AtomicI64,
     pub batch_docs: AtomicI64,

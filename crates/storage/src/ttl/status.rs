@@ -161,7 +161,7 @@ impl Store {
         let rate = runtime.rate(now_micros);
         let limits = runtime.limits(rule.options(), now_micros);
         let enabled = self.ttl_params().enabled.load(std::sync::atomic::Ordering::Relaxed);
-        let works = enabled && !rule.options().paused;
+        let works = enabled && !rule.options().paused && self.watch.look();
         let mut skipped = Vec::new();
         let counted = [("refreshed", &runtime.refreshed), ("held", &runtime.held)];
         for (reason, count) in counted {
@@ -312,7 +312,13 @@ impl Store {
         for policy in &policies {
             reply.push(policy.as_doc());
         }
-        reply.end().start_document("totals").append("policies", policies.len() as i64);
+        reply.end();
+        if let Some(suspension) = self.expiry_suspension() {
+            reply.start_document("suspended");
+            suspension.append_to(reply);
+            reply.end();
+        }
+        reply.start_document("totals").append("policies", policies.len() as i64);
         reply
             .append("due", due)
             .append("oldestOverdueSecs", overdue.map_or(RawValue::Null, RawValue::Double));

@@ -90,6 +90,9 @@ impl Visit<'_> {
             return Ok(VisitEnd::Drained);
         }
         let moment = self.store.moment();
+        if let Some(end) = self.stopped(moment) {
+            return Ok(end);
+        }
         let mut ranges = self.rule.due_ranges(moment);
         if let Some(position) = resume {
             for range in ranges.iter_mut().filter(|range| is_in(range, position)) {
@@ -142,6 +145,9 @@ impl Visit<'_> {
         let mut last = None;
         loop {
             self.check(op)?;
+            if let Some(end) = self.stopped(moment) {
+                return Ok(end);
+            }
             if range.is_empty() {
                 return Ok(VisitEnd::Drained);
             }
@@ -163,6 +169,9 @@ impl Visit<'_> {
             let mut rest = found.as_slice();
             while !rest.is_empty() {
                 self.check(op)?;
+                if let Some(end) = self.stopped(moment) {
+                    return Ok(end);
+                }
                 let allowed = self.allowance();
                 if allowed == Some(0) {
                     return Ok(VisitEnd::Paced(last));
@@ -254,6 +263,10 @@ impl Visit<'_> {
         })?;
         let Some(done) = done else { return Ok(None) };
         self.tell(op, &done, moment, progress, started);
+        #[cfg(test)]
+        if let Some(act) = &*self.store.between_units.lock() {
+            act();
+        }
         self.make_room(started);
         Ok(Some(done.dealt))
     }
@@ -353,6 +366,16 @@ impl Visit<'_> {
             || (millis > 0 && spent >= millis.saturating_mul(1000))
     }
 
+    /// How the visit ends because of what is so for all policies now: the monitor's switch, the clock, `lastModifiedTTL`.
+    fn stopped(&self, moment: Moment) -> Option<VisitEnd> {
+        let enabled = self.store.ttl_params().enabled.load(Ordering::Relaxed);
+        if !enabled || !self.store.watch.look() {
+            return Some(VisitEnd::Drained);
+        }
+        let rules_changed = self.store.moment().last_modified != moment.last_modified;
+        rules_changed.then_some(VisitEnd::PolicyChanged)
+    }
+
     fn check(&self, op: &OpCtx) -> Result<()> {
         self.store.check_may_expire(self.stopping)?;
         op.check()?;
@@ -445,37 +468,134 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000_000;
 
+    /// A store with a policy `x_1` over documents that are a second overdue, all of them in one visit's reach.
+    struct Overdue {
+        store: Arc<Store>,
+        clock: Arc<ManualClock>,
+        ns: Namespace,
+        collection: Arc<Collection>,
+        op: Arc<OpCtx>,
+    }
+
+    impl Overdue {
+        fn with(documents: i32, key: &str) -> Overdue {
+            let clock = Arc::new(ManualClock::at_ms(NOW - 1000));
+            let options = StoreOptions { background: false, ..StoreOptions::default() };
+            let ops = OpRegistry::new(clock.clone());
+            let store =
+                Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+            let op = OpCtx::detached(clock.clone());
+            let ns = Namespace::parse("d.c").unwrap();
+            let seconds = i32::from(key == "_ts");
+            let spec = doc! { "key": { key: 1 }, "name": "x_1", "expireAfterSeconds": seconds, "ttl": {
+                "holdField": "hold",
+            } };
+            let spec = DocBuf::from_bson(&spec);
+            store
+                .create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default())
+                .unwrap();
+            let collection = store.collection(&ns).unwrap();
+            let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
+            for id in 0..documents {
+                let document = DocBuf::from_bson(&doc! { "_id": id, "x": date.clone() });
+                store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+            }
+            clock.advance_ms(1000);
+            // No pace, one document in a unit.
+            store.ttl_params().batch_docs.store(1, Ordering::Relaxed);
+            Overdue { store, clock, ns, collection, op }
+        }
+
+        fn policy(&self) -> Rule {
+            let kind = RuleKind::Index(self.collection.ready_indexes()[0].id());
+            Rule::now(&self.collection, kind, TtlIndexRules::Manual).unwrap()
+        }
+
+        /// One visit by this rule.
+        fn visit(&self, rule: &Rule) -> Result<VisitEnd> {
+            let visit = Visit {
+                store: &self.store,
+                collection: &self.collection,
+                rule,
+                pass: 1,
+                sub_pass: 1,
+                stopping: &AtomicBool::new(false),
+                batched: true,
+            };
+            visit.run(None)
+        }
+
+        /// What is stored, hidden or not.
+        fn left(&self) -> i64 {
+            self.store.count_documents(&self.op, &self.collection).unwrap()
+        }
+
+        fn set_policy(&self, change: CollModChange<'_>) {
+            self.store.modify_index(&self.ns, IndexSelector::Name("x_1"), change).unwrap();
+        }
+    }
+
     /// One visit that began before `change`, over a document that is a second overdue; how many documents are left.
     fn left_after(change: impl FnOnce(&Store, &Namespace)) -> i64 {
-        let clock = Arc::new(ManualClock::at_ms(NOW));
-        let options = StoreOptions { background: false, ..StoreOptions::default() };
-        let ops = OpRegistry::new(clock.clone());
-        let store =
-            Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
-        let op = OpCtx::detached(clock);
-        let ns = Namespace::parse("d.c").unwrap();
-        let spec = doc! { "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": 0 };
-        let spec = DocBuf::from_bson(&spec);
-        store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-        let collection = store.collection(&ns).unwrap();
-        let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
-        let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
-        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
-        let kind = RuleKind::Index(collection.ready_indexes()[0].id());
-        let rule = Rule::now(&collection, kind, TtlIndexRules::Manual).unwrap();
-        let visit = Visit {
-            store: &store,
-            collection: &collection,
-            rule: &rule,
-            pass: 1,
-            sub_pass: 1,
-            stopping: &AtomicBool::new(false),
-            batched: true,
-        };
-        change(&store, &ns);
+        let overdue = Overdue::with(1, "x");
+        let rule = overdue.policy();
+        change(&overdue.store, &overdue.ns);
         // An index that is gone is an error, which the pass takes as the end of the visit.
-        let _ = visit.run(None);
-        store.count_documents(&op, &collection).unwrap()
+        let _ = overdue.visit(&rule);
+        overdue.left()
+    }
+
+    /// A pass over four documents, one in a unit; `change` comes behind the second unit. How many are left.
+    fn left_after_two(key: &str, change: impl Fn(&Overdue) + Send + 'static) -> i64 {
+        let overdue = Arc::new(Overdue::with(4, key));
+        let (units, weak) = (std::sync::atomic::AtomicU32::new(0), Arc::downgrade(&overdue));
+        *overdue.store.between_units.lock() = Some(Box::new(move || {
+            if units.fetch_add(1, Ordering::Relaxed) == 1 {
+                change(&weak.upgrade().unwrap());
+            }
+        }));
+        overdue.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
+        overdue.left()
+    }
+
+    #[test]
+    fn what_stops_expiry_stops_a_visit_behind_its_unit() {
+        for key in ["x", "_ts"] {
+            assert_eq!(left_after_two(key, |_| {}), 0);
+            let disabled =
+                |it: &Overdue| it.store.ttl_params().enabled.store(false, Ordering::Relaxed);
+            assert_eq!(left_after_two(key, disabled), 2, "ttlMonitorEnabled: false");
+            let paused = |it: &Overdue| {
+                let paused = DocBuf::from_bson(&doc! { "paused": true });
+                it.set_policy(CollModChange {
+                    ttl: Some(paused.as_doc()),
+                    ..CollModChange::default()
+                });
+            };
+            assert_eq!(left_after_two(key, paused), 2, "paused");
+            let hold = |it: &Overdue| {
+                let id = it.collection.record_key(RawValue::Int32(3));
+                let held = DocBuf::from_bson(
+                    &doc! { "_id": 3, "x": Bson::DateTime(DateTime::from_millis(NOW - 1000)), "hold": true },
+                );
+                let written = it.store.write(&it.op, &it.collection, |unit| {
+                    let (old, _) = unit.read_stored(&id)?.unwrap();
+                    unit.update(&id, old.as_doc(), held.as_doc(), crate::UpdateStyle::Replacement)
+                });
+                written.unwrap();
+            };
+            assert_eq!(left_after_two(key, hold), 1, "hold");
+        }
+        for to in [NOW + 86_400_000, NOW - 86_400_000] {
+            let jumped = move |it: &Overdue| it.clock.set_wall_ms(to);
+            assert_eq!(left_after_two("x", jumped), 2, "the clock jumps to {to}");
+        }
+        let within = |it: &Overdue| it.clock.set_wall_ms(NOW + 300_000);
+        assert_eq!(left_after_two("x", within), 0, "the clock jumps by the limit");
+        let resting =
+            |it: &Overdue| it.store.ttl_params().last_modified.store(false, Ordering::Relaxed);
+        assert_eq!(left_after_two("_ts", resting), 2, "lastModifiedTTL: false");
+        assert_eq!(left_after_two("x", resting), 0, "lastModifiedTTL: false, another policy");
     }
 
     #[test]

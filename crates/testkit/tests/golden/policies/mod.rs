@@ -1,4 +1,4 @@
-//! Random policies with all their options, random documents, writes, changes of policies, moves of the clock, passes,
+//! Random policies with all their options, random documents, writes, changes of policies, moves and jumps of the clock, passes,
 //! restarts and crashes, held to a model after every step: what is visible, what is stored, what is archived.
 
 mod model;
@@ -73,6 +73,7 @@ fn set_up(fixture: &Fixture, case: &Case) -> Model {
         documents: Default::default(),
         archive: Default::default(),
         last_modified: true,
+        jumped_ms: None,
     }
 }
 

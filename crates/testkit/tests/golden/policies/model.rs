@@ -222,7 +222,8 @@ impl Policy {
     }
 
     fn hides(&self) -> bool {
-        self.seconds.is_some() && (self.options.hide || self.kind == Kind::Modified)
+        let hides = self.options.hide || self.kind == Kind::Modified;
+        self.seconds.is_some() && hides && !self.options.paused
     }
 }
 
@@ -265,6 +266,8 @@ pub(super) struct Model {
     pub archive: BTreeMap<i64, Archived>,
     /// `lastModifiedTTL`.
     pub last_modified: bool,
+    /// By how much the clock has jumped, while it is not trusted: then nothing goes and nothing is hidden.
+    pub jumped_ms: Option<i64>,
 }
 
 impl Model {
@@ -304,7 +307,8 @@ impl Model {
 
     pub(super) fn is_visible(&self, id: Id, now: i64) -> bool {
         self.documents.get(&id).is_some_and(|stored| {
-            !self.policies.iter().any(|p| p.hides() && self.is_due(p, id, stored, now))
+            let hidden = |p: &Policy| p.hides() && self.is_due(p, id, stored, now);
+            self.jumped_ms.is_some() || !self.policies.iter().any(hidden)
         })
     }
 
@@ -362,6 +366,9 @@ impl Model {
     }
 
     pub(super) fn pass(&mut self, now: i64) {
+        if self.jumped_ms.is_some() {
+            return;
+        }
         for id in self.documents.keys().copied().collect::<Vec<_>>() {
             self.remove(id, now, |policy| !policy.options.paused);
         }

@@ -9,6 +9,8 @@ use super::model::{Dates, Fields, HELD, Held, Id, Kind, Model, OWN, Options, Own
 
 /// Where the clock begins.
 const START: i64 = mayfly_testkit::START_MS;
+/// Farther than the limit, and than time passes in a case.
+const JUMP_MS: i64 = 100_000_000;
 /// Greater than the number of any step.
 const MANY: i64 = 1_000_000;
 
@@ -80,6 +82,14 @@ pub(super) enum Step {
     LastModified {
         on: bool,
     },
+    /// The wall clock jumps so far that it is not trusted.
+    Jump {
+        ahead: bool,
+    },
+    /// It jumps back.
+    JumpBack,
+    /// It is right as it is.
+    Resume,
     Pass,
     Restart,
     Crash,
@@ -162,6 +172,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(policy, options)| Step::SetOptions { policy, options }),
         1 => policy.prop_map(|policy| Step::MakeAnew { policy }),
         1 => any::<bool>().prop_map(|on| Step::LastModified { on }),
+        1 => any::<bool>().prop_map(|ahead| Step::Jump { ahead }),
+        2 => select(vec![Step::JumpBack, Step::Resume]),
         5 => Just(Step::Pass),
         1 => Just(Step::Restart),
         1 => Just(Step::Crash),
@@ -251,7 +263,29 @@ impl Step {
                 fixture.ttl_pass();
                 model.pass(now);
             }
+            Step::Jump { ahead } => {
+                if model.jumped_ms.is_none() {
+                    let by = if *ahead { JUMP_MS } else { -JUMP_MS };
+                    fixture.clock.set_wall_ms(now + by);
+                    model.jumped_ms = Some(by);
+                }
+            }
+            Step::JumpBack => {
+                if let Some(by) = model.jumped_ms.take() {
+                    fixture.clock.set_wall_ms(now - by);
+                    // A start looks at the time of the last write.
+                    fixture.ok("test", "{insert: 'other', documents: [{}]}");
+                }
+            }
+            Step::Resume => {
+                fixture.ok("admin", "{ttlResume: 1}");
+                model.jumped_ms = None;
+            }
             Step::Restart | Step::Crash => {
+                if model.jumped_ms.is_some() {
+                    // What a crash must not forget is on record since a pass.
+                    fixture.ttl_pass();
+                }
                 match self {
                     Step::Restart => fixture.restart(),
                     _ => fixture.crash(),

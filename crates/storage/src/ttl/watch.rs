@@ -1,0 +1,332 @@
+//! Whether the clock can be trusted. A wall clock that jumps a year ahead makes everything due at once, for the monitor and for
+//! every read that hides, and what is deleted then does not come back.
+//!
+//! The watch compares wall time with the time since boot, which nobody corrects. Their difference (the *offset*) stays as it is
+//! while both go on. It is compared with that of the last look, so that a slow correction in many small steps is no jump:
+//!
+//! ```text
+//!               off by more than the limit
+//!   trusted ---------------------------------> suspended
+//!           <---------------------------------
+//!               ttlResume, or the clock is back
+//! ```
+//!
+//! A store begins suspended when the clock is behind its last write, or when the last run ended suspended and the clock is not
+//! back ([`Mark`]): a restart alone does not make a clock right.
+//!
+//! A look happens whenever somebody is about to delete or to hide by the wall clock, so that neither happens between a jump and
+//! the next pass. While expiry is suspended no policy deletes and none hides, as if all were paused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_base::Clock;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use parking_lot::Mutex;
+
+use crate::ttl::TtlParameters;
+
+/// A look leaves the offset alone when it differs by less: few looks write.
+const NEWS_MS: i64 = 1000;
+/// A record may be so old.
+const FRESH_MS: i64 = 3_600_000;
+/// Both clocks are read within this time, or once more: a thread may be stopped between two readings.
+const READ_WITHIN_MICROS: i64 = 1_000_000;
+/// How often they are read once more.
+const READINGS: usize = 10;
+
+/// Why and since when expiry is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// `clockJumped` or `clockBehindData`.
+    pub reason: &'static str,
+    /// When that was noticed, by the clock as it went before; in milliseconds since 1970.
+    pub since_ms: i64,
+    /// How far the clock is off, in milliseconds; negative when it is behind.
+    pub off_by_ms: i64,
+}
+
+impl Suspension {
+    /// Its fields for a reply.
+    pub fn append_to(&self, out: &mut DocBuilder) {
+        out.append("reason", self.reason).append("since", RawValue::Date(self.since_ms));
+        out.append("offByMillis", self.off_by_ms);
+    }
+}
+
+/// What is on record of a suspension, for the next run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The clock jumped ahead to a time, by so many milliseconds.
+    Ahead { to_ms: i64, by_ms: i64 },
+    /// The clock is wrong before this time.
+    Behind { least_ms: i64 },
+}
+
+impl Mark {
+    /// As it is stored.
+    pub(crate) fn to_document(self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        match self {
+            Mark::Ahead { to_ms, by_ms } => {
+                out.append("ahead", RawValue::Date(to_ms)).append("by", by_ms);
+            }
+            Mark::Behind { least_ms } => {
+                out.append("behind", RawValue::Date(least_ms));
+            }
+        }
+        out.finish()
+    }
+
+    /// Whether a start that finds this suspends expiry wherever it would if it found the other.
+    pub(crate) fn covers(self, other: Mark) -> bool {
+        match (self, other) {
+            (Mark::Ahead { to_ms: own, .. }, Mark::Ahead { to_ms: other, .. }) => own <= other,
+            // It grows as time passes.
+            (Mark::Behind { least_ms: own }, Mark::Behind { least_ms: other }) => {
+                other.saturating_sub(own) <= FRESH_MS
+            }
+            (Mark::Ahead { .. }, Mark::Behind { .. })
+            | (Mark::Behind { .. }, Mark::Ahead { .. }) => false,
+        }
+    }
+
+    /// Nothing when it cannot be read.
+    pub(crate) fn from_document(document: RawDoc<'_>) -> Option<Mark> {
+        match (document.get("ahead"), document.get("by"), document.get("behind")) {
+            (Some(RawValue::Date(to_ms)), Some(RawValue::Int64(by_ms)), _) => {
+                Some(Mark::Ahead { to_ms, by_ms })
+            }
+            (_, _, Some(RawValue::Date(least_ms))) => Some(Mark::Behind { least_ms }),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with the clock, in offsets.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// It left this one.
+    Left { right: i64 },
+    /// It is below the one at which the clock would show the last write.
+    Behind { least: i64 },
+    /// Another run saw it jump to this one.
+    Ahead { jumped: i64, by_ms: i64 },
+}
+
+impl Fault {
+    fn of(mark: Mark, up_ms: i64) -> Fault {
+        match mark {
+            Mark::Ahead { to_ms, by_ms } => {
+                Fault::Ahead { jumped: to_ms.saturating_sub(up_ms), by_ms }
+            }
+            Mark::Behind { least_ms } => Fault::Behind { least: least_ms.saturating_sub(up_ms) },
+        }
+    }
+
+    /// Whether the clock is still wrong.
+    fn lasts(self, offset: i64, limit: i64) -> bool {
+        match self {
+            Fault::Left { right } => offset.saturating_sub(right).saturating_abs() > limit,
+            Fault::Behind { least } => least.saturating_sub(offset) > limit,
+            // Nobody knows how long the server was down: any time before the jump may be right.
+            Fault::Ahead { jumped, .. } => jumped.saturating_sub(offset) <= limit && limit < NEVER,
+        }
+    }
+
+    fn off_by_ms(self, offset: i64) -> i64 {
+        match self {
+            Fault::Left { right: from } | Fault::Behind { least: from } => {
+                offset.saturating_sub(from)
+            }
+            Fault::Ahead { by_ms, .. } => by_ms,
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Fault::Left { .. } | Fault::Ahead { .. } => "clockJumped",
+            Fault::Behind { .. } => "clockBehindData",
+        }
+    }
+
+    /// For the next run.
+    fn mark(self, offset: i64, up_ms: i64) -> Mark {
+        match self {
+            Fault::Left { right } if offset > right => Mark::Ahead {
+                to_ms: offset.saturating_add(up_ms),
+                by_ms: offset.saturating_sub(right),
+            },
+            Fault::Left { right: least } | Fault::Behind { least } => {
+                Mark::Behind { least_ms: least.saturating_add(up_ms) }
+            }
+            Fault::Ahead { jumped, by_ms } => {
+                Mark::Ahead { to_ms: jumped.saturating_add(up_ms), by_ms }
+            }
+        }
+    }
+}
+
+/// A limit that nothing exceeds.
+const NEVER: i64 = i64::MAX;
+
+/// What the next look goes by.
+enum State {
+    /// Nobody has looked since the store was opened; what may be wrong.
+    Begun(Vec<Fault>),
+    Trusted,
+    Suspended {
+        fault: Fault,
+        since_ms: i64,
+    },
+}
+
+/// The watch over the clock.
+pub(crate) struct ClockWatch {
+    clock: Arc<dyn Clock>,
+    params: Arc<TtlParameters>,
+    /// Wall time less the time since boot, in milliseconds, at the last look that was trusted.
+    offset: AtomicI64,
+    /// Whether the state is `Trusted`.
+    trusted: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl ClockWatch {
+    /// A watch that begins now, over data that was written last at this wall time.
+    pub(crate) fn begin(
+        clock: Arc<dyn Clock>,
+        params: Arc<TtlParameters>,
+        written_ms: Option<i64>,
+        mark: Option<Mark>,
+    ) -> ClockWatch {
+        let watch = ClockWatch {
+            clock,
+            params,
+            offset: AtomicI64::new(0),
+            trusted: AtomicBool::new(false),
+            state: Mutex::new(State::Trusted),
+        };
+        let up_ms = watch.up_ms();
+        let written = written_ms.map(|least_ms| Mark::Behind { least_ms });
+        let faults = mark.into_iter().chain(written).map(|mark| Fault::of(mark, up_ms));
+        *watch.state.lock() = State::Begun(faults.collect());
+        watch.offset.store(watch.steady_offset(), Ordering::Release);
+        watch
+    }
+
+    /// Looks at both clocks; whether the wall clock may be deleted and hidden by.
+    pub(crate) fn look(&self) -> bool {
+        let known = self.offset.load(Ordering::Acquire);
+        let offset = self.offset();
+        let off_by = offset.saturating_sub(known).saturating_abs();
+        if !self.trusted.load(Ordering::Acquire) || off_by > self.limit_ms() {
+            return self.look_closely();
+        }
+        if off_by >= NEWS_MS {
+            // Unless somebody else was faster.
+            let relaxed = Ordering::Relaxed;
+            let _ = self.offset.compare_exchange(known, offset, Ordering::AcqRel, relaxed);
+        }
+        true
+    }
+
+    /// The clock is right as it is. Whether expiry was suspended.
+    pub(crate) fn resume(&self) -> bool {
+        let suspended = !self.look();
+        self.trust(&mut self.state.lock(), self.steady_offset());
+        if suspended {
+            tracing::info!("expiry goes on by command");
+        }
+        suspended
+    }
+
+    /// Why expiry is suspended, if it is.
+    pub(crate) fn suspension(&self) -> Option<Suspension> {
+        self.look();
+        let State::Suspended { fault, since_ms } = *self.state.lock() else { return None };
+        let off_by_ms = fault.off_by_ms(self.steady_offset());
+        Some(Suspension { reason: fault.reason(), since_ms, off_by_ms })
+    }
+
+    /// What the next run must know.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.look();
+        let State::Suspended { fault, .. } = *self.state.lock() else { return None };
+        Some(fault.mark(self.steady_offset(), self.up_ms()))
+    }
+
+    fn look_closely(&self) -> bool {
+        let mut state = self.state.lock();
+        let known = self.offset.load(Ordering::Acquire);
+        let (offset, limit) = (self.steady_offset(), self.limit_ms());
+        let left = Some(Fault::Left { right: known }).filter(|fault| fault.lasts(offset, limit));
+        let fault = match &*state {
+            State::Suspended { fault, .. } => Some(*fault).filter(|it| it.lasts(offset, limit)),
+            State::Trusted => left,
+            State::Begun(faults) => {
+                let lasting = faults.iter().find(|fault| fault.lasts(offset, limit));
+                // Who came back meanwhile has not jumped away.
+                let was_wrong = faults.iter().any(|fault| fault.lasts(known, limit));
+                lasting.copied().or(left.filter(|_| !was_wrong))
+            }
+        };
+        match fault {
+            None => self.trust(&mut state, offset),
+            Some(fault) if !matches!(*state, State::Suspended { .. }) => {
+                let off_by_ms = fault.off_by_ms(offset);
+                let since_ms = offset.saturating_add(self.up_ms()).saturating_sub(off_by_ms);
+                *state = State::Suspended { fault, since_ms };
+                self.trusted.store(false, Ordering::Release);
+                tracing::warn!(
+                    startupWarning = matches!(fault, Fault::Behind { .. } | Fault::Ahead { .. }),
+                    reason = fault.reason(),
+                    offByMillis = off_by_ms,
+                    limitMillis = limit,
+                    sinceMillis = since_ms,
+                    "The clock cannot be trusted: expiry deletes and hides nothing until it is back, or until the command \
+                     ttlResume"
+                );
+            }
+            Some(_) => {}
+        }
+        fault.is_none()
+    }
+
+    fn trust(&self, state: &mut State, offset: i64) {
+        if matches!(state, State::Suspended { .. }) {
+            tracing::info!("the clock is trusted again");
+        }
+        *state = State::Trusted;
+        self.offset.store(offset, Ordering::Release);
+        self.trusted.store(true, Ordering::Release);
+    }
+
+    /// `ttlClockJumpLimitSecs`; 0 trusts every clock.
+    fn limit_ms(&self) -> i64 {
+        match self.params.clock_jump_limit_secs.load(Ordering::Relaxed) {
+            0 => NEVER,
+            secs => secs.saturating_mul(1000),
+        }
+    }
+
+    fn up_ms(&self) -> i64 {
+        self.clock.since_boot_micros() / 1000
+    }
+
+    fn offset(&self) -> i64 {
+        self.clock.now_ms().saturating_sub(self.up_ms())
+    }
+
+    /// The same from two readings that were close together.
+    fn steady_offset(&self) -> i64 {
+        for _ in 0..READINGS {
+            let before = self.clock.since_boot_micros();
+            let offset = self.offset();
+            if self.clock.since_boot_micros() - before <= READ_WITHIN_MICROS {
+                return offset;
+            }
+        }
+        self.offset()
+    }
+}
