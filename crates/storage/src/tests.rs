@@ -653,9 +653,9 @@ impl FilterCompiler for PanicOnce {
 }
 
 impl RecordFilter for PanicOnce {
-    fn matches(&self, _: RawDoc<'_>) -> bool {
+    fn matches(&self, _: RawDoc<'_>) -> mayfly_base::Result<bool> {
         assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "on purpose");
-        true
+        Ok(true)
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
