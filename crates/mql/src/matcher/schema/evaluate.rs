@@ -12,16 +12,18 @@ use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Tex
 impl Schema {
     /// Whether a value fits.
     pub(super) fn fits(&self, value: RawValue<'_>) -> Result<bool> {
+        let listed = self.types.is_none_or(|types| types.contains(value.type_byte()))
+            && self.one_of_values.as_ref().is_none_or(|all| all.contains(&unordered_key(value)));
+        if !listed {
+            return Ok(false);
+        }
         let of_type = match value {
             RawValue::Document(document) => self.objects.fit(document)?,
             RawValue::Array(items) => self.arrays.fit(items)?,
             RawValue::String(text) => self.texts.fit(text)?,
             other => Number::from_value(other).is_none_or(|number| self.numbers.fit(number)),
         };
-        Ok(of_type
-            && self.types.is_none_or(|types| types.contains(value.type_byte()))
-            && self.one_of_values.as_ref().is_none_or(|all| all.contains(&unordered_key(value)))
-            && self.combinations_fit(value)?)
+        Ok(of_type && self.combinations_fit(value)?)
     }
 
     /// `allOf`, `anyOf`, `oneOf` and `not`.
