@@ -28,7 +28,7 @@ pub use dependencies::Dependencies;
 pub use expression::{Expression, Frame, check_size};
 pub use order::{Order, OrderField};
 pub use parse::Parser;
-pub use pattern::{Pattern, PatternFault};
+pub use pattern::{Pattern, PatternFault, Unfinished};
 pub use random::random_unit;
 pub use scope::{Scope, Scripts};
 pub use sum::Sum;

@@ -1,14 +1,60 @@
 //! Regular expressions, by the engine that the reference uses (PCRE2), so that patterns mean the same. Filters and expressions
 //! compile them here; what they say about a bad one is their own.
+//!
+//! PCRE2 tries one way after the other, and there are patterns and texts with more ways than anybody can wait for. It gives up
+//! after a number of steps, or when the small stack of its compiled code is full. That is no answer: what was not finished must
+//! not count as "no match". Three programs answer in turn:
+//!
+//! 1. The quick one is PCRE2 with few steps and its usual stack. It answers nearly everything.
+//! 2. [`Linear`] has no such texts. It knows the part of the language that both engines read alike.
+//! 3. The patient one is PCRE2 again, with more steps and a large stack.
+//!
+//! What the last one does not finish is [`Unfinished`], an error. The second and the third are compiled when they are needed
+//! first. From then on the pattern is not asked of the quick one again, so that giving up is paid once for a query.
+
+mod linear;
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use mayfly_base::{Error, ErrorCode};
+use pcre2::bytes::{CaptureLocations, Match, Regex, RegexBuilder};
+
+use linear::Linear;
 
 /// Longest pattern, in bytes; the engine's own limit in the reference.
 const MAX_PATTERN_BYTES: usize = 32_764;
 
+/// Steps of the quick program for each place of a text that a match may begin at: about 20 us.
+const QUICK_STEPS: u32 = 10_000;
+
+/// Steps of the patient program for each such place: half a millisecond, ten times as long without compiled code.
+const PATIENT_STEPS: u32 = 200_000;
+
+/// Largest stack of the patient program, in bytes. It keeps its place in an alternative that is repeated; texts of some
+/// 500,000 letters fit.
+const PATIENT_STACK_BYTES: usize = 16 << 20;
+
 /// A compiled pattern.
 #[derive(Clone)]
-pub struct Pattern(pcre2::bytes::Regex);
+pub struct Pattern(Arc<Programs>);
+
+struct Programs {
+    pattern: Box<str>,
+    options: Options,
+    quick: Regex,
+    linear: OnceLock<Option<Linear>>,
+    patient: OnceLock<Result<Regex, Unfinished>>,
+}
+
+/// What the options say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    ignore_case: bool,
+    multi_line: bool,
+    dot_all: bool,
+    extended: bool,
+}
 
 /// Why a pattern cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +69,30 @@ pub enum PatternFault {
     Invalid(String),
 }
 
+/// Whether a text matches was not found out within the limits; with the code of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished(i32);
+
+impl Unfinished {
+    /// The code of its error.
+    pub const CODE: ErrorCode = ErrorCode(51156);
+
+    /// As an error of the operator that evaluates the pattern.
+    pub fn in_operator(self, name: &str) -> Error {
+        let code = self.0;
+        let text = format!(
+            "Error occurred while executing the regular expression in {name}. Result code: {code}"
+        );
+        Error::new(Unfinished::CODE, text)
+    }
+}
+
+impl From<pcre2::Error> for Unfinished {
+    fn from(error: pcre2::Error) -> Unfinished {
+        Unfinished(error.code())
+    }
+}
+
 impl Pattern {
     /// Compiles a pattern; options are letters of `imxsu`.
     ///
@@ -35,41 +105,148 @@ impl Pattern {
         if options.contains('\0') {
             return Err(PatternFault::NullInOptions);
         }
-        let mut builder = pcre2::bytes::RegexBuilder::new();
-        builder.utf(true).jit_if_available(true);
+        let mut read = Options::default();
         for option in options.chars() {
             match option {
-                'i' => builder.caseless(true),
-                'm' => builder.multi_line(true),
-                'x' => builder.extended(true),
-                's' => builder.dotall(true),
-                'u' => &mut builder,
+                'i' => read.ignore_case = true,
+                'm' => read.multi_line = true,
+                'x' => read.extended = true,
+                's' => read.dot_all = true,
+                'u' => {}
                 other => return Err(PatternFault::UnknownOption(other)),
-            };
+            }
         }
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err(PatternFault::Invalid("pattern is too long".to_owned()));
         }
-        let compiled = builder.build(pattern);
-        compiled.map(Pattern).map_err(|error| PatternFault::Invalid(error.to_string()))
+        let quick = read.builder().build(&limited(pattern, QUICK_STEPS)).map_err(|error| {
+            // The places that an error names are those of the pattern as it was written.
+            let error = read.builder().build(pattern).err().unwrap_or(error);
+            PatternFault::Invalid(error.to_string())
+        })?;
+        Ok(Pattern(Arc::new(Programs {
+            pattern: pattern.into(),
+            options: read,
+            quick,
+            linear: OnceLock::new(),
+            patient: OnceLock::new(),
+        })))
     }
 
     /// Whether the text matches anywhere.
     ///
     /// # Errors
-    /// Those of a match that exceeds the engine's own limits.
-    pub fn is_match(&self, text: &str) -> Result<bool, pcre2::Error> {
-        self.0.is_match(text.as_bytes())
+    /// When that was not found out within the limits.
+    #[inline]
+    pub fn is_match(&self, text: &str) -> Result<bool, Unfinished> {
+        let programs = &*self.0;
+        if programs.linear.get().is_none()
+            && let Ok(found) = programs.quick.is_match(text.as_bytes())
+        {
+            return Ok(found);
+        }
+        programs.finish(text)
     }
 
-    /// For what captures groups.
-    pub(crate) fn program(&self) -> &pcre2::bytes::Regex {
-        &self.0
+    /// The first match that begins at this byte or behind it, with its groups.
+    ///
+    /// # Errors
+    /// When that was not found out within the limits.
+    pub(crate) fn find_at<'t>(
+        &self,
+        groups: &mut Groups,
+        text: &'t str,
+        from: usize,
+    ) -> Result<Option<Match<'t>>, Unfinished> {
+        let programs = &*self.0;
+        if !groups.patient {
+            match programs.quick.captures_read_at(&mut groups.found, text.as_bytes(), from) {
+                Ok(found) => return Ok(found),
+                Err(_) => {
+                    groups.found = programs.patient()?.capture_locations();
+                    groups.patient = true;
+                }
+            }
+        }
+        let found = programs.patient()?.captures_read_at(&mut groups.found, text.as_bytes(), from);
+        Ok(found?)
     }
+
+    /// Room for the groups of a match.
+    pub(crate) fn groups(&self) -> Groups {
+        Groups { found: self.0.quick.capture_locations(), patient: false }
+    }
+}
+
+/// Where the groups of a match are, and whether the patient program found it.
+pub(crate) struct Groups {
+    found: CaptureLocations,
+    patient: bool,
+}
+
+impl Groups {
+    /// Where a group is; the first one is the whole match.
+    pub(crate) fn get(&self, at: usize) -> Option<(usize, usize)> {
+        self.found.get(at)
+    }
+
+    /// How many the pattern has, the whole match among them.
+    pub(crate) fn len(&self) -> usize {
+        self.found.len()
+    }
+}
+
+impl Programs {
+    /// Whether the text matches, when the quick program gives up.
+    #[cold]
+    fn finish(&self, text: &str) -> Result<bool, Unfinished> {
+        let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
+        if let Some(found) = linear.as_ref().and_then(|linear| linear.is_match(text)) {
+            return Ok(found);
+        }
+        Ok(self.patient()?.is_match(text.as_bytes())?)
+    }
+
+    fn patient(&self) -> Result<&Regex, Unfinished> {
+        let compiled = self.patient.get_or_init(|| {
+            let mut builder = self.options.builder();
+            builder.max_jit_stack_size(Some(PATIENT_STACK_BYTES));
+            Ok(builder.build(&limited(&self.pattern, PATIENT_STEPS))?)
+        });
+        compiled.as_ref().map_err(|error| *error)
+    }
+}
+
+impl Options {
+    fn builder(self) -> RegexBuilder {
+        let mut builder = RegexBuilder::new();
+        builder.utf(true).jit_if_available(true);
+        builder.caseless(self.ignore_case).multi_line(self.multi_line);
+        builder.dotall(self.dot_all).extended(self.extended);
+        builder
+    }
+}
+
+/// The pattern with a limit of steps. It stands behind the limits that the pattern begins with, because the last one counts.
+fn limited(pattern: &str, steps: u32) -> String {
+    let (mut at, mut behind) = (0, 0);
+    while pattern[at..].starts_with("(*")
+        && let Some(length) = pattern[at..].find(')')
+    {
+        let setting = &pattern[at..at + length];
+        at += length + 1;
+        if setting.starts_with("(*LIMIT_") {
+            behind = at;
+        }
+    }
+    format!("{}(*LIMIT_MATCH={steps}){}", &pattern[..behind], &pattern[behind..])
 }
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
+        f.write_str(&self.0.pattern)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -384,7 +384,7 @@ impl Executor {
                 let (matcher, mut result) = (&self.query.matcher, Ok(()));
                 store.read_one(&self.collection, key, |document| {
                     count(op, 1, 1);
-                    let matched = matcher.try_matches(document);
+                    let matched = matcher.matches(document);
                     let matched = matched.map_err(|error| self.failures().named(error));
                     result = matched.and_then(|matches| match matches {
                         true => sink(key, document, &Metadata::NONE).map(|_| ()),
@@ -439,7 +439,7 @@ impl Executor {
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                         op.check()?;
                     }
-                    let matches = matcher.try_matches(document);
+                    let matches = matcher.matches(document);
                     let matches = matches.map_err(|error| failures.named(error))?;
                     if !matches {
                         return Ok(ControlFlow::Continue(()));
@@ -639,7 +639,7 @@ impl Fetch<'_> {
             let (matcher, failures) = (&self.query.matcher, self.failures);
             self.snapshot.record(self.collection, record_key, &mut |document| {
                 self.fetched += 1;
-                let matches = matcher.try_matches(document);
+                let matches = matcher.matches(document);
                 if matches.map_err(|error| failures.named(error))? {
                     given = true;
                     flow = sink(record_key, document, &Metadata::NONE)?;

@@ -17,7 +17,7 @@ pub struct PartialFilters;
 struct Compiled(Matcher);
 
 impl RecordFilter for Compiled {
-    fn matches(&self, document: RawDoc<'_>) -> bool {
+    fn matches(&self, document: RawDoc<'_>) -> Result<bool> {
         self.0.matches(document)
     }
 

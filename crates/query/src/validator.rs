@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scripts;
+use mayfly_expr::{Scripts, Unfinished};
 use mayfly_mql::matcher::explain_failure;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::DocumentCheck;
@@ -49,8 +49,12 @@ impl Validator {
 }
 
 impl DocumentCheck for Validator {
-    fn fits(&self, document: RawDoc<'_>) -> bool {
-        self.matcher.matches(document)
+    fn fits(&self, document: RawDoc<'_>) -> Result<bool> {
+        match self.matcher.matches(document) {
+            // As in the reference, an expression that fails is one that does not hold.
+            Err(error) if error.code() != Unfinished::CODE => Ok(false),
+            known => known,
+        }
     }
 
     fn explain(&self, document: RawDoc<'_>) -> DocBuf {

@@ -135,7 +135,10 @@ impl Uses {
 /// A compiled filter that storage can ask without knowing the query language.
 pub trait RecordFilter: Send + Sync {
     /// Whether the document passes.
-    fn matches(&self, document: RawDoc<'_>) -> bool;
+    ///
+    /// # Errors
+    /// When that cannot be found out. Then the document is neither left out nor taken: what asked fails.
+    fn matches(&self, document: RawDoc<'_>) -> Result<bool>;
 
     /// Itself, for the one who compiled it.
     fn as_any(&self) -> &dyn Any;
@@ -497,8 +500,12 @@ impl Index {
     }
 
     /// Whether this document belongs into it, its filter considered.
-    pub(crate) fn covers(&self, document: RawDoc<'_>) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.matches(document))
+    ///
+    /// # Errors
+    /// Those of the filter.
+    #[inline]
+    pub(crate) fn covers(&self, document: RawDoc<'_>) -> Result<bool> {
+        self.filter.as_ref().map_or(Ok(true), |filter| filter.matches(document))
     }
 
     /// To be called once per batch of a read that holds this index over time.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{Caps, ChaosEngine, ChaosOptions, Engine, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
@@ -653,9 +653,9 @@ impl FilterCompiler for PanicOnce {
 }
 
 impl RecordFilter for PanicOnce {
-    fn matches(&self, _: RawDoc<'_>) -> bool {
+    fn matches(&self, _: RawDoc<'_>) -> mayfly_base::Result<bool> {
         assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "on purpose");
-        true
+        Ok(true)
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -686,6 +686,81 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
         std::thread::yield_now();
     }
     f.store.close().unwrap();
+}
+
+/// Filters that fail on documents with a field `hard`, while they are told to.
+#[derive(Clone, Default)]
+struct Unsure(Arc<AtomicBool>);
+
+impl FilterCompiler for Unsure {
+    fn compile(
+        &self,
+        _: RawDoc<'_>,
+        _: Option<&Arc<Collation>>,
+    ) -> mayfly_base::Result<Arc<dyn RecordFilter>> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+impl RecordFilter for Unsure {
+    fn matches(&self, document: RawDoc<'_>) -> mayfly_base::Result<bool> {
+        match document.get("hard").is_some() && self.0.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorCode(51156), "not finished")),
+            false => Ok(true),
+        }
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// Whether the document belongs into the index is not known: it is neither left out of it nor removed because of it.
+#[test]
+fn a_filter_that_fails_decides_nothing() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let filters = Unsure::default();
+    let fails = filters.0.clone();
+    let options =
+        StoreOptions { background: false, filters: Arc::new(filters), ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    let f = Fixture { store, engine, clock, op };
+    let mut spec = ttl("x", 0);
+    spec.insert("partialFilterExpression", doc! { "y": 1 });
+    f.index("d.c", &spec).unwrap();
+    let old = doc! { "_id": 1, "x": date(NOW - 1), "hard": 1 };
+    f.insert("d.c", &old).unwrap();
+    let unfinished = ErrorCode(51156);
+
+    fails.store(true, Ordering::Relaxed);
+    // Expiry leaves it.
+    f.pass();
+    assert_eq!((f.count("d.c"), f.entries("d.c", 0)), (1, 1));
+    // Nor is a document written, replaced or removed.
+    let another = doc! { "_id": 2, "hard": 1 };
+    assert_eq!(f.insert("d.c", &another).unwrap_err().code(), unfinished);
+    let collection = f.store.collection(&ns("d.c")).unwrap();
+    let (key, old) = (record_key(RawValue::Int32(1)), DocBuf::from_bson(&old));
+    let new = DocBuf::from_bson(&doc! { "_id": 1 });
+    let update = |unit: &mut WriteUnit<'_>| {
+        unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+    };
+    let updated = f.store.write(&f.op, &collection, update);
+    assert_eq!(updated.unwrap_err().code(), unfinished);
+    let deleted = f.store.write(&f.op, &collection, |unit| unit.delete(&key, old.as_doc()));
+    assert_eq!(deleted.unwrap_err().code(), unfinished);
+    // An index is not built without it.
+    let partial = doc! { "key": { "z": 1 }, "name": "z_1", "partialFilterExpression": { "y": 1 } };
+    assert_eq!(f.index("d.c", &partial).unwrap_err().code(), unfinished);
+    assert_eq!(f.store.collection(&ns("d.c")).unwrap().ready_indexes().len(), 1);
+    assert_eq!((f.count("d.c"), f.entries("d.c", 0)), (1, 1));
+
+    fails.store(false, Ordering::Relaxed);
+    f.pass();
+    assert_eq!((f.count("d.c"), f.entries("d.c", 0)), (0, 0));
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl<'s> WriteUnit<'s> {
         self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Derived).map_err(from_kv)?;
         let state = self.state;
         for index in state.maintained() {
-            if index.covers(document) {
+            if index.covers(document)? {
                 index_keys(&index.spec, self.written(document), &mut scratch.new_keys)?;
                 self.add_keys(index, scratch, document, record_key, |_| true)?;
             }
@@ -313,10 +313,10 @@ impl<'s> WriteUnit<'s> {
         for index in state.maintained() {
             scratch.old_keys.clear();
             scratch.new_keys.clear();
-            if index.covers(old) {
+            if index.covers(old)? {
                 index_keys(&index.spec, before, &mut scratch.old_keys)?;
             }
-            if index.covers(new) {
+            if index.covers(new)? {
                 index_keys(&index.spec, self.written(new), &mut scratch.new_keys)?;
             }
             let same = scratch.old_keys.len() == scratch.new_keys.len()
@@ -369,7 +369,7 @@ impl<'s> WriteUnit<'s> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let state = self.state;
         for index in state.maintained() {
-            if index.covers(document) {
+            if index.covers(document)? {
                 let mut keys = std::mem::take(&mut scratch.old_keys);
                 index_keys(&index.spec, stored, &mut keys)?;
                 for (values, _) in keys.iter() {
@@ -613,7 +613,7 @@ impl<'s> WriteUnit<'s> {
         record: Record<'_>,
     ) -> Result<()> {
         let document = record.document;
-        if !index.covers(document) {
+        if !index.covers(document)? {
             return Ok(());
         }
         // A hidden document must not be the duplicate that ends the build.

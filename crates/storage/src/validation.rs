@@ -14,7 +14,10 @@ use crate::collection::FilterCompiler;
 /// A compiled validator.
 pub trait DocumentCheck: Send + Sync {
     /// Whether a document satisfies it.
-    fn fits(&self, document: RawDoc<'_>) -> bool;
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    fn fits(&self, document: RawDoc<'_>) -> Result<bool>;
 
     /// Why a document does not: the `details` of the error.
     fn explain(&self, document: RawDoc<'_>) -> DocBuf;
@@ -59,9 +62,9 @@ impl Validation {
     /// A document about to be inserted.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure.
+    /// 121 DocumentValidationFailure; those of the check, under `warn`, too.
     pub(crate) fn check_insert(&self, ns: &str, document: RawDoc<'_>) -> Result<()> {
-        match self.check.fits(document) {
+        match self.check.fits(document)? {
             true => Ok(()),
             false => self.fail(ns, document),
         }
@@ -70,9 +73,9 @@ impl Validation {
     /// A document about to take the place of another.
     ///
     /// # Errors
-    /// 121 DocumentValidationFailure.
+    /// 121 DocumentValidationFailure; those of the check, under `warn`, too.
     pub(crate) fn check_update(&self, ns: &str, old: RawDoc<'_>, new: RawDoc<'_>) -> Result<()> {
-        if self.check.fits(new) || self.moderate && !self.check.fits(old) {
+        if self.check.fits(new)? || self.moderate && !self.check.fits(old)? {
             return Ok(());
         }
         self.fail(ns, new)

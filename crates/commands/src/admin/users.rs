@@ -158,7 +158,7 @@ fn run_roles(
         out.append("roles", RawValue::Array(RawDoc::EMPTY));
         out.append("inheritedRoles", RawValue::Array(RawDoc::EMPTY));
         let out = out.finish();
-        if filter.as_ref().is_none_or(|filter| filter.matches(out.as_doc())) {
+        if filter.as_ref().map_or(Ok(true), |filter| filter.matches(out.as_doc()))? {
             reply.push(&out);
         }
     }

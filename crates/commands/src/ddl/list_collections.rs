@@ -1,5 +1,7 @@
 //! `listCollections`.
 
+use std::collections::VecDeque;
+
 use mayfly_base::{Namespace, Result};
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_query::{Cursor, CursorSource};
@@ -45,12 +47,16 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         collections.iter().filter_map(|collection| series_entry(collection, name_only)).collect();
     let collections = collections.iter().map(|collection| entry(collection, name_only));
     let log = (request.db == "local").then(|| log_entry(ctx, name_only));
-    let documents = collections
+    let entries = collections
         .chain(log)
         .chain(series)
-        .chain(views.iter().map(|view| view_entry(view, name_only)))
-        .filter(|entry| filter.as_ref().is_none_or(|filter| filter.matches(entry.as_doc())))
-        .collect();
+        .chain(views.iter().map(|view| view_entry(view, name_only)));
+    let mut documents = VecDeque::new();
+    for entry in entries {
+        if filter.as_ref().map_or(Ok(true), |filter| filter.matches(entry.as_doc()))? {
+            documents.push_back(entry);
+        }
+    }
     let cursor = Cursor::new(ns, CursorSource::Ready(documents));
     first_batch(ctx, cursor, FirstBatch { size, ..FirstBatch::default() }, reply)
 }

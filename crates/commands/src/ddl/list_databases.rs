@@ -44,7 +44,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             database.append("sizeOnDisk", size).append("empty", empty);
         }
         let database = database.finish();
-        if filter.as_ref().is_none_or(|filter| filter.matches(database.as_doc())) {
+        if filter.as_ref().map_or(Ok(true), |filter| filter.matches(database.as_doc()))? {
             total += size;
             reply.push(&database);
         }

@@ -7,7 +7,7 @@ use mayfly_value::{DocBuilder, RawValue};
 use super::operand::{array, document, fault, optional, parts, required};
 use super::{OpRow, Prepared, own};
 use crate::parse::Parser;
-use crate::pattern::{Pattern, PatternFault};
+use crate::pattern::{Groups, Pattern, PatternFault};
 use crate::{Expression, Frame, Value, check_size};
 
 pub(super) const ROWS: &[OpRow] = &[
@@ -133,14 +133,6 @@ fn with_pattern<'a>(
     }
 }
 
-fn failed(name: &str, error: &pcre2::Error) -> mayfly_base::Error {
-    let code = error.code();
-    let text = format!(
-        "Error occurred while executing the regular expression in {name}. Result code: {code}"
-    );
-    fault(51156, text)
-}
-
 fn is_match<'a>(
     prepared: &'a Prepared,
     arguments: &'a [Expression],
@@ -148,7 +140,7 @@ fn is_match<'a>(
 ) -> Result<Value<'a>> {
     const NAME: &str = "$regexMatch";
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
-        let found = pattern.is_match(text).map_err(|error| failed(NAME, &error))?;
+        let found = pattern.is_match(text).map_err(|error| error.in_operator(NAME))?;
         Ok(found.into())
     })?;
     Ok(found.unwrap_or(false.into()))
@@ -161,9 +153,9 @@ fn find_first<'a>(
 ) -> Result<Value<'a>> {
     const NAME: &str = "$regexFind";
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
-        let mut groups = pattern.program().capture_locations();
-        let found = pattern.program().captures_read(&mut groups, text.as_bytes());
-        if found.map_err(|error| failed(NAME, &error))?.is_none() {
+        let mut groups = pattern.groups();
+        let found = pattern.find_at(&mut groups, text, 0);
+        if found.map_err(|error| error.in_operator(NAME))?.is_none() {
             return Ok(Value::NULL);
         }
         let mut out = DocBuilder::new();
@@ -181,12 +173,12 @@ fn find_all<'a>(
     const NAME: &str = "$regexFindAll";
     let found = with_pattern(NAME, prepared, arguments, frame, |text, pattern| {
         let mut out = DocBuilder::new_array();
-        let mut groups = pattern.program().capture_locations();
+        let mut groups = pattern.groups();
         let (mut from, mut counted) = (0, Counted::default());
         loop {
             spend(1)?;
-            let found = pattern.program().captures_read_at(&mut groups, text.as_bytes(), from);
-            let Some(whole) = found.map_err(|error| failed(NAME, &error))? else { break };
+            let found = pattern.find_at(&mut groups, text, from);
+            let Some(whole) = found.map_err(|error| error.in_operator(NAME))? else { break };
             out.push_document();
             append(text, &mut counted, &groups, &mut out);
             out.end();
@@ -225,12 +217,7 @@ impl Counted {
 }
 
 /// `{ match, idx, captures }`; the place counts code points.
-fn append(
-    text: &str,
-    counted: &mut Counted,
-    groups: &pcre2::bytes::CaptureLocations,
-    out: &mut DocBuilder,
-) {
+fn append(text: &str, counted: &mut Counted, groups: &Groups, out: &mut DocBuilder) {
     let part = |(from, to): (usize, usize)| text.get(from..to).unwrap_or("");
     let whole = groups.get(0).unwrap_or((0, 0));
     out.append("match", part(whole));

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use mayfly_base::Result;
 use mayfly_value::{Collation, RawValue, ValueBuf, canonical_type, compare_values_in, ty};
 
+use super::evaluate::any;
 use super::{BitTest, DocumentTest, GeoTest, Regex};
 use crate::FieldPath;
 
@@ -157,11 +159,14 @@ impl InList {
     }
 
     /// Whether a value is in the list or matches one of its patterns.
-    pub fn contains(&self, value: RawValue<'_>) -> bool {
+    ///
+    /// # Errors
+    /// Those of a pattern.
+    pub fn contains(&self, value: RawValue<'_>) -> Result<bool> {
         let strings = self.collation.as_deref();
         let order = |have: &ValueBuf| compare_values_in(have.as_raw(), value, strings);
         let found = self.values.binary_search_by(order);
-        found.is_ok() || self.regexes.iter().any(|regex| regex.matches_value(value))
+        Ok(found.is_ok() || any(&self.regexes, |regex| regex.matches_value(value))?)
     }
 }
 

@@ -1,7 +1,9 @@
-//! Filters over documents: no allocation, and no path machinery for plain fields.
+//! Filters over documents: no allocation, and no path machinery for plain fields. A test that fails ends the evaluation: what it
+//! would have said is not known, and so not what a negation of it would say.
 
 use std::ops::ControlFlow;
 
+use mayfly_base::Result;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{
     Collation, Number, RawDoc, RawElement, RawValue, canonical_type, compare_values_in, ty,
@@ -10,35 +12,63 @@ use mayfly_value::{
 use super::{CmpOp, Expr, Predicate};
 use crate::FieldPath;
 
+/// Whether the test holds for some item; the first failure ends it.
+#[inline]
+pub(super) fn any<T>(
+    items: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool>,
+) -> Result<bool> {
+    for item in items {
+        if holds(item)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the test holds for every item; the first failure ends it.
+#[inline]
+pub(super) fn all<T>(
+    items: impl IntoIterator<Item = T>,
+    mut holds: impl FnMut(T) -> Result<bool>,
+) -> Result<bool> {
+    for item in items {
+        if !holds(item)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Whether the document satisfies the filter. Depth is bounded when the filter is parsed.
-pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> bool {
+pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> Result<bool> {
     match expr {
         Expr::And(parts) => all_match(parts, doc),
-        Expr::Or(parts) => parts.iter().any(|part| matches(part, doc)),
-        Expr::Nor(parts) => !parts.iter().any(|part| matches(part, doc)),
+        Expr::Or(parts) => any(parts, |part| matches(part, doc)),
+        Expr::Nor(parts) => Ok(!any(parts, |part| matches(part, doc))?),
         Expr::Path { path, predicate } => path_matches(path, predicate, doc),
-        Expr::Document(test) => test.holds(doc).unwrap_or(false),
-        Expr::Always(holds) => *holds,
+        Expr::Document(test) => test.holds(doc),
+        Expr::Always(holds) => Ok(*holds),
     }
 }
 
 /// All parts hold. Conditions on plain fields are answered together, in one pass over the document.
-fn all_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
+fn all_match(parts: &[Expr], doc: RawDoc<'_>) -> Result<bool> {
     let plain = |part: &Expr| match part {
         Expr::Path { path, .. } => path.as_single().is_some(),
         Expr::And(_) | Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => false,
     };
     let plain_parts = parts.iter().take_while(|part| plain(part)).count().min(64);
     if plain_parts < 2 {
-        return parts.iter().all(|part| matches(part, doc));
+        return all(parts, |part| matches(part, doc));
     }
     let (together, others) = parts.split_at(plain_parts);
-    plain_fields_match(together, doc) && others.iter().all(|part| matches(part, doc))
+    Ok(plain_fields_match(together, doc)? && all(others, |part| matches(part, doc))?)
 }
 
 /// At most 64 conditions on plain fields; a bit of `open` stands for each that no field has
 /// answered yet.
-fn plain_fields_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
+fn plain_fields_match(parts: &[Expr], doc: RawDoc<'_>) -> Result<bool> {
     let mut open = u64::MAX >> (64 - parts.len());
     for element in doc.iter() {
         for (at, part) in parts.iter().enumerate() {
@@ -47,43 +77,51 @@ fn plain_fields_match(parts: &[Expr], doc: RawDoc<'_>) -> bool {
             };
             let answers = open & 1 << at != 0 && path.as_str().as_bytes() == element.name_bytes();
             if answers {
-                if !element_matches(predicate, element) {
-                    return false;
+                if !element_matches(predicate, element)? {
+                    return Ok(false);
                 }
                 open &= !(1 << at);
             }
         }
         if open == 0 {
-            return true;
+            return Ok(true);
         }
     }
-    parts.iter().enumerate().all(|(at, part)| match part {
+    Ok(parts.iter().enumerate().all(|(at, part)| match part {
         Expr::Path { predicate, .. } if open & 1 << at != 0 => missing_matches(predicate),
         _ => true,
-    })
+    }))
 }
 
-pub(super) fn path_matches(path: &FieldPath, predicate: &Predicate, doc: RawDoc<'_>) -> bool {
+pub(super) fn path_matches(
+    path: &FieldPath,
+    predicate: &Predicate,
+    doc: RawDoc<'_>,
+) -> Result<bool> {
     if let Some(name) = path.as_single() {
         return match doc.get_element(name) {
-            None => missing_matches(predicate),
+            None => Ok(missing_matches(predicate)),
             Some(element) => element_matches(predicate, element),
         };
     }
     let leaf_arrays = match predicate {
-        Predicate::Not(inner) => return !path_matches(path, inner, doc),
-        Predicate::All(parts) => return parts.iter().all(|part| path_matches(path, part, doc)),
+        Predicate::Not(inner) => return Ok(!path_matches(path, inner, doc)?),
+        Predicate::All(parts) => return all(parts, |part| path_matches(path, part, doc)),
         _ if asks_for_arrays(predicate) => LeafArrays::Keep,
         _ => LeafArrays::Expand,
     };
-    let found = visit_path_with(doc, path.parts(), leaf_arrays, &mut |hit| {
-        let matched = match hit {
+    let mut found = Ok(false);
+    let _ = visit_path_with(doc, path.parts(), leaf_arrays, &mut |hit| {
+        found = match hit {
             Hit::Value(value, _) => value_matches(predicate, value),
-            Hit::Missing => missing_matches(predicate),
+            Hit::Missing => Ok(missing_matches(predicate)),
         };
-        if matched { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        match found {
+            Ok(false) => ControlFlow::Continue(()),
+            Ok(true) | Err(_) => ControlFlow::Break(()),
+        }
     });
-    found.is_break()
+    found
 }
 
 /// Whether the predicate looks at an array as a whole and never at its items one by one.
@@ -106,7 +144,7 @@ pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
 }
 
 /// Whether the predicate holds for a value; an array's items count too.
-pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> bool {
+pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> Result<bool> {
     match value {
         RawValue::Array(_) => array_matches(predicate, value),
         value => value_matches(predicate, value),
@@ -115,7 +153,7 @@ pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> bool {
 
 /// Whether the predicate holds for a field that the path ends in; an array's items count too.
 #[inline]
-fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> bool {
+fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> Result<bool> {
     if element.type_byte() == ty::ARRAY {
         array_matches(predicate, element.value())
     } else {
@@ -123,16 +161,16 @@ fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> bool {
     }
 }
 
-fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> bool {
+fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> Result<bool> {
     match predicate {
-        Predicate::Not(inner) => return !array_matches(inner, array),
-        Predicate::All(parts) => return parts.iter().all(|part| array_matches(part, array)),
+        Predicate::Not(inner) => return Ok(!array_matches(inner, array)?),
+        Predicate::All(parts) => return all(parts, |part| array_matches(part, array)),
         _ if asks_for_arrays(predicate) => return value_matches(predicate, array),
         _ => {}
     }
     let items = array.as_array().unwrap_or(RawDoc::EMPTY);
-    items.iter().any(|item| value_matches(predicate, item.value()))
-        || value_matches(predicate, array)
+    Ok(any(items, |item| value_matches(predicate, item.value()))?
+        || value_matches(predicate, array)?)
 }
 
 /// Whether the predicate holds where the path reaches nothing.
@@ -162,12 +200,12 @@ pub(super) fn missing_matches(predicate: &Predicate) -> bool {
 
 /// Whether the predicate holds for this very value; arrays are not entered, except by what asks for
 /// arrays.
-pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool {
-    match predicate {
+pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> Result<bool> {
+    Ok(match predicate {
         Predicate::Cmp { op, value: operand, collation } => {
             compares(*op, value, operand.as_raw(), collation.as_deref())
         }
-        Predicate::In(list) => list.contains(value),
+        Predicate::In(list) => list.contains(value)?,
         Predicate::Exists => true,
         Predicate::Type(types) => types.contains(value.type_byte()),
         Predicate::Mod { divisor, remainder } => Number::from_value(value)
@@ -175,23 +213,34 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> bool 
             .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
         Predicate::Bits(test) => test.holds(value),
         Predicate::Geo(test) => test.holds(value),
-        Predicate::Regex(regex) => regex.matches_value(value),
+        Predicate::Regex(regex) => regex.matches_value(value)?,
         Predicate::Size(size) => {
             value.as_array().is_some_and(|items| items.iter().count() as i64 == *size)
         }
-        Predicate::ElemMatchDocument(filter) => value.as_array().is_some_and(|items| {
-            items.iter().any(|item| match item.value() {
-                RawValue::Document(inner) | RawValue::Array(inner) => matches(filter, inner),
-                _ => false,
-            })
-        }),
-        Predicate::ElemMatchValue(parts) => value.as_array().is_some_and(|items| {
-            let all = |item| parts.iter().all(|part| value_matches(part, item));
-            items.iter().any(|item| all(item.value()))
-        }),
-        Predicate::Not(inner) => !value_matches(inner, value),
-        Predicate::All(parts) => parts.iter().all(|part| value_matches(part, value)),
+        Predicate::ElemMatchDocument(filter) => match value.as_array() {
+            Some(items) => any(items, |item| item_document_matches(filter, item.value()))?,
+            None => false,
+        },
+        Predicate::ElemMatchValue(parts) => match value.as_array() {
+            Some(items) => any(items, |item| item_value_matches(parts, item.value()))?,
+            None => false,
+        },
+        Predicate::Not(inner) => !value_matches(inner, value)?,
+        Predicate::All(parts) => all(parts, |part| value_matches(part, value))?,
+    })
+}
+
+/// Whether an array's item is a document, or an array, that satisfies the filter.
+pub(super) fn item_document_matches(filter: &Expr, item: RawValue<'_>) -> Result<bool> {
+    match item {
+        RawValue::Document(inner) | RawValue::Array(inner) => matches(filter, inner),
+        _ => Ok(false),
     }
+}
+
+/// Whether an array's item satisfies all conditions at once.
+pub(super) fn item_value_matches(parts: &[Predicate], item: RawValue<'_>) -> Result<bool> {
+    all(parts, |part| value_matches(part, item))
 }
 
 fn compares(

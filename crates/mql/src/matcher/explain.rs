@@ -46,9 +46,11 @@ impl Wanted {
         }
     }
 
+    /// Whether a clause did what it should not. Of a clause that fails that is not known, and it is not named.
     fn is_broken_by(self, clause: RawDoc<'_>, document: RawDoc<'_>) -> bool {
         let parsed = Matcher::parse(clause, &ParseContext::default());
-        parsed.is_ok_and(|parsed| parsed.matches(document) != (self == Wanted::Match))
+        let matched = parsed.and_then(|parsed| parsed.matches(document));
+        matched.is_ok_and(|matched| matched != (self == Wanted::Match))
     }
 }
 

@@ -54,8 +54,8 @@ pub struct ParseContext {
 #[derive(Clone, Debug)]
 pub struct Matcher {
     root: Expr,
-    /// Whether an expression in it can fail.
-    can_fail: bool,
+    /// Whether it evaluates expressions or scripts.
+    computes: bool,
     /// Its `$text`.
     text: Option<Arc<TextTest>>,
 }
@@ -75,17 +75,17 @@ impl Matcher {
     pub fn parse_pulled(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
         let scope = Scope::default().collated(context.collation.clone());
         let root = parse::parse_filter(filter, Around::pulled(&scope))?;
-        let can_fail = whole::can_fail(&root);
+        let computes = whole::computes(&root);
         let text = text::only_text(&root)?;
-        Ok(Matcher { root, can_fail, text })
+        Ok(Matcher { root, computes, text })
     }
 
     /// The same where `$expr` may name the variables of a command.
     pub fn parse_in(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
         let root = parse::parse_filter(filter, Around::nothing(scope))?;
-        let can_fail = whole::can_fail(&root);
+        let computes = whole::computes(&root);
         let text = text::only_text(&root)?;
-        Ok(Matcher { root, can_fail, text })
+        Ok(Matcher { root, computes, text })
     }
 
     /// The same where documents can be sought by distance.
@@ -94,12 +94,12 @@ impl Matcher {
         if geo::count_near(&root) > 1 {
             return Err(Error::bad_value("Too many geoNear expressions"));
         }
-        let can_fail = whole::can_fail(&root);
+        let computes = whole::computes(&root);
         let text = text::only_text(&root)?;
         if text.is_some() && geo::count_near(&root) > 0 {
             return Err(Error::bad_value("text and geoNear not allowed in same query"));
         }
-        Ok(Matcher { root, can_fail, text })
+        Ok(Matcher { root, computes, text })
     }
 
     /// Whether documents are sought by their distance.
@@ -118,37 +118,28 @@ impl Matcher {
         Ok(Matcher { root, ..self })
     }
 
-    /// Whether the document satisfies the filter. An expression that fails counts as one that does not hold: for callers
-    /// whose document has been through [`Matcher::try_matches`] before.
-    #[inline]
-    pub fn matches(&self, doc: RawDoc<'_>) -> bool {
-        match self.can_fail {
-            false => evaluate::matches(&self.root, doc),
-            true => whole::try_matches(&self.root, doc).unwrap_or(false),
-        }
-    }
-
     /// Whether the document satisfies the filter.
     ///
     /// # Errors
-    /// Those of the expressions in `$expr`.
+    /// Those of the expressions in `$expr`, and 51156 of a pattern whose evaluation exceeds its limits. Then it is not known
+    /// whether the document satisfies the filter: nobody may take it for one that does, or for one that does not.
     #[inline]
-    pub fn try_matches(&self, doc: RawDoc<'_>) -> Result<bool> {
-        match self.can_fail {
-            false => Ok(evaluate::matches(&self.root, doc)),
-            true => whole::try_matches(&self.root, doc),
-        }
+    pub fn matches(&self, doc: RawDoc<'_>) -> Result<bool> {
+        evaluate::matches(&self.root, doc)
     }
 
     /// For a document that satisfies the filter: the position of the array item that the last condition through an array
     /// found, which the positional `$` means. Nothing when no condition went through an array.
-    pub fn array_position(&self, doc: RawDoc<'_>) -> Option<usize> {
+    ///
+    /// # Errors
+    /// As [`Matcher::matches`].
+    pub fn array_position(&self, doc: RawDoc<'_>) -> Result<Option<usize>> {
         position::array_position(&self.root, doc)
     }
 
     /// Whether it evaluates expressions or scripts, which may take any time for a single document.
     pub fn computes(&self) -> bool {
-        self.can_fail
+        self.computes
     }
 
     /// Its `$text`, which the planner must bind to an index before the filter is evaluated.
@@ -205,10 +196,13 @@ impl ItemMatcher {
     }
 
     /// Whether the item satisfies every condition.
-    pub fn matches(&self, item: RawValue<'_>) -> bool {
+    ///
+    /// # Errors
+    /// Those of a pattern.
+    pub fn matches(&self, item: RawValue<'_>) -> Result<bool> {
         match self {
-            ItemMatcher::Operators(all) => {
-                all.iter().all(|predicate| evaluate::matches_item(predicate, item))
+            ItemMatcher::Operators(operators) => {
+                evaluate::all(operators, |predicate| evaluate::matches_item(predicate, item))
             }
             ItemMatcher::Value(predicate) => evaluate::value_matches(predicate, item),
         }

@@ -4,25 +4,29 @@
 //! item's position behind; the last one stays. On a path through several arrays the outermost counts. What is negated finds
 //! nothing.
 
+use mayfly_base::Result;
 use mayfly_value::paths::array_index;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::evaluate::{asks_for_arrays, matches, missing_matches, path_matches, value_matches};
+use super::evaluate::{
+    all, any, asks_for_arrays, item_document_matches, item_value_matches, matches, missing_matches,
+    path_matches, value_matches,
+};
 use super::{Expr, Predicate};
 use crate::FieldPath;
 
 /// The position that the last condition through an array found.
-pub(super) fn array_position(expr: &Expr, doc: RawDoc<'_>) -> Option<usize> {
+pub(super) fn array_position(expr: &Expr, doc: RawDoc<'_>) -> Result<Option<usize>> {
     let mut found = None;
-    find(expr, doc, &mut found);
-    found
+    find(expr, doc, &mut found)?;
+    Ok(found)
 }
 
 /// Whether the filter holds.
-fn find(expr: &Expr, doc: RawDoc<'_>, found: &mut Option<usize>) -> bool {
+fn find(expr: &Expr, doc: RawDoc<'_>, found: &mut Option<usize>) -> Result<bool> {
     match expr {
-        Expr::And(parts) => parts.iter().all(|part| find(part, doc, found)),
-        Expr::Or(parts) => parts.iter().any(|part| find(part, doc, found)),
+        Expr::And(parts) => all(parts, |part| find(part, doc, found)),
+        Expr::Or(parts) => any(parts, |part| find(part, doc, found)),
         Expr::Path { path, predicate } => find_path(path, predicate, doc, found),
         Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => matches(expr, doc),
     }
@@ -33,18 +37,18 @@ fn find_path(
     predicate: &Predicate,
     doc: RawDoc<'_>,
     found: &mut Option<usize>,
-) -> bool {
+) -> Result<bool> {
     match predicate {
         Predicate::Not(_) => path_matches(path, predicate, doc),
-        Predicate::All(parts) => parts.iter().all(|part| find_path(path, part, doc, found)),
-        _ => match first_hit(RawValue::Document(doc), path.parts(), None, predicate) {
+        Predicate::All(parts) => all(parts, |part| find_path(path, part, doc, found)),
+        _ => match first_hit(RawValue::Document(doc), path.parts(), None, predicate)? {
             Some(position) => {
                 if position.is_some() {
                     *found = position;
                 }
-                true
+                Ok(true)
             }
-            None => false,
+            None => Ok(false),
         },
     }
 }
@@ -56,33 +60,37 @@ fn first_hit(
     parts: &[Box<str>],
     outer: Option<usize>,
     predicate: &Predicate,
-) -> Option<Option<usize>> {
+) -> Result<Option<Option<usize>>> {
     let Some((name, rest)) = parts.split_first() else {
         return at_end(value, outer, predicate);
     };
     match value {
         RawValue::Document(inner) => match inner.get(name) {
             Some(next) => first_hit(next, rest, outer, predicate),
-            None => missing_matches(predicate).then_some(outer),
+            None => Ok(missing_matches(predicate).then_some(outer)),
         },
         RawValue::Array(items) => {
             let position = array_index(name);
             let addressed = position.and_then(|at| items.iter().nth(at));
             if let Some(item) = addressed {
                 // An addressed item is no item that was found.
-                if let Some(hit) = first_hit(item.value(), rest, outer, predicate) {
-                    return Some(hit);
+                if let Some(hit) = first_hit(item.value(), rest, outer, predicate)? {
+                    return Ok(Some(hit));
                 }
             }
-            items.iter().enumerate().find_map(|(at, item)| {
-                let RawValue::Document(inner) = item.value() else { return None };
+            for (at, item) in items.iter().enumerate() {
+                let RawValue::Document(inner) = item.value() else { continue };
                 if addressed.is_some() && inner.get_element(name).is_none() {
-                    return None;
+                    continue;
                 }
-                first_hit(item.value(), parts, outer.or(Some(at)), predicate)
-            })
+                let hit = first_hit(item.value(), parts, outer.or(Some(at)), predicate)?;
+                if hit.is_some() {
+                    return Ok(hit);
+                }
+            }
+            Ok(None)
         }
-        _ => missing_matches(predicate).then_some(outer),
+        _ => Ok(missing_matches(predicate).then_some(outer)),
     }
 }
 
@@ -90,23 +98,27 @@ fn at_end(
     value: RawValue<'_>,
     outer: Option<usize>,
     predicate: &Predicate,
-) -> Option<Option<usize>> {
+) -> Result<Option<Option<usize>>> {
     let RawValue::Array(items) = value else {
-        return value_matches(predicate, value).then_some(outer);
+        return Ok(value_matches(predicate, value)?.then_some(outer));
     };
-    let of_item = |holds: &dyn Fn(RawValue<'_>) -> bool| {
-        items.iter().position(|item| holds(item.value())).map(|at| outer.or(Some(at)))
+    let of_item = |holds: &dyn Fn(RawValue<'_>) -> Result<bool>| {
+        for (at, item) in items.iter().enumerate() {
+            if holds(item.value())? {
+                return Ok(Some(outer.or(Some(at))));
+            }
+        }
+        Ok(None)
     };
     match predicate {
-        Predicate::ElemMatchDocument(filter) => of_item(&|item| match item {
-            RawValue::Document(inner) | RawValue::Array(inner) => matches(filter, inner),
-            _ => false,
-        }),
-        Predicate::ElemMatchValue(all) => {
-            of_item(&|item| all.iter().all(|part| value_matches(part, item)))
+        Predicate::ElemMatchDocument(filter) => {
+            of_item(&|item| item_document_matches(filter, item))
         }
-        _ if asks_for_arrays(predicate) => value_matches(predicate, value).then_some(outer),
-        _ => of_item(&|item| value_matches(predicate, item))
-            .or_else(|| value_matches(predicate, value).then_some(outer)),
+        Predicate::ElemMatchValue(parts) => of_item(&|item| item_value_matches(parts, item)),
+        _ if asks_for_arrays(predicate) => Ok(value_matches(predicate, value)?.then_some(outer)),
+        _ => match of_item(&|item| value_matches(predicate, item))? {
+            Some(hit) => Ok(Some(hit)),
+            None => Ok(value_matches(predicate, value)?.then_some(outer)),
+        },
     }
 }

@@ -44,20 +44,25 @@ impl Regex {
         &self.options
     }
 
-    /// Whether the text matches anywhere. A match that exceeds the engine's own limits counts as
-    /// none.
-    pub fn matches_text(&self, text: &str) -> bool {
-        self.program.is_match(text).unwrap_or(false)
+    /// Whether the text matches anywhere.
+    ///
+    /// # Errors
+    /// 51156 when that was not found out within the limits of [`Pattern::is_match`].
+    pub fn matches_text(&self, text: &str) -> Result<bool> {
+        self.program.is_match(text).map_err(|unfinished| unfinished.in_operator("$regex"))
     }
 
     /// Whether the value is a text that matches, or this very pattern as a value.
-    pub fn matches_value(&self, value: RawValue<'_>) -> bool {
+    ///
+    /// # Errors
+    /// As [`Regex::matches_text`].
+    pub fn matches_value(&self, value: RawValue<'_>) -> Result<bool> {
         match value {
             RawValue::String(text) | RawValue::Symbol(text) => self.matches_text(text),
             RawValue::Regex { pattern, options } => {
-                pattern == &*self.pattern && options == &*self.options
+                Ok(pattern == &*self.pattern && options == &*self.options)
             }
-            _ => false,
+            _ => Ok(false),
         }
     }
 

@@ -14,7 +14,7 @@ fn check(filter: &str, yes: &[&str], no: &[&str]) {
     for (docs, expected) in [(yes, true), (no, false)] {
         for doc in docs {
             let parsed = parse_document(doc).unwrap();
-            assert_eq!(matcher.matches(parsed.as_doc()), expected, "{filter} on {doc}");
+            assert_eq!(matcher.matches(parsed.as_doc()).unwrap(), expected, "{filter} on {doc}");
         }
     }
 }
@@ -227,8 +227,7 @@ fn conditions_on_the_whole_document() {
     check("{$jsonSchema: {required: ['a']}}", &["{a: 1}"], &["{}"]);
     let fails = parse("{$nor: [{$expr: {$divide: [1, '$a']}}]}").unwrap();
     let zero = parse_document("{a: 0}").unwrap();
-    assert_eq!(fails.try_matches(zero.as_doc()).unwrap_err().message(), "can't $divide by zero");
-    assert!(!fails.matches(zero.as_doc()));
+    assert_eq!(fails.matches(zero.as_doc()).unwrap_err().message(), "can't $divide by zero");
     assert!(parse("{$sampleRate: 2}").is_err());
 }
 
@@ -253,8 +252,8 @@ fn positions_that_filters_find() {
     ];
     for (filter, doc, position) in cases {
         let (matcher, doc) = (parse(filter).unwrap(), parse_document(doc).unwrap());
-        assert!(matcher.matches(doc.as_doc()));
-        assert_eq!(matcher.array_position(doc.as_doc()), position, "{filter} on {doc:?}");
+        assert!(matcher.matches(doc.as_doc()).unwrap());
+        assert_eq!(matcher.array_position(doc.as_doc()).unwrap(), position, "{filter} on {doc:?}");
     }
 }
 

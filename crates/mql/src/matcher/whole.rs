@@ -1,5 +1,4 @@
-//! Conditions on the document as a whole: expressions, scripts, schemas, text searches, samples. Some can fail, other conditions cannot, so
-//! only filters that have some take the way through [`try_matches`].
+//! Conditions on the document as a whole: expressions, scripts, schemas, text searches, samples.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use mayfly_expr::{Expression, Frame, random_unit};
 use mayfly_value::RawDoc;
 use mayfly_value::text::Found;
 
-use super::{Expr, Predicate, Schema, TextTest, evaluate};
+use super::{Expr, Predicate, Schema, TextTest};
 use crate::FieldPath;
 
 /// A condition on the document as a whole.
@@ -53,14 +52,14 @@ impl DocumentTest {
     /// Whether it holds.
     ///
     /// # Errors
-    /// Those of the expression.
+    /// Those of the expression, of the script, of a pattern in the schema.
     pub fn holds(&self, doc: RawDoc<'_>) -> Result<bool> {
         match self {
             DocumentTest::Computed(computed) => {
                 Ok(computed.expression.evaluate(Frame::new(doc))?.is_true())
             }
             DocumentTest::Script(script) => script.holds(doc),
-            DocumentTest::Schema(schema) => Ok(schema.fits_document(doc)),
+            DocumentTest::Schema(schema) => schema.fits_document(doc),
             DocumentTest::Text(text) => text.holds(doc, Found::Otherwise),
             DocumentTest::FoundText(text) => text.holds(doc, Found::ByIndex),
             DocumentTest::Sample(rate) => Ok(random_unit() < *rate),
@@ -79,10 +78,10 @@ impl DocumentTest {
     }
 }
 
-/// Whether any part can fail.
-pub(super) fn can_fail(expr: &Expr) -> bool {
+/// Whether any part evaluates an expression or a script, or searches texts.
+pub(super) fn computes(expr: &Expr) -> bool {
     match expr {
-        Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(can_fail),
+        Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(computes),
         Expr::Document(test) => match test {
             DocumentTest::Computed(_) | DocumentTest::Script(_) => true,
             DocumentTest::Text(_) | DocumentTest::FoundText(_) => true,
@@ -90,31 +89,4 @@ pub(super) fn can_fail(expr: &Expr) -> bool {
         },
         Expr::Path { .. } | Expr::Always(_) => false,
     }
-}
-
-/// Whether the document satisfies the filter; the first failure ends it.
-pub(super) fn try_matches(expr: &Expr, doc: RawDoc<'_>) -> Result<bool> {
-    match expr {
-        Expr::And(parts) => {
-            for part in parts {
-                if !try_matches(part, doc)? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-        Expr::Or(parts) => try_any(parts, doc),
-        Expr::Nor(parts) => try_any(parts, doc).map(|any| !any),
-        Expr::Document(test) => test.holds(doc),
-        Expr::Path { .. } | Expr::Always(_) => Ok(evaluate::matches(expr, doc)),
-    }
-}
-
-fn try_any(parts: &[Expr], doc: RawDoc<'_>) -> Result<bool> {
-    for part in parts {
-        if try_matches(part, doc)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

@@ -192,7 +192,10 @@ impl<'a> Run<'a> {
     }
 
     fn position(&self) -> Result<usize> {
-        let found = self.filter.and_then(|filter| filter.array_position(self.frame.root()));
+        let found = match self.filter {
+            Some(filter) => filter.array_position(self.frame.root())?,
+            None => None,
+        };
         found.ok_or_else(|| {
             let text = "positional operator '.$' couldn't find a matching element in the array";
             Error::new(ErrorCode(51246), text)
@@ -238,7 +241,8 @@ impl<'a> Run<'a> {
                 }
             }
             Branch::ElemMatch(condition) => {
-                if let Some(item) = present.and_then(|value| condition.first(value)) {
+                let found = present.map(|value| condition.first(value)).transpose()?;
+                if let Some(item) = found.flatten() {
                     out.start_array(name).push(item).end();
                 }
             }

@@ -31,15 +31,18 @@ impl ElementMatch {
     }
 
     /// The first item that satisfies the condition.
-    pub(super) fn first<'a>(&self, value: RawValue<'a>) -> Option<RawValue<'a>> {
-        let items = value.as_array()?;
+    ///
+    /// # Errors
+    /// Those of filters.
+    pub(super) fn first<'a>(&self, value: RawValue<'a>) -> Result<Option<RawValue<'a>>> {
+        let Some(items) = value.as_array() else { return Ok(None) };
         let mut holder = DocBuilder::new();
         holder.append(FIELD, value);
         let holder = holder.finish();
-        if !self.0.matches(holder.as_doc()) {
-            return None;
+        if !self.0.matches(holder.as_doc())? {
+            return Ok(None);
         }
         let position = self.0.array_position(holder.as_doc())?;
-        items.iter().nth(position).map(|item| item.value())
+        Ok(position.and_then(|at| items.iter().nth(at)).map(|item| item.value()))
     }
 }

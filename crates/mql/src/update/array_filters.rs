@@ -46,12 +46,14 @@ impl ArrayFilters {
     }
 
     /// Whether an identifier stands for an item.
-    pub(super) fn takes(&self, identifier: &str, item: RawValue<'_>) -> bool {
-        self.find(identifier).is_some_and(|filter| {
-            let mut doc = DocBuilder::new();
-            doc.append(identifier, item);
-            filter.filter.matches(doc.finish().as_doc())
-        })
+    ///
+    /// # Errors
+    /// Those of its filter.
+    pub(super) fn takes(&self, identifier: &str, item: RawValue<'_>) -> Result<bool> {
+        let Some(filter) = self.find(identifier) else { return Ok(false) };
+        let mut doc = DocBuilder::new();
+        doc.append(identifier, item);
+        filter.filter.matches(doc.finish().as_doc())
     }
 
     /// Refuses a path with an identifier that no filter explains.

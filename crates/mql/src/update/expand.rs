@@ -75,7 +75,7 @@ impl Walk<'_> {
                     "The positional operator did not find the match needed from the query.",
                 )),
             },
-            Some(ArrayPart::All) => self.items(value, rest, |_, _| true),
+            Some(ArrayPart::All) => self.items(value, rest, |_, _| Ok(true)),
             Some(ArrayPart::Filtered(identifier)) => {
                 self.items(value, rest, |filters, item| filters.takes(identifier, item))
             }
@@ -100,7 +100,7 @@ impl Walk<'_> {
         &mut self,
         value: Option<RawValue<'_>>,
         rest: &[Box<str>],
-        takes: impl Fn(&ArrayFilters, RawValue<'_>) -> bool,
+        takes: impl Fn(&ArrayFilters, RawValue<'_>) -> Result<bool>,
     ) -> Result<()> {
         let items = match value {
             Some(RawValue::Array(items)) => items,
@@ -120,7 +120,7 @@ impl Walk<'_> {
             }
         };
         for (at, item) in items.iter().enumerate() {
-            if takes(self.filters, item.value()) {
+            if takes(self.filters, item.value())? {
                 self.taken.push(at.to_string());
                 self.go(Some(item.value()), rest)?;
                 self.taken.pop();

@@ -149,10 +149,13 @@ impl Update {
 
     /// Which array item of a document that the filter matches `$` stands for; nothing when no path
     /// has it.
-    pub fn position(&self, filter: &Matcher, doc: RawDoc<'_>) -> Option<usize> {
+    ///
+    /// # Errors
+    /// Those of the filter.
+    pub fn position(&self, filter: &Matcher, doc: RawDoc<'_>) -> Result<Option<usize>> {
         match &self.kind {
             Kind::Operators(operators) if operators.positional => filter.array_position(doc),
-            Kind::Operators(_) | Kind::Replacement(_) | Kind::Pipeline(_) => None,
+            Kind::Operators(_) | Kind::Replacement(_) | Kind::Pipeline(_) => Ok(None),
         }
     }
 

@@ -261,7 +261,7 @@ impl Executor {
             let mut flow = Flow::More;
             let record = &found.record;
             snapshot.record(&self.collection, record, &mut |document| {
-                let matches = self.query.matcher.try_matches(document);
+                let matches = self.query.matcher.matches(document);
                 if matches.map_err(|error| failures.named(error))? {
                     // A document that moved meanwhile tells where it is now; one without a place is gone.
                     if let Some((distance, place)) = nearest(&access.near, &access.path, document) {
@@ -339,7 +339,7 @@ impl Executor {
         let failures = self.failures();
         let mut distance = None;
         snapshot.record(&self.collection, record_key, &mut |document| {
-            let matches = self.query.matcher.try_matches(document);
+            let matches = self.query.matcher.matches(document);
             if matches.map_err(|error| failures.named(error))? {
                 distance = nearest(&access.near, &access.path, document).map(|found| found.0);
             }

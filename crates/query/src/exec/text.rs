@@ -57,7 +57,7 @@ impl Executor {
             let metadata = noted(score);
             snapshot.record(&self.collection, &key, &mut |document| {
                 count(op, 0, 1);
-                let matches = matcher.try_matches(document);
+                let matches = matcher.matches(document);
                 if matches.map_err(|error| failures.named(error))? {
                     flow = sink(&key, document, &metadata)?;
                 }

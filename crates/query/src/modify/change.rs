@@ -28,10 +28,10 @@ pub(super) fn change_one(
 ) -> Result<Change> {
     let (matcher, update) = (&spec.query.matcher, &spec.update);
     let Some(before) = unit.read(key)? else { return Ok(Change::Gone) };
-    if !matcher.try_matches(before.as_doc())? {
+    if !matcher.matches(before.as_doc())? {
         return Ok(Change::Gone);
     }
-    let position = update.position(matcher, before.as_doc());
+    let position = update.position(matcher, before.as_doc())?;
     let context = UpdateContext { now_ms, is_insert: false, position };
     let Some(after) = update.apply(before.as_doc(), &context)? else {
         let same = Some(before.as_doc());

@@ -121,7 +121,7 @@ fn delete_from(
         let mut kept = vec![true; view.rows()];
         let (mut gone, mut only) = (0, None);
         view.measurements(fields, &|_| true, &mut |row, measurement| {
-            if spec.query.matcher.try_matches(measurement)? {
+            if spec.query.matcher.matches(measurement)? {
                 kept[row] = false;
                 gone += 1;
                 if !spec.multi {

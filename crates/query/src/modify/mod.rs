@@ -176,7 +176,7 @@ fn delete_with(
     for_each_record(store, op, collection, query, *multi, Again::Always, &mut |key| {
         let gone = store.write(op, collection, |unit| {
             let Some(document) = unit.read(key)? else { return Ok(None) };
-            if !query.matcher.try_matches(document.as_doc())? {
+            if !query.matcher.matches(document.as_doc())? {
                 return Ok(None);
             }
             shown.check(Images { before: Some(document.as_doc()), after: None })?;

@@ -51,7 +51,7 @@ pub(super) fn upsert_one(
             let matches = |found: RawDoc<'_>| matcher.matches(found);
             let key = store.locate(collection, id.as_raw())?;
             let by_id = key.map(|key| store.read_one(collection, &key, matches)).transpose()?;
-            let by_id = by_id.flatten();
+            let by_id = by_id.flatten().transpose()?;
             let was_there = by_id == Some(true) || names_duplicate(&spec.query, &error);
             if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }
         }

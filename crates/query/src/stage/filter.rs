@@ -28,6 +28,6 @@ impl Running for RunningMatch {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        if self.0.try_matches(document)? { next(document) } else { Ok(Flow::More) }
+        if self.0.matches(document)? { next(document) } else { Ok(Flow::More) }
     }
 }

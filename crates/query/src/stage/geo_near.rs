@@ -303,7 +303,7 @@ impl Running for RunningDistances {
     ) -> Result<Flow> {
         let GeoNear { near, key, matcher, .. } = &*self.0;
         let path = key.as_deref().unwrap_or_default();
-        if !matcher.try_matches(document)? {
+        if !matcher.matches(document)? {
             return Ok(Flow::More);
         }
         match nearest(near, path, document) {

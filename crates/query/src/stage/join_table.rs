@@ -91,7 +91,7 @@ impl JoinTable {
         let mut found = Vec::new();
         for place in places {
             let document = &self.documents[place as usize];
-            if matcher.try_matches(document.as_doc())? {
+            if matcher.matches(document.as_doc())? {
                 found.push(document);
             }
         }

@@ -66,7 +66,7 @@ impl Census {
         keys: &mut KeySet,
     ) -> Result<()> {
         let document = record.document;
-        if !index.covers(document) {
+        if !index.covers(document)? {
             return Ok(());
         }
         if index.spec.is_last_modified() {

@@ -112,7 +112,7 @@ impl Index {
             return Ok(false);
         }
         let document = record.document;
-        if !self.covers(document) || self.spec.ttl_options().holds(document) {
+        if !self.covers(document)? || self.spec.ttl_options().holds(document) {
             return Ok(false);
         }
         if self.spec.is_last_modified() {

@@ -323,7 +323,7 @@ impl Rule {
     ) -> Result<bool> {
         match self {
             Rule::Index { span: None, index, .. } => index.is_due(record, moment, keys),
-            Rule::Index { index, .. } if !index.covers(record.document) => Ok(false),
+            Rule::Index { index, .. } if !index.covers(record.document)? => Ok(false),
             Rule::Index { span: Some(span), .. } | Rule::Buckets { span, .. } => {
                 Ok(span.is_due(record.document, self.cutoff(moment)))
             }

@@ -2,29 +2,56 @@
 
 use std::collections::HashSet;
 
+use mayfly_base::Result;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawElement, RawValue};
 
+use super::super::evaluate::{all, any};
 use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Texts};
 
 impl Schema {
     /// Whether a value fits.
-    pub(super) fn fits(&self, value: RawValue<'_>) -> bool {
+    pub(super) fn fits(&self, value: RawValue<'_>) -> Result<bool> {
+        let listed = self.types.is_none_or(|types| types.contains(value.type_byte()))
+            && self.one_of_values.as_ref().is_none_or(|all| all.contains(&unordered_key(value)));
+        if !listed {
+            return Ok(false);
+        }
         let of_type = match value {
-            RawValue::Document(document) => self.objects.fit(document),
-            RawValue::Array(items) => self.arrays.fit(items),
-            RawValue::String(text) => self.texts.fit(text),
+            RawValue::Document(document) => self.objects.fit(document)?,
+            RawValue::Array(items) => self.arrays.fit(items)?,
+            RawValue::String(text) => self.texts.fit(text)?,
             other => Number::from_value(other).is_none_or(|number| self.numbers.fit(number)),
         };
-        of_type
-            && self.types.is_none_or(|types| types.contains(value.type_byte()))
-            && self.one_of_values.as_ref().is_none_or(|all| all.contains(&unordered_key(value)))
-            && self.all_of.iter().all(|schema| schema.fits(value))
-            && self.any_of.as_ref().is_none_or(|any| any.iter().any(|schema| schema.fits(value)))
-            && self.one_of.as_ref().is_none_or(|all| {
-                all.iter().filter(|schema| schema.fits(value)).take(2).count() == 1
-            })
-            && self.not.as_ref().is_none_or(|schema| !schema.fits(value))
+        Ok(of_type && self.combinations_fit(value)?)
+    }
+
+    /// `allOf`, `anyOf`, `oneOf` and `not`.
+    fn combinations_fit(&self, value: RawValue<'_>) -> Result<bool> {
+        if !all(&self.all_of, |schema| schema.fits(value))? {
+            return Ok(false);
+        }
+        if let Some(list) = &self.any_of
+            && !any(list, |schema| schema.fits(value))?
+        {
+            return Ok(false);
+        }
+        if let Some(list) = &self.one_of {
+            let mut fitting = 0;
+            for schema in list {
+                fitting += usize::from(schema.fits(value)?);
+                if fitting > 1 {
+                    return Ok(false);
+                }
+            }
+            if fitting == 0 {
+                return Ok(false);
+            }
+        }
+        match &self.not {
+            Some(schema) => Ok(!schema.fits(value)?),
+            None => Ok(true),
+        }
     }
 }
 
@@ -57,83 +84,91 @@ fn within(count: usize, least: Option<i64>, most: Option<i64>) -> bool {
 }
 
 impl Texts {
-    fn fit(&self, text: &str) -> bool {
+    fn fit(&self, text: &str) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
-        (!counted || within(text.chars().count(), self.least, self.most))
-            && self.pattern.as_ref().is_none_or(|pattern| pattern.matches_text(text))
+        if counted && !within(text.chars().count(), self.least, self.most) {
+            return Ok(false);
+        }
+        self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.matches_text(text))
     }
 }
 
 impl Additional {
-    fn fits(&self, value: RawValue<'_>) -> bool {
+    fn fits(&self, value: RawValue<'_>) -> Result<bool> {
         match self {
-            Additional::Allowed(allowed) => *allowed,
+            Additional::Allowed(allowed) => Ok(*allowed),
             Additional::Fit(schema) => schema.fits(value),
         }
     }
 }
 
 impl Objects {
-    fn fit(&self, document: RawDoc<'_>) -> bool {
+    fn fit(&self, document: RawDoc<'_>) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
         let has = |name: &str| document.get_element(name).is_some();
-        (!counted || within(document.iter().count(), self.least, self.most))
-            && self.required.iter().all(|name| has(name))
-            && self.fields_fit(document)
-            && self.dependencies.iter().filter(|(name, _)| has(name)).all(|(_, dependency)| {
-                match dependency {
-                    Dependency::Fields(names) => names.iter().all(|name| has(name)),
-                    Dependency::Fit(schema) => schema.fits(RawValue::Document(document)),
-                }
-            })
+        if counted && !within(document.iter().count(), self.least, self.most)
+            || !self.required.iter().all(|name| has(name))
+            || !self.fields_fit(document)?
+        {
+            return Ok(false);
+        }
+        let asked = self.dependencies.iter().filter(|(name, _)| has(name));
+        all(asked, |(_, dependency)| match dependency {
+            Dependency::Fields(names) => Ok(names.iter().all(|name| has(name))),
+            Dependency::Fit(schema) => schema.fits(RawValue::Document(document)),
+        })
     }
 
-    fn fields_fit(&self, document: RawDoc<'_>) -> bool {
+    fn fields_fit(&self, document: RawDoc<'_>) -> Result<bool> {
         let nothing = self.properties.is_empty()
             && self.pattern_properties.is_empty()
             && self.additional.is_none();
-        nothing || document.iter().all(|element| self.field_fits(element))
+        Ok(nothing || all(document, |element| self.field_fits(element))?)
     }
 
-    fn field_fits(&self, element: RawElement<'_>) -> bool {
+    fn field_fits(&self, element: RawElement<'_>) -> Result<bool> {
         let (name, value) = (element.name(), element.value());
         let mut known = false;
         for (_, schema) in self.properties.iter().filter(|(have, _)| **have == *name) {
             known = true;
-            if !schema.fits(value) {
-                return false;
+            if !schema.fits(value)? {
+                return Ok(false);
             }
         }
-        for (_, schema) in
-            self.pattern_properties.iter().filter(|(have, _)| have.matches_text(name))
-        {
-            known = true;
-            if !schema.fits(value) {
-                return false;
+        for (pattern, schema) in &self.pattern_properties {
+            if pattern.matches_text(name)? {
+                known = true;
+                if !schema.fits(value)? {
+                    return Ok(false);
+                }
             }
         }
-        known || self.additional.as_ref().is_none_or(|additional| additional.fits(value))
+        match &self.additional {
+            Some(additional) if !known => additional.fits(value),
+            _ => Ok(true),
+        }
     }
 }
 
 impl Arrays {
-    fn fit(&self, items: RawDoc<'_>) -> bool {
+    fn fit(&self, items: RawDoc<'_>) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
-        (!counted || within(items.iter().count(), self.least, self.most))
-            && self.items_fit(items)
-            && (!self.unique || all_different(items))
+        Ok((!counted || within(items.iter().count(), self.least, self.most))
+            && self.items_fit(items)?
+            && (!self.unique || all_different(items)))
     }
 
-    fn items_fit(&self, items: RawDoc<'_>) -> bool {
+    fn items_fit(&self, items: RawDoc<'_>) -> Result<bool> {
         match &self.items {
-            None => true,
-            Some(Items::Each(schema)) => items.iter().all(|item| schema.fits(item.value())),
-            Some(Items::InTurn(schemas)) => {
-                items.iter().enumerate().all(|(at, item)| match schemas.get(at) {
-                    Some(schema) => schema.fits(item.value()),
-                    None => self.additional.as_ref().is_none_or(|rest| rest.fits(item.value())),
-                })
-            }
+            None => Ok(true),
+            Some(Items::Each(schema)) => all(items, |item| schema.fits(item.value())),
+            Some(Items::InTurn(schemas)) => all(items.iter().enumerate(), |(at, item)| {
+                match (schemas.get(at), &self.additional) {
+                    (Some(schema), _) => schema.fits(item.value()),
+                    (None, Some(rest)) => rest.fits(item.value()),
+                    (None, None) => Ok(true),
+                }
+            }),
         }
     }
 }

@@ -56,8 +56,13 @@ fn annotate(schema: RawDoc<'_>, out: &mut DocBuilder) {
 }
 
 fn fits(schema: RawDoc<'_>, value: RawValue<'_>) -> bool {
-    // It was parsed when the validator was.
-    Schema::parse(schema).map_or(true, |schema| schema.fits(value))
+    // It was parsed when the validator was. Of a pattern that fails it is not known what it says: such a rule is not named.
+    Schema::parse(schema).and_then(|schema| schema.fits(value)).unwrap_or(true)
+}
+
+/// Whether a name of a field matches; one that is not found out explains nothing.
+fn finds(pattern: &Regex, name: &str) -> bool {
+    pattern.matches_text(name).unwrap_or(false)
 }
 
 /// Adds a document for each rule that the value breaks.
@@ -229,7 +234,7 @@ fn pattern(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     for property in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
         let schema = property.value().as_document().unwrap_or(RawDoc::EMPTY);
         let Ok(regex) = Regex::new(property.name(), "") else { continue };
-        for field in document.iter().filter(|field| regex.matches_text(field.name())) {
+        for field in document.iter().filter(|field| finds(&regex, field.name())) {
             if !fits(schema, field.value()) {
                 out.push_document().append("propertyName", field.name());
                 annotate(schema, out);
@@ -249,7 +254,7 @@ fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out
     let document = value.as_document().unwrap_or(RawDoc::EMPTY);
     let mut others = document.iter().filter(|field| {
         known.get_element(field.name()).is_none()
-            && !patterns.iter().any(|pattern| pattern.matches_text(field.name()))
+            && !patterns.iter().any(|pattern| finds(pattern, field.name()))
     });
     let RawValue::Document(schema) = rule.value() else {
         out.start_array("additionalProperties");

@@ -105,7 +105,10 @@ impl Schema {
     }
 
     /// Whether a document fits.
-    pub fn fits_document(&self, document: RawDoc<'_>) -> bool {
+    ///
+    /// # Errors
+    /// Those of a pattern.
+    pub fn fits_document(&self, document: RawDoc<'_>) -> Result<bool> {
         self.fits(RawValue::Document(document))
     }
 }

@@ -20,13 +20,16 @@ enum Pull {
 }
 
 impl Pull {
-    fn takes(&self, item: RawValue<'_>) -> bool {
+    fn takes(&self, item: RawValue<'_>) -> Result<bool> {
         match self {
-            Pull::Documents(filter) => item.as_document().is_some_and(|doc| filter.matches(doc)),
+            Pull::Documents(filter) => match item {
+                RawValue::Document(doc) => filter.matches(doc),
+                _ => Ok(false),
+            },
             Pull::Items(condition) => condition.matches(item),
-            Pull::Listed(values, collation) => values
-                .iter()
-                .any(|value| compare_values_in(value.as_raw(), item, collation.as_deref()).is_eq()),
+            Pull::Listed(values, collation) => Ok(values.iter().any(|value| {
+                compare_values_in(value.as_raw(), item, collation.as_deref()).is_eq()
+            })),
         }
     }
 }
@@ -38,11 +41,17 @@ impl Modifier for Pull {
             Some(RawValue::Array(items)) => items,
             Some(_) => return Err(Error::bad_value("Cannot apply $pull to a non-array value")),
         };
-        let all = || items.iter().map(|item| item.value());
-        if !all().any(|item| self.takes(item)) {
+        let (mut left, mut taken) = (Vec::new(), false);
+        for item in items.iter().map(|item| item.value()) {
+            match self.takes(item)? {
+                true => taken = true,
+                false => left.push(item),
+            }
+        }
+        if !taken {
             return Ok(Change::Keep);
         }
-        Ok(Change::Set(array_of(all().filter(|item| !self.takes(*item)))))
+        Ok(Change::Set(array_of(left.into_iter())))
     }
 }
 
