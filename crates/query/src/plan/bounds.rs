@@ -6,7 +6,7 @@
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::{IndexField, KeyRange};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, RawValue, canonical_type, ty};
+use mayfly_value::{Collation, Number, RawValue, canonical_type, ty};
 
 /// One path and a condition on it.
 pub(super) type Condition<'q> = (&'q str, &'q Predicate);
@@ -129,6 +129,10 @@ fn leaves_of<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> bool {
         }
         Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => false,
     }
+}
+
+pub(super) fn is_nan(value: RawValue<'_>) -> bool {
+    Number::from_value(value).is_some_and(Number::is_nan)
 }
 
 /// Types whose values no other value, and no missing field, shares its key with.
@@ -265,11 +269,11 @@ fn comparison(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> 
     }
     let ranged = match value {
         RawValue::MinKey | RawValue::MaxKey | RawValue::Null => false,
-        RawValue::Double(number) => !number.is_nan(),
         RawValue::Document(_) => false,
         other => indexable(other),
     };
-    if !ranged {
+    // What NaN compares with is no range of numbers.
+    if !ranged || is_nan(value) {
         return None;
     }
     Some(Intervals {

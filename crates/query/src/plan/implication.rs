@@ -5,7 +5,9 @@
 //! satisfied by a missing field alone.
 
 use mayfly_mql::matcher::{CmpOp, Expr, InList, Predicate, TypeSet};
-use mayfly_value::{Number, RawValue, canonical_type, compare_values_in, same_collation, ty};
+use mayfly_value::{RawValue, canonical_type, compare_values_in, same_collation, ty};
+
+use super::bounds::is_nan;
 
 /// Whether every document that satisfies the query satisfies the filter. The depth of both was bounded when they were parsed.
 pub(super) fn implies(query: &Expr, filter: &Expr) -> bool {
@@ -146,10 +148,6 @@ fn comparison_implies(has: &Predicate, wanted: &Predicate) -> bool {
         (CmpOp::Lt | CmpOp::Lte, CmpOp::Gt | CmpOp::Gte | CmpOp::Eq)
         | (CmpOp::Gt | CmpOp::Gte, CmpOp::Lt | CmpOp::Lte | CmpOp::Eq) => false,
     }
-}
-
-fn is_nan(value: RawValue<'_>) -> bool {
-    Number::from_value(value).is_some_and(Number::is_nan)
 }
 
 #[cfg(test)]

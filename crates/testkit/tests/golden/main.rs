@@ -5,6 +5,7 @@
 mod bad_input;
 mod changes_model;
 mod collations;
+mod deletion;
 mod fsync_lock;
 mod index_kinds;
 mod model;
