@@ -113,7 +113,7 @@ impl Store {
 pub(crate) struct Hidden(Option<(Vec<Arc<Index>>, Moment)>);
 
 impl Hidden {
-    fn of(collection: &Collection, moment: impl FnOnce() -> Moment) -> Hidden {
+    pub(crate) fn of(collection: &Collection, moment: impl FnOnce() -> Moment) -> Hidden {
         let policies = collection.hiding();
         Hidden((!policies.is_empty()).then(|| (policies, moment())))
     }
@@ -223,6 +223,19 @@ impl Snapshot {
         visit: &mut RecordVisitor<'_>,
     ) -> Result<Scanned> {
         let hidden = Hidden::of(collection, || self.moment);
+        self.scan_visible(collection, &hidden, range, direction, limit, visit)
+    }
+
+    /// The same for a caller that knows which records are hidden; it may hold the collection's state.
+    pub(crate) fn scan_visible(
+        &self,
+        collection: &Collection,
+        hidden: &Hidden,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut RecordVisitor<'_>,
+    ) -> Result<Scanned> {
         self.scan_values(collection, range, direction, limit, &mut |key, value| match hidden
             .visible(value)?
         {
