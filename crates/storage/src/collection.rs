@@ -350,6 +350,22 @@ impl Collection {
         record_key_in(id, self.collation.as_deref())
     }
 
+    /// The same for a read that began when the collection had this name.
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled when it was dropped or got another name.
+    pub fn check_still(&self, name: &Namespace) -> Result<()> {
+        self.check_alive()?;
+        let now = self.namespace.read();
+        if *now == *name {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::QueryPlanKilled,
+            format!("collection renamed from '{name}' to '{}'. UUID {}", *now, self.shown_uuid()),
+        ))
+    }
+
     /// The UUID in messages.
     pub(crate) fn shown_uuid(&self) -> String {
         let digits: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();

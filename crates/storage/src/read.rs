@@ -192,6 +192,15 @@ impl Snapshot {
         seen.map(|()| found)
     }
 
+    /// Whether there is a record of this key, hidden or not.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn has_record(&self, collection: &Collection, record_key: &[u8]) -> Result<bool> {
+        let key = prefixed(collection.id(), record_key);
+        self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)
+    }
+
     /// An owned copy of one document.
     ///
     /// # Errors
