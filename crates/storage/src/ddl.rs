@@ -9,6 +9,8 @@ mod policies;
 mod rebuild;
 mod replace;
 mod select;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
