@@ -46,11 +46,15 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    over(Arc::new(MemoryEngine::new()))
+}
+
+fn over(engine: Arc<MemoryEngine>) -> Fixture {
     let time = ManualClock::at_ms(NOW);
     let clock = Arc::new(ActingClock { time, store: OnceLock::new(), act: Mutex::new(None) });
     let options = StoreOptions { background: false, ..StoreOptions::default() };
     let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
     clock.store.set(Arc::downgrade(&store)).unwrap();
     let op = OpCtx::detached(clock.clone());
     Fixture { clock, store, op }
@@ -179,4 +183,29 @@ fn no_conversion_while_an_index_is_built() {
     f.index("c", &doc! { "key": { "a": 1 }, "name": "a" });
     assert!(f.clock.act.lock().is_none(), "it was built while somebody else acted");
     assert!(f.store.collection(&ns("c")).unwrap().capped().is_none());
+}
+
+#[test]
+fn a_crash_before_a_replacement_has_its_name_leaves_the_target_whole() {
+    let engine = Arc::new(MemoryEngine::new());
+    let f = over(engine.clone());
+    f.insert("c", &doc! { "_id": "old", "a": 1 });
+    f.index("c", &doc! { "key": { "a": 1 }, "name": "a", "expireAfterSeconds": 10 });
+    let target = f.store.collection(&ns("c")).unwrap();
+    let begun = f.store.begin_replacement(&ns("c"), Some(&target), DocBuf::empty()).unwrap();
+    let name = begun.collection().namespace();
+    f.insert(name.collection(), &doc! { "_id": "new", "a": 2 });
+    let listed = target.list_indexes();
+    drop((begun, target, f));
+    let f = over(engine);
+    let all = f.store.collections(Some("d"));
+    assert_eq!(all.iter().map(|it| it.namespace()).collect::<Vec<_>>(), [ns("c")]);
+    assert_eq!((f.count("c"), all[0].list_indexes()), (1, listed));
+    // And one that has it stays.
+    let target = f.store.collection(&ns("c")).unwrap();
+    let begun = f.store.begin_replacement(&ns("c"), Some(&target), DocBuf::empty()).unwrap();
+    let name = begun.collection().namespace();
+    (0..2).for_each(|id| f.insert(name.collection(), &doc! { "_id": id, "a": id }));
+    f.store.finish_replacement(&begun).unwrap();
+    assert_eq!(f.count("c"), 2);
 }
