@@ -118,6 +118,12 @@ impl Hidden {
         Hidden((!policies.is_empty()).then(|| (policies, moment())))
     }
 
+    /// Whether some policy says that the record is due.
+    pub(crate) fn hides(&self, record: Record<'_>) -> Result<bool> {
+        let Some((policies, moment)) = &self.0 else { return Ok(false) };
+        Ok(hidden_by(policies, record, *moment)?.is_some())
+    }
+
     /// The document of a record's value, unless some policy says that it is due.
     fn visible<'v>(&self, value: &'v [u8]) -> Result<Option<RawDoc<'v>>> {
         let Some((policies, moment)) = &self.0 else { return decode_record(value).map(Some) };
@@ -232,19 +238,6 @@ impl Snapshot {
         visit: &mut RecordVisitor<'_>,
     ) -> Result<Scanned> {
         let hidden = Hidden::of(collection, || self.moment);
-        self.scan_visible(collection, &hidden, range, direction, limit, visit)
-    }
-
-    /// The same for a caller that knows which records are hidden; it may hold the collection's state.
-    pub(crate) fn scan_visible(
-        &self,
-        collection: &Collection,
-        hidden: &Hidden,
-        range: &KeyRange,
-        direction: Direction,
-        limit: ScanLimit,
-        visit: &mut RecordVisitor<'_>,
-    ) -> Result<Scanned> {
         self.scan_values(collection, range, direction, limit, &mut |key, value| match hidden
             .visible(value)?
         {

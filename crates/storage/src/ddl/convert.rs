@@ -1,7 +1,8 @@
 //! Making capped collections of others: a copy in their order, and for a conversion the copy in the place of the original.
 //!
 //! The copy has the options of the original, so that validators, collations and images stay; its indexes go. Documents that a
-//! validator would not let in now are copied all the same.
+//! validator would not let in now are copied all the same. What a policy hides is not copied: for clients it is gone. A conversion
+//! fails while some of that has not been archived that a policy archives.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::replace::{OF_CONVERSION, check_no_build, temporary_name};
 use crate::Store;
 use crate::collection::Collection;
 use crate::read::{Hidden, Scanned, whole_range};
+use crate::ttl::Record;
 
 /// Documents, and about how many bytes, that are copied in one unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -66,7 +68,7 @@ impl Store {
         };
         let made = self.create_collection(to, capped_like(&source, capped)?)?;
         let hidden = Hidden::of(&source, || self.moment());
-        let copied = self.copy(op, &source, &hidden, &made).and_then(|()| source.check_alive());
+        let copied = self.copy(op, &source, &hidden, &made).and_then(|_| source.check_alive());
         copied.inspect_err(|_| {
             // What was made for the copy goes with it, unless somebody else has dropped it; when that fails, the client sees
             // why the copy did.
@@ -81,8 +83,8 @@ impl Store {
     /// collection waits only when writers were faster several times.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 72 InvalidOptions for what cannot be capped, 12587 while an index is being built, those of the
-    /// engine.
+    /// 26 NamespaceNotFound, 72 InvalidOptions for what cannot be capped, 12587 while an index is being built, 117
+    /// while hidden documents are not archived; those of the engine.
     pub fn convert_collection(&self, op: &OpCtx, ns: &Namespace, capped: RawDoc<'_>) -> Result<()> {
         // Nobody changes options or indexes while the copy is made.
         let _changing = self.catalog.changing.lock();
@@ -121,27 +123,34 @@ impl Store {
         let before = source.commits.load(Ordering::Acquire);
         // Asked before the state is locked: it is asked for the policies.
         let hidden = Hidden::of(source, || self.moment());
+        let mut left_out = 0;
         if !alone {
-            self.copy(op, source, &hidden, made)?;
+            left_out = self.copy(op, source, &hidden, made)?;
         }
         let state = source.state.write();
         if alone {
-            self.copy(op, source, &hidden, made)?;
+            left_out = self.copy(op, source, &hidden, made)?;
         } else if source.commits.load(Ordering::Acquire) != before {
             return Ok(false);
+        }
+        if left_out > 0 && source.archives() {
+            let text = format!("{left_out} documents are due and have not been archived yet");
+            return Err(Error::new(ErrorCode::ConflictingOperationInProgress, text));
         }
         let made_state = made.state.write();
         self.give_name(made, &made_state, &source.namespace(), Some((source, &state)))?;
         Ok(true)
     }
 
+    /// Copies what can be seen; gives the number of documents that cannot.
     fn copy(
         &self,
         op: &OpCtx,
         source: &Collection,
         hidden: &Hidden,
         made: &Collection,
-    ) -> Result<()> {
+    ) -> Result<u64> {
+        let mut left_out = 0;
         let snapshot = self.snapshot()?;
         let mut range = whole_range();
         loop {
@@ -149,17 +158,20 @@ impl Store {
             let mut batch: Vec<DocBuf> = Vec::with_capacity(UNIT_DOCUMENTS);
             let limit = ScanLimit { rows: UNIT_DOCUMENTS, bytes: UNIT_BYTES };
             let direction = Direction::Forward;
-            let see = &mut |_: &[u8], document: RawDoc<'_>| {
-                batch.push(document.to_owned());
+            let see = &mut |_: &[u8], record: Record<'_>| {
+                match hidden.hides(record)? {
+                    true => left_out += 1,
+                    false => batch.push(record.document.to_owned()),
+                }
                 Ok(ControlFlow::Continue(()))
             };
-            let scanned = snapshot.scan_visible(source, hidden, &range, direction, limit, see)?;
+            let scanned = snapshot.scan_stored(source, &range, direction, limit, see)?;
             self.write(op, made, |unit| {
                 unit.bypass_validation();
                 batch.iter().try_for_each(|document| unit.insert(document.as_doc()))
             })?;
             match scanned {
-                Scanned::Exhausted => return Ok(()),
+                Scanned::Exhausted => return Ok(left_out),
                 Scanned::Paused(last) => range = range.after(&last, direction),
             }
         }
