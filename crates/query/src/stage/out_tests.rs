@@ -190,40 +190,30 @@ fn what_a_client_takes_away_beside_the_target_is_missed() {
     assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
 }
 
+/// Few measurements are one unit: the steps are made by hand.
 #[test]
 fn changes_of_a_time_series_are_not_undone() {
-    let series = doc! { "timeField": "_id", "metaField": "m" };
-    let stage =
-        || Bson::Document(doc! { "$out": { "db": "test", "coll": "s", "timeseries": &series } });
-    let run = |fixture: &Fixture, act: &dyn Fn(&Store, &OpCtx)| {
-        let documents = DocBuf::from_bson(&doc! { "s": [stage()] });
-        let stages = documents.as_doc().get("s").and_then(RawValue::as_array).unwrap();
-        // Without a result the collection beside the target comes last: what stands in the way is found all the same.
-        fixture.run_around(stages, 0, |store, op| act(store, op))
-    };
+    let series = doc! { "timeseries": { "timeField": "t", "metaField": "m" } };
     let fixture = Fixture::new();
+    let (store, op) = (fixture.store(), OpCtx::detached(Arc::new(mayfly_base::SystemClock::new())));
     let buckets = ns("system.buckets.s");
-    run(&fixture, &|_, _| {}).unwrap();
-    assert!(fixture.store().collection(&buckets).is_some());
-    // Two steps by hand, as there is one unit alone for few measurements.
-    let store = fixture.store();
+    create(store, "system.buckets.s", &series);
     let target = store.collection(&buckets).unwrap();
-    let op = OpCtx::detached(Arc::new(mayfly_base::SystemClock::new()));
-    let replacement = store.begin_replacement(&buckets, Some(&target), DocBuf::empty()).unwrap();
-    assert_eq!(replacement.collection().list_indexes(), target.list_indexes());
+    let begun = store.begin_replacement(&buckets, Some(&target), DocBuf::empty()).unwrap();
+    assert_eq!(begun.collection().list_indexes(), target.list_indexes());
     index(store, &op, "s", doc! { "key": { "m": -1 }, "name": "further" });
-    let failed = store.finish_replacement(&replacement).unwrap_err();
+    let failed = store.finish_replacement(&begun).unwrap_err();
     assert_eq!(failed.code(), ErrorCode::CommandFailed);
-    store.abandon_replacement(&replacement).unwrap();
+    store.abandon_replacement(&begun).unwrap();
     assert_eq!(target.list_indexes().len(), 2);
     // A collection in the place of the measurements.
     store.drop_collection(&buckets).unwrap();
-    let replacement =
-        store.begin_replacement(&buckets, None, DocBuf::from_bson(&doc! { "timeseries": &series }));
-    let replacement = replacement.unwrap();
+    let begun = store.begin_replacement(&buckets, None, DocBuf::from_bson(&series)).unwrap();
     create(store, "s", &doc! {});
-    let failed = store.finish_replacement(&replacement).unwrap_err();
+    let failed = store.finish_replacement(&begun).unwrap_err();
     assert_eq!(failed.code(), ErrorCode::NamespaceExists);
+    store.abandon_replacement(&begun).unwrap();
+    assert_eq!(store.collections(Some("test")).len(), 1);
 }
 
 #[test]
