@@ -1,5 +1,5 @@
-//! What becomes of changes of the target while `$out` and `$merge` write. The results come in two units: the target is looked at with
-//! the first one, and changes before the last one.
+//! What becomes of changes of the target while `$out` and `$merge` write. The results come in two units: the target is looked at
+//! with the first one, and changes before the last one.
 
 use std::sync::Arc;
 

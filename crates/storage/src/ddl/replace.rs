@@ -156,7 +156,8 @@ impl Store {
     ///
     /// # Errors
     /// 125 CommandFailed when that has changed meanwhile, 12587 while one of its indexes is being built, 48 NamespaceExists when a
-    /// view or, for buckets, another collection has got the name, 26 NamespaceNotFound when somebody dropped or renamed the replacement; those of the engine.
+    /// view or, for buckets, another collection has got the name, 26 NamespaceNotFound when
+    /// somebody dropped or renamed the replacement; those of the engine.
     pub fn finish_replacement(&self, replacement: &Replacement) -> Result<()> {
         let _changing = self.catalog.changing.lock();
         let Replacement { collection, becomes, .. } = replacement;

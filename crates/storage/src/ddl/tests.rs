@@ -1,5 +1,5 @@
-//! Copies and replacements while others write, drop and create. A clock acts in between: units ask it for the time as they begin, when
-//! they hold no lock.
+//! Copies and replacements while others write, drop and create. A clock acts in between: units ask it for the time as they begin,
+//! when they hold no lock.
 
 use std::sync::{Arc, OnceLock, Weak};
 
