@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
-use mayfly_base::{Error, OpCtx, Result};
+use mayfly_base::{Error, Namespace, OpCtx, Result};
 use mayfly_storage::{
     Collection, Direction, Entry, IndexField, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot,
     Store, whole_range,
@@ -31,7 +31,7 @@ use crate::needed::Fields;
 use crate::plan::{Access, EntryCheck, Plan, plan};
 use crate::sorter::{Sorted, Sorter};
 use crate::spill::Memory;
-use crate::tail::Tail;
+use crate::tail::{Tail, check_position};
 use crate::{CanonicalQuery, ResultShape};
 
 /// Entries looked at between two checks of the deadline.
@@ -57,6 +57,8 @@ pub(crate) type Sink<'s> = dyn FnMut(&[u8], RawDoc<'_>, &Metadata) -> Result<Flo
 /// A running plan.
 pub struct Executor {
     collection: Arc<Collection>,
+    /// The collection's name when it began.
+    namespace: Namespace,
     query: CanonicalQuery,
     plan: Plan,
     /// What is left to scan, the present range first.
@@ -80,6 +82,10 @@ pub struct Executor {
     done: bool,
     /// The position of a scan that does not end with the collection.
     tail: Option<Tail>,
+    /// The last record of a batch of a capped collection: the next one begins behind it.
+    position: Option<RecordKey>,
+    /// It finds records for a write, which reads them again.
+    for_write: bool,
     /// How far a search by distance has come.
     near: near::NearState,
     /// How results are shown.
@@ -134,6 +140,7 @@ impl Executor {
             skip_left: query.skip,
             limit_left: query.limit,
             done: matches!(plan.access, Access::Nothing),
+            namespace: collection.namespace(),
             collection,
             query,
             plan,
@@ -146,6 +153,8 @@ impl Executor {
             memory: Memory::default(),
             keeps: None,
             tail: None,
+            position: None,
+            for_write: false,
             near: near::NearState::default(),
             shape: ResultShape::default(),
             command: None,
@@ -196,8 +205,10 @@ impl Executor {
         self.done && self.pending.is_none()
     }
 
-    /// From now on an index does not show a record a second time, even when an update moved its keys.
-    pub fn remember_records(&mut self) {
+    /// From now on it finds records for a write, which changes or deletes them meanwhile: an index does not show a record a second
+    /// time, even when an update moved its keys.
+    pub fn find_for_write(&mut self) {
+        self.for_write = true;
         if matches!(self.plan.access, Access::Index { .. }) {
             self.seen.get_or_insert_default();
         }
@@ -266,6 +277,10 @@ impl Executor {
     /// # Errors
     /// Those of the sink, the store, and the operation's deadline.
     pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
+        if self.is_done() {
+            return Ok(());
+        }
+        self.collection.check_still(&self.namespace)?;
         if let Some((key, document, metadata)) = self.pending.take() {
             match sink(&key, document.as_doc(), &metadata)? {
                 Flow::More => {}
@@ -279,7 +294,6 @@ impl Executor {
         if self.done {
             return Ok(());
         }
-        self.collection.check_alive()?;
         if self.plan.blocking_sort {
             return self.run_sorted(store, op, sink);
         }
@@ -420,6 +434,9 @@ impl Executor {
         {
             self.ranges = VecDeque::from([rest]);
         }
+        if let Some(last) = self.position.take() {
+            check_position(&snapshot, &self.collection, &last)?;
+        }
         let search = self.query.matcher.text().map(|text| text.bound()).transpose()?;
         let (matcher, tail) = (&self.query.matcher, &mut self.tail);
         while let Some(range) = self.ranges.front_mut() {
@@ -460,7 +477,12 @@ impl Executor {
                 Scanned::Exhausted => {
                     self.ranges.pop_front();
                 }
-                Scanned::Paused(last) => *range = range.after(&last, direction),
+                Scanned::Paused(last) => {
+                    *range = range.after(&last, direction);
+                    if paused && !self.for_write && self.collection.capped().is_some() {
+                        self.position = Some(last);
+                    }
+                }
             }
             if paused {
                 return Ok(false);

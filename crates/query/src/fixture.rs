@@ -108,4 +108,36 @@ impl Fixture {
         }
         out
     }
+
+    /// Shows so many documents `{ _id: n }` to one stage, then acts, then ends the stage. Gives what the end came to.
+    pub(crate) fn run_around(
+        &self,
+        stage: RawDoc<'_>,
+        documents: i32,
+        act: impl FnOnce(&Store, &Arc<OpCtx>),
+    ) -> mayfly_base::Result<()> {
+        let scope = mayfly_expr::Scope::default();
+        let stages = parse_stages(stage, &Around::command("test", &scope))?;
+        let mut stages: Vec<_> = stages.into_iter().map(Stage::start).collect();
+        let (settings, metadata) = (RunSettings::default(), InFlight::default());
+        let (store, op) = (&*self.store, &*self.op);
+        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
+        let mut take = |_: RawDoc<'_>| Ok(Flow::More);
+        for id in 0..documents {
+            let mut document = mayfly_value::DocBuilder::new();
+            document.append("_id", id);
+            show(&mut stages, &context, document.finish().as_doc(), &mut take)?;
+        }
+        act(&self.store, &self.op);
+        let ended = stages[0].finish(&context, &mut take);
+        if ended.is_err() {
+            stages[0].abandon(&context);
+        }
+        ended.map(|_| ())
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
 }

@@ -1,11 +1,12 @@
-//! Documents in a file, one behind the other, to be read in that order as often as needed.
+//! Documents in a file: one behind the other, to be read in that order as often as needed, or each to be taken out once.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use mayfly_base::{Error, Result};
-use mayfly_value::DocBuf;
+use mayfly_value::{DocBuf, RawDoc};
 
 use crate::spill::{BUFFER_BYTES, failed, open};
 
@@ -75,6 +76,60 @@ impl Spool {
         head.copy_from_slice(&length);
         self.file.read_exact(rest).map_err(|error| failed("read", &error))?;
         DocBuf::from_bytes(bytes).map(Some).ok_or_else(wrong)
+    }
+}
+
+/// Documents in a file, each to be taken out once, in any order.
+pub(crate) struct Shelf {
+    file: File,
+    end: u64,
+    /// So many have not been taken out.
+    left: usize,
+}
+
+/// Where a document stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    start: u64,
+    bytes: usize,
+}
+
+impl Shelf {
+    /// An empty one, in a file without a name in this folder.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub(crate) fn new(folder: &Path) -> Result<Shelf> {
+        Ok(Shelf { file: open(folder)?, end: 0, left: 0 })
+    }
+
+    /// Puts a document there.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub(crate) fn put(&mut self, document: RawDoc<'_>) -> Result<Placed> {
+        let placed = Placed { start: self.end, bytes: document.as_bytes().len() };
+        let written = self.file.write_all_at(document.as_bytes(), placed.start);
+        written.map_err(|error| failed("write", &error))?;
+        self.end += placed.bytes as u64;
+        self.left += 1;
+        Ok(placed)
+    }
+
+    /// Takes a document out. An empty file begins anew.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub(crate) fn take(&mut self, placed: Placed) -> Result<DocBuf> {
+        let mut bytes = vec![0; placed.bytes];
+        let read = self.file.read_exact_at(&mut bytes, placed.start);
+        read.map_err(|error| failed("read", &error))?;
+        self.left -= 1;
+        if self.left == 0 {
+            self.end = 0;
+        }
+        DocBuf::from_bytes(bytes)
+            .ok_or_else(|| Error::internal("a temporary file holds what is no document"))
     }
 }
 

@@ -69,10 +69,26 @@ impl Tail {
         collection: &Collection,
     ) -> Result<Option<KeyRange>> {
         let Some(last) = &self.last else { return Ok(None) };
-        if !snapshot.record(collection, last, &mut |_| Ok(()))? {
-            let text = "CollectionScan died due to position in capped collection being deleted.";
-            return Err(Error::new(ErrorCode::CappedPositionLost, text));
-        }
+        check_position(snapshot, collection, last)?;
         Ok(Some(whole_range().after(last, Direction::Forward)))
     }
+}
+
+/// Checks that the record is there which a scan of a capped collection looked at last: otherwise there may be a gap behind it.
+///
+/// # Errors
+/// 136 CappedPositionLost.
+pub(crate) fn check_position(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    last: &[u8],
+) -> Result<()> {
+    if snapshot.has_record(collection, last)? {
+        return Ok(());
+    }
+    let text = format!(
+        "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId({})",
+        last.try_into().map_or(0, u64::from_be_bytes)
+    );
+    Err(Error::new(ErrorCode::CappedPositionLost, text))
 }

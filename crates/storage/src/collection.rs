@@ -14,6 +14,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::RwLock;
 
 use crate::capped::{Capped, CappedRuntime, maintained};
+use crate::ddl::is_temporary;
 use crate::index_spec::IndexSpec;
 use crate::layout::{RecordKey, record_key_in};
 use crate::timeseries::{OpenBuckets, TimeSeries};
@@ -28,6 +29,8 @@ pub struct Collection {
     /// The default of its operations and indexes, and the order of its records.
     collation: Option<Arc<Collation>>,
     dropped: AtomicBool,
+    /// Whether it is being filled beside another one. Its policies begin when it has that one's name.
+    temporary: AtomicBool,
     /// Whether some policy hides what is due.
     hides_expired: AtomicBool,
     /// Whether some policy archives.
@@ -268,14 +271,16 @@ impl Collection {
         collation: Option<Arc<Collation>>,
     ) -> Collection {
         let open_buckets = state.time_series.is_some().then(Box::default);
+        let temporary = is_temporary(&namespace);
         Collection {
             id,
             uuid,
             namespace: RwLock::new(namespace),
             collation,
             dropped: AtomicBool::new(false),
-            hides_expired: AtomicBool::new(state.hides_expired()),
-            archives: AtomicBool::new(state.archives()),
+            temporary: AtomicBool::new(temporary),
+            hides_expired: AtomicBool::new(!temporary && state.hides_expired()),
+            archives: AtomicBool::new(!temporary && state.archives()),
             state: RwLock::new(state),
             counts: Counts::default(),
             capped: CappedRuntime::default(),
@@ -288,9 +293,19 @@ impl Collection {
 
     /// Puts a changed state in place of the present one.
     pub(crate) fn install(&self, present: &mut CollectionState, changed: CollectionState) {
-        self.hides_expired.store(changed.hides_expired(), Ordering::Release);
-        self.archives.store(changed.archives(), Ordering::Release);
+        self.note_policies(&changed);
         *present = changed;
+    }
+
+    fn note_policies(&self, state: &CollectionState) {
+        let awake = !self.is_temporary();
+        self.hides_expired.store(awake && state.hides_expired(), Ordering::Release);
+        self.archives.store(awake && state.archives(), Ordering::Release);
+    }
+
+    /// Whether it is being filled beside another one: none of its policies does anything yet.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.temporary.load(Ordering::Acquire)
     }
 
     /// Whether reads must not show what some policy says is due: then neither index entries nor the number of records
@@ -338,12 +353,39 @@ impl Collection {
         record_key_in(id, self.collation.as_deref())
     }
 
+    /// The same for a read that began when the collection had this name.
+    ///
+    /// # Errors
+    /// 175 QueryPlanKilled when it was dropped or got another name.
+    pub fn check_still(&self, name: &Namespace) -> Result<()> {
+        self.check_alive()?;
+        let now = self.namespace.read();
+        if *now == *name {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::QueryPlanKilled,
+            format!("collection renamed from '{name}' to '{}'. UUID {}", *now, self.shown_uuid()),
+        ))
+    }
+
+    /// The UUID in messages.
+    pub(crate) fn shown_uuid(&self) -> String {
+        let digits: String = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (a, b, c, d, e) =
+            (&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]);
+        format!("{a}-{b}-{c}-{d}-{e}")
+    }
+
     /// Its name now.
     pub fn namespace(&self) -> Namespace {
         self.namespace.read().clone()
     }
 
-    pub(crate) fn set_namespace(&self, namespace: Namespace) {
+    /// To be called under the exclusive lock of the state.
+    pub(crate) fn set_namespace(&self, namespace: Namespace, state: &CollectionState) {
+        self.temporary.store(is_temporary(&namespace), Ordering::Release);
+        self.note_policies(state);
         *self.namespace.write() = namespace;
     }
 
@@ -437,15 +479,11 @@ impl Collection {
         if self.is_dropped() {
             return Err(Error::new(
                 ErrorCode::QueryPlanKilled,
-                format!("collection dropped. UUID {}", hex(&self.uuid)),
+                format!("collection dropped. UUID {}", self.shown_uuid()),
             ));
         }
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Index {

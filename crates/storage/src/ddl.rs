@@ -8,7 +8,10 @@ mod convert;
 mod indexes;
 mod policies;
 mod rebuild;
+mod replace;
 mod select;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +25,7 @@ use crate::capped::id_index_spec;
 use crate::catalog::{encode_collection, new_index};
 use crate::collection::{Collection, CollectionState};
 use crate::error::from_kv;
+use crate::index_spec::IndexSpec;
 use crate::layout::catalog_key;
 use crate::oplog::OplogBatch;
 use crate::timeseries::{TimeSeries, default_index};
@@ -30,9 +34,8 @@ pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,
 };
-
-/// How the names of collections begin that hold an aggregation's results until they are complete; an ObjectId follows.
-pub const TEMPORARY: &str = "tmp.agg_out.";
+pub use replace::Replacement;
+pub(crate) use replace::is_temporary;
 
 impl Store {
     /// Creates a collection.
@@ -164,6 +167,22 @@ impl Store {
         options: DocBuf,
         uuid: [u8; 16],
     ) -> Result<Arc<Collection>> {
+        let default = match TimeSeries::from_options(options.as_doc()) {
+            Some(series) => default_index(&series.fields)?,
+            None => None,
+        };
+        self.create_with_indexes(ns, options, uuid, default.as_slice(), &[])
+    }
+
+    /// Creates a collection with indexes. Those that come by themselves are not logged.
+    fn create_with_indexes(
+        &self,
+        ns: &Namespace,
+        options: DocBuf,
+        uuid: [u8; 16],
+        own: &[IndexSpec],
+        further: &[IndexSpec],
+    ) -> Result<Arc<Collection>> {
         let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
         if let Some(policy) = &state.own_policy {
@@ -172,27 +191,25 @@ impl Store {
         let mut command = DocBuilder::new();
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
+        let ready = |txn: &mut dyn Txn, spec: &IndexSpec| {
+            let index = new_index(self.catalog.new_id(txn)?, spec.clone(), &*self.filters)?;
+            index.runtime.ready.store(true, Ordering::Release);
+            Ok::<_, Error>(Arc::new(index))
+        };
         let id = self.change(|txn, oplog| {
             let id = self.catalog.new_id(txn)?;
             state.indexes = Vec::new();
-            if let Some(series) = &state.time_series
-                && let Some(spec) = default_index(&series.fields)?
-            {
-                let index = new_index(self.catalog.new_id(txn)?, spec, &*self.filters)?;
-                index.runtime.ready.store(true, Ordering::Release);
-                state.indexes.push(Arc::new(index));
+            for spec in own.iter().chain(further) {
+                state.indexes.push(ready(txn, spec)?);
             }
             if state.capped.is_some() || state.time_series.is_some() {
-                let index = new_index(
-                    self.catalog.new_id(txn)?,
-                    id_index_spec(collation.as_ref())?,
-                    &*self.filters,
-                )?;
-                index.runtime.ready.store(true, Ordering::Release);
-                state.id_index = Some(Arc::new(index));
+                state.id_index = Some(ready(txn, &id_index_spec(collation.as_ref())?)?);
             }
             put_collection(txn, id, ns, &uuid, &state)?;
             oplog.command(&command_ns(ns), &uuid, command.as_doc());
+            for spec in further {
+                log_index(oplog, ns, &uuid, spec);
+            }
             Ok(id)
         })?;
         let collection = Arc::new(Collection::new(id, uuid, ns.clone(), state, collation));
@@ -201,21 +218,6 @@ impl Store {
             map.insert(ns.clone(), collection.clone());
         });
         Ok(collection)
-    }
-
-    /// Drops what an aggregation was writing (`$out`) when the server stopped: it never got its name.
-    pub(crate) fn drop_temporary(&self) -> Result<()> {
-        for collection in self.collections(None) {
-            let ns = collection.namespace();
-            let name = TimeSeries::name_of(&ns).unwrap_or(ns.collection());
-            let id = name.strip_prefix(TEMPORARY);
-            let made = |id: &str| id.len() == 24 && id.bytes().all(|b| b.is_ascii_hexdigit());
-            if id.is_some_and(made) {
-                tracing::info!(namespace = %ns, "dropped what a stopped aggregation left");
-                self.drop_collection(&ns)?;
-            }
-        }
-        Ok(())
     }
 
     /// Drops a collection; gives the number of indexes it had, `_id_` included, or nothing when there was none.
@@ -314,31 +316,44 @@ impl Store {
         self.check_no_circle(to, &policies, &[from])?;
         let state = collection.state.write();
         // Nobody else holds two of these locks: whoever takes one for a change holds the catalog's.
-        let target = target.as_ref().map(|target| (target, target.state.write()));
+        let target = target.as_ref().map(|target| (&**target, target.state.write()));
+        let target = target.as_ref().map(|(target, state)| (*target, &**state));
+        self.give_name(&collection, &state, to, target)
+    }
+
+    /// Gives a collection another name; what has that name goes. The caller holds the catalog's lock and the states'.
+    fn give_name(
+        &self,
+        collection: &Arc<Collection>,
+        state: &CollectionState,
+        to: &Namespace,
+        target: Option<(&Collection, &CollectionState)>,
+    ) -> Result<()> {
+        let from = collection.namespace();
         let mut command = DocBuilder::new();
         command.append("renameCollection", from.as_str()).append("to", to.as_str());
-        if let Some((target, _)) = &target {
+        if let Some((target, _)) = target {
             let uuid = target.uuid();
             command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
         }
         let command = command.finish();
         self.change(|txn, oplog| {
-            if let Some((target, state)) = &target {
+            if let Some((target, state)) = target {
                 put_gone(txn, target, state)?;
             }
-            put_collection(txn, collection.id(), to, &collection.uuid(), &state)?;
-            oplog.command(&command_ns(from), &collection.uuid(), command.as_doc());
+            put_collection(txn, collection.id(), to, &collection.uuid(), state)?;
+            oplog.command(&command_ns(&from), &collection.uuid(), command.as_doc());
             Ok(())
         })?;
-        collection.set_namespace(to.clone());
-        if let Some((target, state)) = &target {
+        collection.set_namespace(to.clone(), state);
+        if let Some((target, state)) = target {
             target.mark_dropped(state);
         }
         self.catalog.publish(|map| {
-            map.remove(from);
+            map.remove(&from);
             map.insert(to.clone(), collection.clone());
         });
-        if let Some((target, state)) = &target {
+        if let Some((target, state)) = target {
             self.leave_to_sweeper(object_ids(target, state));
         }
         Ok(())
@@ -390,6 +405,13 @@ impl Store {
 
 fn command_ns(ns: &Namespace) -> String {
     format!("{}.$cmd", ns.db())
+}
+
+/// Logs that a collection has an index more.
+fn log_index(oplog: &mut OplogBatch, ns: &Namespace, uuid: &[u8; 16], spec: &IndexSpec) {
+    let mut command = DocBuilder::new();
+    command.append("createIndexes", ns.collection()).append_all(spec.document());
+    oplog.command(&command_ns(ns), uuid, command.finish().as_doc());
 }
 
 pub(crate) fn put_collection(

@@ -39,7 +39,7 @@ pub use capped::Capped;
 pub use collection::{Collection, FilterCompiler, Index, RecordFilter, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
-    NewExpireAfter, TEMPORARY,
+    NewExpireAfter, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};

@@ -115,9 +115,15 @@ impl Store {
 pub(crate) struct Hidden(Option<(Vec<Arc<Index>>, Moment)>);
 
 impl Hidden {
-    fn of(collection: &Collection, watch: &ClockWatch, moment: impl FnOnce() -> Moment) -> Hidden {
+    pub(crate) fn of(collection: &Collection, watch: &ClockWatch, moment: impl FnOnce() -> Moment) -> Hidden {
         let policies = collection.hiding();
         Hidden((!policies.is_empty() && watch.look()).then(|| (policies, moment())))
+    }
+
+    /// Whether some policy says that the record is due.
+    pub(crate) fn hides(&self, record: Record<'_>) -> Result<bool> {
+        let Some((policies, moment)) = &self.0 else { return Ok(false) };
+        Ok(hidden_by(policies, record, *moment)?.is_some())
     }
 
     /// The document of a record's value, unless some policy says that it is due.
@@ -192,6 +198,15 @@ impl Snapshot {
             })
             .map_err(from_kv)?;
         seen.map(|()| found)
+    }
+
+    /// Whether there is a record of this key, hidden or not.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn has_record(&self, collection: &Collection, record_key: &[u8]) -> Result<bool> {
+        let key = prefixed(collection.id(), record_key);
+        self.txn.get(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)
     }
 
     /// An owned copy of one document.

@@ -215,7 +215,7 @@ impl<'s> WriteUnit<'s> {
         self.insert_as(document, &key, &record_key)
     }
 
-    /// Adds a document as the record of this key, which nobody else has.
+    /// Adds a document as the record of this key, which the unit has looked up under its lock.
     pub(crate) fn insert_under(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
         check_bytes(document)?;
         check_storable(document)?;

@@ -48,6 +48,12 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * `$percentile` and `$median` are exact, not estimated. `$setUnion` and `$setIntersection` answer in ascending order.
   `$dateFromString` without a `format` knows the common forms only: ISO 8601, dates with names of months, month/day/year,
   `@seconds`, each with an offset or a time zone.
+* A cursor over `$near` or `$geoNear` gives each document as it was when the search came to it, in whichever batch: order and
+  distances are those of one answer. What waits beyond 100 MiB is in a file; without `allowDiskUse` that is an error (292).
+* `$out` looks at its target when it writes its first results, about 250 documents or 1 MiB, not before it reads; changes of the
+  target's options or indexes after that make it fail (125), as in the reference. While they are beside the target, results do not
+  expire, are not hidden and not archived: one that is due has its keys like any other (11000).
+* An update or delete of many documents in a capped collection goes on behind what is gone meanwhile; cursors end with 136.
 * A geometry may have at most 250,000 points. The border of `$box`, `$center` and `$polygon` belongs to them.
 * Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.

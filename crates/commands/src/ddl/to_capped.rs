@@ -19,7 +19,7 @@ fn convert(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuild
     let ns = request.namespace()?;
     check_writable(&ns)?;
     let options = capped_options(&fields)?;
-    ctx.service.store.convert_collection(ctx.op, &ns, options)?;
+    ctx.service.store.convert_collection(ctx.op, &ns, options.as_doc())?;
     wrote(ctx, request);
     Ok(())
 }
@@ -31,7 +31,7 @@ fn clone(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder
     let to = Namespace::new(request.db, to)?;
     check_writable(&to)?;
     let options = capped_options(&fields)?;
-    ctx.service.store.clone_collection(ctx.op, &from, &to, options)?;
+    ctx.service.store.clone_collection(ctx.op, &from, &to, options.as_doc())?;
     wrote(ctx, request);
     Ok(())
 }

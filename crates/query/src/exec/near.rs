@@ -2,33 +2,53 @@
 //!
 //! The index is searched part after part of the earth, or of the plane, always in the part that may be nearest: one with many entries is
 //! taken apart, one with few is looked through. What it shows is kept with its distance, and goes out when no part that is
-//! left can hold anything nearer. Documents are read again as they go out, so that the state between two batches is keys
-//! and numbers.
+//! left can hold anything nearer. A document goes out as it was found, in whichever batch that is: the order and the distances
+//! told are those of one answer. What waits is in memory up to the limit of a sort, and beyond it in a file.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::ControlFlow;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::matcher::Near;
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store};
 use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
 use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
+use crate::spill::Memory;
+use crate::spool::{Placed, Shelf};
 
+/// Memory of what waits beside its document, roughly.
+const WAITING_BYTES: usize = 128;
 /// A part with no more entries is looked through, one with more is taken apart.
 const FEW_ENTRIES: usize = 64;
 
 /// A document and its distance.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 struct Found {
     distance: f64,
     record: RecordKey,
+    document: Waiting,
+}
+
+/// Where a document waits.
+#[derive(Debug)]
+enum Waiting {
+    Memory(DocBuf),
+    File(Placed),
+    /// A write reads it again.
+    Store,
+}
+
+impl PartialEq for Found {
+    fn eq(&self, other: &Found) -> bool {
+        self.cmp(other).is_eq()
+    }
 }
 
 impl Eq for Found {}
@@ -82,6 +102,10 @@ pub(super) struct NearState {
     open: BinaryHeap<Reverse<Open>>,
     /// Found and not yet shown.
     waiting: BinaryHeap<Reverse<Found>>,
+    /// Bytes of those that wait in memory.
+    bytes: usize,
+    /// Those that wait in a file.
+    shelf: Option<Shelf>,
     /// Records that an entry has led to.
     seen: HashSet<RecordKey>,
 }
@@ -90,6 +114,45 @@ impl NearState {
     /// Everything that counts and is nearer has been found.
     fn complete(&self) -> f64 {
         self.open.peek().map_or(f64::INFINITY, |Reverse(open)| open.nearest)
+    }
+
+    /// Keeps a document until it goes out.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files.
+    fn keep(&mut self, document: RawDoc<'_>, memory: &Memory) -> Result<Waiting> {
+        let size = document.as_bytes().len() + WAITING_BYTES;
+        if self.bytes + size <= memory.bytes {
+            self.bytes += size;
+            return Ok(Waiting::Memory(document.to_owned()));
+        }
+        let shelf = match (self.shelf.take(), &memory.folder) {
+            (Some(shelf), _) => shelf,
+            (None, Some(folder)) => Shelf::new(folder)?,
+            (None, None) => {
+                return Err(Error::new(
+                    ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                    format!(
+                        "a search by distance exceeded the memory limit of {} bytes, but did not opt in to disk use",
+                        memory.bytes
+                    ),
+                ));
+            }
+        };
+        self.shelf.insert(shelf).put(document).map(Waiting::File)
+    }
+
+    /// A document that was kept; nothing when it is in the store.
+    fn take(&mut self, waiting: Waiting) -> Result<Option<DocBuf>> {
+        match (waiting, &mut self.shelf) {
+            (Waiting::Memory(document), _) => {
+                self.bytes -= document.as_bytes().len() + WAITING_BYTES;
+                Ok(Some(document))
+            }
+            (Waiting::File(placed), Some(shelf)) => shelf.take(placed).map(Some),
+            (Waiting::File(_), None) => Err(Error::internal("a document in a file that is gone")),
+            (Waiting::Store, _) => Ok(None),
+        }
     }
 
     /// Leaves out parts in which nothing counts.
@@ -251,30 +314,41 @@ impl Executor {
         snapshot: &Snapshot,
         sink: &mut Sink<'_>,
     ) -> Result<Flow> {
-        let failures = self.failures();
         let Access::Near(access) = &self.plan.access else { return Ok(Flow::More) };
         while let Some(Reverse(next)) = state.waiting.peek() {
             if next.distance > state.complete() {
                 return Ok(Flow::More);
             }
             let Some(Reverse(found)) = state.waiting.pop() else { break };
-            let mut flow = Flow::More;
-            let record = &found.record;
-            snapshot.record(&self.collection, record, &mut |document| {
-                let matches = self.query.matcher.matches(document);
-                if matches.map_err(|error| failures.named(error))? {
-                    // A document that moved meanwhile tells where it is now; one without a place is gone.
-                    if let Some((distance, place)) = nearest(&access.near, &access.path, document) {
-                        flow = sink(record, document, &told(distance, place))?;
-                    }
+            let (record, mut flow) = (&found.record, Flow::More);
+            let mut show = |document: RawDoc<'_>| {
+                if let Some((distance, place)) = nearest(&access.near, &access.path, document) {
+                    flow = sink(record, document, &told(distance, place))?;
                 }
                 Ok(())
-            })?;
+            };
+            match state.take(found.document)? {
+                Some(document) => show(document.as_doc())?,
+                None => {
+                    snapshot.record(&self.collection, record, &mut |document| match self
+                        .satisfies(document)?
+                    {
+                        true => show(document),
+                        false => Ok(()),
+                    })?;
+                }
+            }
             if flow != Flow::More {
                 return Ok(Flow::Pause);
             }
         }
         Ok(Flow::More)
+    }
+
+    /// Whether the document satisfies the filter.
+    fn satisfies(&self, document: RawDoc<'_>) -> Result<bool> {
+        let matches = self.query.matcher.matches(document);
+        matches.map_err(|error| self.failures().named(error))
     }
 
     /// Keeps what entries lead to.
@@ -286,7 +360,6 @@ impl Executor {
         snapshot: &Snapshot,
         op: &OpCtx,
     ) -> Result<()> {
-        let near = &access.near;
         let (mut looked, mut fetched) = (0u64, 0u64);
         for range in ranges {
             let entry = &mut |record_key: &[u8]| {
@@ -299,16 +372,7 @@ impl Executor {
                 }
                 state.seen.insert(record_key.to_vec());
                 fetched += 1;
-                let found = self.distance_of(snapshot, access, record_key)?;
-                if let Some(distance) = found
-                    && near.min <= distance
-                    && distance <= near.max
-                {
-                    let distance = near.angle_of_distance(distance);
-                    let record = record_key.to_vec();
-                    state.waiting.push(Reverse(Found { distance, record }));
-                }
-                Ok(())
+                self.look_at(state, access, record_key, snapshot)
             };
             let mut rest = range.clone();
             loop {
@@ -329,22 +393,32 @@ impl Executor {
         Ok(())
     }
 
-    /// The distance of a document that satisfies the filter.
-    fn distance_of(
+    /// Keeps a document that satisfies the filter and is at a distance that counts.
+    fn look_at(
         &self,
-        snapshot: &Snapshot,
+        state: &mut NearState,
         access: &NearAccess,
         record_key: &[u8],
-    ) -> Result<Option<f64>> {
-        let failures = self.failures();
-        let mut distance = None;
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        let near = &access.near;
         snapshot.record(&self.collection, record_key, &mut |document| {
-            let matches = self.query.matcher.matches(document);
-            if matches.map_err(|error| failures.named(error))? {
-                distance = nearest(&access.near, &access.path, document).map(|found| found.0);
+            if !self.satisfies(document)? {
+                return Ok(());
+            }
+            let distance = nearest(near, &access.path, document).map(|found| found.0);
+            let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
+            if let Some(distance) = distance.filter(counts) {
+                let document = match self.for_write {
+                    true => Waiting::Store,
+                    false => state.keep(document, &self.memory)?,
+                };
+                let distance = near.angle_of_distance(distance);
+                let record = record_key.to_vec();
+                state.waiting.push(Reverse(Found { distance, record, document }));
             }
             Ok(())
         })?;
-        Ok(distance)
+        Ok(())
     }
 }

@@ -72,7 +72,7 @@ fn go_through(
 ) -> Result<()> {
     let query = on_buckets(filter, series, &spec.query)?;
     let mut executor = Executor::new(buckets.clone(), query)?;
-    executor.remember_records();
+    executor.find_for_write();
     op.update_info(|info| info.plan_summary = executor.plan().summary());
     while !executor.is_done() {
         let mut found: Vec<RecordKey> = Vec::new();

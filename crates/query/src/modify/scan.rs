@@ -41,6 +41,7 @@ pub(super) fn for_each_record(
     again: Again,
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
+    let namespace = collection.namespace();
     let mut acted = false;
     let mut searches_lost = 0;
     loop {
@@ -61,7 +62,7 @@ pub(super) fn for_each_record(
             Ok(_) => return Ok(()),
             Err(error)
                 if error.code() == ErrorCode::QueryPlanKilled
-                    && !collection.is_dropped()
+                    && collection.check_still(&namespace).is_ok()
                     && (again == Again::Always || !acted) =>
             {
                 op.check()?;
@@ -90,7 +91,7 @@ fn search_and_act(
         op.docs_examined.fetch_add(1, Ordering::Relaxed);
         return act(key).map(|_| Searched::Done);
     }
-    executor.remember_records();
+    executor.find_for_write();
     let most = if multi { BATCH_RECORDS } else { 1 };
     let mut lost_races = 0;
     loop {

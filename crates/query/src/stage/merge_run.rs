@@ -65,10 +65,12 @@ impl RunningMerge {
     }
 
     fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
-        if let Some(target) = self.target.as_ref().filter(|target| !target.is_dropped()) {
+        let Merge { into, on, scope, .. } = &self.merge;
+        // One that got another name is not the target any more.
+        let still = |target: &&Arc<Collection>| !target.is_dropped() && target.namespace() == *into;
+        if let Some(target) = self.target.as_ref().filter(still) {
             return Ok(target.clone());
         }
-        let Merge { into, on, scope, .. } = &self.merge;
         let store = context.store;
         store.check_no_view(into)?;
         let unique = match store.collection(into) {

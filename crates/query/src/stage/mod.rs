@@ -21,6 +21,8 @@ mod lookup;
 mod merge;
 mod merge_run;
 mod out;
+#[cfg(test)]
+mod out_tests;
 mod project;
 mod redact;
 mod reshape;

@@ -1,15 +1,16 @@
 //! `$out`: replaces a collection by the results.
 //!
-//! 1. A collection beside the target gets the target's options and indexes.
+//! 1. A collection beside the target gets the target's options and indexes ([`Replacement`]).
 //! 2. The results go into it in units.
 //! 3. When all are there it takes the target's name, in one step. Nobody sees half of them, and when something fails the target
-//!    stays as it was.
+//!    stays as it was. It fails, too, when the target's options or indexes changed meanwhile: no change that a client was told of
+//!    is lost.
 //!
 //! With the option `timeseries`, or onto a time series, the results are measurements: the collection beside the target is one of
 //! buckets, and takes the name of the target's buckets.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{Collection, CreateIndexesOptions, TEMPORARY, TimeSeries};
+use mayfly_storage::{Collection, Replacement, TimeSeries};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
@@ -61,18 +62,12 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     Ok(vec![Stage::Out(Box::new(Out { target, series }))])
 }
 
-/// Where the results go until all are there.
-#[derive(Clone)]
-struct Beside {
-    collection: Arc<Collection>,
-    /// What it becomes: the target, or the collection of buckets behind it.
-    becomes: Namespace,
-    measurements: bool,
-}
-
 pub(super) struct RunningOut {
     out: Out,
-    beside: Option<Beside>,
+    /// Where the results go until all are there.
+    beside: Option<Replacement>,
+    /// Whether they are measurements.
+    measurements: bool,
     unit: Vec<DocBuf>,
     bytes: usize,
 }
@@ -120,55 +115,48 @@ impl Out {
 
 impl RunningOut {
     pub(super) fn new(out: Out) -> RunningOut {
-        RunningOut { out, beside: None, unit: Vec::new(), bytes: 0 }
+        let measurements = out.series.is_some();
+        RunningOut { out, beside: None, measurements, unit: Vec::new(), bytes: 0 }
     }
 
     /// The collection beside the target.
-    fn beside(&mut self, context: &StageContext<'_>) -> Result<Beside> {
-        if let Some(beside) = &self.beside {
-            return Ok(beside.clone());
-        }
-        let (store, target) = (context.store, &self.out.target);
+    fn beside(&mut self, context: &StageContext<'_>) -> Result<&Replacement> {
+        let beside = match self.beside.take() {
+            Some(beside) => beside,
+            None => self.begun(context)?,
+        };
+        Ok(self.beside.insert(beside))
+    }
+
+    fn begun(&mut self, context: &StageContext<'_>) -> Result<Replacement> {
+        let target = &self.out.target;
         let existing = self.out.existing(context)?;
-        let number = mayfly_value::bson::oid::ObjectId::new().to_hex();
-        let name = Namespace::new(target.db(), &format!("{TEMPORARY}{number}"))?;
-        let options = match (&existing, &self.out.series) {
-            (Some(existing), _) => existing.options(),
-            (None, Some(series)) => {
-                let mut options = DocBuilder::new();
-                options.append("timeseries", &series.document());
-                options.finish()
-            }
-            (None, None) => DocBuf::empty(),
-        };
-        let measurements = options.as_doc().get("timeseries").is_some();
-        let (place, becomes) = match measurements {
-            true => (buckets_of(&name)?, buckets_of(target)?),
-            false => (name.clone(), target.clone()),
-        };
-        let collection = store.create_collection(&place, options)?;
-        let beside = Beside { collection, becomes, measurements };
-        self.beside = Some(beside.clone());
-        if let Some(existing) = existing {
-            copy_indexes(context, &existing, &name, measurements)?;
+        let mut options = DocBuilder::new();
+        if let Some(series) = &self.out.series {
+            options.append("timeseries", &series.document());
         }
-        Ok(beside)
+        if let Some(existing) = &existing {
+            self.measurements = existing.time_series().is_some();
+        }
+        let becomes = if self.measurements { buckets_of(target)? } else { target.clone() };
+        context.store.begin_replacement(&becomes, existing.as_deref(), options.finish())
     }
 
     fn flush(&mut self, context: &StageContext<'_>) -> Result<()> {
-        let beside = self.beside(context)?;
         let unit = std::mem::take(&mut self.unit);
         self.bytes = 0;
+        let collection = self.beside(context)?.collection().clone();
+        let collection = &*collection;
         if unit.is_empty() {
             return Ok(());
         }
         context.op.check()?;
         let (store, op) = (context.store, context.op);
-        if beside.measurements {
+        if self.measurements {
             let measurements: Vec<RawDoc<'_>> = unit.iter().map(DocBuf::as_doc).collect();
-            return store.insert_measurements(op, &beside.collection, &measurements, |_| Ok(()));
+            return store.insert_measurements(op, collection, &measurements, |_| Ok(()));
         }
-        store.write(op, &beside.collection, |writes| {
+        store.write(op, collection, |writes| {
             if context.settings.bypass_validation {
                 writes.bypass_validation();
             }
@@ -178,11 +166,7 @@ impl RunningOut {
 
     /// Whether what was collected is worth a unit.
     fn is_full(&self) -> bool {
-        let measurements = match &self.beside {
-            Some(beside) => beside.measurements,
-            None => self.out.series.is_some(),
-        };
-        let most = if measurements { UNIT_MEASUREMENTS } else { UNIT_DOCUMENTS };
+        let most = if self.measurements { UNIT_MEASUREMENTS } else { UNIT_DOCUMENTS };
         self.unit.len() >= most || self.bytes >= UNIT_BYTES
     }
 }
@@ -192,36 +176,6 @@ fn buckets_of(ns: &Namespace) -> Result<Namespace> {
         let text = format!("Fully qualified namespace is too long: '{ns}'");
         Error::new(ErrorCode::InvalidNamespace, text)
     })
-}
-
-/// Gives a collection, or the time series of this name, the indexes of another.
-fn copy_indexes(
-    context: &StageContext<'_>,
-    from: &Collection,
-    name: &Namespace,
-    measurements: bool,
-) -> Result<()> {
-    let (store, op) = (context.store, context.op);
-    let indexes = match measurements {
-        true => from.list_measurement_indexes(),
-        false => from.list_indexes(),
-    };
-    if measurements {
-        // The one that comes by itself may have been dropped.
-        store.drop_indexes(name, None)?;
-    }
-    let requests: Vec<RawDoc<'_>> = indexes
-        .iter()
-        .map(DocBuf::as_doc)
-        .filter(|index| {
-            index.get("name") != Some(RawValue::String("_id_")) && index.get("clustered").is_none()
-        })
-        .collect();
-    if !requests.is_empty() {
-        let options = CreateIndexesOptions { ignore_unknown: true, update_policies: false };
-        store.create_indexes(op, name, &requests, options)?;
-    }
-    Ok(())
 }
 
 impl Running for RunningOut {
@@ -249,17 +203,7 @@ impl Running for RunningOut {
         }
         self.flush(context)?;
         if let Some(beside) = &self.beside {
-            let (store, target) = (context.store, &self.out.target);
-            if beside.measurements {
-                // Whatever got the name meanwhile stays.
-                self.out.existing(context)?;
-                let taken = store.collection(target).is_some();
-                if taken {
-                    let text = format!("collection {target} came into being during $out");
-                    return Err(Error::new(ErrorCode::NamespaceExists, text));
-                }
-            }
-            store.rename_collection(&beside.collection.namespace(), &beside.becomes, true)?;
+            context.store.finish_replacement(beside)?;
             self.beside = None;
         }
         Ok(Flow::More)
@@ -268,7 +212,7 @@ impl Running for RunningOut {
     fn abandon(&mut self, context: &StageContext<'_>) {
         if let Some(beside) = self.beside.take() {
             // The reason of the failure is the one to tell.
-            let _ = context.store.drop_collection(&beside.collection.namespace());
+            let _ = context.store.abandon_replacement(&beside);
         }
     }
 

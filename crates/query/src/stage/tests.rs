@@ -51,6 +51,38 @@ fn what_spills_gives_the_same() {
     }
 }
 
+/// Most documents are at one place: all of them wait while the farther ones are looked for.
+#[test]
+fn a_search_by_distance_waits_in_a_file_where_it_may() {
+    let fixture = Fixture::new();
+    let documents: Vec<DocBuf> = (0..2000)
+        .map(|id: i32| {
+            let mut out = DocBuilder::new();
+            let far = if id % 10 == 0 { f64::from(id) / 100.0 } else { 1.0 };
+            out.append("_id", id).start_array("p").push(far).push(0.0).end();
+            out.append("text", "x".repeat((id % 100) as usize).as_str());
+            out.finish()
+        })
+        .collect();
+    documents.chunks(500).for_each(|chunk| fixture.insert("c", chunk));
+    let index: DocBuf = parse_document(r#"{"key": {"p": "2d"}, "name": "p"}"#).unwrap();
+    fixture.index("c", index.as_doc());
+    let text = r#"{"p": [{"$geoNear": {"near": [0, 0], "distanceField": "d"}}]}"#;
+    let wrapped: DocBuf = parse_document(text).unwrap();
+    let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
+    let scope = Scope::default();
+    let around = Around::command("test", &scope);
+    let folder = std::env::temp_dir().join("mayfly-near-test");
+    let run = |memory_bytes, spill_folder| {
+        let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+        fixture.run(stages, &around, settings)
+    };
+    let plain = run(100 << 20, None).unwrap();
+    assert_eq!(plain.len(), 2000);
+    assert_eq!(run(20_000, Some(folder)).unwrap(), plain);
+    assert_eq!(run(20_000, None), Err(292));
+}
+
 /// Every kind of window function, over partitions of very different sizes.
 const WINDOWS: &[&str] = &[
     r#"{"$sum": "$b", "window": {"documents": ["unbounded", "current"]}}"#,

@@ -1,4 +1,8 @@
 //! Making capped collections of others: a copy in their order, and for a conversion the copy in the place of the original.
+//!
+//! The copy has the options of the original, so that validators, collations and images stay; its indexes go. Documents that a
+//! validator would not let in now are copied all the same. What a policy hides is not copied: for clients it is gone. A conversion
+//! fails while some of that has not been archived that a policy archives.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,12 +10,14 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Direction, ScanLimit};
-use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
-use super::{command_ns, new_uuid, object_ids, put_collection, put_gone};
+use super::new_uuid;
+use super::replace::{OF_CONVERSION, check_no_build, temporary_name};
 use crate::Store;
-use crate::collection::{Collection, CollectionState};
-use crate::read::{Scanned, whole_range};
+use crate::collection::Collection;
+use crate::read::{Hidden, Scanned, whole_range};
+use crate::ttl::Record;
 
 /// Documents, and about how many bytes, that are copied in one unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -19,17 +25,40 @@ const UNIT_BYTES: usize = 1 << 20;
 /// How often a conversion copies while others write, before it keeps them out.
 const COPIES_BESIDE_WRITERS: usize = 2;
 
+/// The options of a collection with those of a capped one.
+///
+/// # Errors
+/// 72 InvalidOptions for collections that cannot be capped.
+fn capped_like(source: &Collection, capped: RawDoc<'_>) -> Result<DocBuf> {
+    let options = source.options();
+    let own = options.as_doc();
+    for (name, text) in [
+        ("clusteredIndex", "A capped collection cannot be clustered"),
+        ("timeseries", "A time-series collection cannot be capped"),
+    ] {
+        if own.get(name).is_some() {
+            return Err(Error::new(ErrorCode::InvalidOptions, text));
+        }
+    }
+    let mut out = DocBuilder::new();
+    out.append_all(capped);
+    for element in own.iter().filter(|element| capped.get_element(element.name()).is_none()) {
+        out.append_element(element);
+    }
+    Ok(out.finish())
+}
+
 impl Store {
-    /// Copies a collection into a new one with these options.
+    /// Copies a collection into a new one with its options and these.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, 48 NamespaceExists, those of the engine.
+    /// 26 NamespaceNotFound, 48 NamespaceExists, 72 InvalidOptions for what cannot be capped, those of the engine.
     pub fn clone_collection(
         &self,
         op: &OpCtx,
         from: &Namespace,
         to: &Namespace,
-        options: DocBuf,
+        capped: RawDoc<'_>,
     ) -> Result<()> {
         let Some(source) = self.collection(from) else {
             self.check_no_view(from)?;
@@ -37,33 +66,40 @@ impl Store {
                 format!("cloneCollectionAsCapped failed - source collection {from} does not exist");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
-        let made = self.create_collection(to, options)?;
-        self.copy(op, &source, &made).inspect_err(|_| {
-            // What was made for the copy goes with it; when that fails, the client sees why the copy did.
+        let made = self.create_collection(to, capped_like(&source, capped)?)?;
+        let hidden = Hidden::of(&source, &self.watch, || self.moment());
+        let copied = self.copy(op, &source, &hidden, &made).and_then(|_| source.check_alive());
+        copied.inspect_err(|_| {
+            // What was made for the copy goes with it, unless somebody else has dropped it; when that fails, the client sees
+            // why the copy did.
             let _changing = self.catalog.changing.lock();
-            let _ = self.drop_locked(&made);
+            if !made.is_dropped() {
+                let _ = self.drop_locked(&made);
+            }
         })
     }
 
-    /// Puts a copy with these options in the place of a collection; indexes other than that on `_id` go. Who uses the
+    /// Puts a copy with its options and these in the place of a collection; indexes other than that on `_id` go. Who uses the
     /// collection waits only when writers were faster several times.
     ///
     /// # Errors
-    /// 26 NamespaceNotFound, those of the engine.
-    pub fn convert_collection(&self, op: &OpCtx, ns: &Namespace, options: DocBuf) -> Result<()> {
+    /// 26 NamespaceNotFound, 72 InvalidOptions for what cannot be capped, 12587 while an index is being built, 117
+    /// while hidden documents are not archived; those of the engine.
+    pub fn convert_collection(&self, op: &OpCtx, ns: &Namespace, capped: RawDoc<'_>) -> Result<()> {
+        // Nobody changes options or indexes while the copy is made.
         let _changing = self.catalog.changing.lock();
         let Some(source) = self.catalog.get(ns) else {
             self.check_no_view(ns)?;
             let text = format!("source collection {ns} does not exist");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         };
+        check_no_build(&source, &source.indexes())?;
+        let options = capped_like(&source, capped)?;
         for attempt in 0..=COPIES_BESIDE_WRITERS {
-            let number: u32 = rand::random();
-            let temporary = Namespace::new(ns.db(), &format!("tmp{number}.convertToCapped"))?;
+            let temporary = temporary_name(ns.db(), OF_CONVERSION)?;
             let made = self.create_locked(&temporary, options.clone(), new_uuid())?;
             let alone = attempt == COPIES_BESIDE_WRITERS;
-            let converted = self.try_convert(op, &source, &made, &temporary, alone);
-            match converted {
+            match self.try_convert(op, &source, &made, alone) {
                 Ok(true) => return Ok(()),
                 Ok(false) => self.drop_locked(&made)?,
                 Err(error) => {
@@ -82,23 +118,39 @@ impl Store {
         op: &OpCtx,
         source: &Collection,
         made: &Arc<Collection>,
-        temporary: &Namespace,
         alone: bool,
     ) -> Result<bool> {
         let before = source.commits.load(Ordering::Acquire);
+        // Asked before the state is locked: it is asked for the policies.
+        let hidden = Hidden::of(source, &self.watch, || self.moment());
+        let mut left_out = 0;
         if !alone {
-            self.copy(op, source, made)?;
+            left_out = self.copy(op, source, &hidden, made)?;
         }
         let state = source.state.write();
         if alone {
-            self.copy(op, source, made)?;
+            left_out = self.copy(op, source, &hidden, made)?;
         } else if source.commits.load(Ordering::Acquire) != before {
             return Ok(false);
         }
-        self.replace_by(source, &state, made, temporary).map(|()| true)
+        if left_out > 0 && source.archives() {
+            let text = format!("{left_out} documents are due and have not been archived yet");
+            return Err(Error::new(ErrorCode::ConflictingOperationInProgress, text));
+        }
+        let made_state = made.state.write();
+        self.give_name(made, &made_state, &source.namespace(), Some((source, &state)))?;
+        Ok(true)
     }
 
-    fn copy(&self, op: &OpCtx, source: &Collection, made: &Collection) -> Result<()> {
+    /// Copies what can be seen; gives the number of documents that cannot.
+    fn copy(
+        &self,
+        op: &OpCtx,
+        source: &Collection,
+        hidden: &Hidden,
+        made: &Collection,
+    ) -> Result<u64> {
+        let mut left_out = 0;
         let snapshot = self.snapshot()?;
         let mut range = whole_range();
         loop {
@@ -106,49 +158,22 @@ impl Store {
             let mut batch: Vec<DocBuf> = Vec::with_capacity(UNIT_DOCUMENTS);
             let limit = ScanLimit { rows: UNIT_DOCUMENTS, bytes: UNIT_BYTES };
             let direction = Direction::Forward;
-            let scanned =
-                snapshot.scan_records(source, &range, direction, limit, &mut |_, document| {
-                    batch.push(document.to_owned());
-                    Ok(ControlFlow::Continue(()))
-                })?;
+            let see = &mut |_: &[u8], record: Record<'_>| {
+                match hidden.hides(record)? {
+                    true => left_out += 1,
+                    false => batch.push(record.document.to_owned()),
+                }
+                Ok(ControlFlow::Continue(()))
+            };
+            let scanned = snapshot.scan_stored(source, &range, direction, limit, see)?;
             self.write(op, made, |unit| {
+                unit.bypass_validation();
                 batch.iter().try_for_each(|document| unit.insert_checked(document.as_doc()))
             })?;
             match scanned {
-                Scanned::Exhausted => return Ok(()),
+                Scanned::Exhausted => return Ok(left_out),
                 Scanned::Paused(last) => range = range.after(&last, direction),
             }
         }
-    }
-
-    /// Gives `made` the name of `source`, which goes.
-    fn replace_by(
-        &self,
-        source: &Collection,
-        state: &CollectionState,
-        made: &Arc<Collection>,
-        temporary: &Namespace,
-    ) -> Result<()> {
-        let ns = source.namespace();
-        let made_state = made.state.write();
-        let uuid = source.uuid();
-        let mut command = DocBuilder::new();
-        command.append("renameCollection", temporary.as_str()).append("to", ns.as_str());
-        command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
-        let command = command.finish();
-        self.change(|txn, oplog| {
-            put_gone(txn, source, state)?;
-            put_collection(txn, made.id(), &ns, &made.uuid(), &made_state)?;
-            oplog.command(&command_ns(&ns), &made.uuid(), command.as_doc());
-            Ok(())
-        })?;
-        made.set_namespace(ns.clone());
-        source.mark_dropped(state);
-        self.catalog.publish(|map| {
-            map.remove(temporary);
-            map.insert(ns.clone(), made.clone());
-        });
-        self.leave_to_sweeper(object_ids(source, state));
-        Ok(())
     }
 }

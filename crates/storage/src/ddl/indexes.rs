@@ -9,7 +9,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collati
 
 use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
-use super::{command_ns, put_collection, put_dropped};
+use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
@@ -97,6 +97,22 @@ impl Store {
         requests: &[RawDoc<'_>],
         options: CreateIndexesOptions,
     ) -> Result<CreateIndexesResult> {
+        loop {
+            op.check()?;
+            if let Some(result) = self.try_create_indexes(op, ns, requests, options)? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// The same, or nothing when the collection was dropped or replaced before anything happened.
+    fn try_create_indexes(
+        &self,
+        op: &OpCtx,
+        ns: &Namespace,
+        requests: &[RawDoc<'_>],
+        options: CreateIndexesOptions,
+    ) -> Result<Option<CreateIndexesResult>> {
         let series = self.time_series_not_hidden(ns);
         let mut rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
         if series.is_some() {
@@ -152,6 +168,9 @@ impl Store {
         let own_notes = result.notes.len();
         loop {
             let changing = self.catalog.changing.lock();
+            if collection.is_dropped() {
+                return Ok(None);
+            }
             let existing = collection.indexes();
             result.before = existing.len() as i32 + own;
             result.notes.truncate(own_notes);
@@ -180,13 +199,13 @@ impl Store {
                 let building = self.register_building(&collection, fresh)?;
                 drop(changing);
                 self.build_indexes(op, &collection, &building)?;
-                return Ok(result);
+                return Ok(Some(result));
             }
             drop(changing);
             wait_for_builds(op, &collection)?;
             // Unless somebody else's build has failed and taken its index away again.
             if new_specs(&collection.indexes(), wanted.clone())?.is_empty() {
-                return Ok(result);
+                return Ok(Some(result));
             }
         }
     }
@@ -239,9 +258,7 @@ impl Store {
         }
         self.change(|txn, oplog| {
             for index in built {
-                let mut command = DocBuilder::new();
-                command.append("createIndexes", ns.collection()).append_all(index.spec.document());
-                oplog.command(&command_ns(&ns), &collection.uuid(), command.finish().as_doc());
+                log_index(oplog, &ns, &collection.uuid(), &index.spec);
             }
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &state)
         })

@@ -1,7 +1,7 @@
 //! A bucket: measurements of one meta value and one span of time, as one document.
 //!
 //! ```text
-//! { _id: ObjectId(start in seconds | 5 random bytes of the process, 3 of a counter),
+//! { _id: ObjectId(start in seconds | 8 bytes of a counter that begins anywhere),
 //!   control: { version: 2, min: { <field>: smallest ... }, max: { ... }, count: n, closed?: true },
 //!   meta?: <meta value>,
 //!   data: { <field>: BinData(7, column) ... } }
@@ -16,8 +16,7 @@
 //! So records stand in the order of 64-bit times, which the seconds in an ObjectId do not. `version` is 3 when measurements
 //! are not in the order of time. Columns are drawn in [`super::column`].
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
@@ -223,6 +222,11 @@ impl Bucket {
         Ok(Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed }))
     }
 
+    /// Its `_id`.
+    pub(super) fn id(&self) -> RawValue<'_> {
+        RawValue::ObjectId(self.id)
+    }
+
     /// The key of its record.
     pub(crate) fn record_key(&self) -> RecordKey {
         let mut key = start_key(self.start_ms);
@@ -395,13 +399,30 @@ impl Bucket {
     }
 }
 
-/// The rest of a bucket's `_id`: five random bytes of this process and a counter, so that of buckets with one start the
-/// earlier one stands in front.
-pub(crate) fn new_suffix() -> u64 {
-    static PROCESS: OnceLock<(u64, AtomicU32)> = OnceLock::new();
-    let (process, counter) =
-        PROCESS.get_or_init(|| (rand::random::<u64>() << 24, AtomicU32::new(0)));
-    process | u64::from(counter.fetch_add(1, Ordering::Relaxed) & 0xFF_FFFF)
+/// Counts the rests of buckets' `_id`s, so that of buckets with one start the earlier one stands in front. It begins anywhere,
+/// as the reference's does: servers that were started over copies of one folder hardly meet.
+pub(crate) struct Suffixes(AtomicU64);
+
+impl Default for Suffixes {
+    fn default() -> Suffixes {
+        Suffixes(AtomicU64::new(rand::random()))
+    }
+}
+
+impl Suffixes {
+    /// The next one. A bucket that was restored may have it.
+    pub(super) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Goes on elsewhere: the next one was taken.
+    pub(super) fn jump(&self) {
+        self.go_on_from(rand::random());
+    }
+
+    pub(super) fn go_on_from(&self, next: u64) {
+        self.0.store(next, Ordering::Relaxed);
+    }
 }
 
 /// The front of the record keys of buckets that begin at this time.

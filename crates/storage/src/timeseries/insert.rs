@@ -10,7 +10,7 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
 use super::append::{Packed, packed_with};
-use super::bucket::{Bucket, BucketView, has_room, measurement_time, new_suffix, start_key};
+use super::bucket::{Bucket, BucketView, Suffixes, has_room, measurement_time, start_key};
 use super::open::{Open, Stripe, remember};
 use super::{MeasurementFields, TimeSeries};
 use crate::collection::{Collection, Index};
@@ -19,6 +19,8 @@ use crate::{RecordKey, Store, WriteUnit};
 
 /// Buckets looked at in the store when memory knows none.
 const MAX_CANDIDATES: usize = 4;
+/// Names tried for a new bucket. The second one is as good as random.
+const MAX_NAMES: usize = 100;
 
 /// Measurements of one meta value.
 struct Group<'d> {
@@ -69,8 +71,8 @@ impl Store {
             let mut placed = Vec::with_capacity(groups.len());
             for (group, stripe) in groups.iter().zip(&stripe_of) {
                 let known = stripes.get(stripe).and_then(|stripe| stripe.get(&group.meta));
-                placed
-                    .push(Placing::new(unit, known.map_or(&[][..], Vec::as_slice))?.place(group)?);
+                let known = known.map_or(&[][..], Vec::as_slice);
+                placed.push(Placing::new(unit, known, &open.suffixes)?.place(group)?);
             }
             also(unit)?;
             Ok(placed)
@@ -119,15 +121,20 @@ struct Placing<'u, 's> {
     /// What memory knows, the latest last.
     known: Vec<Open>,
     working: Vec<Working>,
+    suffixes: &'u Suffixes,
 }
 
 impl<'u, 's> Placing<'u, 's> {
-    fn new(unit: &'u mut WriteUnit<'s>, known: &[Open]) -> Result<Placing<'u, 's>> {
+    fn new(
+        unit: &'u mut WriteUnit<'s>,
+        known: &[Open],
+        suffixes: &'u Suffixes,
+    ) -> Result<Placing<'u, 's>> {
         // As the collection is while the unit runs.
         let Some(series) = unit.time_series() else {
             return Err(Error::internal("measurements for a collection without time series"));
         };
-        Ok(Placing { unit, series, known: known.to_vec(), working: Vec::new() })
+        Ok(Placing { unit, series, known: known.to_vec(), working: Vec::new(), suffixes })
     }
 
     /// Places all; gives what memory shall know afterwards.
@@ -204,10 +211,24 @@ impl<'u, 's> Placing<'u, 's> {
                 }
             }
         }
-        let added = Bucket::new(self.series.start_of(time), new_suffix(), group.value);
+        let added = self.new_bucket(time, group)?;
         let (key, packed) = (added.record_key(), Packed::default());
         self.working.push(Working { key, old: None, packed, added });
         Ok(self.working.len() - 1)
+    }
+
+    /// An empty bucket with a name that no other one has, nor will get before the unit is over.
+    fn new_bucket(&mut self, time: i64, group: &Group<'_>) -> Result<Bucket> {
+        for _ in 0..MAX_NAMES {
+            let bucket = Bucket::new(self.series.start_of(time), self.suffixes.next(), group.value);
+            let key = bucket.record_key();
+            let placed = self.working.iter().any(|working| working.key == key);
+            if !placed && self.unit.is_name_free(&key, bucket.id())? {
+                return Ok(bucket);
+            }
+            self.suffixes.jump();
+        }
+        Err(Error::internal("no name was free for a new bucket"))
     }
 
     /// Reads a bucket, under the lock of its record, and takes it when it is this group's and has room.

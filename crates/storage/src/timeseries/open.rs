@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::append::Packed;
+use super::bucket::Suffixes;
 use crate::RecordKey;
 
 /// Locks; writers of different stripes do not wait for each other.
@@ -34,11 +35,17 @@ pub(super) type Stripe = HashMap<Vec<u8>, Vec<Open>>;
 pub(crate) struct OpenBuckets {
     stripes: [Mutex<Stripe>; STRIPES],
     hasher: RandomState,
+    /// What names new ones.
+    pub(super) suffixes: Suffixes,
 }
 
 impl Default for OpenBuckets {
     fn default() -> OpenBuckets {
-        OpenBuckets { stripes: Default::default(), hasher: RandomState::new() }
+        OpenBuckets {
+            stripes: Default::default(),
+            hasher: RandomState::new(),
+            suffixes: Suffixes::default(),
+        }
     }
 }
 

@@ -174,3 +174,50 @@ fn what_expired_is_begun_anew() {
         fixture.store.ttl_stats().deleted_documents.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!(deleted, 3);
 }
+
+/// The counter of names stands where it stood before: as after a restart over a copy, or when it has gone round.
+#[test]
+fn a_new_bucket_never_takes_the_place_of_another() {
+    let fixture = fixture();
+    let suffixes = &fixture.buckets.open_buckets.as_ref().unwrap().suffixes;
+    for (meta, next) in [(1, 7), (2, 7), (3, u64::MAX), (4, u64::MAX), (5, 0)] {
+        suffixes.go_on_from(next);
+        fixture.insert(&[(0, meta, meta)]);
+    }
+    // Several in one unit.
+    suffixes.go_on_from(7);
+    fixture.insert(&[(0, 6, 6), (0, 7, 7), (1000, 6, 8)]);
+    let (mut rows, ids) = fixture.all();
+    rows.sort_unstable();
+    assert_eq!((rows, ids), (vec![1, 1, 1, 1, 1, 1, 2], (1..9).collect()));
+}
+
+#[test]
+fn buckets_whose_starts_wrap_to_equal_seconds_have_other_ids() {
+    let fixture = fixture();
+    let suffixes = &fixture.buckets.open_buckets.as_ref().unwrap().suffixes;
+    // Starts are whole minutes.
+    for (id, time) in [(1, 0), (2, 15i64 << 32)] {
+        suffixes.go_on_from(7);
+        fixture.insert(&[(time * 1000, 1, id)]);
+    }
+    assert_eq!(fixture.all().1, [1, 2]);
+}
+
+#[test]
+fn makers_of_buckets_with_one_name_lose_nothing() {
+    let fixture = fixture();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                for meta in 0..100 {
+                    fixture.buckets.open_buckets.as_ref().unwrap().suffixes.go_on_from(7);
+                    let id = writer * 100 + meta;
+                    fixture.insert(&[(0, id, id)]);
+                }
+            });
+        }
+    });
+    assert_eq!(fixture.all().1, (0..400).collect::<Vec<i64>>());
+}

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
-use mayfly_value::RawDoc;
+use mayfly_value::{RawDoc, RawValue};
 
 use super::bucket::{Bucket, BucketView};
 use super::{MeasurementFields, TimeSeries};
 use crate::WriteUnit;
 use crate::collection::Index;
 use crate::error::from_kv;
-use crate::layout::object_subrange;
+use crate::layout::{object_subrange, prefixed};
 use crate::oplog::UpdateStyle;
 use crate::read::{EntryVisitor, entry};
 
@@ -20,6 +20,18 @@ impl WriteUnit<'_> {
     /// The collection's time series as it is now.
     pub(crate) fn time_series(&self) -> Option<Arc<TimeSeries>> {
         self.state.time_series.clone()
+    }
+
+    /// Whether no bucket has this key or this `_id`; nobody else gives them to one before the unit is over.
+    pub(super) fn is_name_free(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<bool> {
+        let key = prefixed(self.collection.id(), record_key);
+        if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
+            return Ok(false);
+        }
+        let Some(index) = &self.state.id_index else { return Ok(true) };
+        let key = prefixed(index.id(), &self.collection.record_key(id));
+        let taken = self.txn.get_locked(Keyspace::Index, &key, &mut |_| {}).map_err(from_kv)?;
+        Ok(!taken)
     }
 
     /// Takes measurements out of a bucket, all for which `kept` says no; with the last one the bucket goes.

@@ -236,7 +236,7 @@ impl Store {
     /// All usable policies as of now.
     fn ttl_policies(&self) -> Vec<Policy> {
         let mut policies = Vec::new();
-        for collection in self.catalog.all().values() {
+        for collection in self.catalog.all().values().filter(|it| !it.is_temporary()) {
             if collection.expire_after_secs().is_some() {
                 let kind = RuleKind::Collection;
                 policies.push(Policy { collection: collection.clone(), kind });

@@ -287,8 +287,8 @@ impl Store {
         let (mut due, mut deleted, mut rate) = (0i64, 0i64, 0f64);
         let mut overdue: Option<f64> = None;
         let mut policies: Vec<DocBuf> = Vec::new();
-        for collection in self.collections(None) {
-            let statuses = match self.ttl_status(op, &collection) {
+        for collection in self.collections(None).iter().filter(|it| !it.is_temporary()) {
+            let statuses = match self.ttl_status(op, collection) {
                 Err(error) if collection.is_dropped() => {
                     tracing::debug!(%error, "a collection was dropped while it was looked at");
                     continue;

@@ -1,0 +1,231 @@
+//! What becomes of changes of the target while `$out` and `$merge` write. The results come in two units: the target is looked at
+//! with the first one, and changes before the last one.
+
+use std::sync::Arc;
+
+use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
+use mayfly_storage::{
+    CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, SYSTEM_VIEWS, Store,
+};
+use mayfly_value::bson::{Bson, Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+
+use crate::fixture::Fixture;
+
+/// More than one unit.
+const RESULTS: i32 = 300;
+
+fn ns(name: &str) -> Namespace {
+    Namespace::new("test", name).unwrap()
+}
+
+fn index(store: &Store, op: &OpCtx, name: &str, index: Document) {
+    let options = CreateIndexesOptions::default();
+    let index = DocBuf::from_bson(&index);
+    store.create_indexes(op, &ns(name), &[index.as_doc()], options).unwrap();
+}
+
+fn create(store: &Store, name: &str, options: &Document) {
+    store.create_collection(&ns(name), DocBuf::from_bson(options)).unwrap();
+}
+
+/// The target as most cases want it: one document, an index that is a policy.
+fn target(fixture: &Fixture) {
+    let (store, op) = (fixture.store(), OpCtx::detached(Arc::new(mayfly_base::SystemClock::new())));
+    create(store, "o", &doc! {});
+    index(store, &op, "o", doc! { "key": { "a": 1 }, "name": "a", "expireAfterSeconds": 3600 });
+    fixture.insert("o", &[DocBuf::from_bson(&doc! { "_id": "old" })]);
+}
+
+fn out(fixture: &Fixture, stage: Bson, act: impl FnOnce(&Store, &Arc<OpCtx>)) -> Result<()> {
+    let stage = DocBuf::from_bson(&doc! { "s": [stage] });
+    let stage = stage.as_doc().get("s").and_then(RawValue::as_array).unwrap();
+    fixture.run_around(stage, RESULTS, act)
+}
+
+/// The code and the end of the message of `$out` onto `o`, which changes meanwhile. Nothing is left beside the target.
+fn changed(fixture: &Fixture, act: impl FnOnce(&Store, &Arc<OpCtx>)) -> (ErrorCode, String) {
+    let error = out(fixture, Bson::Document(doc! { "$out": "o" }), act).unwrap_err();
+    let left = fixture.store().collections(Some("test"));
+    assert!(left.iter().all(|it| !it.namespace().collection().contains("tmp.")));
+    (error.code(), error.message().to_owned())
+}
+
+fn ids(fixture: &Fixture, name: &str) -> Vec<String> {
+    let source = DocBuf::from_bson(&doc! { "p": [{ "$unionWith": name }] });
+    let stages = source.as_doc().get("p").and_then(RawValue::as_array).unwrap();
+    let scope = mayfly_expr::Scope::default();
+    let around = crate::Around::command("test", &scope);
+    fixture.run(stages, &around, crate::RunSettings::default()).unwrap()
+}
+
+#[test]
+fn changes_of_indexes_are_not_undone() {
+    type Act = fn(&Store, &OpCtx);
+    let acts: [Act; 4] = [
+        |store, op| index(store, op, "o", doc! { "key": { "b": 1 }, "name": "b" }),
+        |store, _| {
+            store.drop_indexes(&ns("o"), Some(&[IndexSelector::Name("a")])).unwrap();
+        },
+        |store, _| {
+            let expire_after = Some(NewExpireAfter::Seconds(7200));
+            let change = CollModChange { expire_after, ..CollModChange::default() };
+            store.modify_index(&ns("o"), IndexSelector::Name("a"), change).unwrap();
+        },
+        |store, _| {
+            let change = CollModChange { hidden: Some(true), ..CollModChange::default() };
+            store.modify_index(&ns("o"), IndexSelector::Name("a"), change).unwrap();
+        },
+    ];
+    for act in acts {
+        let fixture = Fixture::new();
+        target(&fixture);
+        let mut listed = Vec::new();
+        let failed = changed(&fixture, |store, op| {
+            act(store, op);
+            listed = store.collection(&ns("o")).unwrap().list_indexes();
+        });
+        let text = "indexes of target collection test.o changed during processing.";
+        assert_eq!(failed, (ErrorCode::CommandFailed, text.to_owned()));
+        assert_eq!(fixture.store().collection(&ns("o")).unwrap().list_indexes(), listed);
+        assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
+    }
+}
+
+#[test]
+fn changes_of_options_are_not_undone() {
+    let fixture = Fixture::new();
+    target(&fixture);
+    let images = doc! { "changeStreamPreAndPostImages": { "enabled": true } };
+    let (code, text) = changed(&fixture, |store, _| {
+        let change = |_: mayfly_value::RawDoc<'_>| Ok(DocBuf::from_bson(&images));
+        store.modify_options(&ns("o"), mayfly_value::RawDoc::EMPTY, change).unwrap();
+    });
+    assert_eq!(code, ErrorCode::CommandFailed);
+    let expected = "collection options of target collection test.o changed during processing. Original options: {}, new \
+                    options: { changeStreamPreAndPostImages: { enabled: true } }";
+    assert_eq!(text, expected);
+    let kept = fixture.store().collection(&ns("o")).unwrap().options();
+    assert_eq!(kept, DocBuf::from_bson(&images));
+}
+
+#[test]
+fn a_target_that_became_capped_stays() {
+    let fixture = Fixture::new();
+    target(&fixture);
+    let (code, _) = changed(&fixture, |store, op| {
+        let capped = DocBuf::from_bson(&doc! { "capped": true, "size": 4096 });
+        store.convert_collection(op, &ns("o"), capped.as_doc()).unwrap();
+    });
+    assert_eq!(code, ErrorCode::CommandFailed);
+    assert!(fixture.store().collection(&ns("o")).unwrap().capped().is_some());
+    assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
+}
+
+#[test]
+fn a_target_that_went_stays_away_and_one_that_came_stays() {
+    let fixture = Fixture::new();
+    target(&fixture);
+    let (code, _) = changed(&fixture, |store, _| {
+        store.drop_collection(&ns("o")).unwrap();
+    });
+    assert_eq!(code, ErrorCode::CommandFailed);
+    assert!(fixture.store().collection(&ns("o")).is_none());
+    let (code, _) = changed(&fixture, |store, _| create(store, "o", &doc! {}));
+    assert_eq!(code, ErrorCode::CommandFailed);
+    assert!(ids(&fixture, "o").is_empty());
+    let (code, _) = changed(&fixture, |store, _| {
+        store.rename_collection(&ns("o"), &ns("elsewhere"), false).unwrap();
+    });
+    assert_eq!(code, ErrorCode::CommandFailed);
+    assert!(fixture.store().collection(&ns("elsewhere")).is_some());
+    assert!(fixture.store().collection(&ns("o")).is_none());
+}
+
+#[test]
+fn a_target_that_became_a_view_stays_one() {
+    let fixture = Fixture::new();
+    target(&fixture);
+    let (code, _) = changed(&fixture, |store, op| {
+        store.drop_collection(&ns("o")).unwrap();
+        let view = DocBuf::from_bson(&doc! { "viewOn": "c", "pipeline": [] });
+        store.create_view(op, &ns("o"), view.as_doc(), &[ns("c")]).unwrap();
+    });
+    assert_eq!(code, ErrorCode::NamespaceExists);
+    assert!(fixture.store().view(&ns("o")).unwrap().is_some());
+    assert!(fixture.store().collection(&ns(SYSTEM_VIEWS)).is_some());
+}
+
+#[test]
+fn changes_that_leave_options_and_indexes_as_they_were_are_in_nobodys_way() {
+    let fixture = Fixture::new();
+    target(&fixture);
+    out(&fixture, Bson::Document(doc! { "$out": "o" }), |store, op| {
+        store.drop_collection(&ns("o")).unwrap();
+        let spec = doc! { "key": { "a": 1 }, "name": "a", "expireAfterSeconds": 3600 };
+        index(store, op, "o", spec);
+    })
+    .unwrap();
+    assert_eq!(ids(&fixture, "o").len(), RESULTS as usize);
+}
+
+#[test]
+fn what_a_client_takes_away_beside_the_target_is_missed() {
+    let beside = |store: &Store| {
+        let all = store.collections(Some("test"));
+        let found = all.iter().map(|it| it.namespace()).find(|it| it.collection().contains("tmp."));
+        found.unwrap()
+    };
+    let fixture = Fixture::new();
+    target(&fixture);
+    let (code, _) = changed(&fixture, |store, _| {
+        store.drop_collection(&beside(store)).unwrap();
+    });
+    assert_eq!(code, ErrorCode::NamespaceNotFound);
+    let (code, _) = changed(&fixture, |store, _| {
+        store.rename_collection(&beside(store), &ns("mine"), false).unwrap();
+    });
+    assert_eq!(code, ErrorCode::NamespaceNotFound);
+    assert!(fixture.store().collection(&ns("mine")).is_some());
+    assert_eq!(ids(&fixture, "o"), ["{ _id: \"old\" }"]);
+}
+
+/// Few measurements are one unit: the steps are made by hand.
+#[test]
+fn changes_of_a_time_series_are_not_undone() {
+    let series = doc! { "timeseries": { "timeField": "t", "metaField": "m" } };
+    let fixture = Fixture::new();
+    let (store, op) = (fixture.store(), OpCtx::detached(Arc::new(mayfly_base::SystemClock::new())));
+    let buckets = ns("system.buckets.s");
+    create(store, "system.buckets.s", &series);
+    let target = store.collection(&buckets).unwrap();
+    let begun = store.begin_replacement(&buckets, Some(&target), DocBuf::empty()).unwrap();
+    assert_eq!(begun.collection().list_indexes(), target.list_indexes());
+    index(store, &op, "s", doc! { "key": { "m": -1 }, "name": "further" });
+    let failed = store.finish_replacement(&begun).unwrap_err();
+    assert_eq!(failed.code(), ErrorCode::CommandFailed);
+    store.abandon_replacement(&begun).unwrap();
+    assert_eq!(target.list_indexes().len(), 2);
+    // A collection in the place of the measurements.
+    store.drop_collection(&buckets).unwrap();
+    let begun = store.begin_replacement(&buckets, None, DocBuf::from_bson(&series)).unwrap();
+    create(store, "s", &doc! {});
+    let failed = store.finish_replacement(&begun).unwrap_err();
+    assert_eq!(failed.code(), ErrorCode::NamespaceExists);
+    store.abandon_replacement(&begun).unwrap();
+    assert_eq!(store.collections(Some("test")).len(), 1);
+}
+
+#[test]
+fn what_is_merged_goes_to_the_name_not_to_a_collection_that_had_it() {
+    let fixture = Fixture::new();
+    target(&fixture);
+    let merge = Bson::Document(doc! { "$merge": { "into": "o", "whenMatched": "fail" } });
+    out(&fixture, merge, |store, _| {
+        store.rename_collection(&ns("o"), &ns("elsewhere"), false).unwrap();
+    })
+    .unwrap();
+    let (before, after) = (ids(&fixture, "elsewhere").len(), ids(&fixture, "o").len());
+    // The first unit, and the old document; the last unit.
+    assert_eq!((before, after), (257, 44));
+}
