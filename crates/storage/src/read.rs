@@ -115,7 +115,11 @@ impl Store {
 pub(crate) struct Hidden(Option<(Vec<Arc<Index>>, Moment)>);
 
 impl Hidden {
-    pub(crate) fn of(collection: &Collection, watch: &ClockWatch, moment: impl FnOnce() -> Moment) -> Hidden {
+    pub(crate) fn of(
+        collection: &Collection,
+        watch: &ClockWatch,
+        moment: impl FnOnce() -> Moment,
+    ) -> Hidden {
         let policies = collection.hiding();
         Hidden((!policies.is_empty() && watch.look()).then(|| (policies, moment())))
     }
