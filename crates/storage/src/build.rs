@@ -14,12 +14,13 @@ use std::sync::atomic::Ordering;
 use mayfly_base::{OpCtx, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
 
+use crate::Store;
 use crate::collection::{Collection, Index};
-use crate::error::from_kv;
-use crate::layout::prefixed;
 use crate::read::{Scanned, whole_range};
-use crate::ttl::Record;
-use crate::{RecordKey, Store};
+use crate::record::Record;
+use crate::record::RecordKey;
+use crate::record::error::from_kv;
+use crate::record::layout::prefixed;
 
 /// Records per write unit of a build.
 const BATCH_RECORDS: usize = 100;

@@ -18,11 +18,12 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 use parking_lot::Mutex;
 
 use crate::collection::{Collection, Index};
-use crate::error::from_kv;
-use crate::index_spec::IndexSpec;
-use crate::layout::{decode_record, decode_unique_value, object_range, prefixed};
-use crate::signal::Signal;
-use crate::{RecordKey, Store, WriteUnit};
+use crate::index::spec::IndexSpec;
+use crate::record::RecordKey;
+use crate::record::error::from_kv;
+use crate::record::layout::{decode_record, decode_unique_value, object_range, prefixed};
+use crate::record::signal::Signal;
+use crate::{Store, WriteUnit};
 
 /// How much a capped collection holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

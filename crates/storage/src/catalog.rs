@@ -16,10 +16,11 @@ use mayfly_kv::{
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::Mutex;
 
-use crate::collection::{Collection, CollectionState, FilterCompiler, Index, IndexRuntime};
-use crate::error::from_kv;
-use crate::index_spec::IndexSpec;
-use crate::layout::catalog_key;
+use crate::collection::{Collection, CollectionState, Index, IndexRuntime};
+use crate::index::FilterCompiler;
+use crate::index::spec::IndexSpec;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
 
 /// The format this build writes.
 const FORMAT: i32 = 1;

@@ -4,7 +4,6 @@
 //! a lock that every write unit holds shared for its short life and that a catalog change takes exclusively for the
 //! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -15,11 +14,11 @@ use parking_lot::RwLock;
 
 use crate::capped::{Capped, CappedRuntime, maintained};
 use crate::ddl::is_temporary;
-use crate::index_spec::IndexSpec;
-use crate::layout::{RecordKey, record_key_in};
+use crate::index::validation::Validation;
+use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
+use crate::policy::{PolicyRuntime, TtlOptions};
+use crate::record::layout::{RecordKey, record_key_in};
 use crate::timeseries::{OpenBuckets, TimeSeries};
-use crate::ttl::{PolicyRuntime, TtlOptions};
-use crate::validation::{DocumentCheck, Validation};
 
 /// A collection.
 pub struct Collection {
@@ -132,44 +131,6 @@ impl Uses {
     /// Not once any more.
     pub(crate) fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
-    }
-}
-
-/// A compiled filter that storage can ask without knowing the query language.
-pub trait RecordFilter: Send + Sync {
-    /// Whether the document passes.
-    ///
-    /// # Errors
-    /// When that cannot be found out. Then the document is neither left out nor taken: what asked fails.
-    fn matches(&self, document: RawDoc<'_>) -> Result<bool>;
-
-    /// Itself, for the one who compiled it.
-    fn as_any(&self) -> &dyn Any;
-}
-
-/// Compiles filters for partial indexes, and validators; owned by storage, implemented above it.
-pub trait FilterCompiler: Send + Sync {
-    /// Compiles a `partialFilterExpression` under the collation of its index.
-    ///
-    /// # Errors
-    /// 67 CannotCreateIndex for operators that a partial index does not allow; the parser's own errors.
-    fn compile(
-        &self,
-        filter: RawDoc<'_>,
-        collation: Option<&Arc<Collation>>,
-    ) -> Result<Arc<dyn RecordFilter>>;
-
-    /// Compiles a `validator`.
-    ///
-    /// # Errors
-    /// 224 QueryFeatureNotAllowed for operators that a validator does not allow; the parser's own errors.
-    fn compile_validator(
-        &self,
-        filter: RawDoc<'_>,
-        collation: Option<&Arc<Collation>>,
-    ) -> Result<Arc<dyn DocumentCheck>> {
-        let _ = (filter, collation);
-        Err(Error::not_implemented("the option 'validator'"))
     }
 }
 

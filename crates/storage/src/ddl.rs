@@ -24,10 +24,10 @@ use crate::Store;
 use crate::capped::id_index_spec;
 use crate::catalog::{encode_collection, new_index};
 use crate::collection::{Collection, CollectionState};
-use crate::error::from_kv;
-use crate::index_spec::IndexSpec;
-use crate::layout::catalog_key;
+use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
 use crate::timeseries::{TimeSeries, default_index};
 use crate::unit::check_bytes;
 pub use indexes::{

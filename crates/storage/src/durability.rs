@@ -14,7 +14,7 @@ use mayfly_kv::Engine;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use crate::error::from_kv;
+use crate::record::error::from_kv;
 
 /// Longest time that a commit acknowledged without a sync stays unsynced.
 const LAZY_SYNC: Duration = Duration::from_millis(100);

@@ -10,19 +10,16 @@ mod collection;
 mod ddl;
 mod durability;
 mod empty_timestamps;
-mod error;
 mod fsync_lock;
-mod index_spec;
-mod keygen;
-pub mod kinds;
-mod layout;
+mod index;
 mod oplog;
 mod pin;
+pub mod policy;
 mod read;
+mod record;
 mod retry;
 mod role;
 mod several;
-mod signal;
 mod sizes;
 mod store;
 mod sweep;
@@ -32,31 +29,30 @@ pub mod timeseries;
 pub mod ttl;
 mod unit;
 mod validate;
-mod validation;
 mod views;
 
 pub use capped::Capped;
-pub use collection::{Collection, FilterCompiler, Index, RecordFilter, Uses};
+pub use collection::{Collection, Index, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};
-pub use index_spec::{ExpireAfter, IndexField, IndexSpec};
-pub use layout::{RecordKey, record_key};
+pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
 pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, UpdateStyle, apply_delta};
 pub use pin::PinnedReads;
+pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
+pub use record::{RecordKey, record_key};
 pub use retry::{Executed, SessionKey, Statement};
 pub use several::Together;
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
-pub use ttl::{TtlIndexRules, TtlParameters, TtlStats};
+pub use ttl::TtlStats;
 pub use unit::WriteUnit;
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
-pub use validation::DocumentCheck;
 pub use views::{
     MAX_VIEW_DEPTH, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
     reads_of as view_reads, shown_buckets,

@@ -6,7 +6,7 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::ttl::value::seconds_value;
+use crate::policy::value::seconds_value;
 
 mod apply;
 mod clock;

@@ -16,7 +16,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Txn, TxnOptions};
 
 use crate::Store;
-use crate::error::from_kv;
+use crate::record::error::from_kv;
 
 thread_local! {
     /// Asked by every read: whether there is anything in the other.

@@ -13,12 +13,14 @@ use mayfly_value::{DocBuf, RawDoc};
 
 use crate::Store;
 use crate::collection::{Collection, Index};
-use crate::error::from_kv;
-use crate::keygen::KeySet;
-use crate::layout::{decode_record, decode_stored, decode_unique_value, object_subrange, prefixed};
+use crate::index::keygen::KeySet;
 use crate::pin::{Reading, pinned};
+use crate::record::error::from_kv;
+use crate::record::layout::{
+    decode_record, decode_stored, decode_unique_value, object_subrange, prefixed,
+};
+use crate::record::{Moment, Record};
 use crate::ttl::watch::ClockWatch;
-use crate::ttl::{Moment, Record};
 
 /// A consistent view of everything, and the moment that says what is due and hidden.
 pub struct Snapshot {

@@ -15,7 +15,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::error::from_kv;
+use crate::record::error::from_kv;
 use crate::{Store, WriteUnit};
 
 /// The id of a logical session.

@@ -11,9 +11,9 @@ use mayfly_value::keys::{self, TypeBits};
 
 use crate::Store;
 use crate::collection::{Collection, Index};
-use crate::error::from_kv;
-use crate::layout::object_range;
 use crate::read::{Entry, Scanned};
+use crate::record::error::from_kv;
+use crate::record::layout::object_range;
 
 /// Records looked at between two looks at the deadline.
 const CHECK_EVERY: i64 = 256;

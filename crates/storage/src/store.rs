@@ -11,13 +11,15 @@ use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::capped::CappedUnit;
 use crate::catalog::{Catalog, rows};
-use crate::collection::{Collection, FilterCompiler, RecordFilter};
+use crate::collection::Collection;
 use crate::durability::SyncGate;
-use crate::error::from_kv;
 use crate::fsync_lock::FsyncLock;
-use crate::layout::catalog_key;
+use crate::index::{FilterCompiler, RecordFilter};
 use crate::oplog::{OplogClock, load_cut};
+use crate::policy::TtlParameters;
 use crate::read::Scanned;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
 use crate::role::Primacy;
 use crate::sweep::Sweeper;
 use crate::ttl::archive::{ArchiveCollection, Archives, OpenArchives};
@@ -26,7 +28,7 @@ use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
 use crate::ttl::watch::{ClockWatch, Mark};
-use crate::ttl::{ArchiveSink, TtlMonitor, TtlParameters, TtlStats};
+use crate::ttl::{ArchiveSink, TtlMonitor, TtlStats};
 use crate::unit::WriteUnit;
 
 /// How often one write is tried again before the client sees the conflict.

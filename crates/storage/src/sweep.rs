@@ -11,8 +11,8 @@ use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, SweepEnd, TxnOp
 use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
-use crate::error::from_kv;
-use crate::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
+use crate::record::error::from_kv;
+use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
 /// Keys cleared in one call into the engine.
 const SWEEP_KEYS: usize = 10_000;

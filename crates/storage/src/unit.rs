@@ -12,21 +12,22 @@ use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::RecordKey;
 use crate::capped::CappedUnit;
 use crate::collection::{Collection, CollectionState, Index};
-use crate::error::from_kv;
-use crate::index_spec::ExpireAfter;
-use crate::keygen::{KeySet, index_keys};
-use crate::layout::{
+use crate::index::keygen::{KeySet, index_keys};
+use crate::index::validation::Validation;
+use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
+use crate::policy::ExpireAfter;
+use crate::policy::TtlOptions;
+use crate::read::hidden_by;
+use crate::record::RecordKey;
+use crate::record::error::from_kv;
+use crate::record::layout::{
     catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, prefixed,
 };
-use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
-use crate::read::hidden_by;
+use crate::record::{Moment, Record};
 use crate::ttl::archive::Archives;
 use crate::ttl::watch::ClockWatch;
-use crate::ttl::{Moment, Record, TtlOptions};
-use crate::validation::Validation;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -22,13 +22,14 @@ use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use self::bson::{is_conformant, is_readable};
+use crate::Store;
 use crate::collection::{Collection, Index};
-use crate::error::from_kv;
-use crate::keygen::{KeySet, index_keys};
-use crate::layout::{decode_stored, decode_unique_value, object_range, prefixed};
+use crate::index::keygen::{KeySet, index_keys};
 use crate::read::{Snapshot, entry};
-use crate::ttl::Record;
-use crate::{RecordKey, Store};
+use crate::record::Record;
+use crate::record::RecordKey;
+use crate::record::error::from_kv;
+use crate::record::layout::{decode_stored, decode_unique_value, object_range, prefixed};
 
 /// Records or entries between two looks at the deadline.
 const CHECK_EVERY: u64 = 128;

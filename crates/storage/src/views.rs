@@ -12,8 +12,8 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
 
-use crate::layout::record_key;
 use crate::read::Scanned;
+use crate::record::layout::record_key;
 use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
 
 /// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".

@@ -26,6 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("commands", &["service", "query", "mql", "expr", "storage", "wire", "kv", "value", "base"]),
 ];
 
+/// The floors of crates that have them, from the ground up. A floor uses itself and those before it, and nothing else of its
+/// crate. ARCHITECTURE.md says what each holds.
+const FLOORS: &[(&str, &[&str])] = &[("storage", &["record", "policy", "index"])];
+
 /// Crates that may use everything.
 const UNLIMITED: &[&str] = &["server", "derive", "testkit", "bench", "xtask"];
 
@@ -38,6 +42,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         let text = fs::read_to_string(&file)?;
         let name = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         problems.extend(file_problems(&name, &text));
+        problems.extend(upward_uses(&name, &text));
     }
     Ok(problems)
 }
@@ -115,9 +120,44 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
     problems
 }
 
+/// What a file on a floor uses of those above it, or of what stands on none.
+fn upward_uses(name: &str, text: &str) -> Vec<String> {
+    let floor = FLOORS.iter().find_map(|(krate, floors)| {
+        let inside = name.strip_prefix(&format!("crates/{krate}/src/"))?;
+        let folder = inside.split_once('/')?.0;
+        let at = floors.iter().position(|floor| *floor == folder)?;
+        Some(&floors[..=at])
+    });
+    let Some(allowed) = floor else { return Vec::new() };
+    let mut problems = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or(line);
+        for used in code.split("crate::").skip(1) {
+            let used = used.split(|c: char| !c.is_alphanumeric() && c != '_').next();
+            let used = used.unwrap_or_default();
+            if !allowed.contains(&used) {
+                let floors = allowed.join(", ");
+                problems.push(format!("{name}:{}: uses '{used}', not one of {floors}", at + 1));
+            }
+        }
+    }
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn upward_uses_are_found() {
+        let uses = |line: &str| upward_uses("crates/storage/src/policy/a.rs", line).len();
+        assert_eq!(uses("use crate::record::Record;\nuse crate::policy::value;"), 0);
+        assert_eq!(uses("//! See [`crate::ttl`].\nuse super::value;"), 0);
+        assert_eq!(uses("use crate::index::IndexSpec;"), 1);
+        assert_eq!(uses("fn a(store: &crate::Store) {}"), 1);
+        assert_eq!(uses("use crate::{RecordKey, Store};"), 1);
+        assert!(upward_uses("crates/storage/src/store.rs", "use crate::ttl::Census;").is_empty());
+    }
 
     #[test]
     fn problems_are_found() {

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::TtlIndexRules;
-use mayfly_storage::ttl::value::expire_after_for_collection;
+use mayfly_storage::policy::value::expire_after_for_collection;
 use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
 
 use crate::Fields;

@@ -2,7 +2,7 @@
 //! "timeseries", "collMod", "timeseries".
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::ttl::value::expire_after_for_collection;
+use mayfly_storage::policy::value::expire_after_for_collection;
 use mayfly_storage::{MeasurementFields, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 

@@ -1,7 +1,7 @@
 //! The formats of archives.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::ttl::ArchiveFormat;
+use mayfly_storage::policy::ArchiveFormat;
 use mayfly_value::RawDoc;
 use mayfly_value::extjson::{self, Style};
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 
-use mayfly_storage::ttl::ArchiveFormat;
+use mayfly_storage::policy::ArchiveFormat;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, DateTime, doc, oid::ObjectId};
 use parquet::file::reader::{FileReader, SerializedFileReader};

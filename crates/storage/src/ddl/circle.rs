@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 
 use crate::Store;
-use crate::ttl::TtlOptions;
+use crate::policy::TtlOptions;
 use crate::ttl::archive::archive_names;
 
 impl Store {

@@ -17,7 +17,7 @@ use super::replace::{OF_CONVERSION, check_no_build, temporary_name};
 use crate::Store;
 use crate::collection::Collection;
 use crate::read::{Hidden, Scanned, whole_range};
-use crate::ttl::Record;
+use crate::record::Record;
 
 /// Documents, and about how many bytes, that are copied in one unit.
 const UNIT_DOCUMENTS: usize = 256;

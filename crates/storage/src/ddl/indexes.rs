@@ -13,10 +13,11 @@ use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
-use crate::index_spec::{ExpireAfter, IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::kinds;
+use crate::index::kinds;
+use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
+use crate::policy::ExpireAfter;
+use crate::policy::TtlIndexRules;
 use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
-use crate::ttl::TtlIndexRules;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]

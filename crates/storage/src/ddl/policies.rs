@@ -10,10 +10,12 @@ use super::select::{is_id_selector, select};
 use super::{CollModChange, IndexSelector, NewExpireAfter};
 use crate::Store;
 use crate::collection::{Collection, Index};
-use crate::index_spec::{ExpireAfter, IndexSpec, SpecRules};
+use crate::index::spec::{IndexSpec, SpecRules};
+use crate::policy::ExpireAfter;
+use crate::policy::value::{last_modified_for_collmod, negative};
+use crate::policy::{TtlIndexRules, TtlOptions};
 use crate::timeseries::check_policy;
-use crate::ttl::value::{last_modified_for_collmod, negative};
-use crate::ttl::{Census, TtlIndexRules, TtlOptions};
+use crate::ttl::Census;
 
 impl Store {
     /// How definitions are checked now.

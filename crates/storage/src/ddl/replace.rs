@@ -18,7 +18,7 @@ use mayfly_value::shell::Shell;
 use super::new_uuid;
 use crate::Store;
 use crate::collection::{Collection, CollectionState, Index};
-use crate::index_spec::IndexSpec;
+use crate::index::spec::IndexSpec;
 use crate::timeseries::TimeSeries;
 
 /// How the names of such collections begin; an ObjectId follows.

@@ -8,8 +8,8 @@ use mayfly_value::shell::Shell;
 
 use super::IndexSelector;
 use crate::collection::Index;
-use crate::index_spec::IndexSpec;
-use crate::kinds::{self, Kind};
+use crate::index::kinds::{self, Kind};
+use crate::index::spec::IndexSpec;
 
 /// Those of the wanted indexes that do not exist yet. Expiry contract, section 1.3.
 pub(super) fn new_specs(existing: &[Arc<Index>], wanted: Vec<IndexSpec>) -> Result<Vec<IndexSpec>> {
@@ -109,7 +109,7 @@ pub(super) fn is_id_selector(selector: IndexSelector<'_>) -> bool {
 }
 
 fn same_pattern(spec: &IndexSpec, key: RawDoc<'_>) -> bool {
-    crate::kinds::fields_of_key(key) == spec.fields()
+    crate::index::kinds::fields_of_key(key) == spec.fields()
 }
 
 pub(super) fn select(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::signal::Signal;
+use crate::record::signal::Signal;
 
 /// Source of timestamps: seconds in the high half, increment in the low half.
 pub(crate) struct OplogClock {

@@ -8,8 +8,8 @@ use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOp
 use mayfly_value::RawDoc;
 
 use crate::Store;
-use crate::error::from_kv;
-use crate::layout::catalog_key;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
 
 impl Store {
     /// The timestamp up to which the log is complete now.

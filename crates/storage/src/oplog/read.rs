@@ -11,7 +11,7 @@ use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::RawDoc;
 
 use crate::Store;
-use crate::error::from_kv;
+use crate::record::error::from_kv;
 
 /// The name under which clients read the log.
 pub const OPLOG: &str = "local.oplog.rs";

@@ -23,7 +23,7 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf, ty};
 
 use super::column::{Column, MAX_ROWS};
-use crate::RecordKey;
+use crate::record::RecordKey;
 
 /// Measurements, and about how many bytes of them, in a bucket.
 pub(crate) const MAX_MEASUREMENTS: usize = 1000;

@@ -12,9 +12,10 @@ use mayfly_base::{Error, ErrorCode, Result, limits::MAX_FILTER_DEPTH};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::MeasurementFields;
-use crate::index_spec::{IndexSpec, as_f64};
-use crate::kinds::{FieldKind, Kind};
-use crate::ttl::TtlOptions;
+use crate::index::kinds::{FieldKind, Kind};
+use crate::index::spec::IndexSpec;
+use crate::policy::TtlOptions;
+use crate::policy::value::as_f64;
 
 /// The index that a collection with a meta field gets.
 pub(crate) fn default_index(fields: &MeasurementFields) -> Result<Option<IndexSpec>> {

@@ -15,7 +15,8 @@ use super::open::{Open, Stripe, remember};
 use super::{MeasurementFields, TimeSeries};
 use crate::collection::{Collection, Index};
 use crate::oplog::UpdateStyle;
-use crate::{RecordKey, Store, WriteUnit};
+use crate::record::RecordKey;
+use crate::{Store, WriteUnit};
 
 /// Buckets looked at in the store when memory knows none.
 const MAX_CANDIDATES: usize = 4;

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::append::Packed;
 use super::bucket::Suffixes;
-use crate::RecordKey;
+use crate::record::RecordKey;
 
 /// Locks; writers of different stripes do not wait for each other.
 const STRIPES: usize = 16;

@@ -11,10 +11,10 @@ use super::bucket::{Bucket, BucketView};
 use super::{MeasurementFields, TimeSeries};
 use crate::WriteUnit;
 use crate::collection::Index;
-use crate::error::from_kv;
-use crate::layout::{object_subrange, prefixed};
 use crate::oplog::UpdateStyle;
 use crate::read::{EntryVisitor, entry};
+use crate::record::error::from_kv;
+use crate::record::layout::{object_subrange, prefixed};
 
 impl WriteUnit<'_> {
     /// The collection's time series as it is now.

@@ -14,7 +14,7 @@ use parking_lot::RwLockReadGuard;
 use crate::Store;
 use crate::collection::{Collection, CollectionState, Index};
 use crate::ddl::new_uuid;
-use crate::ttl::options::{ArchiveFormat, ArchiveTarget, TtlOptions};
+use crate::policy::{ArchiveFormat, ArchiveTarget, TtlOptions};
 use crate::unit::WriteUnit;
 
 /// Catalog changes take collections one after the other: who waits for one with another in hand waits this long.

@@ -12,12 +12,12 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use crate::Store;
 use crate::catalog::new_index;
 use crate::collection::{Collection, Index};
-use crate::index_spec::{IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::keygen::{KeySet, path_exists, single_values};
+use crate::index::keygen::{KeySet, path_exists, single_values};
+use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
+use crate::policy::PaceLimits;
+use crate::policy::{OwnTtl, own_ttl};
 use crate::read::{Scanned, whole_range};
-use crate::ttl::due::{OwnTtl, own_ttl};
-use crate::ttl::pace::PaceLimits;
-use crate::ttl::{Moment, Record};
+use crate::record::{Moment, Record};
 
 /// Records looked at in one snapshot.
 const BATCH_RECORDS: usize = 1000;
@@ -105,7 +105,7 @@ impl Census {
     }
 
     fn add_modified(&mut self, index: &Index, record: Record<'_>) {
-        let only_own = index.spec.expire_after() == Some(crate::ExpireAfter::OwnOnly);
+        let only_own = index.spec.expire_after() == Some(crate::policy::ExpireAfter::OwnOnly);
         match own_ttl(record.document) {
             OwnTtl::Never => self.missing += 1,
             OwnTtl::Unset if only_own => self.missing += 1,

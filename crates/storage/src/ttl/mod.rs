@@ -14,33 +14,23 @@
 
 pub(crate) mod archive;
 mod census;
-pub(crate) mod due;
+mod due;
 pub(crate) mod load;
 mod monitor;
-mod options;
-mod pace;
-mod params;
 pub(crate) mod pass;
 pub(crate) mod report;
 mod rule;
-mod runtime;
 mod stats;
 mod status;
 pub(crate) mod suspension;
-pub mod value;
 mod visit;
 pub(crate) mod watch;
 
 pub use archive::{ArchivePlace, ArchiveSink};
 pub use census::Census;
-pub(crate) use due::Moment;
-pub use due::Record;
 pub use monitor::TtlMonitor;
-pub use options::{ArchiveFormat, ArchiveTarget, TtlOptions};
-pub use params::{TtlIndexRules, TtlParameters};
 pub use pass::PassState;
 pub use report::VisitReport;
-pub use runtime::PolicyRuntime;
 pub use stats::TtlStats;
 pub use status::PolicyStatus;
 pub use watch::Suspension;

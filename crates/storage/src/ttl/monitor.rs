@@ -11,7 +11,7 @@ use std::time::Duration;
 use mayfly_base::{Clock, ErrorCode};
 
 use crate::Store;
-use crate::ttl::TtlParameters;
+use crate::policy::TtlParameters;
 
 /// How often policies with a pace are visited while they have more to do.
 const PACED_VISITS_EVERY: Duration = Duration::from_millis(100);

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
 
+use crate::Store;
 use crate::collection::Collection;
-use crate::index_spec::ExpireAfter;
+use crate::policy::ExpireAfter;
+use crate::record::RecordKey;
 use crate::ttl::rule::{Rule, RuleKind};
 use crate::ttl::visit::{Visit, VisitEnd};
-use crate::{RecordKey, Store};
 
 /// What a pass remembers between its visits.
 #[derive(Default)]

@@ -21,13 +21,14 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::collection::{Collection, Index};
-use crate::index_spec::ExpireAfter;
-use crate::keygen::KeySet;
+use crate::index::keygen::KeySet;
+use crate::index::range::between;
+use crate::policy::ExpireAfter;
+use crate::policy::value::cutoff_ms;
+use crate::policy::{PolicyRuntime, TtlIndexRules, TtlOptions};
 use crate::read::{Scanned, Snapshot};
+use crate::record::{Moment, Record};
 use crate::timeseries::{BucketView, TimeSeries};
-use crate::ttl::due::between;
-use crate::ttl::value::cutoff_ms;
-use crate::ttl::{Moment, PolicyRuntime, Record, TtlIndexRules, TtlOptions};
 use crate::unit::{Expiring, WriteUnit};
 
 /// What a visit goes by.

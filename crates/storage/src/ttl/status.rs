@@ -10,14 +10,15 @@ use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
+use crate::Store;
 use crate::collection::{Collection, Index};
-use crate::index_spec::ExpireAfter;
-use crate::keygen::KeySet;
+use crate::index::keygen::KeySet;
+use crate::policy::ExpireAfter;
 use crate::read::Scanned;
+use crate::record::RecordKey;
+use crate::record::{Moment, Record};
 use crate::ttl::census::eta_secs;
 use crate::ttl::rule::{Rule, RuleKind};
-use crate::ttl::{Moment, Record};
-use crate::{RecordKey, Store};
 
 /// Entries looked at in one snapshot.
 const BATCH_ENTRIES: usize = 10_000;

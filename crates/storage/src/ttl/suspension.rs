@@ -5,9 +5,9 @@ use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::RawDoc;
 
 use crate::Store;
-use crate::error::from_kv;
-use crate::layout::catalog_key;
 use crate::oplog::OplogBatch;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
 use crate::ttl::watch::{Mark, Suspension};
 
 /// What the last run left; a record that cannot be read is none.

@@ -7,15 +7,17 @@ use mayfly_base::{ErrorCode, OpCtx, OpGuard, OpInfo, Result};
 use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
+use crate::Store;
 use crate::collection::Collection;
-use crate::keygen::KeySet;
+use crate::index::keygen::KeySet;
+use crate::policy::ArchiveTarget;
+use crate::policy::value::seconds_value;
 use crate::read::Scanned;
+use crate::record::RecordKey;
+use crate::record::{Moment, Record};
 use crate::ttl::report::VisitReport;
 use crate::ttl::rule::Rule;
-use crate::ttl::value::seconds_value;
-use crate::ttl::{ArchiveTarget, Moment, Record};
 use crate::unit::WriteUnit;
-use crate::{RecordKey, Store};
 
 /// Index entries, or records, looked at in one scan.
 const SCAN_ENTRIES: usize = 1000;
@@ -462,7 +464,7 @@ mod tests {
     use mayfly_value::bson::{Bson, DateTime, doc};
 
     use super::*;
-    use crate::ttl::TtlIndexRules;
+    use crate::policy::TtlIndexRules;
     use crate::ttl::rule::RuleKind;
     use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, StoreOptions};
 

@@ -24,7 +24,7 @@ use mayfly_base::Clock;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::Mutex;
 
-use crate::ttl::TtlParameters;
+use crate::policy::TtlParameters;
 
 /// A look leaves the offset alone when it differs by less: few looks write.
 const NEWS_MS: i64 = 1000;

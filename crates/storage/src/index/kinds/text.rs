@@ -19,8 +19,8 @@ use mayfly_value::text::{Language, TextSpec, stored_term};
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
 
 use super::{FieldKind, Requested, cannot_create};
-use crate::index_spec::{IndexField, IndexSpec};
-use crate::keygen::KeySet;
+use crate::index::keygen::KeySet;
+use crate::index::spec::{IndexField, IndexSpec};
 
 /// Options that it lists itself.
 pub(super) const OPTIONS: &[&str] =

@@ -12,8 +12,9 @@ use mayfly_value::paths::is_dollar_name;
 use mayfly_value::{Collation, RawDoc, RawElement, RawValue};
 
 use super::{FieldKind, Requested, cannot_create};
-use crate::index_spec::{IndexField, IndexSpec, as_f64};
-use crate::keygen::{self, KeySet};
+use crate::index::keygen::{self, KeySet};
+use crate::index::spec::{IndexField, IndexSpec};
+use crate::policy::value::as_f64;
 
 /// Options that it lists itself.
 pub(super) const OPTIONS: &[&str] = &["wildcardProjection"];
@@ -389,8 +390,8 @@ mod tests {
     use mayfly_value::bson::{Document, doc};
 
     use super::*;
-    use crate::keygen::index_keys;
-    use crate::ttl::Record;
+    use crate::index::keygen::index_keys;
+    use crate::record::Record;
 
     /// The keys of a document, as paths and values.
     fn entries(spec: Document, document: &Document) -> Vec<String> {

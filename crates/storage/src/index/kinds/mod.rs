@@ -22,9 +22,9 @@ pub mod wildcard;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::index_spec::{IndexField, IndexSpec};
-use crate::keygen::KeySet;
-use crate::ttl::Record;
+use crate::index::keygen::KeySet;
+use crate::index::spec::{IndexField, IndexSpec};
+use crate::record::Record;
 
 /// What the entries of an index stand for.
 #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ pub(crate) fn fields_of_key(key: RawDoc<'_>) -> Vec<IndexField> {
         if kind == FieldKind::Wildcard {
             fields.push(IndexField::new(wildcard::PATH, false, FieldKind::Path));
         }
-        let number = crate::index_spec::as_f64(element.value());
+        let number = crate::policy::value::as_f64(element.value());
         let descending = number.is_some_and(|number| number < 0.0);
         fields.push(IndexField::new(element.name(), descending, kind));
     }

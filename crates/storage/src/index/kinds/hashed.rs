@@ -7,8 +7,8 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue, hashed_key};
 
 use super::{FieldKind, Requested};
-use crate::index_spec::{IndexField, IndexSpec};
-use crate::keygen::KeySet;
+use crate::index::keygen::KeySet;
+use crate::index::spec::{IndexField, IndexSpec};
 
 /// Checks a request.
 ///

@@ -30,7 +30,7 @@ use mayfly_kv::{KeyRange, Keyspace, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
-use crate::ttl::Record;
+use crate::record::Record;
 
 /// Bytes of a record's value before its BSON.
 pub(crate) const RECORD_HEADER: usize = 10;

@@ -9,8 +9,9 @@ use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf};
 
 use super::sphere::{combined, ordinary_values, places};
 use super::{FieldKind, Requested};
-use crate::index_spec::{IndexField, IndexSpec, as_f64};
-use crate::keygen::KeySet;
+use crate::index::keygen::KeySet;
+use crate::index::spec::{IndexField, IndexSpec};
+use crate::policy::value::as_f64;
 
 /// Options that it lists itself.
 pub(super) const OPTIONS: &[&str] = &["bits", "min", "max"];

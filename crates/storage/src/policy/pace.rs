@@ -2,7 +2,7 @@
 //!
 //! Pure: time comes in, allowances come out. Expiry contract, section 9 (`maxDocsPerSec`, `maxBytesPerSec`).
 
-use crate::ttl::TtlOptions;
+use crate::policy::TtlOptions;
 
 /// What may be saved up: a quarter of a second's worth.
 const BURST_SECS: f64 = 0.25;

@@ -10,10 +10,10 @@ use mayfly_value::paths::visit_index_values_of;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{Collation, RawDoc, RawValue};
 
-use crate::index_spec::{IndexField, IndexSpec};
-use crate::kinds;
-use crate::ttl::Record;
-use crate::ttl::due::last_modified_entries;
+use crate::index::kinds;
+use crate::index::spec::{IndexField, IndexSpec};
+use crate::policy::last_modified_entries;
+use crate::record::Record;
 
 /// The keys of one document in one index, in one buffer.
 #[derive(Default)]

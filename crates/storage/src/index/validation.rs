@@ -9,7 +9,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::collection::FilterCompiler;
+use crate::index::FilterCompiler;
 
 /// A compiled validator.
 pub trait DocumentCheck: Send + Sync {

@@ -6,7 +6,7 @@
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::index_spec::as_f64;
+use crate::policy::value::as_f64;
 
 /// What a policy does beside deleting what is due.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,10 +1,36 @@
 //! `expireAfterSeconds`: which values are taken, and what they become. Expiry contract, sections 1.1 and 3.3.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::RawValue;
+use mayfly_value::{Number, RawValue};
 
-use crate::index_spec::{ExpireAfter, as_f64};
-use crate::ttl::TtlIndexRules;
+use crate::policy::TtlIndexRules;
+
+/// `expireAfterSeconds` as it stands in the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpireAfter {
+    /// Usable.
+    Seconds(i32),
+    /// -1 on a last-modified policy: only documents with a `ttl` of their own go.
+    OwnOnly,
+    /// A value no server should have stored: listed as 2147483647, skipped by the monitor.
+    Invalid,
+}
+
+impl ExpireAfter {
+    /// That of a last-modified policy.
+    pub(crate) fn of_last_modified(seconds: i32) -> ExpireAfter {
+        if seconds == -1 { ExpireAfter::OwnOnly } else { ExpireAfter::Seconds(seconds) }
+    }
+
+    /// As it is listed.
+    pub fn listed_secs(self) -> i32 {
+        match self {
+            ExpireAfter::Seconds(seconds) => seconds,
+            ExpireAfter::OwnOnly => -1,
+            ExpireAfter::Invalid => i32::MAX,
+        }
+    }
+}
 
 /// The value for `createIndexes`. Checked in this order: numeric, NaN, 32-bit range, sign; fractions are cut off.
 ///
@@ -168,4 +194,9 @@ pub fn expire_after_for_collection(
         ));
     }
     Ok(seconds)
+}
+
+/// The number in a value, for signs and small integers.
+pub(crate) fn as_f64(value: RawValue<'_>) -> Option<f64> {
+    Number::from_value(value).map(Number::to_f64)
 }

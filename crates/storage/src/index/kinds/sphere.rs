@@ -13,8 +13,9 @@ use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
 
 use super::{FieldKind, Requested, cannot_create};
-use crate::index_spec::{IndexField, IndexSpec, as_f64};
-use crate::keygen::{KeySet, values_of};
+use crate::index::keygen::{KeySet, values_of};
+use crate::index::spec::{IndexField, IndexSpec};
+use crate::policy::value::as_f64;
 
 /// Options that it lists itself.
 pub(super) const OPTIONS: &[&str] = &["2dsphereIndexVersion"];

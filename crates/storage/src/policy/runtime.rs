@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::ttl::TtlOptions;
-use crate::ttl::pace::{Pace, PaceLimits, Rate};
+use crate::policy::TtlOptions;
+use crate::policy::pace::{Pace, PaceLimits, Rate};
 
 /// Long enough for a cause, short enough for a listing.
 const LONGEST_ERROR: usize = 1000;

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::is_dollar_name;
 use mayfly_value::shell::Shell;
-use mayfly_value::{
-    Collation, DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, same_collation,
-};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
 
-use crate::kinds::{self, FieldKind, Kind};
-use crate::ttl::value::{expire_after_for_create, last_modified_for_create, listed_expire_after};
-use crate::ttl::{TtlIndexRules, TtlOptions};
+use crate::index::kinds::{self, FieldKind, Kind};
+use crate::policy::ExpireAfter;
+use crate::policy::value::{
+    as_f64, expire_after_for_create, last_modified_for_create, listed_expire_after,
+};
+use crate::policy::{TtlIndexRules, TtlOptions};
 
 /// Note in the reply when a compound key drops the TTL option.
 pub(crate) const TTL_IGNORED_NOTE: &str =
@@ -60,17 +61,6 @@ pub struct IndexSpec {
     collation: Option<Arc<Collation>>,
     /// A request that names no collation takes the collection's.
     inherits: bool,
-}
-
-/// `expireAfterSeconds` as it stands in the catalog.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpireAfter {
-    /// Usable.
-    Seconds(i32),
-    /// -1 on a last-modified policy: only documents with a `ttl` of their own go.
-    OwnOnly,
-    /// A value no server should have stored: listed as 2147483647, skipped by the monitor.
-    Invalid,
 }
 
 /// What a request for an index turned into.
@@ -495,22 +485,6 @@ impl IndexSpec {
     }
 }
 
-impl ExpireAfter {
-    /// That of a last-modified policy.
-    pub(crate) fn of_last_modified(seconds: i32) -> ExpireAfter {
-        if seconds == -1 { ExpireAfter::OwnOnly } else { ExpireAfter::Seconds(seconds) }
-    }
-
-    /// As it is listed.
-    pub fn listed_secs(self) -> i32 {
-        match self {
-            ExpireAfter::Seconds(seconds) => seconds,
-            ExpireAfter::OwnOnly => -1,
-            ExpireAfter::Invalid => i32::MAX,
-        }
-    }
-}
-
 /// Puts the definition in front of an error's text, as the reference does.
 pub(crate) fn in_spec_context(error: Error, spec: RawDoc<'_>) -> Error {
     match error.code() {
@@ -702,9 +676,4 @@ fn collation_option(element: RawElement<'_>) -> Result<Option<Arc<Collation>>> {
         RawValue::Document(collation) => Collation::parse(collation, "collation"),
         _ => Ok(None),
     }
-}
-
-/// The number in a value, for signs and small integers.
-pub(crate) fn as_f64(value: RawValue<'_>) -> Option<f64> {
-    Number::from_value(value).map(Number::to_f64)
 }

@@ -1,0 +1,19 @@
+//! Expiry policies as values: which values of `expireAfterSeconds` and `ttl` are taken and what they mean, how fast a policy may
+//! delete, and when a document goes by its last modification.
+//!
+//! Everything here is a function over plain values. It knows no index, no collection and no engine; the monitor, which acts on
+//! what it says, is [`crate::ttl`].
+
+mod due;
+mod options;
+mod pace;
+mod params;
+mod runtime;
+pub mod value;
+
+pub(crate) use due::{OwnTtl, is_due_by_modification, last_modified_entries, own_ttl};
+pub use options::{ArchiveFormat, ArchiveTarget, TtlOptions};
+pub(crate) use pace::PaceLimits;
+pub use params::{TtlIndexRules, TtlParameters};
+pub use runtime::PolicyRuntime;
+pub use value::ExpireAfter;
