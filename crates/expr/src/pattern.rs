@@ -162,6 +162,10 @@ impl Pattern {
         if !groups.patient {
             match programs.quick.captures_read_at(&mut groups.found, text.as_bytes(), from) {
                 Ok(found) => return Ok(found),
+                // Nearly always because nothing matches; that the automaton says, too.
+                Err(_) if from == 0 && programs.by_automaton(text) == Some(false) => {
+                    return Ok(None);
+                }
                 Err(_) => {
                     groups.found = programs.patient()?.capture_locations();
                     groups.patient = true;
@@ -200,11 +204,16 @@ impl Programs {
     /// Whether the text matches, when the quick program gives up.
     #[cold]
     fn finish(&self, text: &str) -> Result<bool, Unfinished> {
-        let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
-        if let Some(found) = linear.as_ref().and_then(|linear| linear.is_match(text)) {
-            return Ok(found);
+        match self.by_automaton(text) {
+            Some(found) => Ok(found),
+            None => Ok(self.patient()?.is_match(text.as_bytes())?),
         }
-        Ok(self.patient()?.is_match(text.as_bytes())?)
+    }
+
+    /// Whether the text matches; nothing when the automaton does not read the pattern, or gives up on the text.
+    fn by_automaton(&self, text: &str) -> Option<bool> {
+        let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
+        linear.as_ref()?.is_match(text)
     }
 
     fn patient(&self) -> Result<&Regex, Unfinished> {

@@ -11,7 +11,7 @@
 //! * `^` with `m` that nothing follows: PCRE2 does not find it behind a line feed that ends the text;
 //! * letters outside ASCII that are to match in either case;
 //! * classes with `-` where the engines may differ about ranges, with classes inside, with operators on sets;
-//! * repetitions of repetitions and of assertions, and numbers between spaces.
+//! * repetitions of repetitions and of assertions, no repetition at all (`{0}`), and numbers between spaces.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -209,6 +209,10 @@ impl Translator<'_> {
         };
         let inside = Around { ends: false, ..around };
         let sub = Box::new(self.tree(&repetition.ast, inside)?);
+        // PCRE2 finds `(a|\A){0}1` at the start of a text only.
+        if max == Some(0) {
+            return None;
+        }
         Some(Hir::repetition(hir::Repetition { min, max, greedy: repetition.greedy, sub }))
     }
 

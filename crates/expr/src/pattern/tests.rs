@@ -258,6 +258,7 @@ fn the_shared_language() {
         ("a b", "x"),
         ("\\p{L}", ""),
         ("\\B", ""),
+        ("(a|\\A){0}1", ""),
         ("[--a]", ""),
         ("[a&&b]", ""),
         ("(?:a{1000}){1000}", ""),
@@ -313,6 +314,9 @@ fn groups_where_the_quick_program_gives_up() {
     let mut groups = pattern.groups();
     assert!(pattern.find_at(&mut groups, &text, 0).unwrap().is_some());
     assert_eq!((groups.len(), groups.get(2)), (3, Some((10_000, 10_001))));
+    let pattern = Pattern::compile("(a+)+$|b$", "").unwrap();
+    let text = format!("{}c", "a".repeat(40));
+    assert!(pattern.find_at(&mut pattern.groups(), &text, 0).unwrap().is_none());
 }
 
 /// A text that leads the automaton to ever new states is left to PCRE2.
