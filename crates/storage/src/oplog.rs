@@ -16,6 +16,7 @@ mod read;
 
 pub use apply::apply_delta;
 pub(crate) use clock::OplogClock;
+pub(crate) use diff::delta;
 pub(crate) use follow::load_cut;
 pub use read::{LogEnd, LogRange, LogSizes, OPLOG};
 
@@ -119,18 +120,13 @@ impl OplogBatch {
         uuid: &[u8; 16],
         old: RawDoc<'_>,
         new: RawDoc<'_>,
-        style: UpdateStyle,
+        delta: Option<&DocBuf>,
         images: bool,
     ) {
         let id = new.get("_id").unwrap_or(RawValue::Null);
-        let delta = match style {
-            UpdateStyle::Replacement => None,
-            UpdateStyle::Operators => diff::delta(old, new, false),
-            UpdateStyle::Growth => diff::delta(old, new, true),
-        };
-        let room = delta.as_ref().map_or(new.as_bytes().len(), |delta| delta.as_bytes().len());
+        let room = delta.map_or(new.as_bytes().len(), |delta| delta.as_bytes().len());
         self.add("u", ns, uuid, room, |entry| {
-            match &delta {
+            match delta {
                 Some(delta) => {
                     entry.start_document("o").append("$v", 2).append("diff", delta).end();
                 }

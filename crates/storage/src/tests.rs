@@ -845,24 +845,42 @@ fn what_follows_the_log_learns_that_it_was_cut() {
     }
 }
 
+/// The document with a name `abc` in it that ends after its first letter: what stands behind it is no type.
+fn with_early_end(document: &Document) -> DocBuf {
+    let mut bytes = DocBuf::from_bson(document).into_bytes();
+    let at = bytes.windows(3).position(|name| name == b"abc").unwrap();
+    bytes[at + 1] = 0;
+    DocBuf::from_bytes(bytes).unwrap()
+}
+
 #[test]
 fn damaged_bytes_are_not_stored() {
     let fixture = fixture();
-    fixture.insert("test.c", &doc! {"_id": 1}).unwrap();
+    let whole = doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}]};
+    fixture.insert("test.c", &whole).unwrap();
+    let whole = DocBuf::from_bson(&whole);
     let collection = fixture.store.collection(&ns("test.c")).unwrap();
-    // A name that ended early: what stands behind it is no type.
-    let mut bytes = DocBuf::from_bson(&doc! {"_id": 2, "abc": 1}).into_bytes();
-    let at = bytes.windows(3).position(|name| name == b"abc").unwrap();
-    bytes[at + 1] = 0;
-    let damaged = DocBuf::from_bytes(bytes).unwrap();
-    let whole = DocBuf::from_bson(&doc! {"_id": 1});
     let key = collection.record_key(RawValue::Int32(1));
     let write = |act: &dyn Fn(&mut WriteUnit<'_>) -> mayfly_base::Result<()>| {
         fixture.store.write(&fixture.op, &collection, act).unwrap_err().code()
     };
-    let inserted = write(&|unit| unit.insert(damaged.as_doc()));
-    let style = UpdateStyle::Replacement;
-    let updated = write(&|unit| unit.update(&key, whole.as_doc(), damaged.as_doc(), style));
-    assert_eq!([inserted, updated], [ErrorCode::InvalidBSON; 2]);
+    let inserted = with_early_end(&doc! {"_id": 2, "abc": 1});
+    assert_eq!(write(&|unit| unit.insert(inserted.as_doc())), ErrorCode::InvalidBSON);
+    // At the top, in a document, in an array, and with the damage in the last field and before it.
+    let updated = [
+        doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}], "abc": 1},
+        doc! {"_id": 1, "abc": 1, "a": {"b": 1}, "c": [{"d": 1}]},
+        doc! {"_id": 1, "a": {"b": 1, "abc": 1}, "c": [{"d": 1}]},
+        doc! {"_id": 1, "a": {"abc": 1}, "c": [{"d": 1}]},
+        doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1, "abc": 1}]},
+        doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}, {"abc": 1}]},
+    ];
+    for style in [UpdateStyle::Replacement, UpdateStyle::Operators, UpdateStyle::Growth] {
+        for damaged in &updated {
+            let new = with_early_end(damaged);
+            let code = write(&|unit| unit.update(&key, whole.as_doc(), new.as_doc(), style));
+            assert_eq!(code, ErrorCode::InvalidBSON, "{style:?} {damaged}");
+        }
+    }
     assert_eq!(fixture.count("test.c"), 1);
 }

@@ -16,7 +16,7 @@ use crate::capped::CappedUnit;
 use crate::collection::{Collection, CollectionState, Index};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
-use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle};
+use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle, delta};
 use crate::policy::ExpireAfter;
 use crate::policy::TtlOptions;
 use crate::read::hidden_by;
@@ -283,7 +283,9 @@ impl<'s> WriteUnit<'s> {
         new: RawDoc<'_>,
         style: UpdateStyle,
     ) -> Result<()> {
-        check_bytes(new)?;
+        // What is not in the delta is as it was stored.
+        let delta = delta(old, new, style);
+        check_bytes(delta.as_ref().map_or(new, DocBuf::as_doc))?;
         check_storable(new)?;
         self.check_capped_size(new)?;
         if let Some(validation) = self.validation() {
@@ -294,7 +296,7 @@ impl<'s> WriteUnit<'s> {
         self.scratch = scratch;
         result?;
         let images = self.state.keeps_images;
-        self.oplog.update(self.ns, &self.collection.uuid(), old, new, style, images);
+        self.oplog.update(self.ns, &self.collection.uuid(), old, new, delta.as_ref(), images);
         self.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         Ok(())
     }
@@ -760,9 +762,10 @@ const LEVEL_BYTES: usize = 7;
 /// Checks what the server has built as strictly as what comes from clients: damaged bytes are never stored.
 ///
 /// # Errors
-/// 22 InvalidBSON.
+/// 22 InvalidBSON, 15 Overflow.
 pub(crate) fn check_bytes(document: RawDoc<'_>) -> Result<()> {
-    match mayfly_value::validate(document.as_bytes(), limits::MAX_STORED_DEPTH) {
+    // A delta lies deeper than the document whose parts it holds. How deep that may be is asked of it alone.
+    match mayfly_value::validate(document.as_bytes(), limits::MAX_BSON_DEPTH) {
         Ok(_) => Ok(()),
         Err(error) if error.code() == ErrorCode::Overflow => Err(too_deep()),
         Err(error) => Err(error),

@@ -4,7 +4,7 @@
 //! left out, with all that it holds, and [`DocBuilder::refused`] says that this happened. A regular expression is refused for the same
 //! reason. Whoever takes a name from a string of a request or of a document checks it first and answers with an error of its own.
 
-use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, find_zero, ty};
+use crate::raw::{DocBuf, RawDoc, RawElement, RawValue, find_zero, ty, zero_in};
 
 /// Builds one document, nested parts included, without an intermediate tree.
 ///
@@ -69,7 +69,7 @@ impl DocBuilder {
     /// Begins an element; false, and nothing is written, when the name holds a NUL byte.
     #[inline]
     fn header(&mut self, type_byte: u8, name: &[u8]) -> bool {
-        if find_zero(name).is_some() {
+        if holds_zero(name) {
             self.refused = true;
             return false;
         }
@@ -254,6 +254,23 @@ impl DocBuilder {
     }
 }
 
+/// Whether one of the bytes is zero. Names are short, and two words that overlap hold most of them.
+#[inline]
+fn holds_zero(name: &[u8]) -> bool {
+    match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(first), Some(last)) if name.len() <= 16 => {
+            zero_in(*first).is_some() || zero_in(*last).is_some()
+        }
+        (Some(_), _) => find_zero(name).is_some(),
+        _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            (Some([a, b, c, d]), Some([e, f, g, h])) => {
+                zero_in([*a, *b, *c, *d, *e, *f, *g, *h]).is_some()
+            }
+            _ => name.contains(&0),
+        },
+    }
+}
+
 /// Appends an array index as text.
 pub(crate) fn push_decimal(buf: &mut Vec<u8>, index: u32) {
     let mut digits = [0u8; 10];
@@ -288,6 +305,19 @@ mod tests {
         assert!(validate(doc.as_bytes(), 200).is_ok());
         let names: Vec<&str> = doc.as_doc().iter().map(|element| element.name()).collect();
         assert_eq!(names, ["a", "z"]);
+    }
+
+    #[test]
+    fn a_zero_is_found_wherever_it_stands() {
+        for len in 0..40 {
+            let mut name = vec![b'a'; len];
+            assert!(!holds_zero(&name), "{len}");
+            for at in 0..len {
+                name[at] = 0;
+                assert!(holds_zero(&name), "{at} of {len}");
+                name[at] = b'a';
+            }
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub(crate) fn find_zero(bytes: &[u8]) -> Option<usize> {
 
 /// Where the first zero byte of a word stands.
 #[inline]
-fn zero_in(chunk: [u8; 8]) -> Option<usize> {
+pub(crate) fn zero_in(chunk: [u8; 8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
     let word = u64::from_le_bytes(chunk);
@@ -250,6 +250,12 @@ impl<'a> RawElement<'a> {
     #[inline]
     pub fn name(self) -> &'a str {
         std::str::from_utf8(self.name).unwrap_or("")
+    }
+
+    /// How many bytes it takes in its document.
+    #[inline]
+    pub fn encoded_len(self) -> usize {
+        1 + self.name.len() + 1 + self.data.len()
     }
 
     /// The value's bytes, without type and name.

@@ -9,7 +9,7 @@
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
 
-use crate::raw::{RawDoc, find_zero, ty};
+use crate::raw::{RawDoc, find_zero, ty, zero_in};
 
 /// Checks bytes that should hold exactly one document, nested at most `max_depth` levels (never
 /// more than [`MAX_BSON_DEPTH`]).
@@ -35,6 +35,31 @@ fn invalid(what: &str, at: usize) -> Error {
     Error::new(ErrorCode::InvalidBSON, format!("invalid BSON: {what} at offset {at}"))
 }
 
+/// Those of eight bytes: none of them is set in ASCII.
+const HIGHEST_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// Whether the bytes are UTF-8. Most texts are ASCII, which is found out faster: no byte has its highest bit.
+#[inline]
+fn is_text(bytes: &[u8]) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut all = 0;
+    for block in blocks {
+        for word in block.as_chunks::<8>().0 {
+            all |= u64::from_ne_bytes(*word);
+        }
+    }
+    let (words, rest) = rest.as_chunks::<8>();
+    for word in words {
+        all |= u64::from_ne_bytes(*word);
+    }
+    let mut last = 0;
+    for byte in rest {
+        last |= byte;
+    }
+    let ascii = all & HIGHEST_BITS == 0 && last < 0x80;
+    ascii || std::str::from_utf8(bytes).is_ok()
+}
+
 type Checked<T> = std::result::Result<T, Fault>;
 
 /// Why the bytes are refused; the offset is the walk's own.
@@ -46,8 +71,8 @@ enum Fault {
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the final zero byte of each open document stands; index 0 is the outermost.
-    ends: [usize; MAX_BSON_DEPTH + 1],
+    /// Where the final zero byte of each open document stands; index 0 is the outermost. Lengths in BSON have 31 bits.
+    ends: [u32; MAX_BSON_DEPTH + 1],
     depth: usize,
     max_depth: usize,
 }
@@ -58,10 +83,10 @@ impl<'a> Walk<'a> {
         if end + 1 != self.bytes.len() {
             return Err(Fault::Malformed("document length"));
         }
-        self.ends[0] = end;
+        self.ends[0] = end as u32;
         self.at = 4;
         loop {
-            let end = self.ends[self.depth];
+            let end = self.ends[self.depth] as usize;
             while self.at < end {
                 let depth = self.depth;
                 self.element(end)?;
@@ -69,7 +94,7 @@ impl<'a> Walk<'a> {
                     break;
                 }
             }
-            if self.at == self.ends[self.depth] {
+            if self.at == self.ends[self.depth] as usize {
                 self.at += 1;
                 if self.depth == 0 {
                     return Ok(());
@@ -103,7 +128,7 @@ impl<'a> Walk<'a> {
             return Err(Fault::TooDeep);
         }
         self.depth += 1;
-        self.ends[self.depth] = end;
+        self.ends[self.depth] = end as u32;
         self.at += 4;
         Ok(())
     }
@@ -161,6 +186,20 @@ impl<'a> Walk<'a> {
     #[inline]
     fn cstring(&mut self, limit: usize, what: &'static str) -> Checked<()> {
         let rest = &self.bytes[self.at.min(limit)..limit];
+        // Most names are short and ASCII: one word says where they end and that they are.
+        if let Some(word) = rest.first_chunk::<8>()
+            && let Some(len) = zero_in(*word)
+        {
+            let name = u64::from_le_bytes(*word) & !(u64::MAX << (8 * len));
+            if name & HIGHEST_BITS == 0 {
+                self.at += len + 1;
+                return Ok(());
+            }
+        }
+        self.long_cstring(rest, what)
+    }
+
+    fn long_cstring(&mut self, rest: &[u8], what: &'static str) -> Checked<()> {
         let len = find_zero(rest).ok_or(Fault::Malformed(what))?;
         let text = &rest[..len];
         if !text.is_ascii() && std::str::from_utf8(text).is_err() {
@@ -170,12 +209,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
+    #[inline]
     fn string(&mut self, limit: usize) -> Checked<()> {
         let len = self.length(self.at, limit)?;
         let start = self.at + 4;
         let text = start.checked_add(len).and_then(|past| self.bytes[..limit].get(start..past));
         match text.and_then(<[u8]>::split_last) {
-            Some((0, text)) if std::str::from_utf8(text).is_ok() => {
+            Some((0, text)) if is_text(text) => {
                 self.at = start + len;
                 Ok(())
             }

@@ -15,6 +15,8 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ty};
 
+use super::UpdateStyle;
+
 /// Deepest level that is compared by parts; what lies below is replaced as a whole.
 const MAX_LEVELS: usize = 20;
 /// More changed fields than this in one document: it is replaced as a whole.
@@ -25,9 +27,15 @@ const MIN_SHARED_BYTES: usize = 64;
 /// Bytes compared at once.
 const BLOCK: usize = 64;
 
-/// The delta from `old` to `new`; nothing when the new document has to be logged as it is.
-/// Binary values are compared by parts where `growth` is expected: who reads such a delta needs the old document.
-pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, growth: bool) -> Option<DocBuf> {
+/// The delta from `old` to `new`; nothing when the new document has to be logged as it is. Every part of the new document that is
+/// not in the delta is in the old one, byte for byte. With [`UpdateStyle::Growth`] binary values are compared by parts: who reads
+/// such a delta needs the old document.
+pub(crate) fn delta(old: RawDoc<'_>, new: RawDoc<'_>, style: UpdateStyle) -> Option<DocBuf> {
+    let growth = match style {
+        UpdateStyle::Replacement => return None,
+        UpdateStyle::Operators => false,
+        UpdateStyle::Growth => true,
+    };
     document_delta(old, new, Depth { levels: MAX_LEVELS, growth })
 }
 
@@ -58,7 +66,9 @@ impl Changes<'_> {
 
 fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf> {
     let mut changes = Changes::default();
-    let (mut before, mut after) = (old.iter(), new.iter());
+    let mut read = 0;
+    let (mut before, mut after) =
+        (old.iter(), new.iter().inspect(|element| read += element.encoded_len()));
     let mut pending = after.next();
     for element in before.by_ref() {
         match pending {
@@ -79,6 +89,9 @@ fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocB
         }
         pending = after.next();
     }
+    if !is_all(new, read) {
+        return None;
+    }
     // A field that comes again behind the others is not listed as gone.
     let Changes { gone, came, .. } = &mut changes;
     gone.retain(|gone| !came.iter().any(|came| came.name_bytes() == gone.name_bytes()));
@@ -93,6 +106,12 @@ fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, depth: Depth, changes: 
         && let Some(shared) = shared_front(old.value(), new.value())
     {
         changes.tails.push((new, shared));
+        return;
+    }
+    let has_parts =
+        |element: &RawElement<'_>| matches!(element.type_byte(), ty::DOCUMENT | ty::ARRAY);
+    if !has_parts(&old) || !has_parts(&new) {
+        changes.set.push(new);
         return;
     }
     match inner_delta(old.value(), new.value(), depth) {
@@ -140,9 +159,10 @@ fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf>
     if after < before {
         delta.append("l", i32::try_from(after).ok()?);
     }
-    let mut changed = 0;
+    let (mut changed, mut read) = (0, 0);
     let mut olds = old.iter();
     for (at, item) in new.iter().enumerate() {
+        read += item.encoded_len();
         let was = olds.next();
         if was.is_some_and(|w| w.type_byte() == item.type_byte() && w.data() == item.data()) {
             continue;
@@ -157,7 +177,13 @@ fn array_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf>
             None => delta.append_renamed(format!("u{at}").as_bytes(), item),
         };
     }
-    Some(delta.finish())
+    is_all(new, read).then(|| delta.finish())
+}
+
+/// Whether these are all bytes of a document's elements. What is damaged cannot be read to its end.
+fn is_all(document: RawDoc<'_>, read: usize) -> bool {
+    // Its length, and the zero at its end.
+    document.as_bytes().len() == 4 + read + 1
 }
 
 /// Whether each changed name stands for one field only, before and after.
@@ -165,15 +191,19 @@ fn unambiguous(old: RawDoc<'_>, new: RawDoc<'_>, changes: &Changes<'_>) -> bool 
     let once = |doc: RawDoc<'_>, name: &[u8]| {
         doc.iter().filter(|element| element.name_bytes() == name).nth(1).is_none()
     };
+    let came = |name: &[u8]| changes.came.iter().any(|came| came.name_bytes() == name);
     let inner = changes.inner.iter().map(|(element, _)| element);
-    let inner = inner.chain(changes.tails.iter().map(|(element, _)| element));
-    changes
-        .gone
-        .iter()
-        .chain(&changes.set)
-        .chain(&changes.came)
-        .chain(inner)
-        .all(|element| once(old, element.name_bytes()) && once(new, element.name_bytes()))
+    let tails = changes.tails.iter().map(|(element, _)| element);
+    let stayed = changes.set.iter().chain(inner).chain(tails);
+    // A second field of a name in the new document goes with a second one in the old, or came.
+    let known =
+        |element: &RawElement<'_>| once(old, element.name_bytes()) && !came(element.name_bytes());
+    let new_fields = |element: &RawElement<'_>| {
+        once(old, element.name_bytes()) && once(new, element.name_bytes())
+    };
+    changes.gone.iter().all(|element| once(old, element.name_bytes()))
+        && stayed.into_iter().all(known)
+        && changes.came.iter().all(new_fields)
 }
 
 fn write_document(changes: &Changes<'_>) -> DocBuf {
@@ -229,7 +259,7 @@ mod tests {
 
     fn check(old: Document, new: Document, expected: Document) {
         let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
-        let found = delta(old.as_doc(), new.as_doc(), true).unwrap();
+        let found = delta(old.as_doc(), new.as_doc(), UpdateStyle::Growth).unwrap();
         assert_eq!(found, DocBuf::from_bson(&expected));
         assert_eq!(apply(old.as_doc(), found.as_doc()), new);
     }
@@ -283,7 +313,9 @@ mod tests {
             doc.append("a", values[0]).append("a", values[1]);
             doc.finish()
         };
-        assert!(delta(twice([1, 2]).as_doc(), twice([1, 3]).as_doc(), true).is_none());
+        assert!(
+            delta(twice([1, 2]).as_doc(), twice([1, 3]).as_doc(), UpdateStyle::Growth).is_none()
+        );
     }
 
     /// Some fields of `a`, some of `b`, and what both have by parts.
@@ -321,7 +353,7 @@ mod tests {
             a in any_document(), b in any_document(), picks in any::<u64>()
         ) {
             for (old, new) in [(&a, &b), (&a, &mixed(a.as_doc(), b.as_doc(), picks))] {
-                if let Some(delta) = delta(old.as_doc(), new.as_doc(), true) {
+                if let Some(delta) = delta(old.as_doc(), new.as_doc(), UpdateStyle::Growth) {
                     prop_assert_eq!(&apply(old.as_doc(), delta.as_doc()), new);
                 }
             }
