@@ -113,8 +113,8 @@ impl Profiler {
     pub fn wanted(&self, db: &str, micros: i64, describe: &mut dyn FnMut() -> DocBuf) -> Wanted {
         let Profiled { level, filter } = self.database(db);
         if let Some((_, filter)) = filter {
-            // What is not known to pass is not recorded.
-            let passes = filter.matches(describe().as_doc()).unwrap_or(false);
+            // What the filter cannot judge is recorded: nobody would look for what is missing.
+            let passes = filter.matches(describe().as_doc()).unwrap_or(true);
             return Wanted { log: passes, profile: level == 2 || (level == 1 && passes) };
         }
         let slow = micros.max(1) > self.slow_ms().saturating_mul(1000);

@@ -19,6 +19,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 
 ## On purpose different
 
+* A wall clock that jumps by more than `ttlClockJumpLimitSecs` (300) suspends expiry until it is back, or until `ttlResume`: the
+  reference deletes what is due by the new time at once.
 * NaN as `expireAfterSeconds` in `collMod` is refused with 72 instead of becoming 0, which would empty the collection.
 * `expireAfterSeconds` on a compound index makes a plain index, with a note in the reply, as the manual says
   (`setParameter: ttlIndexRules: \"mongod8\"` gives the error of 8.x servers instead).

@@ -198,6 +198,26 @@ async fn malformed_bson_is_named_and_stores_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pattern_that_is_not_utf8_deletes_nothing() {
+    let server = server().await;
+    let mut client = Client::connect(&server).await;
+    client.answer(&insert_of(&framed(b"\x10_id\0\x01\0\0\0"))).await;
+    // Patterns with their options.
+    for pattern in [&b"\xFF\0\0"[..], b"a\0\xFF\0", b"\xC3\0\0"] {
+        // deletes: [{q: {f: {$not: /pattern/}}, limit: 0}]
+        let not = [&b"\x03f\0"[..], &framed(&[b"\x0B$not\0", pattern].concat())].concat();
+        let one = framed(&[b"\x03q\0", framed(&not).as_slice(), b"\x10limit\0\0\0\0\0"].concat());
+        let list = framed(&[b"\x030\0", one.as_slice()].concat());
+        let body = [b"\x02delete\0\x02\0\0\0c\0\x04deletes\0", list.as_slice()].concat();
+        let body = framed(&[body.as_slice(), b"\x02$db\0\x05\0\0\0test\0"].concat());
+        client.fails(&message(&body), 22, "invalid BSON").await;
+    }
+    let reply = client.answer(&command("{count: 'c'}")).await;
+    assert_eq!(reply.get_i32("n").unwrap(), 1);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deep_documents_are_refused() {
     let server = server().await;
     let mut client = Client::connect(&server).await;
