@@ -111,7 +111,7 @@ pub(crate) fn append_gossip(service: &Service, error: Option<&Error>, doc: &mut 
         doc.append("counter", service.topology.counter()).end();
     }
     let cluster = service.store.last_timestamp().max(service.gossiped());
-    let operation = service.store.changes_settled();
+    let operation = service.store.oplog().settled();
     if let Some(gossip) = RawDoc::new(&GOSSIP) {
         doc.append_all(gossip);
         // The document's last byte was not appended.

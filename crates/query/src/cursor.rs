@@ -58,7 +58,7 @@ impl Awaited {
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             Awaited::Collection(collection) => collection.commits_seen(),
-            Awaited::Changes => store.changes_settled(),
+            Awaited::Changes => store.oplog().settled(),
         }
     }
 
@@ -66,7 +66,7 @@ impl Awaited {
     pub async fn beyond(&self, store: &Store, seen: u64) {
         match self {
             Awaited::Collection(collection) => collection.commit_beyond(seen).await,
-            Awaited::Changes => store.changes_beyond(seen).await,
+            Awaited::Changes => store.oplog().beyond(seen).await,
         }
     }
 }

@@ -76,13 +76,13 @@ impl LogScan {
     }
 
     fn read(&mut self, store: &Store) -> Result<()> {
-        let cut = store.log_cut();
+        let cut = store.oplog().cut();
         let direction = match self.order {
             LogOrder::Descending => Direction::Backward,
             LogOrder::Ascending | LogOrder::Following => Direction::Forward,
         };
         let (queue, mut bytes, mut last) = (&mut self.queue, 0, None);
-        let end = store.read_log(self.left, direction, &mut |timestamp, entry| {
+        let end = store.oplog().read(self.left, direction, &mut |timestamp, entry| {
             bytes += entry.as_bytes().len();
             queue.push_back(entry.to_owned());
             last = Some(timestamp);
@@ -91,7 +91,7 @@ impl LogScan {
         })?;
         // Asked behind the reading: what was cut off meanwhile may have been missed.
         if self.order != LogOrder::Descending {
-            let now = store.log_cut();
+            let now = store.oplog().cut();
             if !self.begun && now != cut {
                 self.queue.clear();
                 return self.read(store);

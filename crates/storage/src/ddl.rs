@@ -387,7 +387,7 @@ impl Store {
         self.note_definition();
         if !oplog.is_empty() {
             let now_ms = self.clock.now_ms();
-            let stamp = self.oplog_clock.next(now_ms);
+            let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = oplog.finish(timestamp, now_ms);
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)

@@ -17,7 +17,7 @@ pub fn is_empty_timestamp(field: RawElement<'_>) -> bool {
 impl Store {
     /// A timestamp of the log that neither an entry nor another caller has.
     pub fn new_timestamp(&self) -> u64 {
-        self.oplog_clock.next(self.clock.now_ms()).timestamp()
+        self.oplog.clock.next(self.clock.now_ms()).timestamp()
     }
 
     /// The document with its empty timestamps filled in, except `_id`; nothing when it has none.

@@ -40,7 +40,7 @@ pub use ddl::{
 pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
-pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, UpdateStyle, apply_delta};
+pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, Oplog, UpdateStyle, apply_delta};
 pub use pin::PinnedReads;
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};

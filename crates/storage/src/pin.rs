@@ -69,7 +69,7 @@ impl Store {
             return Err(Error::internal("reads are pinned twice"));
         }
         let definitions = self.definitions.load(Ordering::Acquire);
-        let (cluster_time, txn) = self.oplog_clock.at_rest(|last| {
+        let (cluster_time, txn) = self.oplog.clock.at_rest(|last| {
             (last, self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv))
         });
         PINNED.set(Some(Rc::from(txn?)));

@@ -46,6 +46,6 @@ impl Store {
 
     /// The newest timestamp of the operation log: seconds in the high half, increment in the low half.
     pub fn last_timestamp(&self) -> u64 {
-        self.oplog_clock.last()
+        self.oplog.clock.last()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
-use mayfly_kv::{Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
-use mayfly_value::{Collation, RawDoc, RawValue};
+use mayfly_kv::{Direction, Engine, EngineStats, Guard, Keyspace, ScanLimit, TxnOptions};
+use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
 use crate::catalog::{Catalog, rows};
@@ -15,7 +15,7 @@ use crate::collection::Collection;
 use crate::durability::SyncGate;
 use crate::fsync_lock::FsyncLock;
 use crate::index::{FilterCompiler, RecordFilter};
-use crate::oplog::{OplogClock, load_cut};
+use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
 use crate::read::Scanned;
 use crate::record::error::from_kv;
@@ -72,13 +72,10 @@ pub struct Store {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ops: Arc<OpRegistry>,
     pub(crate) filters: Arc<dyn FilterCompiler>,
-    pub(crate) oplog_clock: OplogClock,
-    /// Entries of the oplog up to this timestamp are not kept any more.
-    pub(crate) oplog_cut: AtomicU64,
+    pub(crate) oplog: Oplog,
     /// How often definitions have changed.
     pub(crate) definitions: AtomicU64,
     pub(crate) primacy: Primacy,
-    pub(crate) oplog_limit: u64,
     sync: SyncGate,
     /// Units are refused from here on.
     closing: AtomicBool,
@@ -116,16 +113,10 @@ impl Store {
         ops: Arc<OpRegistry>,
     ) -> Result<Arc<Store>> {
         let catalog = Catalog::load(&*engine, &*options.filters)?;
-        // Clients may have been told of timestamps whose commits a crash took back: none of them is handed out again.
-        let last = last_oplog_entry(&*engine)?;
-        let oplog_clock = OplogClock::after(match last.timestamp {
-            0 => 0,
-            timestamp => timestamp.max(OplogClock::second_behind(clock.now_ms())),
-        });
+        let (oplog, written_ms) = Oplog::open(engine.clone(), clock.now_ms(), options.oplog_bytes)?;
         let ttl_params: Arc<TtlParameters> = Arc::default();
         let mark = load_mark(&*engine)?;
-        let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), last.wall_ms, mark);
-        let oplog_cut = AtomicU64::new(load_cut(&*engine)?);
+        let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
         let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
         let store = Arc::new(Store {
             engine,
@@ -133,11 +124,9 @@ impl Store {
             clock,
             ops,
             filters: options.filters,
-            oplog_clock,
-            oplog_cut,
+            oplog,
             definitions: AtomicU64::new(0),
             primacy: Primacy::default(),
-            oplog_limit: options.oplog_bytes,
             sync,
             closing: AtomicBool::new(false),
             ttl_params,
@@ -164,6 +153,25 @@ impl Store {
             *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
         }
         Ok(store)
+    }
+
+    /// The operation log.
+    pub fn oplog(&self) -> &Oplog {
+        &self.oplog
+    }
+
+    /// Makes an empty log begin with an entry that does nothing: tools ask for the newest entry before there is any other.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn begin_log(&self) -> Result<()> {
+        if !self.oplog.is_new()? {
+            return Ok(());
+        }
+        self.change(|_, oplog| {
+            oplog.note("initiating set");
+            Ok(())
+        })
     }
 
     /// The byte store.
@@ -324,7 +332,7 @@ impl Store {
         }
         let mut under_way = None;
         if !unit.oplog.is_empty() {
-            let stamp = self.oplog_clock.next(now_ms);
+            let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = unit.oplog.finish(timestamp, now_ms);
             unit.txn
@@ -530,30 +538,4 @@ fn back_off(tries: u32) {
         let micros = rand::random_range(cap / 4..=cap);
         std::thread::sleep(std::time::Duration::from_micros(micros.min(20_000)));
     }
-}
-
-/// The newest entry of the log.
-#[derive(Default)]
-struct LastEntry {
-    /// 0 when there is none.
-    timestamp: u64,
-    /// When it was written.
-    wall_ms: Option<i64>,
-}
-
-fn last_oplog_entry(engine: &dyn Engine) -> Result<LastEntry> {
-    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-    let mut last = LastEntry::default();
-    let range = KeyRange { start: Vec::new(), end: vec![0xFF; 9] };
-    let limit = ScanLimit::rows(1);
-    txn.scan(Keyspace::Oplog, &range, Direction::Backward, limit, &mut |key, value| {
-        last.timestamp = key.try_into().map_or(0, u64::from_be_bytes);
-        last.wall_ms = match RawDoc::new(value).and_then(|entry| entry.get("wall")) {
-            Some(RawValue::Date(wall_ms)) => Some(wall_ms),
-            _ => None,
-        };
-        std::ops::ControlFlow::Break(())
-    })
-    .map_err(from_kv)?;
-    Ok(last)
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mayfly_base::Result;
-use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, SweepEnd, TxnOptions};
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, SweepEnd};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
@@ -112,11 +112,11 @@ impl Store {
         for _ in 0..16 {
             let bytes =
                 self.engine().approximate_bytes(Keyspace::Oplog, &whole).map_err(from_kv)?;
-            if bytes <= self.oplog_limit {
+            if bytes <= self.oplog.limit() {
                 return Ok(());
             }
             let (Some(first), Some(last)) =
-                (self.oplog_edge(Direction::Forward)?, self.oplog_edge(Direction::Backward)?)
+                (self.oplog.edge(Direction::Forward)?, self.oplog.edge(Direction::Backward)?)
             else {
                 return Ok(());
             };
@@ -134,15 +134,14 @@ impl Store {
         Ok(())
     }
 
-    fn oplog_edge(&self, direction: Direction) -> Result<Option<u64>> {
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
-        let mut edge = None;
-        txn.scan(Keyspace::Oplog, &whole, direction, ScanLimit::rows(1), &mut |key, _| {
-            edge = key.try_into().ok().map(u64::from_be_bytes);
-            std::ops::ControlFlow::Break(())
-        })
-        .map_err(from_kv)?;
-        Ok(edge)
+    /// Notes that entries up to this timestamp go, before they do.
+    fn note_cut(&self, last: u64) -> Result<()> {
+        self.change(|txn, _| {
+            let value = last.to_be_bytes();
+            txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, Guard::Checked)
+                .map_err(from_kv)
+        })?;
+        self.oplog.set_cut(last);
+        Ok(())
     }
 }

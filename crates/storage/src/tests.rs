@@ -819,7 +819,7 @@ fn what_follows_the_log_learns_that_it_was_cut() {
     }
     let follow = |store: &Store, after: u64| {
         let mut seen = Vec::new();
-        let read = store.read_changes(after, &mut |timestamp, _| {
+        let read = store.oplog().read_changes(after, &mut |timestamp, _| {
             seen.push(timestamp);
             Ok(ControlFlow::Continue(()))
         });
@@ -834,11 +834,12 @@ fn what_follows_the_log_learns_that_it_was_cut() {
             assert_eq!(follow(store, after).unwrap_err(), ErrorCode::ChangeStreamHistoryLost);
         }
         // From the first moment on at which it is allowed, everything behind it is there.
-        let after = all.iter().copied().find(|after| store.check_kept(*after).is_ok()).unwrap();
+        let after =
+            all.iter().copied().find(|after| store.oplog().check_kept(*after).is_ok()).unwrap();
         let behind: Vec<u64> = all.iter().copied().filter(|one| *one > after).collect();
         assert!(!behind.is_empty() && behind.len() < all.len());
         // A store that was opened again is at a later second at once.
-        let settled = store.changes_settled();
+        let settled = store.oplog().settled();
         assert!(settled >= reached);
         assert_eq!(follow(store, after).unwrap(), (behind, settled));
         assert_eq!(follow(store, settled).unwrap(), (Vec::new(), settled));

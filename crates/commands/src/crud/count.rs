@@ -46,7 +46,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         }
         Source::View(view) if reads_log(&view) && filter.is_empty() && query.hint.is_none() => {
             // Of a long log it is an estimate, as the reference's fast count is.
-            let all = ctx.service.store.log_sizes()?.entries;
+            let all = ctx.service.store.oplog().sizes()?.entries;
             reply.append("n", number(within(all, skip, limit)));
             return Ok(());
         }

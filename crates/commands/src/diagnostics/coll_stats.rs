@@ -97,7 +97,7 @@ pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) 
         doc.end();
     }
     if options.get("count").is_some() {
-        doc.append("count", small(ctx.service.store.log_sizes()?.entries));
+        doc.append("count", small(ctx.service.store.oplog().sizes()?.entries));
     }
     Ok(doc.finish())
 }
@@ -105,7 +105,7 @@ pub(crate) fn log_stats_document(ctx: &CommandContext<'_>, options: RawDoc<'_>) 
 /// The sizes of the operation log.
 fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Result<()> {
     let store = &ctx.service.store;
-    let sizes = store.log_sizes()?;
+    let sizes = store.oplog().sizes()?;
     doc.append("size", small(sizes.bytes / scale)).append("count", small(sizes.entries));
     if sizes.entries > 0 {
         doc.append("avgObjSize", small(sizes.bytes / sizes.entries));
@@ -113,7 +113,7 @@ fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Res
     let storage = bytes(sizes.stored_bytes);
     doc.append("numOrphanDocs", 0).append("storageSize", small(storage / scale));
     doc.append("freeStorageSize", 0).append("capped", true).append("max", 0);
-    doc.append("maxSize", small(bytes(store.log_limit()) / scale));
+    doc.append("maxSize", small(bytes(store.oplog().limit()) / scale));
     doc.append("nindexes", 0).start_array("indexBuilds").end().append("totalIndexSize", 0);
     doc.append("totalSize", small(storage / scale)).append("indexSizes", RawDoc::EMPTY);
     doc.append("scaleFactor", small(scale));

@@ -65,11 +65,11 @@ impl ChangeStream {
         options: &ChangeOptions,
     ) -> Result<ChangeStream> {
         let position = match options.start {
-            Start::Now => Token::behind(store.changes_settled()),
+            Start::Now => Token::behind(store.oplog().settled()),
             Start::At(timestamp) => Token::behind(timestamp.saturating_sub(1)),
             Start::After(token) => token,
         };
-        store.check_kept(position.read_behind())?;
+        store.oplog().check_kept(position.read_behind())?;
         let builder = Builder { scope, options: options.clone() };
         Ok(ChangeStream { builder, position, queue: VecDeque::new(), shown: None, over: false })
     }
@@ -141,7 +141,7 @@ impl ChangeStream {
         let (builder, from) = (&self.builder, self.position);
         let (queue, mut bytes, mut over) = (&mut self.queue, 0, false);
         let (mut seen, mut cut_short) = (0u64, false);
-        let reached = store.read_changes(from.read_behind(), &mut |timestamp, entry| {
+        let reached = store.oplog().read_changes(from.read_behind(), &mut |timestamp, entry| {
             seen += 1;
             if seen.is_multiple_of(QUEUED as u64) {
                 op.check()?;

@@ -1,27 +1,15 @@
 //! Reading the operation log in its order, for those who follow it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::RawDoc;
 
-use crate::Store;
+use super::Oplog;
 use crate::record::error::from_kv;
-use crate::record::layout::catalog_key;
 
-impl Store {
-    /// The timestamp up to which the log is complete now.
-    pub fn changes_settled(&self) -> u64 {
-        self.oplog_clock.settled()
-    }
-
-    /// Waits until it is complete beyond this timestamp.
-    pub async fn changes_beyond(&self, seen: u64) {
-        self.oplog_clock.beyond(seen).await;
-    }
-
+impl Oplog {
     /// Shows the entries behind a timestamp, in their order, as far as the log is complete and until the visitor breaks; gives
     /// the timestamp up to which everything was shown.
     ///
@@ -33,12 +21,12 @@ impl Store {
         visit: &mut dyn FnMut(u64, RawDoc<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<u64> {
         // Asked before the snapshot, which then has everything below.
-        let settled = self.changes_settled();
+        let settled = self.settled();
         if settled <= after {
             self.check_kept(after)?;
             return Ok(after);
         }
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let end = settled.saturating_add(1).to_be_bytes().to_vec();
         let mut range = KeyRange { start: after.saturating_add(1).to_be_bytes().to_vec(), end };
         let mut reached = after;
@@ -81,7 +69,7 @@ impl Store {
     /// # Errors
     /// 286 ChangeStreamHistoryLost.
     pub fn check_kept(&self, after: u64) -> Result<()> {
-        match after < self.oplog_cut.load(Ordering::Acquire) {
+        match after < self.cut() {
             false => Ok(()),
             true => Err(Error::new(
                 ErrorCode::ChangeStreamHistoryLost,
@@ -89,26 +77,4 @@ impl Store {
             )),
         }
     }
-
-    /// Notes that entries up to this timestamp go, before they do.
-    pub(crate) fn note_cut(&self, last: u64) -> Result<()> {
-        self.change(|txn, _| {
-            let value = last.to_be_bytes();
-            txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, mayfly_kv::Guard::Checked)
-                .map_err(from_kv)
-        })?;
-        self.oplog_cut.fetch_max(last, Ordering::AcqRel);
-        Ok(())
-    }
-}
-
-/// The timestamp up to which entries are not kept any more; 0 when all are.
-pub(crate) fn load_cut(engine: &dyn Engine) -> Result<u64> {
-    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-    let mut cut = 0;
-    txn.get(Keyspace::Catalog, catalog_key::OPLOG_CUT, &mut |value| {
-        cut = value.try_into().ok().map_or(0, u64::from_be_bytes);
-    })
-    .map_err(from_kv)?;
-    Ok(cut)
 }

@@ -4,13 +4,12 @@
 //! meanwhile; a reader that goes upwards and has not come that far learns of it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::RawDoc;
 
-use crate::Store;
+use super::Oplog;
 use crate::record::error::from_kv;
 
 /// The name under which clients read the log.
@@ -48,24 +47,24 @@ pub struct LogSizes {
     pub stored_bytes: u64,
 }
 
-impl Store {
+impl Oplog {
     /// Shows the entries of a range until the visitor breaks.
     ///
     /// # Errors
     /// Those of the engine and of the visitor.
-    pub fn read_log(
+    pub fn read(
         &self,
         range: LogRange,
         direction: Direction,
         visit: &mut dyn FnMut(u64, RawDoc<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<LogEnd> {
         // Asked before the snapshot, which then has everything below.
-        let settled = self.changes_settled();
+        let settled = self.settled();
         let last = range.last.min(settled);
         if range.first > last {
             return Ok(LogEnd::Reached(settled));
         }
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let start = range.first.to_be_bytes().to_vec();
         let mut keys = KeyRange { start, end: last.saturating_add(1).to_be_bytes().to_vec() };
         loop {
@@ -96,44 +95,28 @@ impl Store {
         }
     }
 
-    /// The timestamp up to which entries are not kept any more.
-    pub fn log_cut(&self) -> u64 {
-        self.oplog_cut.load(Ordering::Acquire)
-    }
-
-    /// Makes an empty log begin with an entry that does nothing: tools ask for the newest entry before there is any other.
+    /// Whether it has no entry and never had one.
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn begin_log(&self) -> Result<()> {
-        let mut empty = self.log_cut() == 0;
+    pub(crate) fn is_new(&self) -> Result<bool> {
+        let mut empty = self.cut() == 0;
         let whole = LogRange { first: 1, last: u64::MAX };
-        self.read_log(whole, Direction::Forward, &mut |_, _| {
+        self.read(whole, Direction::Forward, &mut |_, _| {
             empty = false;
             Ok(ControlFlow::Break(()))
         })?;
-        if !empty {
-            return Ok(());
-        }
-        self.change(|_, oplog| {
-            oplog.note("initiating set");
-            Ok(())
-        })
-    }
-
-    /// The size that the log is trimmed to, in bytes.
-    pub fn log_limit(&self) -> u64 {
-        self.oplog_limit
+        Ok(empty)
     }
 
     /// How large the log is. Of a long one some entries at its low end stand for all.
     ///
     /// # Errors
     /// Those of the engine.
-    pub fn log_sizes(&self) -> Result<LogSizes> {
+    pub fn sizes(&self) -> Result<LogSizes> {
         let (mut entries, mut bytes, mut end) = (0usize, 0i64, 0);
         let whole = LogRange { first: 1, last: u64::MAX };
-        let read = self.read_log(whole, Direction::Forward, &mut |timestamp, entry| {
+        let read = self.read(whole, Direction::Forward, &mut |timestamp, entry| {
             (entries, end) = (entries + 1, timestamp);
             bytes += entry.as_bytes().len() as i64;
             Ok(if entries < SAMPLE_ENTRIES {
@@ -144,7 +127,7 @@ impl Store {
         })?;
         let stored = |end: Vec<u8>| {
             let range = KeyRange { start: vec![0], end };
-            self.engine().approximate_bytes(Keyspace::Oplog, &range).map_err(from_kv)
+            self.engine.approximate_bytes(Keyspace::Oplog, &range).map_err(from_kv)
         };
         let stored_bytes = stored(vec![0xFF; 9])?;
         let sample = stored(end.saturating_add(1).to_be_bytes().to_vec())?;

@@ -12,12 +12,13 @@ mod apply;
 mod clock;
 mod diff;
 mod follow;
+mod log;
 mod read;
 
 pub use apply::apply_delta;
 pub(crate) use clock::OplogClock;
 pub(crate) use diff::delta;
-pub(crate) use follow::load_cut;
+pub use log::Oplog;
 pub use read::{LogEnd, LogRange, LogSizes, OPLOG};
 
 /// The operations of one unit, in the entry that the log will hold.
