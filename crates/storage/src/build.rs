@@ -15,7 +15,7 @@ use mayfly_base::{OpCtx, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
 
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::read::{Scanned, whole_range};
 use crate::record::Record;
 use crate::record::RecordKey;

@@ -9,58 +9,16 @@
 //! made it too much.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::{Error, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
-use mayfly_value::{Collation, DocBuf, DocBuilder, Number, RawDoc, RawValue};
-use parking_lot::Mutex;
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use crate::collection::{Collection, Index};
-use crate::index::spec::IndexSpec;
+use crate::catalog::{Capped, Collection};
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::{decode_record, decode_unique_value, object_range, prefixed};
-use crate::record::signal::Signal;
 use crate::{Store, WriteUnit};
-
-/// How much a capped collection holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capped {
-    /// Bytes of documents.
-    pub size_bytes: i64,
-    /// Documents; nothing for no limit but the size.
-    pub max_documents: Option<i64>,
-}
-
-impl Capped {
-    /// What the options of a collection say.
-    pub(crate) fn from_options(options: RawDoc<'_>) -> Option<Capped> {
-        if options.get("capped") != Some(RawValue::Bool(true)) {
-            return None;
-        }
-        let number = |name: &str| {
-            options.get(name).and_then(Number::from_value).and_then(Number::to_i64_exact)
-        };
-        let max_documents = number("max").filter(|max| *max > 0);
-        Some(Capped { size_bytes: number("size").unwrap_or(0), max_documents })
-    }
-
-    fn is_over(self, documents: i64, bytes: i64) -> bool {
-        bytes > self.size_bytes || self.max_documents.is_some_and(|max| documents > max)
-    }
-}
-
-/// What writers and followers of a capped collection share.
-#[derive(Default)]
-pub(crate) struct CappedRuntime {
-    /// The next record number once it is known. Held by the unit that writes.
-    pub(crate) next: Mutex<Option<u64>>,
-    /// Commits that may have added records.
-    commits: AtomicU64,
-    committed: Signal,
-}
 
 /// A unit's part of it.
 pub(crate) struct CappedUnit {
@@ -71,39 +29,6 @@ pub(crate) struct CappedUnit {
 impl CappedUnit {
     pub(crate) fn new(limits: Capped, next: Option<u64>) -> CappedUnit {
         CappedUnit { limits, next }
-    }
-}
-
-/// The definition of the index on `_id` that records out of its order need.
-pub(crate) fn id_index_spec(collation: Option<&Arc<Collation>>) -> Result<IndexSpec> {
-    let mut spec = DocBuilder::new();
-    spec.append("v", 2).start_document("key").append("_id", 1).end();
-    spec.append("name", "_id_").append("unique", true);
-    if let Some(collation) = collation {
-        spec.append("collation", collation.document());
-    }
-    IndexSpec::from_catalog(spec.finish())
-}
-
-impl Collection {
-    /// Its limits, when it is capped.
-    pub fn capped(&self) -> Option<Capped> {
-        self.state.read_recursive().capped
-    }
-
-    /// How many commits followers were told of.
-    pub fn commits_seen(&self) -> u64 {
-        self.capped.commits.load(Ordering::Acquire)
-    }
-
-    /// Waits until there was a commit after so many.
-    pub async fn commit_beyond(&self, seen: u64) {
-        self.capped.committed.until(|| self.commits_seen() != seen).await;
-    }
-
-    pub(crate) fn note_capped_commit(&self) {
-        self.capped.commits.fetch_add(1, Ordering::AcqRel);
-        self.capped.committed.tell();
     }
 }
 
@@ -199,12 +124,4 @@ impl WriteUnit<'_> {
             .map_err(from_kv)?;
         oldest
     }
-}
-
-/// All indexes that a unit maintains: that on `_id` first, where there is one.
-pub(crate) fn maintained<'s>(
-    id_index: Option<&'s std::sync::Arc<Index>>,
-    indexes: &'s [std::sync::Arc<Index>],
-) -> impl Iterator<Item = &'s std::sync::Arc<Index>> {
-    id_index.into_iter().chain(indexes)
 }

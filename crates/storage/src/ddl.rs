@@ -21,9 +21,9 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
-use crate::capped::id_index_spec;
+use crate::catalog::id_index_spec;
+use crate::catalog::{Collection, CollectionState};
 use crate::catalog::{encode_collection, new_index};
-use crate::collection::{Collection, CollectionState};
 use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
 use crate::record::error::from_kv;
@@ -35,7 +35,6 @@ pub use indexes::{
     NewExpireAfter,
 };
 pub use replace::Replacement;
-pub(crate) use replace::is_temporary;
 
 impl Store {
     /// Creates a collection.

@@ -6,12 +6,12 @@
 mod build;
 mod capped;
 mod catalog;
-mod collection;
 mod ddl;
 mod durability;
 mod empty_timestamps;
 mod fsync_lock;
 mod index;
+mod measurements;
 mod oplog;
 mod pin;
 pub mod policy;
@@ -31,8 +31,7 @@ mod unit;
 mod validate;
 mod views;
 
-pub use capped::Capped;
-pub use collection::{Collection, Index, Uses};
+pub use catalog::{Capped, Collection, Index, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,

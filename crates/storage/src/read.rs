@@ -12,7 +12,7 @@ use mayfly_value::keys;
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::keygen::KeySet;
 use crate::pin::{Reading, pinned};
 use crate::record::error::from_kv;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 
 use crate::Store;
-use crate::collection::Collection;
+use crate::catalog::Collection;
 use crate::ttl::archive::{ArchiveCollection, OpenArchive};
 use crate::unit::WriteUnit;
 

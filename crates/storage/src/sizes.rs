@@ -10,7 +10,7 @@ use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
 
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::read::{Entry, Scanned};
 use crate::record::error::from_kv;
 use crate::record::layout::object_range;

@@ -10,8 +10,8 @@ use mayfly_kv::{Direction, Engine, EngineStats, Guard, Keyspace, ScanLimit, TxnO
 use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
+use crate::catalog::Collection;
 use crate::catalog::{Catalog, rows};
-use crate::collection::Collection;
 use crate::durability::SyncGate;
 use crate::fsync_lock::FsyncLock;
 use crate::index::{FilterCompiler, RecordFilter};

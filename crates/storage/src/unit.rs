@@ -13,7 +13,7 @@ use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::capped::CappedUnit;
-use crate::collection::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Index};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle, delta};

@@ -23,7 +23,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use self::bson::{is_conformant, is_readable};
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::read::{Snapshot, entry};
 use crate::record::Record;

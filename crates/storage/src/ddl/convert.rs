@@ -13,9 +13,10 @@ use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::new_uuid;
-use super::replace::{OF_CONVERSION, check_no_build, temporary_name};
+use super::replace::{check_no_build, temporary_name};
 use crate::Store;
-use crate::collection::Collection;
+use crate::catalog::Collection;
+use crate::catalog::OF_CONVERSION;
 use crate::read::{Hidden, Scanned, whole_range};
 use crate::record::Record;
 

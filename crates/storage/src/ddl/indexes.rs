@@ -12,7 +12,7 @@ use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::new_index;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::ExpireAfter;

@@ -9,7 +9,7 @@ use mayfly_value::{RawDoc, RawValue};
 use super::select::{is_id_selector, select};
 use super::{CollModChange, IndexSelector, NewExpireAfter};
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::spec::{IndexSpec, SpecRules};
 use crate::policy::ExpireAfter;
 use crate::policy::value::{last_modified_for_collmod, negative};

@@ -14,7 +14,7 @@ use mayfly_base::{OpCtx, Result};
 
 use super::{put_collection, put_dropped};
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 
 impl Store {
     /// Builds all indexes anew; gives how many there are, `_id_` included.

@@ -17,20 +17,10 @@ use mayfly_value::shell::Shell;
 
 use super::new_uuid;
 use crate::Store;
-use crate::collection::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Index};
+use crate::catalog::{OF_AGGREGATION, is_temporary};
 use crate::index::spec::IndexSpec;
 use crate::timeseries::TimeSeries;
-
-/// How the names of such collections begin; an ObjectId follows.
-pub(super) const OF_AGGREGATION: &str = "tmp.agg_out.";
-pub(super) const OF_CONVERSION: &str = "tmp.convertToCapped.";
-
-/// Whether a collection of this name is one that is filled beside another, or holds the buckets of one.
-pub(crate) fn is_temporary(ns: &Namespace) -> bool {
-    let name = TimeSeries::name_of(ns).unwrap_or(ns.collection());
-    let id = [OF_AGGREGATION, OF_CONVERSION].iter().find_map(|front| name.strip_prefix(front));
-    id.is_some_and(|id| id.len() == 24 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
-}
 
 /// A new name for one.
 pub(super) fn temporary_name(db: &str, front: &str) -> Result<Namespace> {

@@ -7,7 +7,7 @@ use mayfly_value::RawDoc;
 use mayfly_value::shell::Shell;
 
 use super::IndexSelector;
-use crate::collection::Index;
+use crate::catalog::Index;
 use crate::index::kinds::{self, Kind};
 use crate::index::spec::IndexSpec;
 

@@ -15,13 +15,13 @@ const MAX_ADDITIONS: usize = 24;
 
 /// What is known of a packed bucket that is only added to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     /// Measurements.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Bytes of their values.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// How often it was added to.
-    pub(super) additions: usize,
+    pub(crate) additions: usize,
 }
 
 impl Packed {
@@ -37,7 +37,7 @@ impl Packed {
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
-pub(super) fn packed_with(
+pub(crate) fn packed_with(
     old: RawDoc<'_>,
     before: Packed,
     added: &Bucket,

@@ -32,7 +32,7 @@ pub(crate) const MAX_BYTES: usize = 128_000;
 const MIN_MEASUREMENTS: usize = 10;
 const MAX_LARGE_BYTES: usize = 12 << 20;
 /// BSON's subtype for columns.
-pub(super) const COLUMN: u8 = 7;
+pub(crate) const COLUMN: u8 = 7;
 
 /// The fields that a collection of measurements names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl<'a> BucketView<'a> {
     }
 
     /// Whether nothing is to be added to it.
-    pub(super) fn is_closed(self) -> bool {
+    pub(crate) fn is_closed(self) -> bool {
         self.control.get("closed") == Some(RawValue::Bool(true))
     }
 
@@ -91,11 +91,11 @@ impl<'a> BucketView<'a> {
         Some((side("min")?, side("max")?))
     }
 
-    pub(super) fn control(self) -> RawDoc<'a> {
+    pub(crate) fn control(self) -> RawDoc<'a> {
         self.control
     }
 
-    pub(super) fn data(self) -> RawDoc<'a> {
+    pub(crate) fn data(self) -> RawDoc<'a> {
         self.data
     }
 
@@ -156,7 +156,7 @@ fn append_row(out: &mut DocBuilder, columns: &[(RawElement<'_>, Column)], row: u
 }
 
 /// Whether a bucket with so many measurements of so many bytes has room for so many bytes more.
-pub(super) fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
+pub(crate) fn has_room(rows: usize, bytes: usize, more: usize) -> bool {
     let after = bytes + more;
     rows == 0
         || rows < MAX_MEASUREMENTS && after <= MAX_BYTES
@@ -176,18 +176,18 @@ pub(crate) struct Bucket {
 }
 
 /// What a bucket consists of, all columns of the same length.
-pub(super) struct BucketParts<'m> {
-    pub(super) id: [u8; 12],
-    pub(super) start_ms: i64,
-    pub(super) meta: Option<RawValue<'m>>,
-    pub(super) columns: Vec<(String, Column)>,
-    pub(super) rows: usize,
-    pub(super) closed: bool,
+pub(crate) struct BucketParts<'m> {
+    pub(crate) id: [u8; 12],
+    pub(crate) start_ms: i64,
+    pub(crate) meta: Option<RawValue<'m>>,
+    pub(crate) columns: Vec<(String, Column)>,
+    pub(crate) rows: usize,
+    pub(crate) closed: bool,
 }
 
 impl Bucket {
     /// One of these parts.
-    pub(super) fn from_parts(parts: BucketParts<'_>) -> Bucket {
+    pub(crate) fn from_parts(parts: BucketParts<'_>) -> Bucket {
         let BucketParts { id, start_ms, meta, columns, rows, closed } = parts;
         let bytes = columns.iter().map(|(_, column)| column.bytes()).sum();
         let meta = meta.map(RawValue::to_owned);
@@ -223,7 +223,7 @@ impl Bucket {
     }
 
     /// Its `_id`.
-    pub(super) fn id(&self) -> RawValue<'_> {
+    pub(crate) fn id(&self) -> RawValue<'_> {
         RawValue::ObjectId(self.id)
     }
 
@@ -243,16 +243,16 @@ impl Bucket {
         self.bytes
     }
 
-    pub(super) fn columns(&self) -> &[(String, Column)] {
+    pub(crate) fn columns(&self) -> &[(String, Column)] {
         &self.columns
     }
 
-    pub(super) fn column_named(&self, name: &str) -> Option<&Column> {
+    pub(crate) fn column_named(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)
     }
 
     /// The same bucket without what it holds, for what is added to it.
-    pub(super) fn addition_to(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
+    pub(crate) fn addition_to(view: BucketView<'_>, fields: &MeasurementFields) -> Result<Bucket> {
         let Some(RawValue::ObjectId(id)) = view.document.get("_id") else { return Err(damaged()) };
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
             return Err(damaged());
@@ -262,7 +262,7 @@ impl Bucket {
     }
 
     /// Adds what another bucket holds.
-    pub(super) fn extend(&mut self, other: &Bucket) {
+    pub(crate) fn extend(&mut self, other: &Bucket) {
         for (name, column) in &other.columns {
             if self.column_named(name).is_none() {
                 self.columns.push((name.clone(), Column::absent(self.rows)));
@@ -282,7 +282,7 @@ impl Bucket {
     }
 
     /// The earliest of its times.
-    pub(super) fn earliest(&self, fields: &MeasurementFields) -> Option<i64> {
+    pub(crate) fn earliest(&self, fields: &MeasurementFields) -> Option<i64> {
         let times = self.column_named(&fields.time)?;
         match times.value(times.bounds()?.0) {
             Some(RawValue::Date(date)) => Some(date),
@@ -364,7 +364,7 @@ impl Bucket {
 
     /// `min` and `max` of its control. Items of an array are found one by one, and may lie anywhere: with one among the
     /// values the bounds are those of everything, so that an index of them misses nothing.
-    pub(super) fn append_bounds(&self, out: &mut DocBuilder, fields: &MeasurementFields) {
+    pub(crate) fn append_bounds(&self, out: &mut DocBuilder, fields: &MeasurementFields) {
         let bounds: Vec<_> = self.columns.iter().map(|(_, column)| column.bounds()).collect();
         for (side, largest) in [("min", false), ("max", true)] {
             out.start_document(side);
@@ -387,7 +387,7 @@ impl Bucket {
         }
     }
 
-    pub(super) fn is_sorted(&self, fields: &MeasurementFields) -> bool {
+    pub(crate) fn is_sorted(&self, fields: &MeasurementFields) -> bool {
         let times = self.columns.iter().find(|(name, _)| *name == fields.time);
         times.is_none_or(|(_, times)| {
             let dates = (0..times.len()).map(|row| match times.value(row) {
@@ -411,16 +411,16 @@ impl Default for Suffixes {
 
 impl Suffixes {
     /// The next one. A bucket that was restored may have it.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Goes on elsewhere: the next one was taken.
-    pub(super) fn jump(&self) {
+    pub(crate) fn jump(&self) {
         self.go_on_from(rand::random());
     }
 
-    pub(super) fn go_on_from(&self, next: u64) {
+    pub(crate) fn go_on_from(&self, next: u64) {
         self.0.store(next, Ordering::Relaxed);
     }
 }

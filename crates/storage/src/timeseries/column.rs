@@ -30,7 +30,7 @@ pub(crate) const MAX_ROWS: usize = 1 << 16;
 /// How deep values may be.
 const MAX_DEPTH: usize = mayfly_base::limits::MAX_STORED_DEPTH + 2;
 /// Most bytes that a column may become.
-pub(super) const MAX_BYTES: usize = 64 << 20;
+pub(crate) const MAX_BYTES: usize = 64 << 20;
 
 /// The values of one field, row by row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -297,7 +297,7 @@ fn kind(type_byte: u8) -> Kind {
 }
 
 /// Whether the bytes are a well-formed value of this type.
-pub(super) fn is_value(type_byte: u8, bytes: &[u8]) -> bool {
+pub(crate) fn is_value(type_byte: u8, bytes: &[u8]) -> bool {
     let mut document = Vec::with_capacity(bytes.len() + 8);
     document.extend_from_slice(&(bytes.len() as i32 + 8).to_le_bytes());
     document.extend_from_slice(&[type_byte, b'v', 0]);

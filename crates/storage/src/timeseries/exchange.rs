@@ -19,7 +19,6 @@ use super::bson_column;
 use super::bucket::{Bucket, BucketParts, BucketView, COLUMN};
 use super::column::{Column, MAX_BYTES, MAX_ROWS};
 use super::{MeasurementFields, TimeSeries};
-use crate::WriteUnit;
 
 /// Most values of a restored bucket, gaps included.
 const MAX_CELLS: usize = 1 << 22;
@@ -133,20 +132,12 @@ fn append_inner(out: &mut DocBuilder, documents: &[RawDoc<'_>], largest: bool) {
     }
 }
 
-impl WriteUnit<'_> {
-    /// Adds a bucket as a client restores it.
-    ///
-    /// # Errors
-    /// 121 DocumentValidationFailure for what is no bucket of this time series; 11000 DuplicateKey for an `_id` that there is.
-    pub(crate) fn restore_bucket(
-        &mut self,
-        series: &TimeSeries,
-        document: RawDoc<'_>,
-    ) -> Result<()> {
-        let bucket = Restored { document, series }.bucket()?;
-        let packed = bucket.document(&series.fields);
-        self.insert_new_under(&bucket.record_key(), packed.as_doc())
-    }
+/// A bucket as a client restores it.
+///
+/// # Errors
+/// 121 DocumentValidationFailure for what is no bucket of this time series.
+pub(crate) fn restored(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
+    Restored { document, series }.bucket()
 }
 
 /// Reading a bucket that a client sent.

@@ -2,7 +2,7 @@
 //!
 //! The collection that clients call `X` is `system.buckets.X` here; `X` itself is a view that takes its buckets apart. The story
 //! of an insert:
-//! 1. measurements are grouped by their meta value, bytes compared ([`insert`]);
+//! 1. measurements are grouped by their meta value, bytes compared ([`crate::measurements`]);
 //! 2. each goes into the open bucket of its group whose span it falls into; which buckets are open stands in memory, bounded,
 //!    and what is not there is looked for in the store ([`open`]);
 //! 3. a bucket that gets more is taken apart, added to and packed again ([`mod@bucket`], [`mod@column`]): one record, its index keys and
@@ -12,22 +12,18 @@
 //!
 //! Buckets are kept in the order of their start, so that whole ones expire from the low end. Expiry contract, section 7.
 
-mod append;
+pub(crate) mod append;
 mod bson_column;
-mod bucket;
+pub(crate) mod bucket;
 mod column;
 mod definition;
-mod exchange;
+pub(crate) mod exchange;
 mod indexes;
-mod insert;
 mod numbers;
-mod open;
+pub(crate) mod open;
 mod options;
 #[cfg(test)]
-mod store_tests;
-#[cfg(test)]
 mod tests;
-mod unit;
 
 pub use bucket::{BucketView, MeasurementFields, measurement_time};
 pub use exchange::shown_bucket;

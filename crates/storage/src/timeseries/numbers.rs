@@ -17,22 +17,22 @@ const MAX_PLACES: u8 = 9;
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Bytes being read.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
-    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for at in 0..10 {
             let byte = self.byte()?;
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7F) as u8 | 0x80);
         value >>= 7;
@@ -67,7 +67,7 @@ fn cost(value: i64) -> usize {
 }
 
 /// Writes integers in the shorter of the two ways.
-pub(super) fn put_integers(out: &mut Vec<u8>, values: impl Iterator<Item = i64> + Clone) {
+pub(crate) fn put_integers(out: &mut Vec<u8>, values: impl Iterator<Item = i64> + Clone) {
     let (mut first_cost, mut second_cost) = (0, 0);
     let (mut before, mut step) = (0i64, 0i64);
     for value in values.clone() {
@@ -102,7 +102,7 @@ fn end_run(out: &mut Vec<u8>, zeros: &mut u64) {
 }
 
 /// Reads so many integers.
-pub(super) fn read_integers(
+pub(crate) fn read_integers(
     input: &mut Reader<'_>,
     count: usize,
     see: &mut dyn FnMut(i64),
@@ -156,7 +156,7 @@ fn places(values: impl Iterator<Item = f64> + Clone) -> Option<u8> {
 }
 
 /// Writes doubles, bit by bit as they are.
-pub(super) fn put_doubles(out: &mut Vec<u8>, values: impl Iterator<Item = f64> + Clone) {
+pub(crate) fn put_doubles(out: &mut Vec<u8>, values: impl Iterator<Item = f64> + Clone) {
     if let Some(places) = places(values.clone()) {
         let power = power(places);
         out.push(1 + places);
@@ -180,7 +180,7 @@ pub(super) fn put_doubles(out: &mut Vec<u8>, values: impl Iterator<Item = f64> +
 }
 
 /// Reads so many doubles.
-pub(super) fn read_doubles(
+pub(crate) fn read_doubles(
     input: &mut Reader<'_>,
     count: usize,
     see: &mut dyn FnMut(f64),

@@ -17,26 +17,26 @@ const STRIPES: usize = 16;
 /// Meta values remembered in a stripe.
 const MAX_PER_STRIPE: usize = 4096;
 /// Buckets remembered for a meta value.
-pub(super) const MAX_PER_META: usize = 4;
+pub(crate) const MAX_PER_META: usize = 4;
 
 /// An open bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Open {
-    pub(super) start_ms: i64,
-    pub(super) key: RecordKey,
+pub(crate) struct Open {
+    pub(crate) start_ms: i64,
+    pub(crate) key: RecordKey,
     /// What is in it. It may have no room: remembered, so that nobody looks for one like it.
-    pub(super) packed: Packed,
+    pub(crate) packed: Packed,
 }
 
 /// One stripe: the open buckets by meta value.
-pub(super) type Stripe = HashMap<Vec<u8>, Vec<Open>>;
+pub(crate) type Stripe = HashMap<Vec<u8>, Vec<Open>>;
 
 /// All of a collection.
 pub(crate) struct OpenBuckets {
     stripes: [Mutex<Stripe>; STRIPES],
     hasher: RandomState,
     /// What names new ones.
-    pub(super) suffixes: Suffixes,
+    pub(crate) suffixes: Suffixes,
 }
 
 impl Default for OpenBuckets {
@@ -52,15 +52,15 @@ impl Default for OpenBuckets {
 impl OpenBuckets {
     /// How many stripes there are.
     #[cfg(test)]
-    pub(super) const COUNT: usize = STRIPES;
+    pub(crate) const COUNT: usize = STRIPES;
 
     /// The stripe of a meta value.
-    pub(super) fn stripe(&self, meta: &[u8]) -> usize {
+    pub(crate) fn stripe(&self, meta: &[u8]) -> usize {
         self.hasher.hash_one(meta) as usize % STRIPES
     }
 
     /// Locks stripes, always in the same order.
-    pub(super) fn lock(
+    pub(crate) fn lock(
         &self,
         stripes: impl Iterator<Item = usize>,
     ) -> HashMap<usize, MutexGuard<'_, Stripe>> {
@@ -72,7 +72,7 @@ impl OpenBuckets {
 }
 
 /// Remembers what is open for a meta value now.
-pub(super) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<Open>) {
+pub(crate) fn remember(stripe: &mut Stripe, meta: Vec<u8>, mut open: Vec<Open>) {
     if stripe.len() >= MAX_PER_STRIPE && !stripe.contains_key(&meta) {
         stripe.clear();
     }

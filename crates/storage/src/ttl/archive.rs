@@ -12,7 +12,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::RwLockReadGuard;
 
 use crate::Store;
-use crate::collection::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Index};
 use crate::ddl::new_uuid;
 use crate::policy::{ArchiveFormat, ArchiveTarget, TtlOptions};
 use crate::unit::WriteUnit;

@@ -11,7 +11,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
 use crate::catalog::new_index;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::keygen::{KeySet, path_exists, single_values};
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::PaceLimits;

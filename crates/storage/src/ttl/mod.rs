@@ -14,7 +14,6 @@
 
 pub(crate) mod archive;
 mod census;
-mod due;
 pub(crate) mod load;
 mod monitor;
 pub(crate) mod pass;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::Store;
-use crate::collection::Collection;
+use crate::catalog::Collection;
 use crate::policy::ExpireAfter;
 use crate::record::RecordKey;
 use crate::ttl::rule::{Rule, RuleKind};

@@ -20,7 +20,7 @@ use mayfly_kv::{Direction, KeyRange, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::keygen::KeySet;
 use crate::index::range::between;
 use crate::policy::ExpireAfter;

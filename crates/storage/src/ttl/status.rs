@@ -11,7 +11,7 @@ use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::Store;
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::index::keygen::KeySet;
 use crate::policy::ExpireAfter;
 use crate::read::Scanned;

@@ -8,7 +8,7 @@ use mayfly_kv::{KeyRange, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::Store;
-use crate::collection::Collection;
+use crate::catalog::Collection;
 use crate::index::keygen::KeySet;
 use crate::policy::ArchiveTarget;
 use crate::policy::value::seconds_value;

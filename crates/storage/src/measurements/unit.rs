@@ -7,19 +7,34 @@ use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::{RawDoc, RawValue};
 
-use super::bucket::{Bucket, BucketView};
-use super::{MeasurementFields, TimeSeries};
 use crate::WriteUnit;
-use crate::collection::Index;
+use crate::catalog::Index;
 use crate::oplog::UpdateStyle;
 use crate::read::{EntryVisitor, entry};
 use crate::record::error::from_kv;
 use crate::record::layout::{object_subrange, prefixed};
+use crate::timeseries::bucket::{Bucket, BucketView};
+use crate::timeseries::exchange::restored;
+use crate::timeseries::{MeasurementFields, TimeSeries};
 
 impl WriteUnit<'_> {
     /// The collection's time series as it is now.
     pub(crate) fn time_series(&self) -> Option<Arc<TimeSeries>> {
         self.state.time_series.clone()
+    }
+
+    /// Adds a bucket as a client restores it.
+    ///
+    /// # Errors
+    /// 121 DocumentValidationFailure for what is no bucket of this time series; 11000 DuplicateKey for an `_id` that there is.
+    pub(crate) fn restore_bucket(
+        &mut self,
+        series: &TimeSeries,
+        document: RawDoc<'_>,
+    ) -> Result<()> {
+        let bucket = restored(document, series)?;
+        let packed = bucket.document(&series.fields);
+        self.insert_new_under(&bucket.record_key(), packed.as_doc())
     }
 
     /// Whether no bucket has this key or this `_id`; nobody else gives them to one before the unit is over.

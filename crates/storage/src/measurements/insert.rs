@@ -9,13 +9,15 @@ use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
-use super::append::{Packed, packed_with};
-use super::bucket::{Bucket, BucketView, Suffixes, has_room, measurement_time, start_key};
-use super::open::{Open, Stripe, remember};
-use super::{MeasurementFields, TimeSeries};
-use crate::collection::{Collection, Index};
+use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
 use crate::record::RecordKey;
+use crate::timeseries::append::{Packed, packed_with};
+use crate::timeseries::bucket::{
+    Bucket, BucketView, Suffixes, has_room, measurement_time, start_key,
+};
+use crate::timeseries::open::{Open, Stripe, remember};
+use crate::timeseries::{MeasurementFields, TimeSeries};
 use crate::{Store, WriteUnit};
 
 /// Buckets looked at in the store when memory knows none.
@@ -245,7 +247,7 @@ impl<'u, 's> Placing<'u, 's> {
         }
         let Some(document) = self.unit.read(key)? else { return Ok(None) };
         let view = BucketView::new(document.as_doc())?;
-        let full = view.is_closed() || view.rows() >= super::bucket::MAX_MEASUREMENTS;
+        let full = view.is_closed() || view.rows() >= crate::timeseries::bucket::MAX_MEASUREMENTS;
         if full || meta_bytes(view.meta()) != group.meta {
             return Ok(None);
         }

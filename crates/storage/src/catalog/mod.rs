@@ -16,11 +16,21 @@ use mayfly_kv::{
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::Mutex;
 
-use crate::collection::{Collection, CollectionState, Index, IndexRuntime};
 use crate::index::FilterCompiler;
 use crate::index::spec::IndexSpec;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+
+mod capped;
+mod collection;
+mod due;
+mod temporary;
+
+pub use capped::Capped;
+pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
+pub use collection::{Collection, Index, Uses};
+pub(crate) use collection::{CollectionState, IndexRuntime};
+pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
 /// The format this build writes.
 const FORMAT: i32 = 1;

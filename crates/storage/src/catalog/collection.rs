@@ -12,8 +12,8 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::RwLock;
 
-use crate::capped::{Capped, CappedRuntime, maintained};
-use crate::ddl::is_temporary;
+use crate::catalog::is_temporary;
+use crate::catalog::{Capped, CappedRuntime, maintained};
 use crate::index::validation::Validation;
 use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
 use crate::policy::{PolicyRuntime, TtlOptions};

@@ -4,7 +4,7 @@ use mayfly_base::Result;
 use mayfly_kv::KeyRange;
 use mayfly_value::RawValue;
 
-use crate::collection::Index;
+use crate::catalog::Index;
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::range::{dates_up_to, numbers_up_to};
 use crate::policy::value::cutoff_ms;

@@ -9,9 +9,9 @@ use mayfly_kv::{Direction, KeyRange, Keyspace, MemoryEngine, ScanLimit};
 use mayfly_value::bson::{DateTime, doc};
 use mayfly_value::{DocBuf, Number};
 
-use super::bucket::{BucketView, MAX_MEASUREMENTS};
-use super::open::OpenBuckets;
 use crate::read::whole_range;
+use crate::timeseries::bucket::{BucketView, MAX_MEASUREMENTS};
+use crate::timeseries::open::OpenBuckets;
 use crate::{Collection, Store, StoreOptions};
 
 const NOW: i64 = 1_800_000_000_000;
