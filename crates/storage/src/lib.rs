@@ -13,14 +13,12 @@ mod fsync_lock;
 mod index;
 mod measurements;
 mod oplog;
-mod pin;
 pub mod policy;
 mod read;
 mod record;
 mod retry;
 mod role;
 mod several;
-mod sizes;
 mod store;
 mod sweep;
 #[cfg(test)]
@@ -28,10 +26,9 @@ mod tests;
 pub mod timeseries;
 pub mod ttl;
 mod unit;
-mod validate;
 mod views;
 
-pub use catalog::{Capped, Collection, Index, Uses};
+pub use catalog::{Capped, Collection, Core, Index, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,
@@ -40,18 +37,19 @@ pub use empty_timestamps::is_empty_timestamp;
 pub use fsync_lock::{FsyncLock, Writing};
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
 pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, Oplog, UpdateStyle, apply_delta};
-pub use pin::PinnedReads;
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
-pub use read::{Entry, EntryVisitor, RecordVisitor, Scanned, Snapshot, whole_range};
+pub use read::{
+    CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, PinnedReads,
+    RecordVisitor, Scanned, Snapshot, ValidateOptions, Validated, ValidatedIndex, position_of,
+    whole_range,
+};
 pub use record::{RecordKey, record_key};
 pub use retry::{Executed, SessionKey, Statement};
 pub use several::Together;
-pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;
 pub use unit::WriteUnit;
-pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 pub use views::{
     MAX_VIEW_DEPTH, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
     reads_of as view_reads, shown_buckets,

@@ -1,23 +1,24 @@
 //! The store: opening, closing, the central retry loop for writes, and acknowledging them.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mayfly_base::{Clock, Error, ErrorCode, Namespace, OpCtx, OpRegistry, Result};
-use mayfly_kv::{Direction, Engine, EngineStats, Guard, Keyspace, ScanLimit, TxnOptions};
+use mayfly_base::{Clock, Error, ErrorCode, OpCtx, OpRegistry, Result};
+use mayfly_kv::{Engine, Guard, Keyspace, TxnOptions};
 use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
 use crate::catalog::Collection;
-use crate::catalog::{Catalog, rows};
+use crate::catalog::{Catalog, Core, rows};
 use crate::durability::SyncGate;
 use crate::fsync_lock::FsyncLock;
 use crate::index::{FilterCompiler, RecordFilter};
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
-use crate::read::Scanned;
+use crate::policy::watch::{ClockWatch, Mark};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::role::Primacy;
@@ -27,7 +28,6 @@ use crate::ttl::load::ForegroundLoad;
 use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
-use crate::ttl::watch::{ClockWatch, Mark};
 use crate::ttl::{ArchiveSink, TtlMonitor, TtlStats};
 use crate::unit::WriteUnit;
 
@@ -67,20 +67,11 @@ impl FilterCompiler for NoFilters {
 
 /// An open store.
 pub struct Store {
-    engine: Arc<dyn Engine>,
-    pub(crate) catalog: Catalog,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) ops: Arc<OpRegistry>,
-    pub(crate) filters: Arc<dyn FilterCompiler>,
-    pub(crate) oplog: Oplog,
-    /// How often definitions have changed.
-    pub(crate) definitions: AtomicU64,
+    core: Core,
     pub(crate) primacy: Primacy,
     sync: SyncGate,
     /// Units are refused from here on.
     closing: AtomicBool,
-    ttl_params: Arc<TtlParameters>,
-    pub(crate) watch: Arc<ClockWatch>,
     /// What the catalog says of suspended expiry.
     pub(crate) suspension_recorded: parking_lot::Mutex<Option<Mark>>,
     ttl_stats: TtlStats,
@@ -101,6 +92,14 @@ pub struct Store {
     pub(crate) between_units: parking_lot::Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
+impl Deref for Store {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
 impl Store {
     /// Opens a store over an engine: reads the catalog, forgets builds that a crash cut off, starts the background work.
     ///
@@ -118,7 +117,7 @@ impl Store {
         let mark = load_mark(&*engine)?;
         let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
         let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
-        let store = Arc::new(Store {
+        let core = Core {
             engine,
             catalog,
             clock,
@@ -126,11 +125,14 @@ impl Store {
             filters: options.filters,
             oplog,
             definitions: AtomicU64::new(0),
+            ttl_params,
+            watch: Arc::new(watch),
+        };
+        let store = Arc::new(Store {
+            core,
             primacy: Primacy::default(),
             sync,
             closing: AtomicBool::new(false),
-            ttl_params,
-            watch: Arc::new(watch),
             suspension_recorded: parking_lot::Mutex::new(mark),
             ttl_stats: TtlStats::default(),
             ttl: parking_lot::Mutex::new(None),
@@ -155,11 +157,6 @@ impl Store {
         Ok(store)
     }
 
-    /// The operation log.
-    pub fn oplog(&self) -> &Oplog {
-        &self.oplog
-    }
-
     /// Makes an empty log begin with an entry that does nothing: tools ask for the newest entry before there is any other.
     ///
     /// # Errors
@@ -172,42 +169,6 @@ impl Store {
             oplog.note("initiating set");
             Ok(())
         })
-    }
-
-    /// The byte store.
-    pub fn engine(&self) -> &dyn Engine {
-        &*self.engine
-    }
-
-    /// Figures of the byte store.
-    pub fn engine_stats(&self) -> EngineStats {
-        self.engine.stats()
-    }
-
-    /// The collection of this name.
-    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
-        self.catalog.get(ns)
-    }
-
-    /// All collections, ascending by name; of one database when it is given.
-    pub fn collections(&self, db: Option<&str>) -> Vec<Arc<Collection>> {
-        let all = self.catalog.all();
-        let mut list: Vec<_> = all
-            .iter()
-            .filter(|(ns, _)| db.is_none_or(|db| ns.db() == db))
-            .map(|(ns, collection)| (ns.clone(), collection.clone()))
-            .collect();
-        list.sort_by(|a, b| a.0.cmp(&b.0));
-        list.into_iter().map(|(_, collection)| collection).collect()
-    }
-
-    /// The TTL monitor's parameters.
-    pub fn ttl_params(&self) -> &TtlParameters {
-        &self.ttl_params
-    }
-
-    pub(crate) fn shared_ttl_params(&self) -> Arc<TtlParameters> {
-        self.ttl_params.clone()
     }
 
     /// Whether the TTL monitor's thread is there.
@@ -376,63 +337,6 @@ impl Store {
     /// Those of the engine; the store then refuses further writes.
     pub async fn wait_durable(&self) -> Result<()> {
         self.sync.wait().await
-    }
-
-    /// Number of documents: at once when it is known, else by counting (after a crash).
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn count_documents(&self, op: &OpCtx, collection: &Collection) -> Result<i64> {
-        if !collection.counts.exact.load(Ordering::Acquire) {
-            self.recount(op, collection)?;
-        }
-        Ok(collection.counts.documents.load(Ordering::Acquire).max(0))
-    }
-
-    /// Bytes of BSON, as exact as the count.
-    pub fn data_bytes(&self, collection: &Collection) -> i64 {
-        collection.counts.bytes.load(Ordering::Acquire).max(0)
-    }
-
-    /// Counts a snapshot while writers go on: their changes add to a counter that begins at the snapshot.
-    fn recount(&self, op: &OpCtx, collection: &Collection) -> Result<()> {
-        let _one_counts = collection.counts.counting.lock();
-        let snapshot = {
-            let _no_writers = collection.state.write();
-            if collection.counts.exact.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            collection.counts.documents.store(0, Ordering::Release);
-            collection.counts.bytes.store(0, Ordering::Release);
-            self.snapshot()?
-        };
-        let (mut documents, mut bytes) = (0i64, 0i64);
-        let mut range = crate::whole_range();
-        // An engine may end a page early.
-        loop {
-            let scanned = snapshot.scan_stored(
-                collection,
-                &range,
-                Direction::Forward,
-                ScanLimit::NONE,
-                &mut |_, record| {
-                    documents += 1;
-                    bytes += record.document.as_bytes().len() as i64;
-                    if documents % 1024 == 0 {
-                        op.check()?;
-                    }
-                    Ok(std::ops::ControlFlow::Continue(()))
-                },
-            )?;
-            match scanned {
-                Scanned::Exhausted => break,
-                Scanned::Paused(last) => range = range.after(&last, Direction::Forward),
-            }
-        }
-        collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
-        collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
-        collection.counts.exact.store(true, Ordering::Release);
-        Ok(())
     }
 
     /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind.

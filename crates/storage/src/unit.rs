@@ -19,6 +19,7 @@ use crate::index::validation::Validation;
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle, delta};
 use crate::policy::ExpireAfter;
 use crate::policy::TtlOptions;
+use crate::policy::watch::ClockWatch;
 use crate::read::hidden_by;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
@@ -27,7 +28,6 @@ use crate::record::layout::{
 };
 use crate::record::{Moment, Record};
 use crate::ttl::archive::Archives;
-use crate::ttl::watch::ClockWatch;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Read concerns: which levels a command takes, and the times that a read is bound to. Manual: "Read Concern".
 //!
 //! On a single node `local`, `available` and `majority` read the same. `linearizable` waits until the log is synced, so that
-//! nothing it has shown is lost; `snapshot` pins the reads of the command ([`mayfly_storage::Store::pin_reads`]).
+//! nothing it has shown is lost; `snapshot` pins the reads of the command ([`mayfly_storage::Core::pin_reads`]).
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Service;

@@ -23,9 +23,11 @@ use crate::record::layout::catalog_key;
 
 mod capped;
 mod collection;
+mod core;
 mod due;
 mod temporary;
 
+pub use self::core::Core;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses};

@@ -1,7 +1,7 @@
 //! Expiry policies as values: which values of `expireAfterSeconds` and `ttl` are taken and what they mean, how fast a policy may
 //! delete, and when a document goes by its last modification.
 //!
-//! Everything here is a function over plain values. It knows no index, no collection and no engine; the monitor, which acts on
+//! Nearly all of it is functions over plain values, beside the watch over the clock. It knows no index, no collection and no engine; the monitor, which acts on
 //! what it says, is [`crate::ttl`].
 
 mod due;
@@ -10,6 +10,7 @@ mod pace;
 mod params;
 mod runtime;
 pub mod value;
+pub(crate) mod watch;
 
 pub(crate) use due::{OwnTtl, is_due_by_modification, last_modified_entries, own_ttl};
 pub use options::{ArchiveFormat, ArchiveTarget, TtlOptions};
@@ -17,3 +18,4 @@ pub(crate) use pace::PaceLimits;
 pub use params::{TtlIndexRules, TtlParameters};
 pub use runtime::PolicyRuntime;
 pub use value::ExpireAfter;
+pub use watch::Suspension;

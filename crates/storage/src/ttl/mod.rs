@@ -23,7 +23,6 @@ mod stats;
 mod status;
 pub(crate) mod suspension;
 mod visit;
-pub(crate) mod watch;
 
 pub use archive::{ArchivePlace, ArchiveSink};
 pub use census::Census;
@@ -32,4 +31,3 @@ pub use pass::PassState;
 pub use report::VisitReport;
 pub use stats::TtlStats;
 pub use status::PolicyStatus;
-pub use watch::Suspension;

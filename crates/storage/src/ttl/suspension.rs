@@ -6,9 +6,9 @@ use mayfly_value::RawDoc;
 
 use crate::Store;
 use crate::oplog::OplogBatch;
+use crate::policy::watch::{Mark, Suspension};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
-use crate::ttl::watch::{Mark, Suspension};
 
 /// What the last run left; a record that cannot be read is none.
 pub(crate) fn load_mark(engine: &dyn Engine) -> Result<Option<Mark>> {

@@ -9,8 +9,7 @@ use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
 
-use crate::Store;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Core, Index};
 use crate::read::{Entry, Scanned};
 use crate::record::error::from_kv;
 use crate::record::layout::object_range;
@@ -74,7 +73,64 @@ impl Tally<'_> {
     }
 }
 
-impl Store {
+impl Core {
+    /// Number of documents: at once when it is known, else by counting (after a crash).
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn count_documents(&self, op: &OpCtx, collection: &Collection) -> Result<i64> {
+        if !collection.counts.exact.load(Ordering::Acquire) {
+            self.recount(op, collection)?;
+        }
+        Ok(collection.counts.documents.load(Ordering::Acquire).max(0))
+    }
+
+    /// Bytes of BSON, as exact as the count.
+    pub fn data_bytes(&self, collection: &Collection) -> i64 {
+        collection.counts.bytes.load(Ordering::Acquire).max(0)
+    }
+
+    /// Counts a snapshot while writers go on: their changes add to a counter that begins at the snapshot.
+    fn recount(&self, op: &OpCtx, collection: &Collection) -> Result<()> {
+        let _one_counts = collection.counts.counting.lock();
+        let snapshot = {
+            let _no_writers = collection.state.write();
+            if collection.counts.exact.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            collection.counts.documents.store(0, Ordering::Release);
+            collection.counts.bytes.store(0, Ordering::Release);
+            self.snapshot()?
+        };
+        let (mut documents, mut bytes) = (0i64, 0i64);
+        let mut range = super::whole_range();
+        // An engine may end a page early.
+        loop {
+            let scanned = snapshot.scan_stored(
+                collection,
+                &range,
+                Direction::Forward,
+                ScanLimit::NONE,
+                &mut |_, record| {
+                    documents += 1;
+                    bytes += record.document.as_bytes().len() as i64;
+                    if documents % 1024 == 0 {
+                        op.check()?;
+                    }
+                    Ok(ControlFlow::Continue(()))
+                },
+            )?;
+            match scanned {
+                Scanned::Exhausted => break,
+                Scanned::Paused(last) => range = range.after(&last, Direction::Forward),
+            }
+        }
+        collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
+        collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
+        collection.counts.exact.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// All sizes of a collection.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use mayfly_kv::{Engine, Guard, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 
 use super::*;
-use crate::{CreateIndexesOptions, StoreOptions};
+use crate::{CreateIndexesOptions, Store, StoreOptions};
 
 struct Fixture {
     store: Arc<Store>,

@@ -1,7 +1,7 @@
 //! Reading as of one moment: while reads are pinned, every snapshot that this thread asks for is the same one.
 //!
 //! A command with read concern `snapshot` pins its reads for as long as it runs, so that all that it reads, of whatever
-//! collection, is of one cluster time. No commit is under way when the snapshot is taken ([`super::oplog`]): it has exactly what
+//! collection, is of one cluster time. No commit is under way when the snapshot is taken ([`crate::oplog`]): it has exactly what
 //! was committed up to that time. It goes with the command; a cursor that goes on later has kept the rest of its documents.
 //!
 //! Definitions are not part of a snapshot. When one changes meanwhile (an index that is ready now, and that the snapshot has no
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Txn, TxnOptions};
 
-use crate::Store;
+use crate::catalog::Core;
 use crate::record::error::from_kv;
 
 thread_local! {
@@ -48,7 +48,7 @@ impl PinnedReads {
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
-    pub fn check(&self, store: &Store) -> Result<()> {
+    pub fn check(&self, store: &Core) -> Result<()> {
         match store.definitions.load(Ordering::Acquire) == self.definitions {
             true => Ok(()),
             false => Err(Error::new(
@@ -59,7 +59,7 @@ impl PinnedReads {
     }
 }
 
-impl Store {
+impl Core {
     /// Pins the reads of this thread to now; commits that begin meanwhile wait for those under way.
     ///
     /// # Errors
@@ -75,11 +75,6 @@ impl Store {
         PINNED.set(Some(Rc::from(txn?)));
         IS_PINNED.set(true);
         Ok(PinnedReads { cluster_time, definitions, _thread: PhantomData })
-    }
-
-    /// Notes that definitions change, before anybody sees it.
-    pub(crate) fn note_definition(&self) {
-        self.definitions.fetch_add(1, Ordering::AcqRel);
     }
 }
 

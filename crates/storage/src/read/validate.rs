@@ -22,8 +22,7 @@ use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use self::bson::{is_conformant, is_readable};
-use crate::Store;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Core, Index};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::read::{Snapshot, entry};
 use crate::record::Record;
@@ -98,7 +97,7 @@ pub struct Validated {
     pub extra: Vec<EntryFinding>,
 }
 
-impl Store {
+impl Core {
     /// Checks a collection, and sets its kept count right.
     ///
     /// # Errors

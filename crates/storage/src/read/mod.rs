@@ -4,23 +4,29 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::keys;
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::Store;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Core, Index};
 use crate::index::keygen::KeySet;
-use crate::pin::{Reading, pinned};
+use crate::policy::watch::ClockWatch;
 use crate::record::error::from_kv;
 use crate::record::layout::{
     decode_record, decode_stored, decode_unique_value, object_subrange, prefixed,
 };
 use crate::record::{Moment, Record};
-use crate::ttl::watch::ClockWatch;
+
+mod pin;
+mod sizes;
+mod validate;
+
+pub use pin::PinnedReads;
+use pin::{Reading, pinned};
+pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
+pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
 /// A consistent view of everything, and the moment that says what is due and hidden.
 pub struct Snapshot {
@@ -63,7 +69,7 @@ type ValueVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'v;
 /// Sees index entries. They live only for the call.
 pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
-impl Store {
+impl Core {
     /// A view of now, or of what this thread's reads are pinned to.
     ///
     /// # Errors
@@ -77,12 +83,6 @@ impl Store {
             }
         };
         Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
-    }
-
-    /// Now, and by which rules.
-    pub(crate) fn moment(&self) -> Moment {
-        let last_modified = self.ttl_params().last_modified.load(Ordering::Relaxed);
-        Moment { now_ms: self.clock.now_ms(), last_modified }
     }
 
     /// Shows one document as of now, without a snapshot: the short path of point reads.

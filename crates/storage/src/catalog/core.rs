@@ -1,0 +1,82 @@
+//! What every floor above takes: the byte store, the catalog over it, the log, and the clocks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mayfly_base::{Clock, Namespace, OpRegistry};
+use mayfly_kv::{Engine, EngineStats};
+
+use super::{Catalog, Collection};
+use crate::index::FilterCompiler;
+use crate::oplog::Oplog;
+use crate::policy::TtlParameters;
+use crate::policy::watch::ClockWatch;
+use crate::record::Moment;
+
+/// A store without anything that acts by itself.
+pub struct Core {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) catalog: Catalog,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ops: Arc<OpRegistry>,
+    pub(crate) filters: Arc<dyn FilterCompiler>,
+    pub(crate) oplog: Oplog,
+    /// How often definitions have changed.
+    pub(crate) definitions: AtomicU64,
+    pub(crate) ttl_params: Arc<TtlParameters>,
+    pub(crate) watch: Arc<ClockWatch>,
+}
+
+impl Core {
+    /// The byte store.
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Figures of the byte store.
+    pub fn engine_stats(&self) -> EngineStats {
+        self.engine.stats()
+    }
+
+    /// The collection of this name.
+    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        self.catalog.get(ns)
+    }
+
+    /// All collections, ascending by name; of one database when it is given.
+    pub fn collections(&self, db: Option<&str>) -> Vec<Arc<Collection>> {
+        let all = self.catalog.all();
+        let mut list: Vec<_> = all
+            .iter()
+            .filter(|(ns, _)| db.is_none_or(|db| ns.db() == db))
+            .map(|(ns, collection)| (ns.clone(), collection.clone()))
+            .collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list.into_iter().map(|(_, collection)| collection).collect()
+    }
+
+    /// The TTL monitor's parameters.
+    pub fn ttl_params(&self) -> &TtlParameters {
+        &self.ttl_params
+    }
+
+    pub(crate) fn shared_ttl_params(&self) -> Arc<TtlParameters> {
+        self.ttl_params.clone()
+    }
+
+    /// The operation log.
+    pub fn oplog(&self) -> &Oplog {
+        &self.oplog
+    }
+
+    /// Now, and by which rules.
+    pub(crate) fn moment(&self) -> Moment {
+        let last_modified = self.ttl_params().last_modified.load(Ordering::Relaxed);
+        Moment { now_ms: self.clock.now_ms(), last_modified }
+    }
+
+    /// Notes that definitions change, before anybody sees it.
+    pub(crate) fn note_definition(&self) {
+        self.definitions.fetch_add(1, Ordering::AcqRel);
+    }
+}
