@@ -11,6 +11,9 @@
 //!
 //! What the last one does not finish is [`Unfinished`], an error. The second and the third are compiled when they are needed
 //! first. From then on the pattern is not asked of the quick one again, so that giving up is paid once for a query.
+//!
+//! Steps are counted anew at each place that a match may begin at, so a long text can keep the quick one busy for minutes without
+//! ever making it give up. Long texts go to the automaton first.
 
 mod linear;
 
@@ -34,6 +37,9 @@ const PATIENT_STEPS: u32 = 200_000;
 /// Largest stack of the patient program, in bytes. It keeps its place in an alternative that is repeated; texts of some
 /// 500,000 letters fit.
 const PATIENT_STACK_BYTES: usize = 16 << 20;
+
+/// Longest text, in bytes, that the quick program is asked of first.
+const SHORT_TEXT: usize = 16 << 10;
 
 /// A compiled pattern.
 #[derive(Clone)]
@@ -140,7 +146,8 @@ impl Pattern {
     #[inline]
     pub fn is_match(&self, text: &str) -> Result<bool, Unfinished> {
         let programs = &*self.0;
-        if programs.linear.get().is_none()
+        if text.len() <= SHORT_TEXT
+            && programs.linear.get().is_none()
             && let Ok(found) = programs.quick.is_match(text.as_bytes())
         {
             return Ok(found);
@@ -201,7 +208,7 @@ impl Groups {
 }
 
 impl Programs {
-    /// Whether the text matches, when the quick program gives up.
+    /// Whether the text matches, when the quick program gives up or would take too long.
     #[cold]
     fn finish(&self, text: &str) -> Result<bool, Unfinished> {
         match self.by_automaton(text) {

@@ -71,8 +71,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. The only
   `atClusterTime` is that of the last write: an earlier one answers 239. Cluster times that clients gossip show in `$clusterTime`;
   they do not move the operation log's clock.
-* A pattern that gives up on a text (10,000 steps from one place of it, or the stack of the compiled pattern) is answered by an
-  automaton in linear time where both engines read it alike. What it does not read (back references, lookaround, `x`, letters
+* A pattern that gives up on a text (10,000 steps from one place of it, or the stack of the compiled pattern), and one that is asked
+  of a text of more than 16 KiB, is answered by an automaton in linear time where both engines read it alike. What it does not read (back references, lookaround, `x`, letters
   outside ASCII in either case) may take 200,000 steps and 16 MiB of stack. A command that meets a text beyond that fails with
   51156, as one with `$regexMatch` does, because it is not known whether the document matches; filters of the reference take such
   a text for one that does not match. A write that a validator cannot judge for that reason is refused, under `warn`, too.
