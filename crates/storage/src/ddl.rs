@@ -28,8 +28,8 @@ use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::record::storable::check_bytes;
 use crate::timeseries::{TimeSeries, default_index};
-use crate::unit::check_bytes;
 pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,

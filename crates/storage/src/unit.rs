@@ -7,7 +7,7 @@
 //! 4. the commit adds the oplog entry and makes everything visible at once;
 //! 5. on a conflict the whole body runs again over a new snapshot.
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
@@ -26,6 +26,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::{
     catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, prefixed,
 };
+use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record};
 use crate::ttl::archive::Archives;
 use std::collections::HashSet;
@@ -754,59 +755,4 @@ fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
         )),
         other => Ok(other),
     }
-}
-
-/// Bytes that one level of nesting takes at least: type, end of name, length, end of document.
-const LEVEL_BYTES: usize = 7;
-
-/// Checks what the server has built as strictly as what comes from clients: damaged bytes are never stored.
-///
-/// # Errors
-/// 22 InvalidBSON, 15 Overflow.
-pub(crate) fn check_bytes(document: RawDoc<'_>) -> Result<()> {
-    // A delta lies deeper than the document whose parts it holds. How deep that may be is asked of it alone.
-    match mayfly_value::validate(document.as_bytes(), limits::MAX_BSON_DEPTH) {
-        Ok(_) => Ok(()),
-        Err(error) if error.code() == ErrorCode::Overflow => Err(too_deep()),
-        Err(error) => Err(error),
-    }
-}
-
-fn too_deep() -> Error {
-    let text = format!("Document exceeds maximum nesting depth of {}", limits::MAX_STORED_DEPTH);
-    Error::new(ErrorCode::Overflow, text)
-}
-
-fn check_storable(document: RawDoc<'_>) -> Result<()> {
-    let size = document.as_bytes().len();
-    if size > limits::MAX_USER_DOCUMENT_BYTES {
-        return Err(Error::new(
-            ErrorCode::BSONObjectTooLarge,
-            format!(
-                "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {}(16MB)",
-                limits::MAX_USER_DOCUMENT_BYTES
-            ),
-        ));
-    }
-    // A shorter document cannot be too deep.
-    if size > limits::MAX_STORED_DEPTH * LEVEL_BYTES
-        && deeper_than(document, limits::MAX_STORED_DEPTH)
-    {
-        return Err(too_deep());
-    }
-    Ok(())
-}
-
-/// Whether documents and arrays stand in each other deeper than this; the document itself is the first level.
-fn deeper_than(document: RawDoc<'_>, levels: usize) -> bool {
-    levels == 0
-        || document.iter().any(|element| match element.type_byte() {
-            mayfly_value::ty::DOCUMENT | mayfly_value::ty::ARRAY => {
-                let inner = element.data();
-                inner.len() > LEVEL_BYTES
-                    && RawDoc::new(inner).is_some_and(|inner| deeper_than(inner, levels - 1))
-                    || levels == 1
-            }
-            _ => false,
-        })
 }

@@ -9,8 +9,9 @@ fuzz_target!(|input: &[u8]| {
     let mut doc = DocBuilder::new();
     let mut depth = 0;
     let mut refused = 0;
-    // What the outermost document must hold: (name, whether it is refused), and whether the open part stands under a refused name.
+    // What the outermost document must hold.
     let mut names: Vec<&str> = Vec::new();
+    // What is open, from the outermost on: whether it is an array.
     let mut arrays = vec![false];
     for step in input.split_inclusive(|byte| *byte == b'\n') {
         let Some((kind, rest)) = step.split_first() else { continue };

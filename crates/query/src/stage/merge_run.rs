@@ -67,7 +67,7 @@ impl RunningMerge {
     fn target(&mut self, context: &StageContext<'_>) -> Result<Arc<Collection>> {
         let Merge { into, on, scope, .. } = &self.merge;
         // One that got another name is not the target any more.
-        let still = |target: &&Arc<Collection>| !target.is_dropped() && target.namespace() == *into;
+        let still = |target: &&Arc<Collection>| target.check_still(into).is_ok();
         if let Some(target) = self.target.as_ref().filter(still) {
             return Ok(target.clone());
         }

@@ -5,6 +5,7 @@
 pub(crate) mod error;
 pub(crate) mod layout;
 pub(crate) mod signal;
+pub(crate) mod storable;
 
 use mayfly_value::RawDoc;
 

@@ -1,0 +1,63 @@
+//! Which documents may be stored: how large and how deep they are, and that their bytes are whole.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::{RawDoc, ty, validate};
+
+/// Bytes that one level of nesting takes at least: type, end of name, length, end of document.
+const LEVEL_BYTES: usize = 7;
+
+/// Checks what the server has built as strictly as what comes from clients: damaged bytes are never stored.
+///
+/// # Errors
+/// 22 InvalidBSON, 15 Overflow.
+pub(crate) fn check_bytes(document: RawDoc<'_>) -> Result<()> {
+    // A delta lies deeper than the document whose parts it holds. How deep that may be is asked of it alone.
+    match validate(document.as_bytes(), limits::MAX_BSON_DEPTH) {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == ErrorCode::Overflow => Err(too_deep()),
+        Err(error) => Err(error),
+    }
+}
+
+fn too_deep() -> Error {
+    let text = format!("Document exceeds maximum nesting depth of {}", limits::MAX_STORED_DEPTH);
+    Error::new(ErrorCode::Overflow, text)
+}
+
+/// Checks what any document that is stored has to keep to.
+///
+/// # Errors
+/// 10334 BSONObjectTooLarge, 15 Overflow.
+pub(crate) fn check_storable(document: RawDoc<'_>) -> Result<()> {
+    let size = document.as_bytes().len();
+    if size > limits::MAX_USER_DOCUMENT_BYTES {
+        return Err(Error::new(
+            ErrorCode::BSONObjectTooLarge,
+            format!(
+                "BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {}(16MB)",
+                limits::MAX_USER_DOCUMENT_BYTES
+            ),
+        ));
+    }
+    // A shorter document cannot be too deep.
+    if size > limits::MAX_STORED_DEPTH * LEVEL_BYTES
+        && deeper_than(document, limits::MAX_STORED_DEPTH)
+    {
+        return Err(too_deep());
+    }
+    Ok(())
+}
+
+/// Whether documents and arrays stand in each other deeper than this; the document itself is the first level.
+fn deeper_than(document: RawDoc<'_>, levels: usize) -> bool {
+    levels == 0
+        || document.iter().any(|element| match element.type_byte() {
+            ty::DOCUMENT | ty::ARRAY => {
+                let inner = element.data();
+                inner.len() > LEVEL_BYTES
+                    && RawDoc::new(inner).is_some_and(|inner| deeper_than(inner, levels - 1))
+                    || levels == 1
+            }
+            _ => false,
+        })
+}
