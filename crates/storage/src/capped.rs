@@ -99,7 +99,7 @@ impl WriteUnit<'_> {
         let Some(limits) = self.capped.as_ref().map(|capped| capped.limits) else { return Ok(()) };
         let counts = &self.collection.counts;
         let (documents, bytes) = (counts.documents.load(Acquire), counts.bytes.load(Acquire));
-        while limits.is_over(documents + self.documents, bytes + self.bytes) {
+        while limits.is_over(documents + self.effects.documents, bytes + self.effects.bytes) {
             let Some((key, document)) = self.oldest()? else { return Ok(()) };
             self.delete(&key, document.as_doc())?;
         }

@@ -18,15 +18,14 @@ mod read;
 mod record;
 mod retry;
 mod role;
-mod several;
 mod store;
 mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod timeseries;
 pub mod ttl;
-mod unit;
 mod views;
+mod write;
 
 pub use catalog::{Capped, Collection, Core, Index, Uses};
 pub use ddl::{
@@ -45,15 +44,15 @@ pub use read::{
 };
 pub use record::{RecordKey, record_key};
 pub use retry::{Executed, SessionKey, Statement};
-pub use several::Together;
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;
-pub use unit::WriteUnit;
 pub use views::{
     MAX_VIEW_DEPTH, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
     reads_of as view_reads, shown_buckets,
 };
+
+pub use write::{Together, WriteUnit};
 
 // What callers of the scans need.
 pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, OpCtx, OpRegistry, Result};
-use mayfly_kv::{Engine, Guard, Keyspace, TxnOptions};
+use mayfly_kv::{Engine, Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
@@ -29,7 +29,7 @@ use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
 use crate::ttl::{ArchiveSink, TtlMonitor, TtlStats};
-use crate::unit::WriteUnit;
+use crate::write::{Effects, Pending, WriteUnit};
 
 /// How often one write is tried again before the client sees the conflict.
 const MAX_RETRIES: u32 = 10_000;
@@ -268,9 +268,11 @@ impl Store {
         // Units on a capped collection run one after the other.
         let mut next = state.capped.map(|_| collection.capped.next.lock());
         let open = OpenArchives::open(archives);
-        let txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
+        let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
+        let mut pending = Pending::new();
+        let ns = namespace.as_str();
         let mut unit =
-            WriteUnit::new(txn, collection, &state, namespace.as_str(), moment, &self.watch);
+            WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, moment, &self.watch);
         if let (Some(limits), Some(next)) = (state.capped, &next) {
             unit.capped = Some(CappedUnit::new(limits, **next));
         }
@@ -279,7 +281,8 @@ impl Store {
         let result = body(&mut unit)?;
         unit.make_room()?;
         let number = unit.capped.as_ref().and_then(|capped| capped.next);
-        self.commit(unit, now_ms)?;
+        let effects = unit.effects;
+        self.commit(txn, pending, (collection, effects), now_ms)?;
         if let Some(next) = &mut next {
             **next = number;
             collection.note_capped_commit();
@@ -287,43 +290,43 @@ impl Store {
         Ok(result)
     }
 
-    fn commit(&self, mut unit: WriteUnit<'_>, now_ms: i64) -> Result<()> {
-        if unit.txn.size().1 == 0 {
+    fn commit(
+        &self,
+        mut txn: Box<dyn Txn>,
+        mut pending: Pending,
+        (collection, effects): (&Collection, Effects),
+        now_ms: i64,
+    ) -> Result<()> {
+        if txn.size().1 == 0 {
             return Ok(());
         }
         let mut under_way = None;
-        if !unit.oplog.is_empty() {
+        if !pending.oplog.is_empty() {
             let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
-            let entry = unit.oplog.finish(timestamp, now_ms);
-            unit.txn
-                .put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
+            let entry = pending.oplog.finish(timestamp, now_ms);
+            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
             // Given back when the commit is over.
             under_way = Some(stamp);
         }
-        let marks = unit.take_multikey();
-        let expired = std::mem::take(&mut unit.expired);
-        let archived = std::mem::take(&mut unit.archived);
-        let (collection, documents, bytes) = (unit.collection, unit.documents, unit.bytes);
-        unit.txn.commit().map_err(from_kv)?;
+        txn.commit().map_err(from_kv)?;
         drop(under_way);
-        WriteUnit::committed_multikey(marks);
-        collection.commits.fetch_add(1, Ordering::AcqRel);
-        collection.counts.documents.fetch_add(documents, Ordering::AcqRel);
-        collection.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
-        for (archive, documents, bytes) in archived {
-            archive.commits.fetch_add(1, Ordering::AcqRel);
-            archive.counts.documents.fetch_add(documents, Ordering::AcqRel);
-            archive.counts.bytes.fetch_add(bytes, Ordering::AcqRel);
-        }
-        for (index, count) in expired {
-            let policy = index.as_ref().map_or(&collection.ttl, |index| &index.runtime.ttl);
-            policy.deleted.fetch_add(count, Ordering::Relaxed);
-            self.ttl_stats.deleted_documents.fetch_add(count, Ordering::Relaxed);
+        pending.note_multikey();
+        self.note_effects(collection, effects);
+        for (collection, effects) in pending.collections {
+            self.note_effects(&collection, effects);
         }
         self.sync.note_commit();
         Ok(())
+    }
+
+    /// What was written is committed.
+    fn note_effects(&self, collection: &Collection, effects: Effects) {
+        let expired = effects.apply(collection);
+        if expired > 0 {
+            self.ttl_stats.deleted_documents.fetch_add(expired, Ordering::Relaxed);
+        }
     }
 
     /// A catalog change was committed outside a unit.

@@ -15,7 +15,7 @@ use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
 use crate::ddl::new_uuid;
 use crate::policy::{ArchiveFormat, ArchiveTarget, TtlOptions};
-use crate::unit::WriteUnit;
+use crate::write::WriteUnit;
 
 /// Catalog changes take collections one after the other: who waits for one with another in hand waits this long.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -53,7 +53,7 @@ pub struct ArchivePlace<'a> {
 /// A collection that is an archive for the length of a unit.
 pub(crate) struct OpenArchive<'s> {
     namespace: String,
-    collection: &'s Collection,
+    collection: &'s Arc<Collection>,
     state: RwLockReadGuard<'s, CollectionState>,
 }
 
@@ -130,7 +130,7 @@ impl<'s> OpenArchive<'s> {
     ///
     /// # Errors
     /// 112 WriteConflict when somebody is changing the archive, 72 when it cannot be one.
-    fn open(archive: &'s Collection) -> Result<OpenArchive<'s>> {
+    fn open(archive: &'s Arc<Collection>) -> Result<OpenArchive<'s>> {
         let Some(state) = archive.state.try_read_for(LONGEST_WAIT) else {
             return Err(Error::new(ErrorCode::WriteConflict, "the archive is being changed"));
         };
@@ -151,7 +151,7 @@ impl<'s> OpenArchive<'s> {
         &self.namespace
     }
 
-    pub(crate) fn collection(&self) -> &'s Collection {
+    pub(crate) fn collection(&self) -> &'s Arc<Collection> {
         self.collection
     }
 
@@ -189,7 +189,7 @@ pub(crate) struct Archives<'s> {
     pub sink: Option<&'s dyn ArchiveSink>,
 }
 
-impl<'s> WriteUnit<'s> {
+impl WriteUnit<'_> {
     /// Puts documents where the policy archives them, if it does. They must be under the unit's lock.
     ///
     /// # Errors
@@ -231,8 +231,8 @@ impl<'s> WriteUnit<'s> {
     }
 
     /// A copy in the archive. If another document has its `_id` there, it gets a new one that holds the old one.
-    fn copy_into(&mut self, open: &'s OpenArchive<'s>, document: RawDoc<'_>) -> Result<()> {
-        self.in_archive(open.collection, &open.state, &open.namespace, |unit| {
+    fn copy_into(&mut self, open: &OpenArchive<'_>, document: RawDoc<'_>) -> Result<()> {
+        self.beside(open, |unit| {
             let id = document.get("_id").unwrap_or(RawValue::Null);
             let key = open.collection.record_key(id);
             match unit.read_stored(&key)? {

@@ -29,7 +29,7 @@ use crate::policy::{PolicyRuntime, TtlIndexRules, TtlOptions};
 use crate::read::{Scanned, Snapshot};
 use crate::record::{Moment, Record};
 use crate::timeseries::{BucketView, TimeSeries};
-use crate::unit::{Expiring, WriteUnit};
+use crate::write::{Expiring, WriteUnit};
 
 /// What a visit goes by.
 #[derive(Clone)]

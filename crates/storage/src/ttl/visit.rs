@@ -17,7 +17,7 @@ use crate::record::RecordKey;
 use crate::record::{Moment, Record};
 use crate::ttl::report::VisitReport;
 use crate::ttl::rule::Rule;
-use crate::unit::WriteUnit;
+use crate::write::WriteUnit;
 
 /// Index entries, or records, looked at in one scan.
 const SCAN_ENTRIES: usize = 1000;
@@ -261,7 +261,14 @@ impl Visit<'_> {
                 }
             }
             self.archive(unit, &to_archive)?;
-            Ok(Some(Dealt { dealt, deleted, examined, held, staged, keys: unit.keys_deleted }))
+            Ok(Some(Dealt {
+                dealt,
+                deleted,
+                examined,
+                held,
+                staged,
+                keys: unit.effects.keys_deleted,
+            }))
         })?;
         let Some(done) = done else { return Ok(None) };
         self.tell(op, &done, moment, progress, started);

@@ -12,6 +12,7 @@ use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::pending::{Effects, Pending};
 use crate::capped::CappedUnit;
 use crate::catalog::{Collection, CollectionState, Index};
 use crate::index::keygen::{KeySet, index_keys};
@@ -28,7 +29,7 @@ use crate::record::layout::{
 };
 use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record};
-use crate::ttl::archive::Archives;
+use crate::ttl::archive::{Archives, OpenArchive};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,26 +46,23 @@ pub(crate) enum Expiring<'a> {
     Collection(i64),
 }
 
-/// One transaction's worth of writes to one collection.
+/// What a transaction writes to one collection.
+///
+/// What goes into another collection in the same transaction goes through a unit of its own ([`WriteUnit::beside`]).
 pub struct WriteUnit<'s> {
-    pub(crate) txn: Box<dyn Txn>,
+    pub(crate) txn: &'s mut (dyn Txn + 'static),
     pub(crate) collection: &'s Collection,
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
     moment: Moment,
     watch: &'s ClockWatch,
-    pub(crate) oplog: OplogBatch,
-    pub(crate) documents: i64,
-    pub(crate) bytes: i64,
-    pub(crate) keys_deleted: i64,
-    /// The policies by which documents went, and how many by each; nothing stands for that of the collection itself.
-    pub(crate) expired: Vec<(Option<Arc<Index>>, i64)>,
-    multikey: Vec<(Arc<Index>, u32)>,
+    /// What follows from the transaction's writes at its commit.
+    pub(crate) pending: &'s mut Pending,
+    /// The same for those of this unit alone.
+    pub(crate) effects: Effects,
     unvalidated: bool,
     pub(crate) capped: Option<CappedUnit>,
     pub(crate) archives: Archives<'s>,
-    /// What came into other collections: documents and bytes.
-    pub(crate) archived: Vec<(&'s Collection, i64, i64)>,
     scratch: Scratch,
 }
 
@@ -79,7 +77,8 @@ pub(crate) struct Scratch {
 
 impl<'s> WriteUnit<'s> {
     pub(crate) fn new(
-        txn: Box<dyn Txn>,
+        txn: &'s mut (dyn Txn + 'static),
+        pending: &'s mut Pending,
         collection: &'s Collection,
         state: &'s CollectionState,
         ns: &'s str,
@@ -93,16 +92,11 @@ impl<'s> WriteUnit<'s> {
             ns,
             moment,
             watch,
-            oplog: OplogBatch::new(),
-            documents: 0,
-            bytes: 0,
-            keys_deleted: 0,
-            expired: Vec::new(),
-            multikey: Vec::new(),
+            pending,
+            effects: Effects::default(),
             unvalidated: false,
             capped: None,
             archives: Archives::default(),
-            archived: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -116,22 +110,30 @@ impl<'s> WriteUnit<'s> {
         self.ns
     }
 
-    /// Does something in another collection instead, in the same transaction.
-    pub(crate) fn in_archive<T>(
+    /// A unit of the same transaction over another collection, for as long as `act` runs. Nothing is validated in it.
+    pub(crate) fn beside<T>(
         &mut self,
-        collection: &'s Collection,
-        state: &'s CollectionState,
-        ns: &'s str,
-        act: impl FnOnce(&mut Self) -> Result<T>,
+        open: &OpenArchive<'_>,
+        act: impl FnOnce(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
-        let own = (self.collection, self.state, self.ns);
-        let counted = (self.documents, self.bytes, self.unvalidated, self.capped.take());
-        (self.collection, self.state, self.ns) = (collection, state, ns);
-        (self.documents, self.bytes, self.unvalidated) = (0, 0, true);
-        let result = act(self);
-        self.archived.push((collection, self.documents, self.bytes));
-        (self.collection, self.state, self.ns) = own;
-        (self.documents, self.bytes, self.unvalidated, self.capped) = counted;
+        let mut unit = WriteUnit {
+            txn: &mut *self.txn,
+            collection: open.collection(),
+            state: open.state(),
+            ns: open.namespace(),
+            moment: self.moment,
+            watch: self.watch,
+            pending: &mut *self.pending,
+            effects: Effects::default(),
+            unvalidated: true,
+            capped: None,
+            archives: self.archives,
+            scratch: std::mem::take(&mut self.scratch),
+        };
+        let result = act(&mut unit);
+        let WriteUnit { effects, scratch, .. } = unit;
+        self.scratch = scratch;
+        self.pending.add(open.collection(), effects);
         result
     }
 
@@ -168,12 +170,12 @@ impl<'s> WriteUnit<'s> {
         let keys = documents * KEY_BYTES * (2 + self.state.indexes.len());
         // Each document stands in its record and in the log's entry.
         self.txn.reserve(2 * bytes + keys);
-        self.oplog.reserve(bytes + documents * (KEY_BYTES + self.ns.len()));
+        self.pending.oplog.reserve(bytes + documents * (KEY_BYTES + self.ns.len()));
     }
 
     /// Leaves what was done so far out of the oplog: it concerns this server only.
     pub fn leave_unlogged(&mut self) {
-        self.oplog = OplogBatch::new();
+        self.pending.oplog = OplogBatch::new();
     }
 
     /// Adds a document that has an `_id`.
@@ -247,9 +249,9 @@ impl<'s> WriteUnit<'s> {
         let result = self.insert_with(&mut scratch, document, key, record_key);
         self.scratch = scratch;
         result?;
-        self.oplog.insert(self.ns, &self.collection.uuid(), document);
-        self.documents += 1;
-        self.bytes += document.as_bytes().len() as i64;
+        self.pending.oplog.insert(self.ns, &self.collection.uuid(), document);
+        self.effects.documents += 1;
+        self.effects.bytes += document.as_bytes().len() as i64;
         Ok(())
     }
 
@@ -297,8 +299,15 @@ impl<'s> WriteUnit<'s> {
         self.scratch = scratch;
         result?;
         let images = self.state.keeps_images;
-        self.oplog.update(self.ns, &self.collection.uuid(), old, new, delta.as_ref(), images);
-        self.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        self.pending.oplog.update(
+            self.ns,
+            &self.collection.uuid(),
+            old,
+            new,
+            delta.as_ref(),
+            images,
+        );
+        self.effects.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         Ok(())
     }
 
@@ -379,16 +388,16 @@ impl<'s> WriteUnit<'s> {
                 for (values, _) in keys.iter() {
                     self.remove_key(index, &mut scratch, values, record_key)?;
                 }
-                self.keys_deleted += keys.len() as i64;
+                self.effects.keys_deleted += keys.len() as i64;
                 scratch.old_keys = keys;
             }
         }
         self.scratch = scratch;
         let id = document.get("_id").unwrap_or(RawValue::Null);
         let image = self.state.keeps_images.then_some(document);
-        self.oplog.delete(self.ns, &self.collection.uuid(), id, expired, image);
-        self.documents -= 1;
-        self.bytes -= document.as_bytes().len() as i64;
+        self.pending.oplog.delete(self.ns, &self.collection.uuid(), id, expired, image);
+        self.effects.documents -= 1;
+        self.effects.bytes -= document.as_bytes().len() as i64;
         Ok(())
     }
 
@@ -488,9 +497,9 @@ impl<'s> WriteUnit<'s> {
         let expired = ExpiredBy { index, expire_after_secs: seconds };
         self.delete_as(record_key, document, Some(expired))?;
         let id = policy.map(|index| index.id);
-        match self.expired.last_mut() {
+        match self.effects.expired.last_mut() {
             Some((last, count)) if last.as_ref().map(|index| index.id) == id => *count += 1,
-            _ => self.expired.push((policy.cloned(), 1)),
+            _ => self.effects.expired.push((policy.cloned(), 1)),
         }
         Ok(())
     }
@@ -647,19 +656,8 @@ impl<'s> WriteUnit<'s> {
                 Guard::Checked,
             )
             .map_err(from_kv)?;
-        self.multikey.push((index.clone(), all));
+        self.pending.multikey.push((index.clone(), all));
         Ok(())
-    }
-
-    /// To be called after the commit.
-    pub(crate) fn committed_multikey(marks: Vec<(Arc<Index>, u32)>) {
-        for (index, mask) in marks {
-            index.runtime.multikey_stored.fetch_or(mask, Ordering::AcqRel);
-        }
-    }
-
-    pub(crate) fn take_multikey(&mut self) -> Vec<(Arc<Index>, u32)> {
-        std::mem::take(&mut self.multikey)
     }
 
     fn duplicate(

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 
 use crate::Store;
+use crate::WriteUnit;
 use crate::catalog::Collection;
-use crate::ttl::archive::{ArchiveCollection, OpenArchive};
-use crate::unit::WriteUnit;
+use crate::ttl::archive::ArchiveCollection;
 
 /// The collections of one unit.
 pub struct Together {
@@ -41,7 +41,7 @@ impl Store {
     }
 }
 
-impl<'s> WriteUnit<'s> {
+impl WriteUnit<'_> {
     /// Writes into the collection of this name, which is one of the unit's.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<'s> WriteUnit<'s> {
     pub fn within<T>(
         &mut self,
         ns: &Namespace,
-        act: impl FnOnce(&mut Self) -> Result<T>,
+        act: impl FnOnce(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         if self.namespace() == ns.as_str() {
             return act(self);
@@ -57,9 +57,8 @@ impl<'s> WriteUnit<'s> {
         let Some(open) = self.archives.open else {
             return Err(Error::internal("a unit without its other collections"));
         };
-        let open: &'s OpenArchive<'s> = open.get(ns)?;
         let unvalidated = self.is_unvalidated();
-        self.in_archive(open.collection(), open.state(), open.namespace(), |unit| {
+        self.beside(open.get(ns)?, |unit| {
             unit.set_unvalidated(unvalidated);
             act(unit)
         })

@@ -1,0 +1,74 @@
+//! What follows from a transaction's writes when it commits, and must not before.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::catalog::{Collection, Index};
+use crate::oplog::OplogBatch;
+
+/// What a transaction leaves to its commit.
+pub(crate) struct Pending {
+    /// What the log will say.
+    pub oplog: OplogBatch,
+    /// What it changed in collections, beside that of the unit at hand.
+    pub collections: Vec<(Arc<Collection>, Effects)>,
+    /// Indexes that met arrays, and on which paths.
+    pub multikey: Vec<(Arc<Index>, u32)>,
+}
+
+/// What units changed in one collection.
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// Documents more.
+    pub documents: i64,
+    /// Bytes of BSON more.
+    pub bytes: i64,
+    /// Index keys that went with deleted documents.
+    pub keys_deleted: i64,
+    /// The policies by which documents went, and how many by each; nothing stands for that of the collection itself.
+    pub expired: Vec<(Option<Arc<Index>>, i64)>,
+}
+
+impl Pending {
+    pub(crate) fn new() -> Pending {
+        Pending { oplog: OplogBatch::new(), collections: Vec::new(), multikey: Vec::new() }
+    }
+
+    /// Adds what a unit over this collection did.
+    pub(crate) fn add(&mut self, collection: &Arc<Collection>, effects: Effects) {
+        match self.collections.iter_mut().find(|(other, _)| other.id() == collection.id()) {
+            Some((_, known)) => known.add(effects),
+            None => self.collections.push((collection.clone(), effects)),
+        }
+    }
+
+    /// To be called after the commit: arrays are known to be on these paths.
+    pub(crate) fn note_multikey(&mut self) {
+        for (index, mask) in self.multikey.drain(..) {
+            index.runtime.multikey_stored.fetch_or(mask, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Effects {
+    fn add(&mut self, other: Effects) {
+        self.documents += other.documents;
+        self.bytes += other.bytes;
+        self.keys_deleted += other.keys_deleted;
+        self.expired.extend(other.expired);
+    }
+
+    /// To be called after the commit; gives the number of documents that expired.
+    pub(crate) fn apply(self, collection: &Collection) -> i64 {
+        collection.commits.fetch_add(1, Ordering::AcqRel);
+        collection.counts.documents.fetch_add(self.documents, Ordering::AcqRel);
+        collection.counts.bytes.fetch_add(self.bytes, Ordering::AcqRel);
+        let mut expired = 0;
+        for (index, count) in self.expired {
+            let policy = index.as_ref().map_or(&collection.ttl, |index| &index.runtime.ttl);
+            policy.deleted.fetch_add(count, Ordering::Relaxed);
+            expired += count;
+        }
+        expired
+    }
+}
