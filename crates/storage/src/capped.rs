@@ -42,11 +42,9 @@ impl Store {
         let Some(index) = index else { return Ok(Some(collection.record_key(id))) };
         let key = prefixed(index.id(), &collection.record_key(id));
         let mut found = None;
-        self.engine()
-            .get_once(Keyspace::Index, &key, &mut |value| {
-                found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
-            })
-            .map_err(from_kv)?;
+        self.get_one(Keyspace::Index, &key, &mut |value| {
+            found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
+        })?;
         Ok(found)
     }
 }

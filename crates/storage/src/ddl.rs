@@ -21,15 +21,17 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
-use crate::catalog::id_index_spec;
 use crate::catalog::{Collection, CollectionState};
 use crate::catalog::{encode_collection, new_index};
+use crate::catalog::{id_index_spec, local};
 use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
+use crate::read::open_view;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::record::storable::check_bytes;
 use crate::timeseries::{TimeSeries, default_index};
+use crate::write::{in_transaction, with_open};
 pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,
@@ -70,7 +72,7 @@ impl Store {
         options: DocBuf,
         uuid: [u8; 16],
     ) -> Result<Arc<Collection>> {
-        if self.catalog.get(ns).is_some() {
+        if self.collection(ns).is_some() {
             return Err(Error::new(
                 ErrorCode::NamespaceExists,
                 format!("Collection {ns} already exists."),
@@ -92,7 +94,7 @@ impl Store {
             return Ok((found, false));
         }
         let _changing = self.catalog.changing.lock();
-        match self.catalog.get(ns) {
+        match self.collection(ns) {
             Some(found) => Ok((found, false)),
             None => {
                 self.check_no_view(ns)?;
@@ -191,12 +193,12 @@ impl Store {
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
         let ready = |txn: &mut dyn Txn, spec: &IndexSpec| {
-            let index = new_index(self.catalog.new_id(txn)?, spec.clone(), &*self.filters)?;
+            let index = new_index(self.new_id(txn)?, spec.clone(), &*self.filters)?;
             index.runtime.ready.store(true, Ordering::Release);
             Ok::<_, Error>(Arc::new(index))
         };
         let id = self.change(|txn, oplog| {
-            let id = self.catalog.new_id(txn)?;
+            let id = self.new_id(txn)?;
             state.indexes = Vec::new();
             for spec in own.iter().chain(further) {
                 state.indexes.push(ready(txn, spec)?);
@@ -213,9 +215,12 @@ impl Store {
         })?;
         let collection = Arc::new(Collection::new(id, uuid, ns.clone(), state, collation));
         collection.counts.exact.store(true, Ordering::Release);
-        self.catalog.publish(|map| {
-            map.insert(ns.clone(), collection.clone());
-        });
+        let own = local::with(|local| local.created.push(collection.clone()));
+        if own.is_none() {
+            self.catalog.publish(|map| {
+                map.insert(ns.clone(), collection.clone());
+            });
+        }
         Ok(collection)
     }
 
@@ -358,11 +363,26 @@ impl Store {
         Ok(())
     }
 
-    /// One catalog transaction with its oplog entry; run again on a conflict.
+    /// A fresh id. Others go on with theirs while a transaction of several statements is open: it takes its ids at once.
+    fn new_id(&self, txn: &mut dyn Txn) -> Result<u64> {
+        if !in_transaction() {
+            return self.catalog.new_id(txn);
+        }
+        let mut own = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
+        let id = self.catalog.new_id(&mut *own)?;
+        own.commit().map_err(from_kv)?;
+        Ok(id)
+    }
+
+    /// One catalog transaction with its oplog entry, run again on a conflict; or a part of the transaction that this thread has
+    /// entered.
     pub(crate) fn change<T>(
         &self,
         mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
     ) -> Result<T> {
+        if let Some(view) = open_view() {
+            return with_open(&view, |txn, pending| body(txn, &mut pending.oplog));
+        }
         let mut tries = 0;
         loop {
             let attempt = self.try_change(&mut body);

@@ -52,7 +52,10 @@ pub use views::{
     reads_of as view_reads, shown_buckets,
 };
 
-pub use write::{Together, WriteUnit};
+pub use write::{
+    COMMIT_STATEMENT, EnteredTransaction, OpenTransaction, Together, TransactionOwner,
+    TransactionSize, WriteUnit, in_transaction,
+};
 
 // What callers of the scans need.
 pub use mayfly_kv::{Direction, KeyRange, ScanLimit};

@@ -59,12 +59,7 @@ impl WriteUnit<'_> {
         count: i32,
         result: RawDoc<'_>,
     ) -> Result<()> {
-        let mut value = Vec::with_capacity(HEADER + result.as_bytes().len());
-        value.extend_from_slice(&statement.txn_number.to_le_bytes());
-        value.extend_from_slice(&self.now_ms().to_le_bytes());
-        value.extend_from_slice(&count.to_le_bytes());
-        value.extend_from_slice(result.as_bytes());
-        let key = row_key(&statement.session, statement.id);
+        let (key, value) = statement_row(statement, count, self.now_ms(), result);
         self.txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
     }
 }
@@ -161,6 +156,21 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Key and value of the row that says it.
+pub(crate) fn statement_row(
+    statement: Statement,
+    count: i32,
+    now_ms: i64,
+    result: RawDoc<'_>,
+) -> ([u8; 20], Vec<u8>) {
+    let mut value = Vec::with_capacity(HEADER + result.as_bytes().len());
+    value.extend_from_slice(&statement.txn_number.to_le_bytes());
+    value.extend_from_slice(&now_ms.to_le_bytes());
+    value.extend_from_slice(&count.to_le_bytes());
+    value.extend_from_slice(result.as_bytes());
+    (row_key(&statement.session, statement.id), value)
 }
 
 fn row_key(session: &SessionKey, id: i32) -> [u8; 20] {

@@ -19,6 +19,7 @@ use crate::index::{FilterCompiler, RecordFilter};
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
 use crate::policy::watch::{ClockWatch, Mark};
+use crate::read::open_view;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 use crate::role::Primacy;
@@ -225,6 +226,11 @@ impl Store {
         others: &[ArchiveCollection],
         mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
+        if let Some(view) = open_view() {
+            let mut archives = self.archives_of(collection);
+            archives.extend_from_slice(others);
+            return self.write_in_open(&view, op, collection, &archives, &mut body);
+        }
         if collection.capped().is_some() {
             // What has to go depends on how much there is.
             self.count_documents(op, collection)?;
@@ -259,10 +265,7 @@ impl Store {
                 format!("collection {namespace} was dropped"),
             ));
         }
-        if self.closing.load(Ordering::Acquire) {
-            let text = "the store is closing";
-            return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
-        }
+        self.check_open()?;
         let moment = self.moment();
         let now_ms = moment.now_ms;
         // Units on a capped collection run one after the other.
@@ -321,8 +324,22 @@ impl Store {
         Ok(())
     }
 
+    /// Whether units are still taken.
+    ///
+    /// # Errors
+    /// 11600 InterruptedAtShutdown.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closing.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => {
+                let text = "the store is closing";
+                Err(Error::new(ErrorCode::InterruptedAtShutdown, text))
+            }
+        }
+    }
+
     /// What was written is committed.
-    fn note_effects(&self, collection: &Collection, effects: Effects) {
+    pub(crate) fn note_effects(&self, collection: &Collection, effects: Effects) {
         let expired = effects.apply(collection);
         if expired > 0 {
             self.ttl_stats.deleted_documents.fetch_add(expired, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mayfly_base::{Clock, Namespace, OpRegistry};
 use mayfly_kv::{Engine, EngineStats};
 
-use super::{Catalog, Collection};
+use super::{Catalog, Collection, local};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -40,7 +40,8 @@ impl Core {
 
     /// The collection of this name.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
-        self.catalog.get(ns)
+        let found = self.catalog.get(ns);
+        if local::is_entered() { local::look_up(ns, found) } else { found }
     }
 
     /// All collections, ascending by name; of one database when it is given.

@@ -25,13 +25,14 @@ mod capped;
 mod collection;
 mod core;
 mod due;
+pub(crate) mod local;
 mod temporary;
 
 pub use self::core::Core;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses};
-pub(crate) use collection::{CollectionState, IndexRuntime};
+pub(crate) use collection::{CollectionState, IndexRuntime, changes};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
 /// The format this build writes.

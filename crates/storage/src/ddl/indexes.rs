@@ -1,9 +1,11 @@
 //! Changes of the catalog about indexes: create, drop, change.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
@@ -11,13 +13,14 @@ use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
-use crate::catalog::new_index;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Index, local, new_index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::ExpireAfter;
 use crate::policy::TtlIndexRules;
+use crate::read::whole_range;
 use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
+use crate::write::in_transaction;
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -196,6 +199,10 @@ impl Store {
                 ));
             }
             result.after = result.before + fresh.len() as i32;
+            if !fresh.is_empty() && in_transaction() {
+                self.add_in_transaction(&collection, fresh)?;
+                return Ok(Some(result));
+            }
             if !fresh.is_empty() {
                 let building = self.register_building(&collection, fresh)?;
                 drop(changing);
@@ -209,6 +216,48 @@ impl Store {
                 return Ok(Some(result));
             }
         }
+    }
+
+    /// Adds indexes to a collection that the open transaction has made and not written to yet: there is nothing to build.
+    fn add_in_transaction(&self, collection: &Collection, specs: Vec<IndexSpec>) -> Result<()> {
+        let ns = collection.namespace();
+        let refused = |what: &str| {
+            let text = format!(
+                "Cannot create new indexes on {what} collection {ns} in a multi-document transaction."
+            );
+            Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text))
+        };
+        if local::with(|local| local.made(collection)) != Some(true) {
+            return refused("existing");
+        }
+        let snapshot = self.snapshot()?;
+        let (all, forward) = (whole_range(), Direction::Forward);
+        let first = ScanLimit::rows(1);
+        let mut empty = true;
+        snapshot.scan_stored(collection, &all, forward, first, &mut |_, _| {
+            empty = false;
+            Ok(ControlFlow::Break(()))
+        })?;
+        drop(snapshot);
+        if !empty {
+            return refused("non-empty");
+        }
+        let mut state = collection.state.write();
+        let mut changed = state.clone();
+        self.change(|txn, oplog| {
+            for spec in &specs {
+                let index = new_index(self.new_id(txn)?, spec.clone(), &*self.filters)?;
+                index.runtime.ready.store(true, Ordering::Release);
+                if spec.expire_after().is_some() {
+                    index.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
+                }
+                log_index(oplog, &ns, &collection.uuid(), spec);
+                changed.indexes.push(Arc::new(index));
+            }
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
+        })?;
+        collection.install(&mut state, changed);
+        Ok(())
     }
 
     /// Puts indexes that are not ready into the catalog: from here on every write maintains them.
@@ -257,6 +306,7 @@ impl Store {
             index.check_alive()?;
             index.runtime.ready.store(true, Ordering::Release);
         }
+        collection.note_changed();
         self.change(|txn, oplog| {
             for index in built {
                 log_index(oplog, &ns, &collection.uuid(), &index.spec);

@@ -32,6 +32,7 @@ struct Open {
 /// A timestamp whose commit is under way: to be kept until it is over, however it ends.
 pub(crate) struct Stamp<'c> {
     clock: &'c OplogClock,
+    first: u64,
     timestamp: u64,
 }
 
@@ -59,15 +60,21 @@ impl OplogClock {
 
     /// A timestamp greater than all before it, at or after this wall time.
     pub(crate) fn next(&self, now_ms: i64) -> Stamp<'_> {
+        self.next_of(now_ms, 1)
+    }
+
+    /// So many of them for one commit, one after the other; at least one.
+    pub(crate) fn next_of(&self, now_ms: i64, count: u64) -> Stamp<'_> {
         let floor = u64::try_from(now_ms / 1000).unwrap_or(0) << 32;
         let mut open = self.open.lock();
         while open.waiting > 0 {
             self.at_rest.wait(&mut open);
         }
-        let timestamp = self.last.load(Ordering::Acquire).max(floor) + 1;
+        let first = self.last.load(Ordering::Acquire).max(floor) + 1;
+        let timestamp = first + (count - 1);
         self.last.store(timestamp, Ordering::Release);
-        open.timestamps.push(timestamp);
-        Stamp { clock: self, timestamp }
+        open.timestamps.push(first);
+        Stamp { clock: self, first, timestamp }
     }
 
     /// Does something short while no commit is under way; it is given the last timestamp, which nothing that was committed is
@@ -97,7 +104,12 @@ impl OplogClock {
 }
 
 impl Stamp<'_> {
-    /// The timestamp.
+    /// The first one of several.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The timestamp; of several the last.
     pub(crate) fn timestamp(&self) -> u64 {
         self.timestamp
     }
@@ -106,7 +118,7 @@ impl Stamp<'_> {
 impl Drop for Stamp<'_> {
     fn drop(&mut self) {
         let mut open = self.clock.open.lock();
-        open.timestamps.retain(|timestamp| *timestamp != self.timestamp);
+        open.timestamps.retain(|timestamp| *timestamp != self.first);
         let settled =
             open.timestamps.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
         self.clock.settled.store(settled, Ordering::Release);

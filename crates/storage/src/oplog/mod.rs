@@ -7,6 +7,7 @@
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::policy::value::seconds_value;
+use transactions::Parts;
 
 mod apply;
 mod clock;
@@ -14,6 +15,7 @@ mod diff;
 mod follow;
 mod log;
 mod read;
+mod transactions;
 
 pub use apply::apply_delta;
 pub(crate) use clock::OplogClock;
@@ -29,6 +31,8 @@ pub(crate) struct OplogBatch {
     count: usize,
     /// About how long the entry will be.
     expected: usize,
+    /// Of a transaction of several statements: `applyOps` for a single operation, too, and another part where one is full.
+    transaction: Option<Parts>,
 }
 
 /// How an update came to its new document: the log says it, because those who follow it are told.
@@ -53,10 +57,22 @@ pub(crate) struct ExpiredBy<'a> {
 const ENTRY_TAIL_BYTES: usize = 64;
 /// What is reserved on a guess, at most.
 const RESERVED_MAX: usize = 4 << 20;
+/// An entry of a transaction takes no further operation beyond this; one operation may be longer.
+const PART_BYTES: usize = 16 << 20;
 
 impl OplogBatch {
     pub(crate) fn new() -> OplogBatch {
-        OplogBatch { entry: None, count: 0, expected: 0 }
+        OplogBatch { entry: None, count: 0, expected: 0, transaction: None }
+    }
+
+    /// That of a transaction of several statements.
+    pub(crate) fn of_transaction(lsid: RawDoc<'_>, txn_number: i64) -> OplogBatch {
+        OplogBatch { transaction: Some(Parts::new(lsid, txn_number)), ..OplogBatch::new() }
+    }
+
+    /// How many operations there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
     }
 
     /// About so many bytes will come.
@@ -77,12 +93,19 @@ impl OplogBatch {
         room: usize,
         fields: impl FnOnce(&mut DocBuilder),
     ) {
-        let (entry, nested) = match self.entry.take() {
-            None => {
+        if let (Some(parts), Some(entry)) = (&mut self.transaction, &self.entry)
+            && entry.len() + room + ns.len() + 2 * ENTRY_TAIL_BYTES > PART_BYTES
+        {
+            parts.full.extend(self.entry.take());
+        }
+        let (entry, nested) = match (self.entry.take(), &self.transaction) {
+            (Some(entry), Some(_)) => (entry, true),
+            (None, Some(parts)) => (parts.begin(room), true),
+            (None, None) => {
                 let room = room + ns.len() + 2 * ENTRY_TAIL_BYTES;
                 (DocBuilder::in_buffer(Vec::with_capacity(room)), false)
             }
-            Some(only) if self.count == 1 => {
+            (Some(only), None) if self.count == 1 => {
                 let only = only.finish();
                 let room = 2 * (only.as_bytes().len() + room) + 256;
                 let room = room.max(self.expected + ENTRY_TAIL_BYTES);
@@ -91,7 +114,7 @@ impl OplogBatch {
                 entry.start_array("applyOps").push(only.as_doc());
                 (entry, true)
             }
-            Some(entry) => (entry, true),
+            (Some(entry), None) => (entry, true),
         };
         let entry = self.entry.insert(entry);
         if nested {

@@ -25,6 +25,7 @@ mod validate;
 
 pub use pin::PinnedReads;
 use pin::{Reading, pinned};
+pub(crate) use pin::{View, enter_view, leave_view, open_view};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
@@ -75,13 +76,21 @@ impl Core {
     /// # Errors
     /// Those of the engine.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let txn = match pinned() {
-            Some(txn) => Reading::Pinned(txn),
-            None => {
-                let options = TxnOptions { read_only: true };
-                Reading::Own(self.engine().begin(options).map_err(from_kv)?)
-            }
+        let Some(txn) = pinned() else { return self.latest() };
+        let moment = match &txn {
+            Reading::Open(view) => view.moment,
+            Reading::Own(_) | Reading::Pinned(_) => self.moment(),
         };
+        Ok(Snapshot { txn, moment, watch: self.watch.clone() })
+    }
+
+    /// A view of now, whatever this thread's reads are pinned to.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn latest(&self) -> Result<Snapshot> {
+        let options = TxnOptions { read_only: true };
+        let txn = Reading::Own(self.engine().begin(options).map_err(from_kv)?);
         Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }
 
@@ -96,7 +105,11 @@ impl Core {
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let key = prefixed(collection.id(), record_key);
-        let hidden = Hidden::of(collection, &self.watch, || self.moment());
+        let pinned = pinned();
+        let hidden = Hidden::of(collection, &self.watch, || match &pinned {
+            Some(Reading::Open(view)) => view.moment,
+            _ => self.moment(),
+        });
         let mut see = Some(see);
         let mut seen = Ok(None);
         let show = &mut |value: &[u8]| {
@@ -104,12 +117,31 @@ impl Core {
                 seen = hidden.visible(value).map(|document| document.map(see));
             }
         };
-        match pinned() {
-            Some(txn) => txn.get(Keyspace::Record, &key, show),
+        match &pinned {
+            Some(reading) => reading.get(Keyspace::Record, &key, show),
             None => self.engine().get_once(Keyspace::Record, &key, show),
         }
         .map_err(from_kv)?;
         seen
+    }
+}
+
+impl Core {
+    /// Shows the value of one key as the reads of this thread see it.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn get_one(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        match pinned() {
+            Some(reading) => reading.get(keyspace, key, see),
+            None => self.engine().get_once(keyspace, key, see),
+        }
+        .map_err(from_kv)
     }
 }
 

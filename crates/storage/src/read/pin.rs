@@ -7,21 +7,101 @@
 //! Definitions are not part of a snapshot. When one changes meanwhile (an index that is ready now, and that the snapshot has no
 //! entries of), the reads are void.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Txn, TxnOptions};
+use mayfly_kv::{
+    Direction, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
+};
 
 use crate::catalog::Core;
+use crate::record::Moment;
 use crate::record::error::from_kv;
 
 thread_local! {
     /// Asked by every read: whether there is anything in the other.
     static IS_PINNED: Cell<bool> = const { Cell::new(false) };
-    static PINNED: RefCell<Option<Rc<dyn Txn>>> = const { RefCell::new(None) };
+    static PINNED: RefCell<Option<Pinned>> = const { RefCell::new(None) };
+}
+
+/// What the reads of a thread see instead of what there is now.
+#[derive(Clone)]
+enum Pinned {
+    /// A snapshot.
+    Snapshot(Rc<dyn Txn>),
+    /// A transaction of several statements, with what it has written.
+    Open(Rc<View>),
+}
+
+/// The engine's transaction behind an open one of several statements: what its reads see and its writes go into.
+pub(crate) struct View {
+    txn: RefCell<Box<dyn Txn>>,
+    /// The time of all that it does.
+    pub(crate) moment: Moment,
+}
+
+impl View {
+    pub(crate) fn new(txn: Box<dyn Txn>, moment: Moment) -> View {
+        View { txn: RefCell::new(txn), moment }
+    }
+
+    /// To write.
+    ///
+    /// # Errors
+    /// A bug when a scan of the same thread is under way.
+    pub(crate) fn writing(&self) -> Result<RefMut<'_, Box<dyn Txn>>> {
+        self.txn
+            .try_borrow_mut()
+            .map_err(|_| Error::internal("a transaction writes while it is being read"))
+    }
+
+    /// To read; several may at once.
+    fn reading(&self) -> KvResult<Ref<'_, Box<dyn Txn>>> {
+        let busy = |_| KvError::Invalid("a transaction is read while it writes".into());
+        self.txn.try_borrow().map_err(busy)
+    }
+
+    /// Bytes and keys written so far.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.txn.borrow().size()
+    }
+
+    pub(crate) fn into_txn(self) -> Box<dyn Txn> {
+        self.txn.into_inner()
+    }
+}
+
+/// From here on the reads of this thread are those of an open transaction, until [`leave_view`].
+///
+/// # Errors
+/// A bug when they are pinned already.
+pub(crate) fn enter_view(view: Rc<View>) -> Result<()> {
+    if IS_PINNED.get() {
+        return Err(Error::internal("reads are pinned twice"));
+    }
+    PINNED.set(Some(Pinned::Open(view)));
+    IS_PINNED.set(true);
+    Ok(())
+}
+
+pub(crate) fn leave_view() {
+    IS_PINNED.set(false);
+    PINNED.take();
+}
+
+/// The open transaction that this thread runs a statement of.
+#[inline]
+pub(crate) fn open_view() -> Option<Rc<View>> {
+    if !IS_PINNED.get() {
+        return None;
+    }
+    PINNED.with_borrow(|pinned| match pinned {
+        Some(Pinned::Open(view)) => Some(view.clone()),
+        _ => None,
+    })
 }
 
 /// The reads of a thread are pinned until it goes.
@@ -72,7 +152,7 @@ impl Core {
         let (cluster_time, txn) = self.oplog.clock.at_rest(|last| {
             (last, self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv))
         });
-        PINNED.set(Some(Rc::from(txn?)));
+        PINNED.set(Some(Pinned::Snapshot(Rc::from(txn?))));
         IS_PINNED.set(true);
         Ok(PinnedReads { cluster_time, definitions, _thread: PhantomData })
     }
@@ -80,23 +160,54 @@ impl Core {
 
 /// What this thread's reads are pinned to.
 #[inline]
-pub(crate) fn pinned() -> Option<Rc<dyn Txn>> {
-    if IS_PINNED.get() { PINNED.with_borrow(Clone::clone) } else { None }
+pub(crate) fn pinned() -> Option<Reading> {
+    if !IS_PINNED.get() {
+        return None;
+    }
+    PINNED.with_borrow(|pinned| match pinned {
+        Some(Pinned::Snapshot(txn)) => Some(Reading::Pinned(txn.clone())),
+        Some(Pinned::Open(view)) => Some(Reading::Open(view.clone())),
+        None => None,
+    })
 }
 
 /// What a snapshot reads.
 pub(crate) enum Reading {
     Own(Box<dyn Txn>),
     Pinned(Rc<dyn Txn>),
+    Open(Rc<View>),
 }
 
-impl std::ops::Deref for Reading {
-    type Target = dyn Txn;
-
-    fn deref(&self) -> &(dyn Txn + 'static) {
+impl Reading {
+    /// As [`Txn::get`].
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
         match self {
-            Reading::Own(txn) => &**txn,
-            Reading::Pinned(txn) => &**txn,
+            Reading::Own(txn) => txn.get(keyspace, key, see),
+            Reading::Pinned(txn) => txn.get(keyspace, key, see),
+            Reading::Open(view) => view.reading()?.get(keyspace, key, see),
+        }
+    }
+
+    /// As [`Txn::scan`].
+    #[inline]
+    pub(crate) fn scan(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        match self {
+            Reading::Own(txn) => txn.scan(keyspace, range, direction, limit, visit),
+            Reading::Pinned(txn) => txn.scan(keyspace, range, direction, limit, visit),
+            Reading::Open(view) => view.reading()?.scan(keyspace, range, direction, limit, visit),
         }
     }
 }

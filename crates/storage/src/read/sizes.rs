@@ -100,7 +100,7 @@ impl Core {
             }
             collection.counts.documents.store(0, Ordering::Release);
             collection.counts.bytes.store(0, Ordering::Release);
-            self.snapshot()?
+            self.latest()?
         };
         let (mut documents, mut bytes) = (0i64, 0i64);
         let mut range = super::whole_range();

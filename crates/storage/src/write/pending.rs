@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mayfly_value::RawDoc;
+
 use crate::catalog::{Collection, Index};
 use crate::oplog::OplogBatch;
 
@@ -14,6 +16,8 @@ pub(crate) struct Pending {
     pub collections: Vec<(Arc<Collection>, Effects)>,
     /// Indexes that met arrays, and on which paths.
     pub multikey: Vec<(Arc<Index>, u32)>,
+    /// A unit failed after it may have written something: nothing of it may be committed.
+    pub failed: bool,
 }
 
 /// What units changed in one collection.
@@ -31,7 +35,17 @@ pub(crate) struct Effects {
 
 impl Pending {
     pub(crate) fn new() -> Pending {
-        Pending { oplog: OplogBatch::new(), collections: Vec::new(), multikey: Vec::new() }
+        Pending {
+            oplog: OplogBatch::new(),
+            collections: Vec::new(),
+            multikey: Vec::new(),
+            failed: false,
+        }
+    }
+
+    /// That of a transaction of several statements.
+    pub(crate) fn of_transaction(lsid: RawDoc<'_>, txn_number: i64) -> Pending {
+        Pending { oplog: OplogBatch::of_transaction(lsid, txn_number), ..Pending::new() }
     }
 
     /// Adds what a unit over this collection did.
