@@ -334,3 +334,6 @@ fn committed(timestamp: u64) -> DocBuf {
     result.append("committed", mayfly_value::RawValue::Timestamp(timestamp));
     result.finish()
 }
+
+#[cfg(test)]
+mod tests;
