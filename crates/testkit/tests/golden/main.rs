@@ -7,6 +7,7 @@ mod changes_model;
 mod collations;
 mod deletion;
 mod fsync_lock;
+mod history;
 mod index_kinds;
 mod model;
 mod policies;
