@@ -65,6 +65,11 @@ impl Retry {
         Ok(Retry { session: RefCell::new(session), retried: RefCell::default(), ids })
     }
 
+    /// How many statements an earlier attempt had executed.
+    pub(crate) fn count_retried(&self) -> u64 {
+        self.retried.borrow().len() as u64
+    }
+
     fn id(&self, at: usize) -> Result<i32> {
         let listed = match &self.ids {
             StatementIds::From(first) => {

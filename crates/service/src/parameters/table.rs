@@ -8,7 +8,7 @@ use mayfly_value::DocBuilder;
 use parking_lot::Mutex;
 
 use super::{Kind, LogVerbosity, Parameter, SetAt, Value};
-use crate::Service;
+use crate::{OpenTransactions, Service};
 
 /// The version whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
@@ -96,6 +96,10 @@ fn ttl(service: &Service) -> &TtlParameters {
     service.store.ttl_params()
 }
 
+fn transactions(service: &Service) -> &OpenTransactions {
+    &service.sessions.transactions
+}
+
 /// A row whose value is a number in an atomic.
 macro_rules! number {
     ($name:literal, $kind:expr, |$service:ident| $place:expr) => {
@@ -177,6 +181,16 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    number!(
+        "maxTransactionLockRequestTimeoutMillis",
+        Kind::Int { least: -1, exclusive: false },
+        |s| transactions(s).lock_timeout_ms
+    ),
+    number!(
+        "transactionLifetimeLimitSeconds",
+        Kind::Int { least: 1, exclusive: false },
+        |s| transactions(s).lifetime_secs
+    ),
     number!("ttlClockJumpLimitSecs", NOT_NEGATIVE, |s| ttl(s).clock_jump_limit_secs),
     number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
     number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),
