@@ -116,7 +116,7 @@ mod tests {
     fn a_guard_restores_what_was_before() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let scripts = ScriptLimits { timeout_ms: 5, ..ScriptLimits::default() };
-        let outer = enter(Current { op: Some(op), scripts });
+        let outer = enter(Current { op: Some(op), scripts, ..Current::default() });
         drop(enter(Current::default()));
         assert_eq!(current().scripts.timeout_ms, 5);
         assert!(current().op.is_some());

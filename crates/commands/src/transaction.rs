@@ -13,8 +13,9 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, Result};
 use mayfly_service::{Beginning, CheckedOut, Connection, Service};
 use mayfly_storage::{EnteredTransaction, in_transaction};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::diagnostics::current_op::append_transaction;
 use crate::generic::TransactionPart;
 use crate::{Generic, ReadLevel, Request};
 
@@ -159,6 +160,11 @@ pub(crate) fn check_out(
         session.abort_open();
         return Err(error);
     }
+    if let Some(shown) = session.shown(&*service.clock) {
+        let mut extra = DocBuilder::new();
+        append_transaction(&mut extra, &shown);
+        op.update_info(|info| info.extra = extra.finish().into_bytes());
+    }
     Ok(Some(session))
 }
 
@@ -182,7 +188,10 @@ pub(crate) fn leave(
             // What it worked on may have gone under it, which is something to say.
             let gone =
                 matches!(error.code(), ErrorCode::QueryPlanKilled | ErrorCode::NamespaceNotFound);
-            let left = if gone { session.leave(entered, op) } else { Ok(drop(entered)) };
+            let left = match gone {
+                true => session.leave(entered, op),
+                false => Ok(()),
+            };
             session.abort_open();
             left.and(Err(error))
         }

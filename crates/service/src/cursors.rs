@@ -105,7 +105,8 @@ impl Cursors {
         let mut open = self.open.lock();
         let not_found =
             || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
-        let entry = open.get_mut(&id).filter(|entry| !entry.owner.is_over()).ok_or_else(not_found)?;
+        let entry =
+            open.get_mut(&id).filter(|entry| !entry.owner.is_over()).ok_or_else(not_found)?;
         if entry.namespace != *namespace {
             return Err(Error::new(
                 ErrorCode::Unauthorized,

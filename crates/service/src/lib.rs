@@ -30,4 +30,4 @@ pub use sessions::{CheckedOut, SessionId, Sessions};
 pub use shutdown::Shutdown;
 pub use top::Top;
 pub use topology::Topology;
-pub use transactions::{Beginning, InactiveTransaction, OpenTransactions, TransactionCounts};
+pub use transactions::{Beginning, OpenTransactions, ShownTransaction, TransactionCounts};

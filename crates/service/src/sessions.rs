@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, current, limits};
+use mayfly_base::{Clock, Error, ErrorCode, OpCtx, Result, current, limits};
 use mayfly_storage::{
     COMMIT_STATEMENT, EnteredTransaction, Executed, Statement, Store, TransactionOwner,
 };
@@ -17,7 +17,7 @@ use mayfly_value::DocBuf;
 use parking_lot::lock_api::ArcMutexGuard;
 use parking_lot::{Mutex, RawMutex};
 
-use crate::transactions::{Beginning, OpenTransactions, Transaction};
+use crate::transactions::{Beginning, OpenTransactions, ShownTransaction, Transaction};
 
 /// How often one who waits for a session looks whether it may go on waiting.
 const LOOK: Duration = Duration::from_millis(10);
@@ -136,16 +136,12 @@ impl Sessions {
             state.txn_number = Some(txn_number);
             // What was open goes now.
             state.usage = Usage::Aborted;
-            let owner = TransactionOwner {
-                session: session.0,
-                lsid: beginning.lsid.clone(),
-                txn_number,
-            };
+            let owner =
+                TransactionOwner { session: session.0, lsid: beginning.lsid.clone(), txn_number };
             let open = store.begin_transaction(owner)?;
             let shared: Weak<Mutex<State>> = Arc::downgrade(ArcMutexGuard::mutex(&state));
             let names = (session, txn_number);
-            let begun =
-                Transaction::begin(&self.transactions, names, shared, op, open, beginning);
+            let begun = Transaction::begin(&self.transactions, names, shared, op, open, beginning);
             state.usage = Usage::Open(Box::new(begun));
         }
         Ok(CheckedOut { session, txn_number, state })
@@ -419,6 +415,14 @@ impl CheckedOut {
         }
     }
 
+    /// The open transaction for `currentOp`.
+    pub fn shown(&self, clock: &dyn Clock) -> Option<ShownTransaction> {
+        match &self.state.usage {
+            Usage::Open(transaction) => Some(transaction.shown(clock)),
+            Usage::Writes | Usage::Committed | Usage::Aborted => None,
+        }
+    }
+
     /// What is there as long as the open transaction is.
     pub fn alive(&self) -> Weak<()> {
         match &self.state.usage {
@@ -523,15 +527,10 @@ mod tests {
             executed.add(Executed { id, count, result: DocBuf::empty() });
         }
         let found = |id| executed.of(id).map(|found| found.id);
-        assert_eq!([0, 2, 3, 7, 8, 9, i32::MAX].map(found), [
-            Some(0),
-            Some(0),
-            None,
-            Some(7),
-            Some(7),
-            None,
-            Some(i32::MAX)
-        ]);
+        assert_eq!(
+            [0, 2, 3, 7, 8, 9, i32::MAX].map(found),
+            [Some(0), Some(0), None, Some(7), Some(7), None, Some(i32::MAX)]
+        );
     }
 
     #[test]
@@ -539,7 +538,8 @@ mod tests {
         let sessions = Sessions::default();
         let id = SessionId([3; 16]);
         sessions.touch(id, 0).unwrap();
-        let state = sessions.sessions.lock().get_mut(&id).unwrap().state.insert(Arc::default()).clone();
+        let state =
+            sessions.sessions.lock().get_mut(&id).unwrap().state.insert(Arc::default()).clone();
         sessions.end(id);
         assert_eq!(sessions.count(0), 0);
         let kept = sessions.sessions.lock().get(&id).unwrap().state.clone().unwrap();

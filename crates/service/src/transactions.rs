@@ -7,20 +7,24 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, OpCtx};
+use mayfly_base::{Clock, Error, ErrorCode, OpCtx};
 use mayfly_storage::OpenTransaction;
 use mayfly_value::DocBuf;
 use parking_lot::Mutex;
 
-use crate::SessionId;
 use crate::metrics::Counter;
 use crate::sessions::State;
+use crate::{Service, SessionId};
 
 /// `transactionLifetimeLimitSeconds` by default.
 const LIFETIME_SECS: i64 = 60;
 /// `maxTransactionLockRequestTimeoutMillis` by default.
 const LOCK_TIMEOUT_MS: i64 = 5;
+
+/// How often those are looked for whose time is over.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What of a transaction its client said when it began, for `currentOp`.
 #[derive(Clone, Debug)]
@@ -82,8 +86,8 @@ pub(crate) struct Transaction {
     alive: Arc<()>,
 }
 
-/// An open transaction of which no statement runs, for `currentOp`.
-pub struct InactiveTransaction {
+/// An open transaction as `currentOp` shows it.
+pub struct ShownTransaction {
     /// `txnNumber`.
     pub number: i64,
     /// What the client said.
@@ -96,8 +100,8 @@ pub struct InactiveTransaction {
     pub open_micros: i64,
     /// Microseconds in which statements ran.
     pub active_micros: i64,
-    /// Microseconds that are left to it.
-    pub left_micros: i64,
+    /// When its time is over, in milliseconds since 1970.
+    pub expires_ms: i64,
 }
 
 /// How many there are now.
@@ -155,17 +159,36 @@ impl OpenTransactions {
     }
 
     /// Those of which no statement runs.
-    pub fn inactive(&self, now_micros: i64) -> Vec<InactiveTransaction> {
+    pub fn inactive(&self, clock: &dyn Clock) -> Vec<ShownTransaction> {
         let handles: Vec<_> = self.open.lock().values().cloned().collect();
         let mut list = Vec::new();
         for handle in handles {
             let Some(state) = handle.state.upgrade() else { continue };
             let Some(state) = state.try_lock() else { continue };
             if let Some(transaction) = state.transaction(handle.number) {
-                list.push(transaction.shown(now_micros));
+                list.push(transaction.shown(clock));
             }
         }
         list
+    }
+}
+
+impl Service {
+    /// Begins to look, once a second, for transactions whose time is over, until the server ends. A thread of its own does it: those
+    /// that run commands may all be waiting for just such a transaction.
+    ///
+    /// # Errors
+    /// There is no further thread.
+    pub fn watch_transactions(self: &Arc<Service>) -> std::io::Result<()> {
+        let service = Arc::downgrade(self);
+        let look = move || {
+            while let Some(service) = service.upgrade().filter(|it| !it.shutdown.is_requested()) {
+                service.sessions.transactions.abort_expired(service.clock.monotonic_micros());
+                drop(service);
+                std::thread::sleep(LOOK_EVERY);
+            }
+        };
+        std::thread::Builder::new().name("transactions".into()).spawn(look).map(drop)
     }
 }
 
@@ -268,15 +291,17 @@ impl Transaction {
         Arc::downgrade(&self.alive)
     }
 
-    fn shown(&self, now_micros: i64) -> InactiveTransaction {
-        InactiveTransaction {
+    pub(crate) fn shown(&self, clock: &dyn Clock) -> ShownTransaction {
+        let now_micros = clock.monotonic_micros();
+        let left_micros = self.handle.expires_micros.saturating_sub(now_micros);
+        ShownTransaction {
             number: self.handle.number,
             beginning: self.beginning.clone(),
             read_time: self.read_time,
             started_ms: self.started_ms,
             open_micros: now_micros - self.started_micros,
             active_micros: self.active_micros,
-            left_micros: self.handle.expires_micros - now_micros,
+            expires_ms: clock.now_ms().saturating_add(left_micros / 1000),
         }
     }
 }

@@ -8,8 +8,7 @@ use crate::crud::wrote;
 use crate::fields::wrong_type;
 use crate::{CommandContext, Request, Row, RowFlags};
 
-const FLAGS: RowFlags =
-    RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::MAY_BLOCK);
+const FLAGS: RowFlags = RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::MAY_BLOCK);
 
 pub(crate) const COMMIT: Row =
     Row::new("commitTransaction", "Commits a transaction of several statements", run_commit)

@@ -90,13 +90,15 @@ impl Settings {
 }
 
 const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
+const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
+const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
 const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
 
 fn ttl(service: &Service) -> &TtlParameters {
     service.store.ttl_params()
 }
 
-fn transactions(service: &Service) -> &OpenTransactions {
+fn open(service: &Service) -> &OpenTransactions {
     &service.sessions.transactions
 }
 
@@ -181,16 +183,8 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!(
-        "maxTransactionLockRequestTimeoutMillis",
-        Kind::Int { least: -1, exclusive: false },
-        |s| transactions(s).lock_timeout_ms
-    ),
-    number!(
-        "transactionLifetimeLimitSeconds",
-        Kind::Int { least: 1, exclusive: false },
-        |s| transactions(s).lifetime_secs
-    ),
+    number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| open(s).lock_timeout_ms),
+    number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     number!("ttlClockJumpLimitSecs", NOT_NEGATIVE, |s| ttl(s).clock_jump_limit_secs),
     number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
     number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),
