@@ -271,7 +271,11 @@ fn run_row(
         None => result,
     };
     if let Some(retry) = &context.retry {
-        service.metrics.retried_statements.add(retry.count_retried());
+        match retry.count_retried() {
+            _ if result.is_err() => retry.doubt(),
+            0 => {}
+            retried => service.metrics.retried_statements.add(retried),
+        }
     }
     *data_wait = context.data_wait.take().filter(|_| result.is_ok());
     if data_wait.is_none() {

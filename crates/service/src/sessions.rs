@@ -210,18 +210,22 @@ impl Session {
 }
 
 impl State {
+    /// Asks the store what was executed, when memory may not know it all.
     fn load(&mut self, store: &Store, session: SessionId) -> Result<()> {
-        if !self.loaded {
-            if let Some((txn_number, executed)) = store.executed_statements(&session.0)? {
-                self.txn_number = Some(txn_number);
-                if executed.iter().any(|executed| executed.id == COMMIT_STATEMENT) {
-                    self.usage = Usage::Committed;
-                } else {
-                    executed.into_iter().for_each(|executed| self.executed.add(executed));
-                }
-            }
-            self.loaded = true;
+        if self.loaded {
+            return Ok(());
         }
+        if let Some((txn_number, executed)) = store.executed_statements(&session.0)?
+            && self.txn_number.is_none_or(|latest| latest <= txn_number)
+        {
+            self.txn_number = Some(txn_number);
+            if executed.iter().any(|executed| executed.id == COMMIT_STATEMENT) {
+                self.usage = Usage::Committed;
+            } else {
+                executed.into_iter().for_each(|executed| self.executed.add(executed));
+            }
+        }
+        self.loaded = true;
         Ok(())
     }
 
@@ -339,6 +343,11 @@ impl CheckedOut {
         self.state.executed.add(executed);
     }
 
+    /// A command failed, and perhaps behind a commit: the next one asks the store what was executed.
+    pub fn doubt(&mut self) {
+        self.state.loaded = false;
+    }
+
     /// From here on this thread reads and writes in the transaction.
     ///
     /// # Errors
@@ -388,9 +397,8 @@ impl CheckedOut {
             Err(error) => {
                 self.state.usage = Usage::Aborted;
                 if !is_undone(error.code()) {
-                    // Nobody knows what became of it: the next one asks the store.
-                    (self.state.loaded, self.state.txn_number) = (false, None);
-                    self.state.usage = Usage::Writes;
+                    // Nobody knows what became of it.
+                    self.doubt();
                 }
                 Err(error)
             }
