@@ -26,6 +26,9 @@ impl Default for ScriptLimits {
     }
 }
 
+/// Runs a wait and tells whoever owns this thread that it is gone meanwhile.
+pub type AnnounceWait = fn(&mut dyn FnMut());
+
 /// What this thread works on.
 #[derive(Clone, Default)]
 pub struct Current {
@@ -33,6 +36,8 @@ pub struct Current {
     pub op: Option<Arc<OpCtx>>,
     /// What its scripts may take.
     pub scripts: ScriptLimits,
+    /// To be told of waits, when the thread has other work that must not wait with it.
+    pub announce_wait: Option<AnnounceWait>,
 }
 
 /// Work between two looks at the operation, in units of [`spend`].
@@ -59,6 +64,24 @@ pub fn enter(current: Current) -> Entered {
 /// What this thread works on.
 pub fn current() -> Current {
     CURRENT.with(|place| place.borrow().clone())
+}
+
+/// Waits for somebody else's work. Whatever else this thread is meant to do goes on elsewhere, so that the one who is waited for
+/// is never behind the one who waits.
+pub fn wait<T>(waiting: impl FnOnce() -> T) -> T {
+    let announce = CURRENT.with_borrow(|current| current.announce_wait);
+    let Some(announce) = announce else { return waiting() };
+    let (mut waiting, mut result) = (Some(waiting), None);
+    announce(&mut || {
+        if let Some(waiting) = waiting.take() {
+            result = Some(waiting());
+        }
+    });
+    match (result, waiting) {
+        (Some(result), _) => result,
+        (None, Some(waiting)) => waiting(),
+        (None, None) => unreachable!("a wait that was begun has a result"),
+    }
 }
 
 /// Counts work: one step over an item, or the making of a kilobyte. After some of it asks the thread's operation whether it may
@@ -93,12 +116,27 @@ mod tests {
     fn a_guard_restores_what_was_before() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let scripts = ScriptLimits { timeout_ms: 5, ..ScriptLimits::default() };
-        let outer = enter(Current { op: Some(op), scripts });
+        let outer = enter(Current { op: Some(op), scripts, ..Current::default() });
         drop(enter(Current::default()));
         assert_eq!(current().scripts.timeout_ms, 5);
         assert!(current().op.is_some());
         drop(outer);
         assert!(current().op.is_none());
+    }
+
+    #[test]
+    fn waits_are_announced() {
+        thread_local! {
+            static ANNOUNCED: Cell<u32> = const { Cell::new(0) };
+        }
+        assert_eq!(wait(|| 1), 1);
+        let announce = |act: &mut dyn FnMut()| {
+            ANNOUNCED.set(ANNOUNCED.get() + 1);
+            act();
+        };
+        let _entered = enter(Current { announce_wait: Some(announce), ..Current::default() });
+        assert_eq!(wait(|| 2), 2);
+        assert_eq!(ANNOUNCED.get(), 1);
     }
 
     #[test]

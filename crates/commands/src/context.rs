@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mayfly_base::OpCtx;
 use mayfly_query::Awaited;
-use mayfly_service::{Connection, Service};
+use mayfly_service::{CheckedOut, Connection, CursorOwner, Service, SessionId};
 
 use crate::OpKind;
 use crate::retry::Retry;
@@ -28,6 +28,10 @@ pub struct CommandContext<'a> {
     pub close_connection: bool,
     /// The session of a write that the client may send again.
     pub retry: Option<Retry>,
+    /// The session of a statement of a transaction.
+    pub transaction: Option<CheckedOut>,
+    /// The logical session.
+    pub session: Option<SessionId>,
     /// `bypassDocumentValidation` of a write: documents need not follow the collection's rules.
     pub bypass_validation: bool,
     /// `bypassEmptyTsReplacement` of a write: empty timestamps stay as they are.
@@ -66,6 +70,14 @@ pub struct Exhaust {
 }
 
 impl CommandContext<'_> {
+    /// Whose cursors it opens and asks for.
+    pub fn cursor_owner(&self) -> CursorOwner {
+        CursorOwner {
+            session: self.session,
+            transaction: self.transaction.as_ref().map(|held| (held.txn_number(), held.alive())),
+        }
+    }
+
     /// Counts written documents in `opcounters`; the dispatcher counts all other commands.
     pub fn count(&self, kind: OpKind, documents: u64) {
         crate::dispatch::counter(self.service, kind).add(documents);

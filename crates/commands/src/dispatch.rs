@@ -9,7 +9,7 @@ use std::time::Duration;
 use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
 use mayfly_service::metrics::Counter;
-use mayfly_service::{Connection, Service};
+use mayfly_service::{CheckedOut, Connection, Service};
 use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
 
@@ -19,7 +19,7 @@ use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
     CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, ReadConcern, ReadLevel,
-    Request, Row, RowFlags, generic, implied, primacy, registry,
+    Request, Row, RowFlags, generic, implied, primacy, registry, transaction,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -149,7 +149,7 @@ fn run(
         service.metrics.command(entry.index).total.add(1);
     }
     let result = run_row(service, connection, incoming, entry, name, doc, after)
-        .map_err(|error| label_repeatable(error, incoming.body));
+        .map_err(|error| label(error, incoming.body, entry.row.name));
     if result.is_err() {
         service.metrics.command(entry.index).failed.add(1);
     }
@@ -183,13 +183,16 @@ fn run_row(
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
     }
-    generic.read_concern.check(service, row, incoming.body)?;
+    match generic.transaction {
+        None => generic.read_concern.check(service, row, incoming.body)?,
+        Some(_) => transaction::validate(service, &mut generic, (row.name, db, incoming.body))?,
+    }
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {
         let text = "Command does not support writeConcern";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    if writes {
+    if writes && (generic.transaction.is_none() || transaction::is_finishing(row.name)) {
         implied::set_write_concern(service, &mut generic)?;
     }
     let unmet = generic.write_concern.unmet;
@@ -210,9 +213,16 @@ fn run_row(
         guard.op().set_max_time_ms(max_time_ms);
     }
     let pinned = match request.generic.read_concern.level {
-        ReadLevel::Snapshot => Some(pin_reads(service, &request.generic.read_concern)?),
+        ReadLevel::Snapshot if request.generic.transaction.is_none() => {
+            Some(pin_reads(service, &request.generic.read_concern)?)
+        }
         _ => None,
     };
+    let _entered = current::enter(Current {
+        op: Some(guard.op().clone()),
+        scripts: service.settings.script_limits(),
+        announce_wait: Some(announce_wait),
+    });
     let mut context = CommandContext {
         service,
         op: guard.op(),
@@ -227,25 +237,46 @@ fn run_row(
         },
         close_connection: false,
         retry: check_out(service, guard.op(), &request)?,
+        transaction: match request.generic.transaction {
+            None => None,
+            Some(_) => transaction::check_out(service, guard.op(), connection, &request)?,
+        },
+        session: request.generic.lsid,
         bypass_validation: false,
         keep_empty_timestamps: false,
         collection_uuid: None,
         waited: incoming.repeat.waited_for,
         data_wait: None,
     };
-    let _entered = current::enter(Current {
-        op: Some(guard.op().clone()),
-        scripts: service.settings.script_limits(),
-    });
     let began_at = doc.len();
-    let _writing = may_write(service, guard.op(), row)?;
+    let _writing = may_write(service, guard.op(), row)
+        .inspect_err(|_| context.transaction.iter_mut().for_each(CheckedOut::abort_open))?;
+    let statement = match &mut context.transaction {
+        Some(session) if !transaction::is_finishing(row.name) => Some(session.enter(guard.op())?),
+        _ => None,
+    };
     let mut guarded = || run_guarded(run, &mut context, &request, doc);
     let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
     let result = if may_take_long { may_block(guarded) } else { guarded() };
+    let result = match (statement, &mut context.transaction) {
+        (Some(statement), Some(session)) => {
+            // The commit waits for the log.
+            context.wait_for_sync = false;
+            transaction::leave(session, statement, guard.op(), result)
+        }
+        _ => result,
+    };
     let result = match &pinned {
         Some(pinned) => result.and_then(|()| pinned.check(&service.store)),
         None => result,
     };
+    if let Some(retry) = &context.retry {
+        match retry.count_retried() {
+            _ if result.is_err() => retry.doubt(),
+            0 => {}
+            retried => service.metrics.retried_statements.add(retried),
+        }
+    }
     *data_wait = context.data_wait.take().filter(|_| result.is_ok());
     if data_wait.is_none() {
         Observed {
@@ -271,7 +302,7 @@ fn run_row(
 }
 
 /// Codes after which a client sends a repeatable write again. Specification "Retryable Writes", "RetryableWriteError".
-const TRY_AGAIN: &[ErrorCode] = &[
+pub(crate) const TRY_AGAIN: &[ErrorCode] = &[
     ErrorCode::InterruptedAtShutdown,
     ErrorCode::InterruptedDueToReplStateChange,
     ErrorCode::NotWritablePrimary,
@@ -282,7 +313,10 @@ const TRY_AGAIN: &[ErrorCode] = &[
     ErrorCode::ExceededTimeLimit,
 ];
 
-fn label_repeatable(error: Error, body: RawDoc<'_>) -> Error {
+fn label(error: Error, body: RawDoc<'_>, name: &str) -> Error {
+    if body.get_element("autocommit").is_some() {
+        return transaction::label(error, name);
+    }
     match TRY_AGAIN.contains(&error.code()) && body.get_element("txnNumber").is_some() {
         true => error.with_label(ErrorLabel::RetryableWrite),
         false => error,
@@ -302,6 +336,9 @@ fn check_out(service: &Service, op: &OpCtx, request: &Request<'_>) -> Result<Opt
     let (Some(session), Some(number)) = (request.generic.lsid, request.generic.txn_number) else {
         return Ok(None);
     };
+    if request.generic.transaction.is_some() {
+        return Ok(None);
+    }
     let name = request.row.name;
     if !request.row.flags.has(RowFlags::RETRYABLE) {
         return Err(Error::new(
@@ -362,6 +399,11 @@ pub(crate) fn may_block<T>(work: impl FnOnce() -> T) -> T {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
     }
+}
+
+/// The same for waits deep inside a command.
+fn announce_wait(wait: &mut dyn FnMut()) {
+    may_block(wait);
 }
 
 /// The database: `$db`, or the one in the message's own header.

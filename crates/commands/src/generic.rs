@@ -91,6 +91,8 @@ pub struct Generic<'a> {
     pub lsid_doc: Option<RawDoc<'a>>,
     /// The number under which the session may send a write again.
     pub txn_number: Option<i64>,
+    /// Its place in a transaction of several statements, when it belongs to one.
+    pub transaction: Option<TransactionPart>,
     /// Milliseconds it may run; 0 is no limit.
     pub max_time_ms: i64,
     /// Which reads it wants.
@@ -105,6 +107,15 @@ pub struct Generic<'a> {
     pub api_strict: bool,
 }
 
+/// What part a command has in its transaction of several statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionPart {
+    /// It is the first one.
+    Begins,
+    /// A later one, commit and abort included.
+    GoesOn,
+}
+
 /// Whether this is a generic argument.
 pub(crate) fn is_generic(name: &[u8]) -> bool {
     NAMES.iter().any(|known| known.as_bytes() == name)
@@ -117,7 +128,7 @@ pub(crate) fn is_generic(name: &[u8]) -> bool {
 #[inline(always)]
 pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> {
     let mut generic = Generic::default();
-    let mut transaction_field = None;
+    let (mut autocommit, mut starts) = (None, None);
     let mut api = Api::default();
     for element in body.iter().skip(1) {
         let value = || element.value();
@@ -129,7 +140,8 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
                 generic.lsid_doc = Some(doc);
             }
             b"txnNumber" => generic.txn_number = Some(txn_number(value())?),
-            b"autocommit" | b"startTransaction" => transaction_field = Some(element.name()),
+            b"autocommit" => autocommit = Some(value()),
+            b"startTransaction" => starts = Some(value()),
             b"maxTimeMS" => generic.max_time_ms = max_time_ms(value())?,
             b"readConcern" => generic.read_concern = ReadConcern::parse(value())?,
             b"writeConcern" => generic.write_concern = WriteConcern::parse(value())?,
@@ -141,7 +153,13 @@ pub(crate) fn parse<'a>(body: RawDoc<'a>, command: &str) -> Result<Generic<'a>> 
             _ => {}
         }
     }
-    check_transaction(&generic, transaction_field)?;
+    if generic.txn_number.is_some() && generic.lsid.is_none() {
+        let text = "Transaction number requires a session ID to be specified";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    if autocommit.is_some() || starts.is_some() {
+        generic.transaction = Some(transaction_part(&generic, autocommit, starts)?);
+    }
     api.check(command)?;
     generic.api_strict = api.strict;
     Ok(generic)
@@ -179,20 +197,37 @@ impl Api<'_> {
     }
 }
 
-/// What belongs to a transaction number. Transactions of several statements are not there yet.
-#[inline(always)]
-fn check_transaction(generic: &Generic<'_>, transaction_field: Option<&str>) -> Result<()> {
-    if generic.txn_number.is_some() && generic.lsid.is_none() {
-        let text = "Transaction number requires a session ID to be specified";
-        return Err(Error::new(ErrorCode::InvalidOptions, text));
-    }
-    match transaction_field {
-        Some(name) if generic.txn_number.is_none() => {
-            let text = format!("'{name}' field requires a transaction number to also be specified");
-            Err(Error::new(ErrorCode::InvalidOptions, text))
+/// Reads `autocommit` and `startTransaction`, which go together.
+#[cold]
+fn transaction_part(
+    generic: &Generic<'_>,
+    autocommit: Option<RawValue<'_>>,
+    starts: Option<RawValue<'_>>,
+) -> Result<TransactionPart> {
+    let refused = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
+    let flag = |name: &str, value: Option<RawValue<'_>>| match value {
+        None => Ok(None),
+        Some(RawValue::Bool(flag)) => Ok(Some(flag)),
+        Some(other) => {
+            let path = format!("OperationSessionInfo.{name}");
+            Err(crate::fields::wrong_type(&path, other, "bool"))
         }
-        Some(_) => Err(Error::not_implemented("transactions of several statements")),
-        None => Ok(()),
+    };
+    let (autocommit, starts) = (flag("autocommit", autocommit)?, flag("startTransaction", starts)?);
+    if autocommit.is_some() && generic.txn_number.is_none() {
+        return refused("'autocommit' field requires a transaction number to also be specified");
+    }
+    match (autocommit, starts) {
+        (Some(true), _) => refused("Specifying autocommit=true is not allowed."),
+        (None, _) if generic.txn_number.is_none() => {
+            refused("'startTransaction' field requires a transaction number to also be specified")
+        }
+        (None, _) => {
+            refused("'startTransaction' field requires 'autocommit' field to also be specified")
+        }
+        (_, Some(false)) => refused("Specifying startTransaction=false is not allowed."),
+        (_, Some(true)) => Ok(TransactionPart::Begins),
+        (_, None) => Ok(TransactionPart::GoesOn),
     }
 }
 

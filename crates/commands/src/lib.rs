@@ -23,12 +23,13 @@ pub mod registry;
 mod request;
 mod retry;
 mod row;
+mod transaction;
 
 pub use context::{CommandContext, DataWait, Exhaust};
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Outcome, Repeat, append_error, dispatch};
 pub use fields::Fields;
-pub use generic::{Durability, Generic, ReadConcern, ReadLevel, WriteConcern};
+pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, WriteConcern};
 pub use request::{DocumentSequence, Documents, Request};
 pub use retry::Retry;
 pub use row::{Handler, OpKind, Row, RowFlags, Run};

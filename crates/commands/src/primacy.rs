@@ -43,6 +43,10 @@ pub(crate) fn check(service: &Service, request: &Request<'_>) -> Result<()> {
     if service.is_primary() {
         return Ok(());
     }
+    if request.generic.transaction.is_some() {
+        let text = "Not primary so we cannot begin or continue a transaction";
+        return Err(Error::new(ErrorCode::NotWritablePrimary, text));
+    }
     if request.row.flags.has(RowFlags::WRITE_CONCERN) {
         return Err(not_writable());
     }

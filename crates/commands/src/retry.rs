@@ -65,6 +65,17 @@ impl Retry {
         Ok(Retry { session: RefCell::new(session), retried: RefCell::default(), ids })
     }
 
+    /// The command failed, and perhaps behind a commit.
+    #[cold]
+    pub(crate) fn doubt(&self) {
+        self.session.borrow_mut().doubt();
+    }
+
+    /// How many statements an earlier attempt had executed.
+    pub(crate) fn count_retried(&self) -> u64 {
+        self.retried.borrow().len() as u64
+    }
+
     fn id(&self, at: usize) -> Result<i32> {
         let listed = match &self.ids {
             StatementIds::From(first) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
 use mayfly_expr::Scope;
 use mayfly_mql::{Matcher, ParseContext};
-use mayfly_storage::{Collection, Store};
+use mayfly_storage::{Collection, Store, in_transaction};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::buckets::{OnBuckets, wanted_fields};
@@ -295,6 +295,42 @@ fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
     }
 }
 
+/// Stages that no transaction runs: those that write, that read what is no part of its snapshot, and `$unionWith`, which the
+/// reference refuses, too.
+const NOT_IN_TRANSACTIONS: &[&str] = &[
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$collStats",
+    "$currentOp",
+    "$indexStats",
+    "$listClusterCatalog",
+    "$listLocalSessions",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$merge",
+    "$out",
+    "$planCacheStats",
+    "$queryStats",
+    "$ttlStats",
+    "$unionWith",
+];
+
+/// Refuses stages that no transaction runs.
+///
+/// # Errors
+/// 263 OperationNotSupportedInTransaction.
+#[cold]
+fn check_in_transaction(spec: RawDoc<'_>) -> Result<()> {
+    let name = spec.iter().next().map_or("", |field| field.name());
+    match NOT_IN_TRANSACTIONS.contains(&name) {
+        true => Err(Error::new(
+            ErrorCode::OperationNotSupportedInTransaction,
+            format!("Stage not supported inside of a multi-document transaction: {name}"),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Parses all stages of a pipeline.
 pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
     let mut stages = Vec::new();
@@ -313,6 +349,9 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
                 "Each element of the 'pipeline' array must be an object",
             ));
         };
+        if in_transaction() {
+            check_in_transaction(spec)?;
+        }
         let mut parsed = Stage::parse(spec, &here)?;
         let unpacked = at == 1 && matches!(stages.first(), Some(Stage::Unpack(_)));
         if unpacked && matches!(parsed.as_slice(), [Stage::GeoNear(_)]) {

@@ -24,6 +24,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// How long a thread that did long work waits for more. The allocator gives back what a thread has freed when the thread ends,
 /// so that this is about how long the memory of a large sort or group outlives it.
 const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(2);
+/// Most threads that wait beside the workers. Writers wait for the transactions of others; with all of them taken, the statements of those
+/// would wait, too.
+const MOST_THREADS: usize = 4096;
 
 fn main() -> ExitCode {
     let began = Instant::now();
@@ -68,6 +71,7 @@ fn run(began: Instant) -> anyhow::Result<()> {
         .enable_all()
         .thread_name("worker")
         .thread_keep_alive(KEEP_ALIVE)
+        .max_blocking_threads(MOST_THREADS)
         .build()
         .context("cannot start the runtime")?;
     let ended = runtime.block_on(async {

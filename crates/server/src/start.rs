@@ -123,6 +123,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let set = ReplicaSet::new(name, config.advertise, service.clock.now_ms());
         let _ = service.replica_set.set(set);
     }
+    service.watch_transactions().context("cannot start a background thread")?;
     let connected = Connected::default();
     let mut tasks = JoinSet::new();
     for listener in listeners {
@@ -165,6 +166,8 @@ impl Running {
                 tracing::warn!("some commands did not end in time");
             }
         }
+        let all = &self.service.sessions.transactions;
+        all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
         match closed {

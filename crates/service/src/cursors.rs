@@ -4,11 +4,14 @@
 //! closed after their time, at the next look at the registry.
 
 use std::collections::HashMap;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::Cursor;
 use parking_lot::Mutex;
+
+use crate::SessionId;
 
 /// How often idle cursors are looked for, in milliseconds.
 const REAP_EVERY_MS: i64 = 10_000;
@@ -22,8 +25,18 @@ pub struct Cursors {
     pub timeout_ms: AtomicI64,
 }
 
+/// Whose cursor it is, or who asks for one.
+#[derive(Clone, Debug, Default)]
+pub struct CursorOwner {
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The transaction's number, and what is there as long as it is open.
+    pub transaction: Option<(i64, Weak<()>)>,
+}
+
 struct Entry {
     namespace: Namespace,
+    owner: CursorOwner,
     /// Nothing while a batch is being made.
     cursor: Option<Cursor>,
     last_used_ms: i64,
@@ -53,7 +66,13 @@ impl Default for Cursors {
 
 impl Cursors {
     /// Keeps a cursor; gives the id that clients use.
-    pub fn register(&self, cursor: Cursor, no_timeout: bool, now_ms: i64) -> i64 {
+    pub fn register(
+        &self,
+        cursor: Cursor,
+        owner: CursorOwner,
+        no_timeout: bool,
+        now_ms: i64,
+    ) -> i64 {
         self.reap(now_ms);
         let mut open = self.open.lock();
         loop {
@@ -61,8 +80,9 @@ impl Cursors {
             if id != 0 && !open.contains_key(&id) {
                 let namespace = cursor.namespace.clone();
                 let cursor = Some(cursor);
-                let entry =
-                    Entry { namespace, cursor, last_used_ms: now_ms, no_timeout, killed: false };
+                let last_used_ms = now_ms;
+                let killed = false;
+                let entry = Entry { namespace, owner, cursor, last_used_ms, no_timeout, killed };
                 open.insert(id, entry);
                 return id;
             }
@@ -72,13 +92,21 @@ impl Cursors {
     /// Takes a cursor out for a batch.
     ///
     /// # Errors
-    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace.
-    pub fn take(&self, id: i64, namespace: &Namespace, now_ms: i64) -> Result<Cursor> {
+    /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741 for another session or
+    /// transaction.
+    pub fn take(
+        &self,
+        id: i64,
+        namespace: &Namespace,
+        asker: &CursorOwner,
+        now_ms: i64,
+    ) -> Result<Cursor> {
         self.reap(now_ms);
         let mut open = self.open.lock();
         let not_found =
             || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
-        let entry = open.get_mut(&id).ok_or_else(not_found)?;
+        let entry =
+            open.get_mut(&id).filter(|entry| !entry.owner.is_over()).ok_or_else(not_found)?;
         if entry.namespace != *namespace {
             return Err(Error::new(
                 ErrorCode::Unauthorized,
@@ -88,6 +116,7 @@ impl Cursors {
                 ),
             ));
         }
+        entry.owner.check(id, asker)?;
         entry.cursor.take().ok_or_else(|| {
             Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
         })
@@ -119,7 +148,7 @@ impl Cursors {
         let mut result = Killed::default();
         for id in ids {
             match open.get_mut(id) {
-                Some(entry) if entry.namespace == *namespace => {
+                Some(entry) if entry.namespace == *namespace && !entry.owner.is_over() => {
                     if entry.cursor.is_some() {
                         open.remove(id);
                     } else {
@@ -135,7 +164,9 @@ impl Cursors {
 
     /// Open cursors, and how many timed out since start.
     pub fn counts(&self) -> (i64, i64) {
-        (self.open.lock().len() as i64, self.timed_out.load(Ordering::Relaxed))
+        let mut open = self.open.lock();
+        open.retain(|_, entry| !entry.owner.is_over());
+        (open.len() as i64, self.timed_out.load(Ordering::Relaxed))
     }
 
     fn reap(&self, now_ms: i64) {
@@ -146,10 +177,56 @@ impl Cursors {
         self.last_reap_ms.store(now_ms, Ordering::Relaxed);
         let timeout = self.timeout_ms.load(Ordering::Relaxed);
         let mut open = self.open.lock();
+        open.retain(|_, entry| !entry.owner.is_over());
         let before = open.len();
         open.retain(|_, entry| {
             entry.no_timeout || entry.cursor.is_none() || now_ms - entry.last_used_ms < timeout
         });
         self.timed_out.fetch_add((before - open.len()) as i64, Ordering::Relaxed);
+    }
+}
+
+impl CursorOwner {
+    /// Whether it belongs to a transaction that has ended.
+    fn is_over(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|(_, alive)| alive.strong_count() == 0)
+    }
+
+    /// Whether who asks may have the cursor.
+    ///
+    /// # Errors
+    /// 50736 to 50741.
+    fn check(&self, id: i64, asker: &CursorOwner) -> Result<()> {
+        let refused = |code: i32, how: String| {
+            Err(Error::new(
+                ErrorCode(code),
+                format!("Cannot run getMore on cursor {id}, which was {how}"),
+            ))
+        };
+        match (self.session, asker.session) {
+            (None, Some(asks)) => {
+                return refused(50736, format!("not created in a session, in session {asks}"));
+            }
+            (Some(own), None) => {
+                return refused(50737, format!("created in session {own}, without an lsid"));
+            }
+            (Some(own), Some(asks)) if own != asks => {
+                return refused(50738, format!("created in session {own}, in session {asks}"));
+            }
+            _ => {}
+        }
+        let number = |owner: &CursorOwner| owner.transaction.as_ref().map(|(number, _)| *number);
+        match (number(self), number(asker)) {
+            (None, Some(asks)) => {
+                refused(50739, format!("not created in a transaction, in transaction {asks}"))
+            }
+            (Some(own), None) => {
+                refused(50740, format!("created in transaction {own}, without a txnNumber"))
+            }
+            (Some(own), Some(asks)) if own != asks => {
+                refused(50741, format!("created in transaction {own}, in transaction {asks}"))
+            }
+            _ => Ok(()),
+        }
     }
 }

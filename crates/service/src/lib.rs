@@ -16,9 +16,10 @@ mod sessions;
 mod shutdown;
 pub mod top;
 mod topology;
+mod transactions;
 
 pub use connections::{ClientInfo, Connection, Connections};
-pub use cursors::Cursors;
+pub use cursors::{CursorOwner, Cursors};
 pub use defaults::{DefaultConcerns, Defaults};
 pub use log_ring::LogRing;
 pub use metrics::Metrics;
@@ -29,3 +30,4 @@ pub use sessions::{CheckedOut, SessionId, Sessions};
 pub use shutdown::Shutdown;
 pub use top::Top;
 pub use topology::Topology;
+pub use transactions::{Beginning, OpenTransactions, ShownTransaction, TransactionCounts};

@@ -68,6 +68,8 @@ pub struct Metrics {
     pub asserts: Asserts,
     /// Documents given to clients, inserted, updated and deleted by them: `metrics.document`.
     pub documents: OpCounters,
+    /// Statements that an earlier attempt had executed.
+    pub retried_statements: Counter,
     commands: Vec<CommandCounts>,
 }
 
@@ -78,6 +80,7 @@ impl Default for Metrics {
             network: Network::default(),
             asserts: Asserts::default(),
             documents: OpCounters::default(),
+            retried_statements: Counter::default(),
             commands: (0..MAX_COMMANDS).map(|_| CommandCounts::default()).collect(),
         }
     }

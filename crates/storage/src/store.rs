@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mayfly_base::{Clock, Error, ErrorCode, OpCtx, OpRegistry, Result};
+use mayfly_base::{Clock, Error, ErrorCode, OpCtx, OpRegistry, Result, current};
 use mayfly_kv::{Engine, Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, RawDoc};
 
@@ -460,6 +460,7 @@ fn back_off(tries: u32) {
     } else {
         let cap = 50u64 << tries.min(9);
         let micros = rand::random_range(cap / 4..=cap);
-        std::thread::sleep(std::time::Duration::from_micros(micros.min(20_000)));
+        // The other writer may be a transaction, whose next statement needs a thread, too.
+        current::wait(|| std::thread::sleep(Duration::from_micros(micros.min(20_000))));
     }
 }

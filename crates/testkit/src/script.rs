@@ -3,6 +3,7 @@
 //! ```text
 //! # source: db.collection.find(), "Definition"      <- a page of the manual or a rule; holds until the next one
 //! # indexes matter                                  <- tag: not to be run with indexes left out
+//! # conflicts matter                                <- tag: not to be run where writes conflict at random
 //!
 //! test {insert: 'c', documents: [{_id: 1}]}         <- a command without an answer must succeed
 //! test {find: 'c', filter: {}}
@@ -28,6 +29,8 @@ pub struct Script {
     pub path: PathBuf,
     /// Its answers depend on which indexes there are (hints, index listings, plans).
     pub indexes_matter: bool,
+    /// A conflict is an answer of its own: nobody runs a statement of a transaction again.
+    pub conflicts_matter: bool,
     /// In the order of the file.
     pub blocks: Vec<Block>,
     /// The file's lines.
@@ -92,10 +95,13 @@ impl Script {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut parser = Parser { lines: &lines, at: 0, sourced: false };
         let mut blocks = Vec::new();
-        let mut indexes_matter = false;
+        let (mut indexes_matter, mut conflicts_matter) = (false, false);
         while let Some(line) = lines.get(parser.at) {
             if line.trim() == "# indexes matter" {
                 indexes_matter = true;
+            }
+            if line.trim() == "# conflicts matter" {
+                conflicts_matter = true;
             }
             if line.trim().is_empty() || parser.comment() {
                 parser.at += 1;
@@ -106,7 +112,7 @@ impl Script {
             let block = block.map_err(|why| format!("{}:{number}: {why}", path.display()))?;
             blocks.push(block);
         }
-        Ok(Script { path: path.to_owned(), indexes_matter, blocks, lines })
+        Ok(Script { path: path.to_owned(), indexes_matter, conflicts_matter, blocks, lines })
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod replication;
 mod sessions;
 mod set_parameter;
 mod shutdown;
+mod transactions;
 mod ttl_resume;
 mod users;
 
@@ -47,6 +48,10 @@ pub(crate) const ROWS: &[Row] = &[
     sessions::START,
     set_parameter::ROW,
     shutdown::ROW,
+    transactions::ABORT,
+    transactions::COMMIT,
+    transactions::COORDINATE,
+    transactions::PREPARE,
     ttl_resume::ROW,
     users::ROLES,
     users::USERS,

@@ -195,10 +195,12 @@ fn run_step_down(
     ctx.service.store.step_down(seconds);
     ctx.service.is_primary();
     tracing::info!(id = 21_340, seconds, "Stepping down in response to replSetStepDown command");
+    let code = ErrorCode::InterruptedDueToReplStateChange;
+    ctx.service.sessions.transactions.abort(code, |_| true);
     // What writes now ends; the TTL monitor asks for itself.
     for op in ctx.service.ops.list() {
         if op.writes() && op.id() != ctx.op.id() {
-            op.kill(ErrorCode::InterruptedDueToReplStateChange);
+            op.kill(code);
         }
     }
     Ok(())

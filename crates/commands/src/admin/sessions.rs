@@ -96,8 +96,9 @@ fn listed(request: &Request<'_>) -> Result<Vec<SessionId>> {
     Ok(sessions)
 }
 
-/// Ends the operations that run in such sessions, but not the one that asks.
+/// Ends the operations and transactions of such sessions, but not the operation that asks.
 fn kill(service: &Service, own: i32, chosen: impl Fn(SessionId) -> bool) {
+    service.sessions.transactions.abort(ErrorCode::Interrupted, &chosen);
     for op in service.ops.list() {
         let info = op.info();
         let session = RawDoc::new(&info.lsid).and_then(|lsid| session_id(lsid).ok());

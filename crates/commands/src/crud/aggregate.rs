@@ -303,6 +303,7 @@ impl Host for ServerHost<'_, '_> {
         let fields = Fields::strict(options, "$currentOp", known)?;
         let options = CurrentOpOptions {
             idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
+            idle_sessions: fields.bool("idleSessions")?.unwrap_or(true),
             truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
         };
         Ok(current_ops(self.ctx.service, options))

@@ -8,6 +8,7 @@ mod results;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{Cursor, CursorSource};
+use mayfly_storage::in_transaction;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::insert::insert_documents;
@@ -113,7 +114,7 @@ fn execute(
                 results.note(index, Kind::Delete, deleted.map(Outcome::Deleted))?
             }
         };
-        if failed && ordered {
+        if failed && (ordered || in_transaction()) {
             return Ok(());
         }
     }
@@ -130,7 +131,7 @@ fn insert(
     results: &mut Results,
 ) -> Result<bool> {
     if let Err(error) = check_insertable(ctx, ns) {
-        let refused = if ordered { 1 } else { documents.len() };
+        let refused = if ordered || in_transaction() { 1 } else { documents.len() };
         for index in first..first + refused {
             results.note(index, Kind::Insert, Err(error.clone()))?;
         }
@@ -145,7 +146,7 @@ fn insert(
             None => drop(results.note(first + at, Kind::Insert, Ok(Outcome::Inserted))?),
             Some((_, error)) => {
                 results.note(first + at, Kind::Insert, Err(error))?;
-                if ordered {
+                if ordered || in_transaction() {
                     break;
                 }
             }

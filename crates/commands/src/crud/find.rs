@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, check_absent,
 };
-use mayfly_storage::ResolvedView;
+use mayfly_storage::{ResolvedView, in_transaction};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
@@ -46,6 +46,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
+    if tailing.tailable && in_transaction() {
+        let text = "It is illegal to open a tailable cursor in a transaction";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
     if tailing.tailable && ctx.snapshot_time.is_some() {
         let text = "A tailable cursor cannot be opened with read concern 'snapshot'";
         return Err(Error::new(ErrorCode::InvalidOptions, text));

@@ -36,7 +36,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let cursors = &ctx.service.cursors;
     let mut cursor =
-        cursors.take(id, &ns, ctx.op.now_ms()).map_err(|error| match error.code() {
+        cursors.take(id, &ns, &ctx.cursor_owner(), ctx.op.now_ms()).map_err(|error| match error
+            .code()
+        {
             // It was there when the wait began.
             ErrorCode::CursorNotFound if !ctx.waited.is_zero() => Error::new(
                 ErrorCode::CursorKilled,

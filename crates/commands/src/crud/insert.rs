@@ -1,7 +1,9 @@
 //! `insert`.
 
+use std::cell::Cell;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{WriteUnit, is_empty_timestamp};
+use mayfly_storage::{WriteUnit, in_transaction, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::measurements;
@@ -217,10 +219,17 @@ impl<'a> Chunk<'a> {
         let mut stopped = false;
         if !self.documents.is_empty() {
             let documents = &self.documents;
-            let together = self.insert_all(ctx, ns, self.base + self.first, documents);
+            let reached = Cell::new(0);
+            let first = self.base + self.first;
+            let together = self.insert_all(ctx, ns, first, documents, &reached);
             match together {
                 Ok(()) => results.n += documents.len() as i64,
                 Err(error) if ends_command(&error) => return Err(error),
+                // Nothing is run again: the unit says itself how far it came.
+                Err(error) if in_transaction() => {
+                    results.n += reached.get() as i64;
+                    stopped = results.fail(self.first + reached.get(), error, ordered);
+                }
                 Err(error) if documents.len() == 1 => {
                     stopped = results.fail(self.first, error, ordered);
                 }
@@ -243,7 +252,8 @@ impl<'a> Chunk<'a> {
     ) -> Result<bool> {
         for (at, document) in self.documents.iter().enumerate() {
             let one = std::slice::from_ref(document);
-            match self.insert_all(ctx, ns, self.base + self.first + at, one) {
+            let reached = Cell::new(0);
+            match self.insert_all(ctx, ns, self.base + self.first + at, one, &reached) {
                 Ok(()) => results.n += 1,
                 Err(error) if ends_command(&error) => return Err(error),
                 Err(error) => {
@@ -262,9 +272,10 @@ impl<'a> Chunk<'a> {
         ns: &Namespace,
         first: usize,
         documents: &[Prepared<'_>],
+        reached: &Cell<usize>,
     ) -> Result<()> {
         if self.target != Target::Measurements {
-            return insert_all(ctx, ns, first, documents, self.target);
+            return insert_all(ctx, ns, first, documents, (self.target, reached));
         }
         ctx.op.check()?;
         measurements::insert_all(ctx, ns, documents, |unit| match &ctx.retry {
@@ -278,13 +289,14 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Inserts documents in one unit; the first is the command's statement at this place.
+/// Inserts documents in one unit; the first is the command's statement at this place. When it fails, `reached` says how many it
+/// had inserted.
 fn insert_all(
     ctx: &CommandContext<'_>,
     ns: &Namespace,
     first: usize,
     documents: &[Prepared<'_>],
-    target: Target,
+    (target, reached): (Target, &Cell<usize>),
 ) -> Result<()> {
     ctx.op.check()?;
     let bytes = documents.iter().map(|document| document.doc().as_bytes().len()).sum();
@@ -293,7 +305,10 @@ fn insert_all(
         if ctx.bypass_validation {
             unit.bypass_validation();
         }
-        documents.iter().try_for_each(|document| unit.insert_checked(document.doc()))?;
+        for (at, document) in documents.iter().enumerate() {
+            reached.set(at);
+            unit.insert_checked(document.doc())?;
+        }
         match &ctx.retry {
             Some(retry) => retry.record_inserts(unit, first, documents.len()),
             None => Ok(()),

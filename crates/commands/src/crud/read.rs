@@ -112,7 +112,8 @@ pub(crate) fn first_batch(
     let id = if batch.single || cursor.is_done() {
         0
     } else {
-        ctx.service.cursors.register(cursor, batch.no_timeout, ctx.op.now_ms())
+        let owner = ctx.cursor_owner();
+        ctx.service.cursors.register(cursor, owner, batch.no_timeout, ctx.op.now_ms())
     };
     reply.append("id", id).append("ns", shown.as_str()).end();
     Ok(())

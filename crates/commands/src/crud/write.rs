@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_storage::{Collection, OPLOG};
+use mayfly_storage::{Collection, OPLOG, in_transaction};
 use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue, ValueBuf};
 
-use crate::{CommandContext, Durability, Fields, Request};
+use crate::{CommandContext, Durability, Fields, Request, transaction};
 
 /// Results of the statements of one command.
 #[derive(Default)]
@@ -21,7 +21,8 @@ impl WriteResults {
     /// Notes the error of a statement. True when an ordered command goes no further.
     pub(super) fn fail(&mut self, index: usize, error: Error, ordered: bool) -> bool {
         self.errors.push((index, error));
-        ordered
+        // Inside a transaction nothing is done after a failure.
+        transaction::note_failure() || ordered
     }
 
     /// The errors, by the index of their statement.
@@ -81,7 +82,7 @@ pub(super) fn ends_command(error: &Error) -> bool {
             | ErrorCode::InterruptedAtShutdown
             | ErrorCode::InterruptedDueToReplStateChange
             | ErrorCode::NotWritablePrimary
-    )
+    ) || transaction::ends_statement(error)
 }
 
 /// Checks the number of statements.
@@ -177,7 +178,9 @@ pub(crate) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
 /// same collection would change documents twice.
 pub(super) fn was_dropped(error: &Error, collection: &Collection) -> bool {
     let code = error.code();
-    collection.is_dropped()
+    // In a transaction it is a conflict.
+    !in_transaction()
+        && collection.is_dropped()
         && matches!(code, ErrorCode::NamespaceNotFound | ErrorCode::QueryPlanKilled)
 }
 

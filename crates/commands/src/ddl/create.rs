@@ -1,6 +1,7 @@
 //! `create`: a collection or a view.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::in_transaction;
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuilder, RawValue};
 
@@ -61,6 +62,14 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         refuse(&fields, name)?;
     }
     match fields.string("viewOn")? {
+        Some(_) if in_transaction() => {
+            let text = "Cannot create a view in a multi-document transaction.";
+            return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
+        }
+        None if in_transaction() && fields.get("timeseries").is_some() => {
+            let text = "Cannot create a time-series collection in a multi-document transaction.";
+            return Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text));
+        }
         Some(on) => {
             check_view_options(&fields)?;
             view::create(ctx, &ns, on, &fields)?;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use mayfly_base::op::OpInfo;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
-use mayfly_service::{ClientInfo, Service};
+use mayfly_service::{ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::fields::whole_number;
@@ -29,6 +29,8 @@ pub(crate) const KILL_OP: Row =
 pub struct CurrentOpOptions {
     /// Connections and background tasks that do nothing now, too.
     pub idle_connections: bool,
+    /// Open transactions of which no statement runs, too.
+    pub idle_sessions: bool,
     /// Leave long commands out.
     pub truncate_ops: bool,
 }
@@ -43,6 +45,10 @@ pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> 
         busy.insert(info.connection_id);
         monitor_works |= *info.desc == *TTL_MONITOR;
         list.push(active(service, &op, &info, options));
+    }
+    if options.idle_sessions {
+        let inactive = service.sessions.transactions.inactive(&*service.clock);
+        list.extend(inactive.iter().map(|transaction| inactive_transaction(service, transaction)));
     }
     if !options.idle_connections {
         return list;
@@ -73,6 +79,36 @@ fn begin(service: &Service, desc: &str) -> DocBuilder {
     doc.append("host", service.host.as_str());
     doc.append("desc", desc);
     doc
+}
+
+fn inactive_transaction(service: &Service, transaction: &ShownTransaction) -> DocBuf {
+    let mut doc = DocBuilder::new();
+    doc.append("type", "idleSession");
+    doc.append("host", service.host.as_str());
+    doc.append("desc", "inactive transaction");
+    let beginning = &transaction.beginning;
+    let connection = service.connections.get(beginning.connection_id);
+    let said = connection.map(|connection| connection.info()).unwrap_or_default();
+    append_client(&mut doc, &beginning.client, &said);
+    doc.append("connectionId", beginning.connection_id);
+    doc.append("lsid", &beginning.lsid);
+    append_transaction(&mut doc, transaction);
+    doc.append("waitingForLock", false).append("active", false);
+    doc.append("locks", RawDoc::EMPTY).append("lockStats", RawDoc::EMPTY);
+    doc.finish()
+}
+
+/// `transaction` of an operation, or of a session of which none runs.
+pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &ShownTransaction) {
+    let ShownTransaction { number, beginning, open_micros, active_micros, .. } = transaction;
+    doc.start_document("transaction").start_document("parameters");
+    doc.append("txnNumber", *number).append("txnRetryCounter", 0).append("autocommit", false);
+    doc.append("readConcern", &beginning.read_concern).end();
+    doc.append("readTimestamp", RawValue::Timestamp(transaction.read_time));
+    doc.append("startWallClockTime", time_text(transaction.started_ms).as_str());
+    doc.append("timeOpenMicros", *open_micros).append("timeActiveMicros", *active_micros);
+    doc.append("timeInactiveMicros", (open_micros - active_micros).max(0));
+    doc.append("expiryTime", time_text(transaction.expires_ms).as_str()).end();
 }
 
 fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOptions) -> DocBuf {
@@ -155,8 +191,11 @@ fn run_current_op(
         Some(value) => whole_number(value).is_some_and(|number| number != 0),
         None => false,
     };
-    let options =
-        CurrentOpOptions { idle_connections: truthy("$all"), truncate_ops: truthy("truncateOps") };
+    let options = CurrentOpOptions {
+        idle_connections: truthy("$all"),
+        idle_sessions: true,
+        truncate_ops: truthy("truncateOps"),
+    };
     let own = truthy("$ownOps");
     doc.start_array("inprog");
     for op in current_ops(ctx.service, options) {

@@ -224,11 +224,18 @@ fn storage_engine(service: &Service, doc: &mut DocBuilder) {
     doc.append("writtenBytes", i64::try_from(stats.written_bytes).unwrap_or(i64::MAX));
 }
 
-fn transactions(_: &Service, doc: &mut DocBuilder) {
-    for name in ["currentActive", "currentInactive", "currentOpen", "totalStarted"] {
-        doc.append(name, 0i64);
-    }
-    doc.append("totalCommitted", 0i64).append("totalAborted", 0i64);
+fn transactions(service: &Service, doc: &mut DocBuilder) {
+    let all = &service.sessions.transactions;
+    let counts = all.counts();
+    doc.append("retriedCommandsCount", all.retried_commands.get());
+    doc.append("retriedStatementsCount", service.metrics.retried_statements.get());
+    doc.append("transactionsCollectionWriteCount", 0i64);
+    doc.append("currentActive", counts.active).append("currentInactive", counts.inactive);
+    doc.append("currentOpen", counts.active + counts.inactive);
+    doc.append("totalAborted", all.aborted.get()).append("totalCommitted", all.committed.get());
+    doc.append("totalStarted", all.started.get());
+    doc.append("totalPrepared", 0i64).append("totalPreparedThenCommitted", 0i64);
+    doc.append("totalPreparedThenAborted", 0i64).append("currentPrepared", 0i64);
 }
 
 /// An extension: whether expiry is suspended because the clock cannot be trusted.

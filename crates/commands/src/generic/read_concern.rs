@@ -188,6 +188,14 @@ impl ReadConcern {
                 "cannot satisfy linearizable read concern on non-primary node",
             ));
         }
+        self.check_after(service)
+    }
+
+    /// Whether the time that it must have come to is there.
+    ///
+    /// # Errors
+    /// 72 for a time that nobody has come to.
+    pub(crate) fn check_after(&self, service: &Service) -> Result<()> {
         let known = service.store.last_timestamp().max(service.gossiped());
         match self.after > known {
             true => Err(too_late("afterClusterTime", self.after, known)),

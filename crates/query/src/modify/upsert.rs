@@ -6,7 +6,7 @@ use mayfly_base::limits::MAX_USER_DOCUMENT_BYTES;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::UpdateContext;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::{Collection, Store};
+use mayfly_storage::{Collection, Store, in_transaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 
 use super::record::Images;
@@ -47,7 +47,8 @@ pub(super) fn upsert_one(
     });
     match inserted {
         Ok(()) => Ok(Upserted::Inserted { id, document }),
-        Err(error) if error.code() == ErrorCode::DuplicateKey => {
+        // Inside a transaction nothing is tried again.
+        Err(error) if error.code() == ErrorCode::DuplicateKey && !in_transaction() => {
             let matches = |found: RawDoc<'_>| matcher.matches(found);
             let key = store.locate(collection, id.as_raw())?;
             let by_id = key.map(|key| store.read_one(collection, &key, matches)).transpose()?;

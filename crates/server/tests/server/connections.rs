@@ -12,19 +12,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::codec::{Decoder, Encoder};
 
-async fn server() -> Running {
+pub(crate) async fn server() -> Running {
     let clock = Arc::new(ManualClock::at_ms(1_700_000_000_000));
     start(StartOptions::for_tests(clock).unwrap()).await.unwrap()
 }
 
-struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     input: BytesMut,
     next_id: i32,
 }
 
 impl Client {
-    async fn connect(server: &Running) -> Client {
+    pub(crate) async fn connect(server: &Running) -> Client {
         let stream = TcpStream::connect(server.address()).await.unwrap();
         Client { stream, input: BytesMut::new(), next_id: 1 }
     }
@@ -60,7 +60,8 @@ impl Client {
         }
     }
 
-    async fn run(&mut self, command: Document) -> Document {
+    /// Runs a command on `admin`.
+    pub(crate) async fn run(&mut self, command: Document) -> Document {
         let id = self.send(command, 0, None).await;
         let reply = self.receive().await.unwrap();
         assert_eq!(reply.header.response_to, id);

@@ -8,3 +8,4 @@ mod crash;
 mod expiry;
 mod failed_starts;
 mod retry;
+mod transactions;

@@ -8,7 +8,7 @@ use mayfly_value::DocBuilder;
 use parking_lot::Mutex;
 
 use super::{Kind, LogVerbosity, Parameter, SetAt, Value};
-use crate::Service;
+use crate::{OpenTransactions, Service};
 
 /// The version whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
@@ -90,10 +90,16 @@ impl Settings {
 }
 
 const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
+const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
+const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
 const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
 
 fn ttl(service: &Service) -> &TtlParameters {
     service.store.ttl_params()
+}
+
+fn open(service: &Service) -> &OpenTransactions {
+    &service.sessions.transactions
 }
 
 /// A row whose value is a number in an atomic.
@@ -177,6 +183,8 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| open(s).lock_timeout_ms),
+    number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     number!("ttlClockJumpLimitSecs", NOT_NEGATIVE, |s| ttl(s).clock_jump_limit_secs),
     number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
     number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),

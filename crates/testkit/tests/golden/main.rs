@@ -18,5 +18,6 @@ mod series_model;
 mod snapshot_reads;
 mod step_down;
 mod time_series;
+mod transactions;
 mod ttl_monitor;
 mod ttl_statements;

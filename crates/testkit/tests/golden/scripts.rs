@@ -39,12 +39,22 @@ pub(crate) fn rocksdb() -> OpenEngine {
     Box::new(move || RocksEngine::open(folder.path(), options).unwrap())
 }
 
-fn run_all(indexes: Indexes, open: &dyn Fn() -> OpenEngine) {
+/// Whether writes conflict at random.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Conflicts {
+    Real,
+    Random,
+}
+
+fn run_all(indexes: Indexes, conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
     let update = std::env::var_os("UPDATE_SCRIPTS").is_some_and(|value| value == "1");
     let runner = Runner { indexes, update: update && indexes == Indexes::All };
     let (mut checked, mut failures, mut ran) = (0, Vec::new(), 0);
     for script in scripts() {
         if indexes == Indexes::OnlyMeaningful && script.indexes_matter {
+            continue;
+        }
+        if conflicts == Conflicts::Random && script.conflicts_matter {
             continue;
         }
         let outcome = runner.run(&script, open());
@@ -61,30 +71,30 @@ fn run_all(indexes: Indexes, open: &dyn Fn() -> OpenEngine) {
 
 #[test]
 fn scripts_on_memory() {
-    run_all(Indexes::All, &memory);
+    run_all(Indexes::All, Conflicts::Real, &memory);
 }
 
 #[test]
 fn scripts_on_memory_without_indexes() {
-    run_all(Indexes::OnlyMeaningful, &memory);
+    run_all(Indexes::OnlyMeaningful, Conflicts::Real, &memory);
 }
 
 #[test]
 fn scripts_under_chaos() {
-    run_all(Indexes::All, &|| memory_under_chaos(7));
+    run_all(Indexes::All, Conflicts::Random, &|| memory_under_chaos(7));
 }
 
 #[test]
 fn scripts_under_chaos_without_indexes() {
-    run_all(Indexes::OnlyMeaningful, &|| memory_under_chaos(11));
+    run_all(Indexes::OnlyMeaningful, Conflicts::Random, &|| memory_under_chaos(11));
 }
 
 #[test]
 fn scripts_on_rocksdb() {
-    run_all(Indexes::All, &rocksdb);
+    run_all(Indexes::All, Conflicts::Real, &rocksdb);
 }
 
 #[test]
 fn scripts_on_rocksdb_without_indexes() {
-    run_all(Indexes::OnlyMeaningful, &rocksdb);
+    run_all(Indexes::OnlyMeaningful, Conflicts::Real, &rocksdb);
 }

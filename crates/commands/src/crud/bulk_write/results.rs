@@ -7,6 +7,7 @@ use mayfly_query::ModifyOutcome;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::crud::write::{clamped, ends_command};
+use crate::transaction;
 
 /// What an operation was.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,7 @@ impl Results {
         match outcome {
             Err(error) if ends_command(&error) => Err(error),
             Err(error) => {
+                transaction::note_failure();
                 self.failed(index, kind, &error);
                 Ok(true)
             }

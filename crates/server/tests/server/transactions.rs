@@ -1,0 +1,120 @@
+//! Transactions of several statements beside others' writes: who waits for one must not keep it from ending.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mayfly_base::SystemClock;
+use mayfly_server::{Running, StartOptions, start};
+use mayfly_value::bson::{Binary, Document, doc, spec::BinarySubtype};
+
+use crate::connections::{Client, server};
+
+/// More than the runtime has workers.
+const WRITERS: i32 = 24;
+
+/// The arguments of a statement of a session's transaction.
+fn part(session: u8, number: i64, begins: bool) -> Document {
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![session; 16] };
+    let mut part = doc! {"lsid": {"id": id}, "txnNumber": number, "autocommit": false};
+    if begins {
+        part.insert("startTransaction", true);
+    }
+    part
+}
+
+fn with(mut command: Document, part: Document) -> Document {
+    command.extend(part);
+    command
+}
+
+fn increment() -> Document {
+    doc! {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}
+}
+
+fn int(reply: &Document, name: &str) -> i32 {
+    reply.get_i32(name).unwrap_or(0)
+}
+
+async fn ok(client: &mut Client, command: Document) -> Document {
+    let reply = client.run(command).await;
+    let succeeded = reply.get_f64("ok").unwrap() == 1.0 && !reply.contains_key("writeErrors");
+    assert!(succeeded, "{reply}");
+    reply
+}
+
+async fn counted(client: &mut Client) -> i32 {
+    let found = ok(client, doc! {"find": "c", "filter": {"_id": 1}}).await;
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    batch[0].as_document().unwrap().get_i32("n").unwrap()
+}
+
+/// Writers of the record that a transaction holds, each on a connection of its own; gives them when all wait.
+async fn waiting_writers(server: &Running) -> Vec<tokio::task::JoinHandle<()>> {
+    let mut writers = Vec::new();
+    for at in 0..WRITERS {
+        let mut client = Client::connect(server).await;
+        // Some of them under sessions, of which two share one.
+        let session = (at % 3 == 0).then(|| {
+            let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![100 + (at / 6) as u8; 16] };
+            doc! {"lsid": {"id": id}, "txnNumber": i64::from(at + 1)}
+        });
+        writers.push(tokio::spawn(async move {
+            let command = with(increment(), session.unwrap_or_default());
+            let reply = client.run(command).await;
+            // The older number of two that share a session comes too late when the other one was first.
+            assert!(int(&reply, "n") == 1 || int(&reply, "code") == 225, "{reply}");
+        }));
+    }
+    let conflicts =
+        || server.service.store.write_conflicts.load(std::sync::atomic::Ordering::Relaxed);
+    let before = conflicts();
+    while conflicts() < before + 20 * i64::from(WRITERS) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    writers
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_gets_through_beside_more_waiting_writers_than_workers() {
+    let server = server().await;
+    let mut client = Client::connect(&server).await;
+    ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
+    ok(&mut client, with(increment(), part(1, 1, true))).await;
+    let writers = waiting_writers(&server).await;
+    let mut committer = Client::connect(&server).await;
+    let began = Instant::now();
+    ok(&mut committer, with(doc! {"commitTransaction": 1}, part(1, 1, false))).await;
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(counted(&mut client).await > WRITERS / 2);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_ends_by_itself_and_those_behind_it_go_on() {
+    let clock = Arc::new(SystemClock::new());
+    let server = start(StartOptions::for_tests(clock).unwrap()).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    ok(&mut client, doc! {"setParameter": 1, "transactionLifetimeLimitSeconds": 1}).await;
+    ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
+    ok(&mut client, with(increment(), part(1, 1, true))).await;
+    // Its connection goes; that alone ends nothing.
+    for writer in waiting_writers(&server).await {
+        writer.await.unwrap();
+    }
+    let counts = server.service.sessions.transactions.counts();
+    assert_eq!(counts.active + counts.inactive, 0);
+    let reply = client.run(with(doc! {"commitTransaction": 1}, part(1, 1, false))).await;
+    assert_eq!(int(&reply, "code"), 251, "{reply}");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_leaves_open_transactions_behind() {
+    let server = server().await;
+    let mut client = Client::connect(&server).await;
+    ok(&mut client, with(doc! {"insert": "c", "documents": [{"_id": 1}]}, part(1, 1, true))).await;
+    server.stop().await.unwrap();
+}
