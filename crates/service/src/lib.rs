@@ -1,10 +1,11 @@
-//! What outlives a command: connections, sessions, parameters, metrics, the log ring, the shutdown signal.
+//! What outlives a command: connections, sessions, parameters, fail points, metrics, the log ring, the shutdown signal.
 //!
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
 pub mod connections;
 pub mod cursors;
 pub mod defaults;
+pub mod fail_points;
 mod histogram;
 pub mod log_ring;
 pub mod metrics;
@@ -20,6 +21,7 @@ mod topology;
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::Cursors;
 pub use defaults::{DefaultConcerns, Defaults};
+pub use fail_points::{FailPoint, FailPoints};
 pub use log_ring::LogRing;
 pub use metrics::Metrics;
 pub use profiler::Profiler;

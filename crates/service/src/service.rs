@@ -10,8 +10,8 @@ use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
 use crate::{
-    Connections, Cursors, Defaults, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown,
-    Top, Topology,
+    Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, ReplicaSet, Sessions,
+    Shutdown, Top, Topology,
 };
 
 /// How it was started, for `getCmdLineOpts`.
@@ -75,6 +75,8 @@ pub struct Service {
     pub top: Top,
     /// What operations get that say nothing themselves.
     pub defaults: Defaults,
+    /// Places at which tests make the server fail.
+    pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
     pub settings: Settings,
     /// What `topologyVersion` says.
@@ -114,6 +116,7 @@ impl Service {
             profiler: Profiler::default(),
             top: Top::default(),
             defaults,
+            fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),

@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result, current, limits};
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
@@ -52,13 +52,14 @@ impl WriteUnit<'_> {
     /// Notes that `count` statements, this one the first, were executed by this unit with this result.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Those of the engine, and of whoever asked the operation to be asked before.
     pub fn record_statement(
         &mut self,
         statement: Statement,
         count: i32,
         result: RawDoc<'_>,
     ) -> Result<()> {
+        current::before_record(statement.id)?;
         let mut value = Vec::with_capacity(HEADER + result.as_bytes().len());
         value.extend_from_slice(&statement.txn_number.to_le_bytes());
         value.extend_from_slice(&self.now_ms().to_le_bytes());

@@ -5,6 +5,7 @@ mod balancer;
 mod cluster_parameters;
 mod compatibility;
 mod concerns;
+mod fail_point;
 mod fsync;
 mod get_parameter;
 mod log_rotate;
@@ -27,6 +28,7 @@ pub(crate) const ROWS: &[Row] = &[
     compatibility::ROW,
     concerns::GET,
     concerns::SET,
+    fail_point::ROW,
     fsync::ROW,
     fsync::UNLOCK,
     get_parameter::ROW,
