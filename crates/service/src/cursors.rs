@@ -10,6 +10,8 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::Cursor;
 use parking_lot::Mutex;
 
+use crate::SessionId;
+
 /// How often idle cursors are looked for, in milliseconds.
 const REAP_EVERY_MS: i64 = 10_000;
 
@@ -28,6 +30,8 @@ struct Entry {
     cursor: Option<Cursor>,
     last_used_ms: i64,
     no_timeout: bool,
+    /// The session that opened it.
+    session: Option<SessionId>,
     killed: bool,
 }
 
@@ -52,8 +56,14 @@ impl Default for Cursors {
 }
 
 impl Cursors {
-    /// Keeps a cursor; gives the id that clients use.
-    pub fn register(&self, cursor: Cursor, no_timeout: bool, now_ms: i64) -> i64 {
+    /// Keeps a cursor that this session opened; gives the id that clients use.
+    pub fn register(
+        &self,
+        cursor: Cursor,
+        session: Option<SessionId>,
+        no_timeout: bool,
+        now_ms: i64,
+    ) -> i64 {
         self.reap(now_ms);
         let mut open = self.open.lock();
         loop {
@@ -61,8 +71,9 @@ impl Cursors {
             if id != 0 && !open.contains_key(&id) {
                 let namespace = cursor.namespace.clone();
                 let cursor = Some(cursor);
+                let last_used_ms = now_ms;
                 let entry =
-                    Entry { namespace, cursor, last_used_ms: now_ms, no_timeout, killed: false };
+                    Entry { namespace, cursor, last_used_ms, no_timeout, session, killed: false };
                 open.insert(id, entry);
                 return id;
             }
@@ -131,6 +142,17 @@ impl Cursors {
             }
         }
         result
+    }
+
+    /// Closes the cursors of sessions.
+    pub fn kill_of(&self, chosen: impl Fn(SessionId) -> bool) {
+        self.open.lock().retain(|_, entry| {
+            if !entry.session.is_some_and(&chosen) {
+                return true;
+            }
+            entry.killed = true;
+            entry.cursor.is_none()
+        });
     }
 
     /// Open cursors, and how many timed out since start.

@@ -17,6 +17,7 @@ mod sessions;
 mod shutdown;
 pub mod top;
 mod topology;
+pub mod write_block;
 
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::Cursors;

@@ -9,6 +9,7 @@ use mayfly_storage::Store;
 use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
+use crate::write_block;
 use crate::{
     Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, ReplicaSet, Sessions,
     Shutdown, Top, Topology,
@@ -101,6 +102,9 @@ impl Service {
             tracing::error!(%error, "the default concerns could not be read");
             Defaults::default()
         });
+        if let Err(error) = write_block::load(&store) {
+            tracing::error!(%error, "whether user writes are blocked could not be read");
+        }
         let service = Arc::new(Service {
             store,
             ops,

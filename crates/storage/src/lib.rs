@@ -27,6 +27,7 @@ pub mod timeseries;
 pub mod ttl;
 mod unit;
 mod views;
+mod write_block;
 
 pub use catalog::{Capped, Collection, Core, Index, Uses};
 pub use ddl::{

@@ -112,7 +112,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn sweep_statements(&self) -> Result<()> {
+    pub fn sweep_statements(&self) -> Result<()> {
         let now_ms = self.clock.now_ms();
         if now_ms < self.next_statement_due.load(Ordering::Acquire) {
             return Ok(());

@@ -9,13 +9,17 @@ mod fail_point;
 mod fsync;
 mod get_parameter;
 mod log_rotate;
+mod oplog_note;
 mod plan_cache;
 pub(crate) mod replication;
+mod session_cache;
+mod session_patterns;
 mod sessions;
 mod set_parameter;
 mod shutdown;
 mod ttl_resume;
 mod users;
+mod write_block;
 
 use crate::Row;
 
@@ -36,11 +40,15 @@ pub(crate) const ROWS: &[Row] = &[
     plan_cache::CLEAR,
     plan_cache::CLEAR_FILTERS,
     plan_cache::LIST_FILTERS,
+    oplog_note::ROW,
     replication::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,
     replication::INITIATE,
     replication::STEP_DOWN,
+    session_cache::REAP,
+    session_cache::REFRESH,
+    session_patterns::ROW,
     sessions::END,
     sessions::KILL,
     sessions::KILL_ALL,
@@ -52,4 +60,5 @@ pub(crate) const ROWS: &[Row] = &[
     ttl_resume::ROW,
     users::ROLES,
     users::USERS,
+    write_block::ROW,
 ];

@@ -7,6 +7,7 @@ use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
 
+use crate::generic::session_of;
 use crate::{CommandContext, Fields};
 
 /// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document.
@@ -112,7 +113,8 @@ pub(crate) fn first_batch(
     let id = if batch.single || cursor.is_done() {
         0
     } else {
-        ctx.service.cursors.register(cursor, batch.no_timeout, ctx.op.now_ms())
+        let session = session_of(ctx.op);
+        ctx.service.cursors.register(cursor, session, batch.no_timeout, ctx.op.now_ms())
     };
     reply.append("id", id).append("ns", shown.as_str()).end();
     Ok(())
