@@ -29,7 +29,9 @@ pub(super) enum Outcome {
 
 /// Visits the operations of an entry.
 pub(super) fn operations<'e>(entry: RawDoc<'e>, visit: &mut dyn FnMut(u32, RawDoc<'e>)) {
-    let several = entry.get("o").and_then(RawValue::as_document);
+    // A document may have a field of this name, too.
+    let is_command = entry.get("op") == Some(RawValue::String("c"));
+    let several = entry.get("o").and_then(RawValue::as_document).filter(|_| is_command);
     let several = several.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
     match several {
         Some(list) => {
