@@ -92,14 +92,19 @@ fn writes_to_users(entry: RawDoc<'_>) -> bool {
     let text = |document: RawDoc<'_>, name: &str| {
         document.get(name).and_then(RawValue::as_str).is_some_and(is_of_users)
     };
-    let operation = entry.get("o").and_then(RawValue::as_document);
-    let several = operation.and_then(|operation| operation.get("applyOps"));
-    match several.and_then(RawValue::as_array) {
+    let is_command = entry.get("op") == Some(RawValue::String("c"));
+    let command = entry.get("o").and_then(RawValue::as_document).filter(|_| is_command);
+    let Some(command) = command else { return text(entry, "ns") };
+    let several = command.get("applyOps").and_then(RawValue::as_array);
+    let target = command.iter().next().and_then(|target| target.value().as_str());
+    match several {
         Some(entries) => {
             entries.iter().any(|entry| entry.value().as_document().is_some_and(writes_to_users))
         }
+        // The server's own record of operations, made or removed.
+        None if target == Some("system.profile") => false,
         // A renamed collection may come from another database.
-        None => text(entry, "ns") || operation.is_some_and(|renamed| text(renamed, "to")),
+        None => text(entry, "ns") || text(command, "to"),
     }
 }
 
