@@ -211,11 +211,15 @@ fn run_row(
     // Behind its registration: a step-down finds it there, or it finds the step-down here.
     primacy::check(service, &request)?;
     let max_time_ms = implied::max_time_ms(service, &request);
+    let may_fail = service.fail_points.any_on();
     if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
-        faults::set_max_time_ms(service, guard.op(), max_time_ms)?;
+        match may_fail {
+            true => faults::limited(service, guard.op(), max_time_ms)?,
+            false => guard.op().set_max_time_ms(max_time_ms),
+        }
     }
     let mut faults = Faults::default();
-    if service.fail_points.any_on() {
+    if may_fail {
         let waited = incoming.repeat.waited;
         let passed = faults.before(service, connection, guard.op(), &request, waited);
         outcome.hang_up = faults.hangs_up();
@@ -274,7 +278,7 @@ fn run_row(
     }
     if let (Some(unmet), Ok(())) = (unmet, &result) {
         unmet.append(request.body, doc);
-    } else if service.fail_points.any_on() && result.is_ok() && data_wait.is_none() {
+    } else if may_fail && result.is_ok() && data_wait.is_none() {
         faults::after(service, connection, &request, doc);
     }
     outcome.wait_durable = context.wait_for_sync;

@@ -151,7 +151,7 @@ pub(crate) fn after(
     }
 }
 
-/// What a limit of time becomes under the points: none, or an error.
+/// Sets an operation's limit of time, as the points have it: the limit, none, or an error.
 ///
 /// # Errors
 /// 50 MaxTimeMSExpired.
@@ -165,19 +165,6 @@ pub(crate) fn limited(service: &Service, op: &OpCtx, max_time_ms: i64) -> Result
     if points.pass(FailPoint::MaxTimeNeverTimeOut, |_| true).is_none() {
         op.set_max_time_ms(max_time_ms);
     }
-    Ok(())
-}
-
-/// Sets a command's limit of time.
-///
-/// # Errors
-/// 50 MaxTimeMSExpired, when a fail point wants so.
-#[inline]
-pub(crate) fn set_max_time_ms(service: &Service, op: &OpCtx, max_time_ms: i64) -> Result<()> {
-    if service.fail_points.any_on() {
-        return limited(service, op, max_time_ms);
-    }
-    op.set_max_time_ms(max_time_ms);
     Ok(())
 }
 
@@ -284,8 +271,10 @@ fn number(data: RawDoc<'_>, name: &str) -> Option<i64> {
     data.get(name).and_then(Number::from_value).and_then(Number::to_i64_exact)
 }
 
+/// A code, unless it is that of success.
 fn code(data: RawDoc<'_>, name: &str) -> Option<ErrorCode> {
-    number(data, name).and_then(|code| i32::try_from(code).ok()).map(ErrorCode)
+    let code = number(data, name).and_then(|code| i32::try_from(code).ok());
+    code.filter(|code| *code != 0).map(ErrorCode)
 }
 
 /// The labels that take the place of the server's own; nothing when the data names none.

@@ -81,7 +81,10 @@ fn fill(
     let max_time_ms = request.generic.max_time_ms;
     let Some(awaited) = cursor.awaited() else {
         if max_time_ms > 0 {
-            crate::faults::set_max_time_ms(ctx.service, ctx.op, max_time_ms)?;
+            match ctx.service.fail_points.any_on() {
+                true => crate::faults::limited(ctx.service, ctx.op, max_time_ms)?,
+                false => ctx.op.set_max_time_ms(max_time_ms),
+            }
         }
         return cursor.fill(store, ctx.op, limit, reply).map(|_| ());
     };
