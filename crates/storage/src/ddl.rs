@@ -389,9 +389,25 @@ impl Store {
         if let Some(view) = open_view() {
             return with_open(&view, |txn, pending| body(txn, &mut pending.oplog));
         }
+        self.change_after(|entry| self.check_user_write(entry), &mut body)
+    }
+
+    /// The same for the end of something that began when clients were allowed to write.
+    pub(crate) fn change_begun<T>(
+        &self,
+        mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
+    ) -> Result<T> {
+        self.change_after(|_| Ok(()), &mut body)
+    }
+
+    fn change_after<T>(
+        &self,
+        check: impl Fn(RawDoc<'_>) -> Result<()>,
+        body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
+    ) -> Result<T> {
         let mut tries = 0;
         loop {
-            let attempt = self.try_change(&mut body);
+            let attempt = self.try_change(&check, body);
             match attempt {
                 Err(error) if error.code() == ErrorCode::WriteConflict && tries < 1000 => {
                     tries += 1
@@ -403,6 +419,7 @@ impl Store {
 
     fn try_change<T>(
         &self,
+        check: &impl Fn(RawDoc<'_>) -> Result<()>,
         body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
     ) -> Result<T> {
         let mut txn = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
@@ -415,6 +432,7 @@ impl Store {
             let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = oplog.finish(timestamp, now_ms);
+            check(entry.as_doc())?;
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
             under_way = Some(stamp);

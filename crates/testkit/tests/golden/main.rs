@@ -16,6 +16,7 @@ mod scripting;
 mod scripts;
 mod series_model;
 mod snapshot_reads;
+mod split_events;
 mod step_down;
 mod time_series;
 mod transactions;
