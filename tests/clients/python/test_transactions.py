@@ -240,9 +240,40 @@ def test_the_lifetime_is_limited(client, coll):
 
 
 def test_changes_of_a_transaction_are_events(client, coll):
-    with coll.watch() as stream, client.start_session() as session:
+    other = client["clients_python_other"][coll.name]
+    other.drop()
+    with client.watch() as stream, client.start_session() as session:
         with session.start_transaction():
             coll.insert_one({"_id": 1}, session=session)
+            other.insert_one({"_id": 2}, session=session)
             coll.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
-        kinds = [next(stream)["operationType"] for _ in range(2)]
-    assert kinds == ["insert", "update"]
+        events = [next(stream) for _ in range(3)]
+        number, lsid = session._transaction_id, session.session_id["id"]
+    seen = [(event["operationType"], event["ns"]["db"]) for event in events]
+    assert seen == [
+        ("insert", "clients_python"), ("insert", "clients_python_other"), ("update", "clients_python"),
+    ]
+    assert len({event["clusterTime"] for event in events}) == 1
+    assert {event["txnNumber"] for event in events} == {number}
+    assert all(event["lsid"]["id"] == lsid for event in events)
+
+
+def test_a_transaction_of_many_bytes_is_told_in_order_and_from_any_place(client, coll):
+    # Several entries of the log, and several batches of events.
+    text = "x" * (1 << 20)
+    coll.insert_one({"_id": 0})
+    with coll.watch() as stream, client.start_session() as session:
+        with session.start_transaction():
+            for first in range(1, 41, 4):
+                documents = [{"_id": id, "text": text} for id in range(first, first + 4)]
+                coll.insert_many(documents, session=session)
+            coll.insert_many([{"_id": id} for id in range(41, 400)], session=session)
+        coll.insert_one({"_id": 400})
+        events = [next(stream) for _ in range(400)]
+    assert [event["documentKey"]["_id"] for event in events] == list(range(1, 401))
+    assert len({event["clusterTime"] for event in events[:399]}) == 1
+    assert events[399]["clusterTime"] > events[0]["clusterTime"]
+    for place in (0, 17, 200, 398):
+        with coll.watch(resume_after=events[place]["_id"]) as stream:
+            following = [next(stream)["documentKey"]["_id"] for _ in range(2 if place < 398 else 1)]
+        assert following == list(range(place + 2, place + 2 + len(following)))

@@ -92,13 +92,14 @@ def test_cursors_that_lost_their_place(db):
     db.create_collection("capped", capped=True, size=4096, max=5)
     db.capped.insert_many({"i": number} for number in range(5))
     # The driver ends a tailable cursor without a word; one that does not wait tells why.
-    cursor = db.capped.find(batch_size=2)
+    session = db.client.start_session()
+    cursor = db.capped.find(batch_size=2, session=session)
     tailable = db.capped.find(cursor_type=CursorType.TAILABLE, batch_size=2)
     shown = [[next(found), next(found)] for found in (cursor, tailable)]
     assert [[document["i"] for document in batch] for batch in shown] == [[0, 1], [0, 1]]
     db.capped.insert_many({"i": number} for number in range(20))
     command = {"getMore": cursor.cursor_id, "collection": "capped"}
-    assert code_of(lambda: db.command(command, session=cursor.session)) == 136
+    assert code_of(lambda: db.command(command, session=session)) == 136
     assert list(tailable) == [] and not tailable.alive
 
     db.c.insert_many({"i": number} for number in range(10))

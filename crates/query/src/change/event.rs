@@ -27,21 +27,48 @@ pub(super) enum Outcome {
     Last(DocBuf, DocBuf),
 }
 
+/// Where an entry stands among several of one transaction.
+pub(super) enum Part {
+    /// Others follow.
+    Before,
+    /// It is the last, behind that of this timestamp.
+    Last { before: u64 },
+}
+
+/// Whether the entry is one of several of a transaction.
+pub(super) fn part_of_transaction(entry: RawDoc<'_>) -> Option<Part> {
+    let before = previous(entry)?;
+    let command = entry.get("o").and_then(RawValue::as_document)?;
+    match command.get("partialTxn") {
+        Some(RawValue::Bool(true)) => Some(Part::Before),
+        _ => (before > 0).then_some(Part::Last { before }),
+    }
+}
+
+/// The timestamp of the entry before this one of the same transaction, 0 when it is the first; nothing for an entry of no
+/// transaction of several statements.
+pub(super) fn previous(entry: RawDoc<'_>) -> Option<u64> {
+    match entry.get("prevOpTime")?.as_document()?.get("ts")? {
+        RawValue::Timestamp(before) => Some(before),
+        _ => None,
+    }
+}
+
 /// Visits the operations of an entry.
-pub(super) fn operations<'e>(entry: RawDoc<'e>, visit: &mut dyn FnMut(u32, RawDoc<'e>)) {
+pub(super) fn operations<'e>(entry: RawDoc<'e>, visit: &mut dyn FnMut(RawDoc<'e>)) {
     // A document may have a field of this name, too.
     let is_command = entry.get("op") == Some(RawValue::String("c"));
     let several = entry.get("o").and_then(RawValue::as_document).filter(|_| is_command);
     let several = several.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
     match several {
         Some(list) => {
-            for (at, operation) in (0..).zip(list.iter()) {
+            for operation in list {
                 if let RawValue::Document(operation) = operation.value() {
-                    visit(at, operation);
+                    visit(operation);
                 }
             }
         }
-        None => visit(0, entry),
+        None => visit(entry),
     }
 }
 
@@ -101,6 +128,12 @@ impl Builder {
             out.append("collectionUUID", uuid);
         }
         out.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
+        // Of a transaction of several statements.
+        for name in ["txnNumber", "lsid"] {
+            if let Some(element) = about.entry.get_element(name) {
+                out.append_element(element);
+            }
+        }
         out
     }
 

@@ -18,10 +18,10 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
-use mayfly_storage::Store;
+use mayfly_storage::{Direction, LogRange, Store};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use event::{Builder, Outcome};
+use event::{Builder, Outcome, Part};
 pub(crate) use options::ChangeOptions;
 use options::Start;
 pub(crate) use split::{Resumed, fragments};
@@ -186,51 +186,47 @@ impl ChangeStream {
     }
 
     fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
-        let (builder, from) = (&self.builder, self.position);
-        let (queue, mut bytes, mut over) = (&mut self.queue, 0, false);
-        let (mut seen, mut cut_short) = (0u64, false);
+        let from = self.position;
+        let mut reading = Reading {
+            builder: &self.builder,
+            store,
+            from,
+            queue: &mut self.queue,
+            bytes: 0,
+            over: false,
+            cut_short: false,
+            failed: None,
+        };
+        let mut seen = 0u64;
         let reached = store.oplog().read_changes(from.read_behind(), &mut |timestamp, entry| {
             seen += 1;
             if seen.is_multiple_of(QUEUED as u64) {
                 op.check()?;
             }
-            let mut failed = None;
-            event::operations(entry, &mut |at, operation| {
-                let token = Token { timestamp, at, kind: Kind::Event, fragment: None };
-                // Of the event that it goes on behind there may be the end left to tell, which only commands bring.
-                let known = token == from;
-                let command = || operation.get("op").and_then(RawValue::as_str) == Some("c");
-                if failed.is_some() || over || token < from || (known && !command()) {
-                    return;
+            match event::part_of_transaction(entry) {
+                // Told with the last one, whose time is that of the commit.
+                Some(Part::Before) => return Ok(ControlFlow::Continue(())),
+                Some(Part::Last { before }) => {
+                    let mut at = 0;
+                    read_parts(store, before, &mut |part| {
+                        at = reading.entry(timestamp, part, at);
+                        op.check().map(|()| reading.flow())
+                    })?;
+                    reading.entry(timestamp, entry, at);
                 }
-                match builder.event(store, entry, operation, token) {
-                    Ok(Outcome::Nothing) => {}
-                    Ok(Outcome::Event(_)) if known => {}
-                    Ok(Outcome::Event(event)) => {
-                        bytes += event.as_bytes().len();
-                        queue.push_back((token, event));
-                    }
-                    Ok(Outcome::Last(event, last)) => {
-                        queue.extend((!known).then_some((token, event)));
-                        let token = Token { kind: Kind::Invalidate, ..token };
-                        queue.push_back((token, last));
-                        over = true;
-                    }
-                    Err(error) => failed = Some(error),
+                None => {
+                    reading.entry(timestamp, entry, 0);
                 }
-            });
-            match failed {
+            }
+            match reading.failed.take() {
                 // What came before it is shown first; then it is met again.
-                Some(_) if !queue.is_empty() => {
-                    cut_short = true;
-                    return Ok(ControlFlow::Break(()));
-                }
+                Some(_) if !reading.queue.is_empty() => reading.cut_short = true,
                 Some(error) => return Err(error),
                 None => {}
             }
-            let enough = over || queue.len() >= QUEUED || bytes >= QUEUED_BYTES;
-            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(reading.flow())
         })?;
+        let (over, cut_short) = (reading.over, reading.cut_short);
         self.over = over;
         self.position = match (over || cut_short, self.queue.back()) {
             (true, Some((last, _))) => *last,
@@ -238,6 +234,108 @@ impl ChangeStream {
         };
         Ok(())
     }
+}
+
+/// Making a queue of events.
+struct Reading<'r> {
+    builder: &'r Builder,
+    store: &'r Store,
+    /// Everything up to this operation was looked at before.
+    from: Token,
+    queue: &'r mut VecDeque<(Token, DocBuf)>,
+    bytes: usize,
+    /// An event ends the stream.
+    over: bool,
+    /// The entry at hand has more.
+    cut_short: bool,
+    failed: Option<Error>,
+}
+
+impl Reading<'_> {
+    /// Makes events of an entry, whose first operation has this number; gives the number behind its last one.
+    fn entry(&mut self, timestamp: u64, entry: RawDoc<'_>, first: u32) -> u32 {
+        let mut next = first;
+        event::operations(entry, &mut |operation| {
+            let token = Token { timestamp, at: next, kind: Kind::Event, fragment: None };
+            next += 1;
+            self.operation(entry, operation, token);
+        });
+        next
+    }
+
+    fn operation(&mut self, entry: RawDoc<'_>, operation: RawDoc<'_>, token: Token) {
+        // Of the event that it goes on behind there may be the end left to tell, which only commands bring.
+        let known = token == self.from;
+        let command = || operation.get("op").and_then(RawValue::as_str) == Some("c");
+        if self.failed.is_some() || self.over || token < self.from || (known && !command()) {
+            return;
+        }
+        if self.is_full() {
+            self.cut_short = true;
+            return;
+        }
+        match self.builder.event(self.store, entry, operation, token) {
+            Ok(Outcome::Nothing) => {}
+            Ok(Outcome::Event(_)) if known => {}
+            Ok(Outcome::Event(event)) => {
+                self.bytes += event.as_bytes().len();
+                self.queue.push_back((token, event));
+            }
+            Ok(Outcome::Last(event, last)) => {
+                self.queue.extend((!known).then_some((token, event)));
+                let token = Token { kind: Kind::Invalidate, ..token };
+                self.queue.push_back((token, last));
+                self.over = true;
+            }
+            Err(error) => self.failed = Some(error),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.len() >= QUEUED || self.bytes >= QUEUED_BYTES
+    }
+
+    fn flow(&self) -> ControlFlow<()> {
+        match self.over || self.cut_short || self.failed.is_some() || self.is_full() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Shows the entries of a transaction up to this one, in their order.
+///
+/// # Errors
+/// 286 ChangeStreamHistoryLost when the log does not keep all of them any more.
+fn read_parts(
+    store: &Store,
+    last: u64,
+    visit: &mut dyn FnMut(RawDoc<'_>) -> Result<ControlFlow<()>>,
+) -> Result<()> {
+    let oplog = store.oplog();
+    let mut first = last;
+    loop {
+        let mut before = None;
+        let range = LogRange { first, last: first };
+        oplog.read(range, Direction::Forward, &mut |_, part| {
+            before = event::previous(part);
+            Ok(ControlFlow::Break(()))
+        })?;
+        match before {
+            Some(0) => break,
+            Some(before) => first = before,
+            None => {
+                oplog.check_kept(first.saturating_sub(1))?;
+                return Err(Error::new(
+                    ErrorCode::DataCorruptionDetected,
+                    "a part of a transaction is missing in the operation log",
+                ));
+            }
+        }
+    }
+    let range = LogRange { first, last };
+    oplog.read(range, Direction::Forward, &mut |_, part| visit(part))?;
+    oplog.check_kept(first.saturating_sub(1))
 }
 
 /// Whether a token names a fragment of this event.
