@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
+use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{Connection, Service};
 use mayfly_storage::{PinnedReads, Writing};
@@ -93,8 +94,7 @@ pub fn dispatch(
         data_wait = None;
         service.metrics.asserts.user.add(1);
         doc = rewind(doc, start);
-        append_error(&mut doc, &error);
-        primacy::append_gossip(service, Some(&error), &mut doc);
+        append_failure(service, &error, &mut doc);
     } else if outcome.wait_ms.is_some() || data_wait.is_some() {
         doc = rewind(doc, start);
     } else {
@@ -111,8 +111,14 @@ fn rewind(doc: DocBuilder, start: usize) -> DocBuilder {
     DocBuilder::in_buffer(buffer)
 }
 
+/// Writes a whole error reply, with the times that every reply carries.
+pub fn append_failure(service: &Service, error: &Error, doc: &mut DocBuilder) {
+    append_error(doc, error);
+    primacy::append_gossip(service, Some(error), doc);
+}
+
 /// Writes an error reply: `ok`, `errmsg`, `code`, `codeName`, labels, and the error's further fields.
-pub fn append_error(doc: &mut DocBuilder, error: &Error) {
+fn append_error(doc: &mut DocBuilder, error: &Error) {
     if !error.labels().is_empty() {
         doc.start_array("errorLabels");
         for label in error.labels() {
@@ -209,6 +215,10 @@ fn run_row(
     if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(max_time_ms);
     }
+    if let Some(wait) = wait_for_time(service, &request, max_time_ms, incoming.repeat.waited_for)? {
+        *data_wait = Some(wait);
+        return Ok(());
+    }
     let pinned = match request.generic.read_concern.level {
         ReadLevel::Snapshot => Some(pin_reads(service, &request.generic.read_concern)?),
         _ => None,
@@ -217,7 +227,8 @@ fn run_row(
         service,
         op: guard.op(),
         connection,
-        wait_for_sync: request.generic.read_concern.level == ReadLevel::Linearizable,
+        wait_for_sync: false,
+        only_durable: implied::only_durable(service, &request),
         snapshot_time: pinned.as_ref().map(PinnedReads::cluster_time),
         exhaust: Exhaust {
             allowed: incoming.exhaust_allowed,
@@ -246,6 +257,10 @@ fn run_row(
         Some(pinned) => result.and_then(|()| pinned.check(&service.store)),
         None => result,
     };
+    if context.only_durable && result.is_ok() {
+        let shown = context.snapshot_time.unwrap_or_else(|| service.store.last_timestamp());
+        context.wait_for_sync |= !service.store.is_durable(shown);
+    }
     *data_wait = context.data_wait.take().filter(|_| result.is_ok());
     if data_wait.is_none() {
         Observed {
@@ -292,9 +307,56 @@ fn label_repeatable(error: Error, body: RawDoc<'_>) -> Error {
 /// Pins the reads of a command that asks for those of one time.
 #[cold]
 fn pin_reads(service: &Service, concern: &ReadConcern) -> Result<PinnedReads> {
-    let pinned = service.store.pin_reads()?;
-    concern.check_snapshot(pinned.cluster_time())?;
-    Ok(pinned)
+    match concern.at {
+        0 => service.store.pin_reads(),
+        at => service.store.pin_reads_at(at),
+    }
+}
+
+/// What a command waits for whose read concern names a time that has not come, or in which something is under way.
+///
+/// # Errors
+/// 50 MaxTimeMSExpired when it has waited too long.
+#[inline]
+fn wait_for_time(
+    service: &Service,
+    request: &Request<'_>,
+    max_time_ms: i64,
+    waited: Duration,
+) -> Result<Option<DataWait>> {
+    match request.generic.read_concern.time() {
+        0 => Ok(None),
+        time => wait_for(service, time, max_time_ms, waited),
+    }
+}
+
+/// So long a command waits for a time before it looks again whether it has come.
+const TIME_STEP: Duration = Duration::from_secs(1);
+
+#[cold]
+fn wait_for(
+    service: &Service,
+    time: u64,
+    max_time_ms: i64,
+    waited: Duration,
+) -> Result<Option<DataWait>> {
+    let store = &service.store;
+    // Nobody else lets time go on here; a node that is not the primary waits for the one that is.
+    if time > store.last_timestamp() && service.is_primary() {
+        store.advance_time(time)?;
+    }
+    if time <= store.oplog().settled() {
+        return Ok(None);
+    }
+    let left = match max_time_ms {
+        0 => TIME_STEP,
+        limit => Duration::from_millis(limit.unsigned_abs()).saturating_sub(waited),
+    };
+    if left.is_zero() {
+        let text = "operation exceeded time limit";
+        return Err(Error::new(ErrorCode::MaxTimeMSExpired, text));
+    }
+    Ok(Some(DataWait { awaited: Awaited::Changes, seen: time - 1, longest: left.min(TIME_STEP) }))
 }
 
 /// Takes the session of a command that may be sent again.

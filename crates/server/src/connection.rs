@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mayfly_base::Error;
 use mayfly_commands::{
-    DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_error, dispatch,
+    DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_failure, dispatch,
 };
 use mayfly_service::{Connection, Service};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
@@ -192,7 +192,7 @@ impl Served<'_> {
 
     fn reply_error(&mut self, to: ReplyTo, error: &Error) -> Result<(), WireError> {
         let (reply, mut doc) = ReplyBuilder::begin(Vec::new(), to, next_request_id());
-        append_error(&mut doc, error);
+        append_failure(self.service, error, &mut doc);
         let finished = reply.finish(doc, ReplyFlags::default());
         self.output = finished.map_err(|error| WireError::Fatal(error.message().to_owned()))?;
         Ok(())

@@ -28,7 +28,7 @@ pub mod ttl;
 mod unit;
 mod views;
 
-pub use catalog::{Capped, Collection, Core, Index, Uses};
+pub use catalog::{Capped, Collection, Core, History, Index, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,

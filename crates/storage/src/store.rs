@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, OpCtx, OpRegistry, Result};
@@ -12,7 +12,7 @@ use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
 use crate::catalog::Collection;
-use crate::catalog::{Catalog, Core, rows};
+use crate::catalog::{Catalog, Core, Definitions, History, rows};
 use crate::durability::SyncGate;
 use crate::fsync_lock::FsyncLock;
 use crate::index::{FilterCompiler, RecordFilter};
@@ -116,7 +116,8 @@ impl Store {
         let ttl_params: Arc<TtlParameters> = Arc::default();
         let mark = load_mark(&*engine)?;
         let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
-        let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
+        let sync =
+            SyncGate::start(engine.clone(), oplog.clock.shared_settled()).map_err(no_thread)?;
         let core = Core {
             engine,
             catalog,
@@ -124,7 +125,8 @@ impl Store {
             ops,
             filters: options.filters,
             oplog,
-            definitions: AtomicU64::new(0),
+            definitions: Definitions::default(),
+            history: History::default(),
             ttl_params,
             watch: Arc::new(watch),
         };
@@ -339,6 +341,11 @@ impl Store {
         self.sync.wait().await
     }
 
+    /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
+    pub fn is_durable(&self, timestamp: u64) -> bool {
+        self.sync.is_durable(timestamp)
+    }
+
     /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind.
     fn load_counts(&self) -> Result<()> {
         let found = self.change(|txn, _| {
@@ -400,6 +407,7 @@ impl Store {
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
         self.sync.close();
+        self.history.clear();
         self.engine.close().map_err(from_kv)?;
         counted.and(recorded)
     }

@@ -24,10 +24,15 @@ use crate::record::layout::catalog_key;
 mod capped;
 mod collection;
 mod core;
+mod definitions;
 mod due;
+mod history;
 mod temporary;
 
 pub use self::core::Core;
+pub(crate) use self::definitions::{Definition, Definitions, begin_noting, end_noting, noted};
+pub(crate) use self::history::Held;
+pub use self::history::History;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses};

@@ -12,7 +12,7 @@ use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::new_index;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Definition, Index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::ExpireAfter;
@@ -252,7 +252,7 @@ impl Store {
         let state = collection.state.write();
         collection.check_alive()?;
         let ns = collection.namespace();
-        self.note_definition();
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         for index in built {
             index.check_alive()?;
             index.runtime.ready.store(true, Ordering::Release);
@@ -271,6 +271,7 @@ impl Store {
         let mut state = collection.state.write();
         let mut changed = state.clone();
         changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         self.change(|txn, oplog| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             for index in gone {
@@ -440,6 +441,7 @@ impl Store {
                 *index = replacement.clone();
             }
         }
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         self.change(|txn, oplog| {
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)

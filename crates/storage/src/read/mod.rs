@@ -19,12 +19,13 @@ use crate::record::layout::{
 };
 use crate::record::{Moment, Record};
 
+mod history;
 mod pin;
 mod sizes;
 mod validate;
 
 pub use pin::PinnedReads;
-use pin::{Reading, pinned};
+use pin::{Reading, pinned, pinned_moment};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
@@ -82,7 +83,8 @@ impl Core {
                 Reading::Own(self.engine().begin(options).map_err(from_kv)?)
             }
         };
-        Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
+        let moment = pinned_moment().unwrap_or_else(|| self.moment());
+        Ok(Snapshot { txn, moment, watch: self.watch.clone() })
     }
 
     /// Shows one document as of now, without a snapshot: the short path of point reads.
@@ -96,7 +98,9 @@ impl Core {
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let key = prefixed(collection.id(), record_key);
-        let hidden = Hidden::of(collection, &self.watch, || self.moment());
+        let hidden = Hidden::of(collection, &self.watch, || {
+            pinned_moment().unwrap_or_else(|| self.moment())
+        });
         let mut see = Some(see);
         let mut seen = Ok(None);
         let show = &mut |value: &[u8]| {
