@@ -19,3 +19,4 @@ mod step_down;
 mod time_series;
 mod ttl_monitor;
 mod ttl_statements;
+mod what_was_shown;
