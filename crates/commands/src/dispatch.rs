@@ -189,6 +189,10 @@ fn run_row(
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
     }
+    if row.kind == OpKind::GetMore {
+        // Some drivers send that of their session along; a cursor goes on as it began.
+        generic.read_concern = ReadConcern::default();
+    }
     generic.read_concern.check(service, row, incoming.body)?;
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {

@@ -210,6 +210,9 @@ impl Store {
     /// Those of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
         let _changing = self.catalog.changing.lock();
+        if self.view(ns)?.is_none() {
+            return Ok(false);
+        }
         // A collection may get its name; a view that is there is read from the snapshot.
         let _leaving = self.definitions.changing(ns, Definition::Changed);
         self.write_view(op, ns, None)
