@@ -57,6 +57,8 @@ pub struct Repeat {
 pub struct Outcome {
     /// Await durability first.
     pub wait_durable: bool,
+    /// Await that everything up to this timestamp of the log is durable; 0 for nothing.
+    pub wait_shown: u64,
     /// Send nothing; await a topology change or this many milliseconds, then dispatch again.
     pub wait_ms: Option<u64>,
     /// Flag the reply, send it, and dispatch again.
@@ -232,6 +234,7 @@ fn run_row(
         op: guard.op(),
         connection,
         wait_for_sync: false,
+        shown_up_to: 0,
         only_durable: implied::only_durable(service, &request),
         snapshot_time: pinned.as_ref().map(PinnedReads::cluster_time),
         exhaust: Exhaust {
@@ -263,7 +266,9 @@ fn run_row(
     };
     if context.only_durable && result.is_ok() {
         let shown = context.snapshot_time.unwrap_or_else(|| service.store.last_timestamp());
-        context.wait_for_sync |= !service.store.is_durable(shown);
+        if !service.store.is_durable(shown) {
+            context.shown_up_to = context.shown_up_to.max(shown);
+        }
     }
     *data_wait = context.data_wait.take().filter(|_| result.is_ok());
     if data_wait.is_none() {
@@ -282,6 +287,7 @@ fn run_row(
         unmet.append(request.body, doc);
     }
     outcome.wait_durable = context.wait_for_sync;
+    outcome.wait_shown = context.shown_up_to;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;
     outcome.counter = context.exhaust.last_counter;

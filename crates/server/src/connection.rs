@@ -151,9 +151,11 @@ impl Served<'_> {
                 self.take_back(doc.finish_buffer());
                 return Ok(next);
             }
-            let durable = match outcome.wait_durable {
-                true => self.service.store.wait_durable().await,
-                false => Ok(()),
+            let store = &self.service.store;
+            let durable = match (outcome.wait_durable, outcome.wait_shown) {
+                (true, _) => store.wait_durable().await,
+                (false, 0) => Ok(()),
+                (false, shown) => store.wait_durable_up_to(shown).await,
             };
             let flags = ReplyFlags { more_to_come: outcome.more_to_come };
             match durable.and_then(|()| reply.finish(doc, flags)) {

@@ -341,6 +341,14 @@ impl Store {
         self.sync.wait().await
     }
 
+    /// Waits until everything up to this timestamp of the operation log survives a crash of the machine.
+    ///
+    /// # Errors
+    /// As [`Store::wait_durable`].
+    pub async fn wait_durable_up_to(&self, timestamp: u64) -> Result<()> {
+        self.sync.wait_up_to(timestamp).await
+    }
+
     /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
     pub fn is_durable(&self, timestamp: u64) -> bool {
         self.sync.is_durable(timestamp)

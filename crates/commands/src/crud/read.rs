@@ -126,7 +126,7 @@ pub(super) fn wait_for_shown(ctx: &mut CommandContext<'_>, cursor: &Cursor, coun
         && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
         && !ctx.service.store.is_durable(timestamp)
     {
-        ctx.wait_for_sync = true;
+        ctx.shown_up_to = ctx.shown_up_to.max(timestamp);
     }
 }
 

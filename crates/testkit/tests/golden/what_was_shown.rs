@@ -31,6 +31,10 @@ fn powered() -> Arc<PowerCut> {
 fn served(fixture: &Fixture, command: &str) -> DocBuf {
     let (reply, outcome) = fixture.dispatched("test", command);
     assert_eq!(reply.as_doc().get("ok"), Some(RawValue::Double(1.0)), "{command}");
+    if outcome.wait_shown > 0 {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(fixture.store().wait_durable_up_to(outcome.wait_shown)).unwrap();
+    }
     if outcome.wait_durable {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(fixture.store().wait_durable()).unwrap();
@@ -41,7 +45,7 @@ fn served(fixture: &Fixture, command: &str) -> DocBuf {
 fn waits(fixture: &Fixture, command: &str) -> bool {
     let (reply, outcome) = fixture.dispatched("test", command);
     assert_eq!(reply.as_doc().get("ok"), Some(RawValue::Double(1.0)), "{command}");
-    outcome.wait_durable
+    outcome.wait_durable || outcome.wait_shown > 0
 }
 
 fn batch(reply: RawDoc<'_>) -> Vec<RawDoc<'_>> {
