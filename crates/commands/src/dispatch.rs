@@ -352,7 +352,10 @@ fn wait_for(
 ) -> Result<Option<DataWait>> {
     let store = &service.store;
     // Nobody else lets time go on here; a node that is not the primary waits for the one that is.
-    if time > store.last_timestamp() && service.is_primary() {
+    if time > store.last_timestamp()
+        && service.is_primary()
+        && let Some(_writing) = store.fsync_lock.try_enter()
+    {
         store.advance_time(time)?;
     }
     if time <= store.oplog().settled() {

@@ -415,7 +415,8 @@ impl Store {
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
         self.sync.close();
-        self.history.clear();
+        // Held snapshots keep the engine's files open; none comes any more.
+        self.history.set_window_secs(0);
         self.engine.close().map_err(from_kv)?;
         counted.and(recorded)
     }

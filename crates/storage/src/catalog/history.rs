@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use mayfly_kv::HeldSnapshot;
 use parking_lot::Mutex;
 
-use crate::record::Moment;
-
 /// So many are kept at once.
 const MOST: usize = 256;
 /// How long, in seconds, unless somebody says something else.
@@ -28,8 +26,6 @@ pub(crate) struct Held {
     pub(crate) time: u64,
     /// The edition of the definitions then.
     pub(crate) edition: u64,
-    /// What is hidden as due is so as of this moment: whoever reads the same time again sees the same documents.
-    pub(crate) moment: Moment,
 }
 
 /// All that are kept.
@@ -123,9 +119,8 @@ mod tests {
     use super::*;
 
     fn held(time: u64) -> Arc<Held> {
-        let moment = Moment { now_ms: 0, last_modified: false };
         let snapshot = MemoryEngine::new().hold().unwrap();
-        Arc::new(Held { snapshot, time, edition: 0, moment })
+        Arc::new(Held { snapshot, time, edition: 0 })
     }
 
     fn times(history: &History) -> Vec<u64> {

@@ -57,12 +57,10 @@ impl Core {
     /// The store as of now, kept for others.
     fn hold_now(&self) -> Result<Arc<Held>> {
         // Asked before the snapshot: see the definitions.
-        let (edition, moment) = (self.definitions.edition(), self.moment());
+        let edition = self.definitions.edition();
         let held = self.oplog.clock.at_rest(|time| match self.history.of(time) {
             Some(same) if same.edition == edition => Ok(same),
-            _ => {
-                self.engine().hold().map(|snapshot| Held { snapshot, time, edition, moment }.into())
-            }
+            _ => self.engine().hold().map(|snapshot| Held { snapshot, time, edition }.into()),
         });
         let held: Arc<Held> = held.map_err(from_kv)?;
         let now = self.clock.monotonic_micros();

@@ -25,7 +25,7 @@ mod sizes;
 mod validate;
 
 pub use pin::PinnedReads;
-use pin::{Reading, pinned, pinned_moment};
+use pin::{Reading, pinned};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};
 pub use validate::{EntryFinding, ValidateOptions, Validated, ValidatedIndex};
 
@@ -83,8 +83,7 @@ impl Core {
                 Reading::Own(self.engine().begin(options).map_err(from_kv)?)
             }
         };
-        let moment = pinned_moment().unwrap_or_else(|| self.moment());
-        Ok(Snapshot { txn, moment, watch: self.watch.clone() })
+        Ok(Snapshot { txn, moment: self.moment(), watch: self.watch.clone() })
     }
 
     /// Shows one document as of now, without a snapshot: the short path of point reads.
@@ -98,9 +97,7 @@ impl Core {
         see: impl FnOnce(RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
         let key = prefixed(collection.id(), record_key);
-        let hidden = Hidden::of(collection, &self.watch, || {
-            pinned_moment().unwrap_or_else(|| self.moment())
-        });
+        let hidden = Hidden::of(collection, &self.watch, || self.moment());
         let mut see = Some(see);
         let mut seen = Ok(None);
         let show = &mut |value: &[u8]| {

@@ -5,6 +5,8 @@
 //! was committed up to that time. It is kept for those who come back to its time ([`crate::catalog::History`]); a cursor that
 //! goes on later has kept the rest of its documents.
 //!
+//! What a policy hides as due is hidden from these reads, too, as of now: a snapshot shows nothing that other reads must not.
+//!
 //! Definitions are not part of a snapshot. When one changes meanwhile (an index that is ready now, and that the snapshot has no
 //! entries of), the reads of its collection are void ([`crate::catalog::Definitions`]).
 
@@ -16,14 +18,12 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::Txn;
 
 use crate::catalog::{Core, Held, begin_noting, end_noting, noted};
-use crate::record::Moment;
 use crate::record::error::from_kv;
 
 thread_local! {
     /// Asked by every read: whether there is anything in the other.
     static IS_PINNED: Cell<bool> = const { Cell::new(false) };
     static PINNED: RefCell<Option<Rc<dyn Txn>>> = const { RefCell::new(None) };
-    static PINNED_MOMENT: Cell<Option<Moment>> = const { Cell::new(None) };
 }
 
 /// The reads of a thread are pinned until it goes.
@@ -37,7 +37,6 @@ impl Drop for PinnedReads {
     fn drop(&mut self) {
         IS_PINNED.set(false);
         PINNED.take();
-        PINNED_MOMENT.take();
         end_noting();
     }
 }
@@ -52,7 +51,6 @@ impl PinnedReads {
             return Err(Error::internal("reads are pinned twice"));
         }
         PINNED.set(Some(Rc::from(held.snapshot.begin().map_err(from_kv)?)));
-        PINNED_MOMENT.set(Some(held.moment));
         IS_PINNED.set(true);
         begin_noting();
         Ok(PinnedReads { cluster_time, edition: held.edition, _thread: PhantomData })
@@ -82,12 +80,6 @@ impl PinnedReads {
 #[inline]
 pub(crate) fn pinned() -> Option<Rc<dyn Txn>> {
     if IS_PINNED.get() { PINNED.with_borrow(Clone::clone) } else { None }
-}
-
-/// The moment that they ask at, when they are pinned: whoever reads the same time again sees the same documents.
-#[inline]
-pub(super) fn pinned_moment() -> Option<Moment> {
-    if IS_PINNED.get() { PINNED_MOMENT.get() } else { None }
 }
 
 /// What a snapshot reads.
