@@ -221,7 +221,14 @@ fn run_row(
     if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
         guard.op().set_max_time_ms(max_time_ms);
     }
-    if let Some(wait) = wait_for_time(service, &request, max_time_ms, incoming.repeat.waited_for)? {
+    let time = request.generic.read_concern.time();
+    if time > 0
+        && let Some(wait) = wait_for(service, time, max_time_ms, incoming.repeat.waited_for)?
+    {
+        if service.shutdown.is_requested() || connection.close.is_requested() {
+            let text = "the wait for a cluster time ends with the server or the connection";
+            return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
+        }
         *data_wait = Some(wait);
         return Ok(());
     }
@@ -323,26 +330,13 @@ fn pin_reads(service: &Service, concern: &ReadConcern) -> Result<PinnedReads> {
     }
 }
 
+/// So long a command waits for a time before it looks again whether it has come.
+const TIME_STEP: Duration = Duration::from_secs(1);
+
 /// What a command waits for whose read concern names a time that has not come, or in which something is under way.
 ///
 /// # Errors
 /// 50 MaxTimeMSExpired when it has waited too long.
-#[inline]
-fn wait_for_time(
-    service: &Service,
-    request: &Request<'_>,
-    max_time_ms: i64,
-    waited: Duration,
-) -> Result<Option<DataWait>> {
-    match request.generic.read_concern.time() {
-        0 => Ok(None),
-        time => wait_for(service, time, max_time_ms, waited),
-    }
-}
-
-/// So long a command waits for a time before it looks again whether it has come.
-const TIME_STEP: Duration = Duration::from_secs(1);
-
 #[cold]
 fn wait_for(
     service: &Service,
