@@ -4,8 +4,9 @@
 //! for as long as the window says (`minSnapshotHistoryWindowInSeconds`). Only times that were handed out are kept: this store has
 //! no older versions of records beside those that a snapshot of the byte store keeps.
 //!
-//! What a held snapshot shows cannot be given back by the engine. Therefore there are at most [`MOST`] of them, the oldest goes
-//! first, and none is older than the window: whoever looks drops what is, and so does the sweeper.
+//! What a held snapshot shows cannot be given back by the engine. Therefore none is older than the window (whoever looks drops
+//! what is, and so does the sweeper), and there are at most [`MOST`] of them. Of too many the oldest goes to which nobody has come
+//! back yet: single reads leave many, and must not push out those of sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use mayfly_kv::HeldSnapshot;
 use parking_lot::Mutex;
 
 /// So many are kept at once.
-const MOST: usize = 256;
+const MOST: usize = 512;
 /// How long, in seconds, unless somebody says something else.
 const WINDOW_SECS: i64 = 300;
 
@@ -31,8 +32,16 @@ pub(crate) struct Held {
 /// All that are kept.
 pub struct History {
     window_secs: AtomicI64,
-    /// By cluster time, each with the monotonic time at which it was handed out last, in microseconds.
-    kept: Mutex<BTreeMap<u64, (Arc<Held>, i64)>>,
+    /// By cluster time.
+    kept: Mutex<BTreeMap<u64, Kept>>,
+}
+
+struct Kept {
+    held: Arc<Held>,
+    /// The monotonic time at which it was handed out last, in microseconds.
+    handed_out: i64,
+    /// Whether somebody came back to it.
+    is_used: bool,
 }
 
 impl Default for History {
@@ -69,10 +78,10 @@ impl History {
     pub(crate) fn expire(&self, now_micros: i64) {
         let oldest = now_micros.saturating_sub(self.window_secs().saturating_mul(1_000_000));
         let mut gone = Vec::new();
-        self.kept.lock().retain(|_, (held, handed_out)| {
-            let stays = *handed_out >= oldest;
+        self.kept.lock().retain(|_, kept| {
+            let stays = kept.handed_out >= oldest;
             if !stays {
-                gone.push(held.clone());
+                gone.push(kept.held.clone());
             }
             stays
         });
@@ -92,22 +101,32 @@ impl History {
             return;
         }
         let mut kept = self.kept.lock();
-        let replaced = kept.insert(held.time, (held.clone(), now_micros));
-        let oldest = if kept.len() > MOST { kept.pop_first() } else { None };
+        let is_used = kept.get(&held.time).is_some_and(|before| before.is_used);
+        let entry = Kept { held: held.clone(), handed_out: now_micros, is_used };
+        let replaced = kept.insert(held.time, entry);
+        let mut gone = None;
+        if kept.len() > MOST {
+            let unused = kept.iter().find(|(time, kept)| !kept.is_used && **time != held.time);
+            let oldest = unused.or_else(|| kept.first_key_value()).map(|(time, _)| *time);
+            gone = oldest.and_then(|time| kept.remove(&time));
+        }
         drop(kept);
-        drop((replaced, oldest));
+        drop((replaced, gone));
     }
 
     /// The one of this very time.
     pub(crate) fn of(&self, time: u64) -> Option<Arc<Held>> {
-        self.kept.lock().get(&time).map(|(held, _)| held.clone())
+        self.kept.lock().get(&time).map(|kept| kept.held.clone())
     }
 
-    /// The last one before this time, and the first one of it or behind it.
+    /// The last one before this time, and the first one of it or behind it: somebody comes back to it.
     pub(crate) fn around(&self, time: u64) -> (Option<Arc<Held>>, Option<Arc<Held>>) {
-        let kept = self.kept.lock();
-        let before = kept.range(..time).next_back().map(|(_, (held, _))| held.clone());
-        let behind = kept.range(time..).next().map(|(_, (held, _))| held.clone());
+        let mut kept = self.kept.lock();
+        if let Some(exact) = kept.get_mut(&time) {
+            exact.is_used = true;
+        }
+        let before = kept.range(..time).next_back().map(|(_, kept)| kept.held.clone());
+        let behind = kept.range(time..).next().map(|(_, kept)| kept.held.clone());
         (before, behind)
     }
 }
@@ -130,18 +149,21 @@ mod tests {
     #[test]
     fn the_window_and_the_number_are_bounds() {
         let history = History::default();
-        for time in 1..=300 {
+        let all = MOST as u64 + 44;
+        for time in 1..=all {
             history.keep(&held(time), 0);
+            // Somebody comes back to the third one again and again.
+            history.around(3);
         }
-        assert_eq!((history.len(), times(&history)[0]), (MOST, 45));
-        history.keep(&held(301), 200_000_000);
+        assert_eq!((history.len(), &times(&history)[..2]), (MOST, &[3, 46][..]));
+        history.keep(&held(all + 1), 200_000_000);
         history.expire(300_000_000);
         assert_eq!(history.len(), MOST);
         history.expire(300_000_001);
-        assert_eq!(times(&history), [301]);
+        assert_eq!(times(&history), [all + 1]);
         history.set_window_secs(0);
         assert!(history.is_empty());
-        history.keep(&held(302), 200_000_000);
+        history.keep(&held(all + 2), 200_000_000);
         assert!(history.is_empty());
     }
 

@@ -40,9 +40,12 @@ impl Core {
                 return PinnedReads::to(&held, time);
             }
         }
-        let now = self.hold_now()?;
-        if self.shows(&now, time)? {
-            return PinnedReads::to(&now, time);
+        // Whoever asks for what is gone takes no snapshot.
+        if self.is_quiet(time, self.oplog.settled())? {
+            let now = self.hold_now()?;
+            if self.shows(&now, time)? {
+                return PinnedReads::to(&now, time);
+            }
         }
         Err(Error::new(
             ErrorCode::SnapshotTooOld,
@@ -74,8 +77,12 @@ impl Core {
         if held.time == time {
             return Ok(true);
         }
-        let (first, last) = (held.time.min(time), held.time.max(time));
-        // The log is complete up to both, so that whatever snapshot has all entries between them.
+        self.is_quiet(held.time.min(time), held.time.max(time))
+    }
+
+    /// Whether nothing was committed behind the first time and up to the last one, for all that is known.
+    fn is_quiet(&self, first: u64, last: u64) -> Result<bool> {
+        // The log must be complete up to there; then whatever snapshot has all entries between them.
         if last > self.oplog.settled() {
             return Ok(false);
         }

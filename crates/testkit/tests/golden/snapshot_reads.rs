@@ -205,6 +205,20 @@ fn the_time_of_a_reply_is_readable_as_long_as_it_is_the_newest() {
 }
 
 #[test]
+fn what_is_too_old_costs_no_snapshot() {
+    let fixture = Fixture::in_memory();
+    fixture.ok("test", "{insert: 'c', documents: [{_id: 1}]}");
+    for id in 2..5 {
+        fixture.ok("test", &format!("{{insert: 'c', documents: [{{_id: {id}}}]}}"));
+        let old = "{find: 'c', readConcern: {level: 'snapshot', atClusterTime: Timestamp(1800000000, 2)}}";
+        assert_eq!(number(fixture.run("test", old).as_doc(), "code"), 239);
+        assert!(fixture.store().history().is_empty());
+    }
+    fixture.ok("test", "{find: 'c', readConcern: {level: 'snapshot'}}");
+    assert_eq!(fixture.store().history().len(), 1);
+}
+
+#[test]
 fn a_snapshot_read_sees_units_whole_and_up_to_its_time() {
     pairs_stay_together(memory());
 }
