@@ -21,6 +21,10 @@ pub struct CommandContext<'a> {
     pub connection: &'a Arc<Connection>,
     /// Set it after a write that must be durable before the reply goes out.
     pub wait_for_sync: bool,
+    /// Set it after a read: everything up to this timestamp of the log must be durable before the reply goes out.
+    pub shown_up_to: u64,
+    /// Whether the command shows only what is durable by the time of the reply, and its cursor does so later.
+    pub only_durable: bool,
     /// The time that everything is read as of, with read concern `snapshot`.
     pub snapshot_time: Option<u64>,
     /// Streaming replies and waiting; only the handshake uses it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
+use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{CheckedOut, Connection, Service};
 use mayfly_storage::{PinnedReads, Writing};
@@ -57,6 +58,8 @@ pub struct Repeat {
 pub struct Outcome {
     /// Await durability first.
     pub wait_durable: bool,
+    /// Await that everything up to this timestamp of the log is durable; 0 for nothing.
+    pub wait_shown: u64,
     /// Send nothing; await a topology change or this many milliseconds, then dispatch again.
     pub wait_ms: Option<u64>,
     /// Flag the reply, send it, and dispatch again.
@@ -97,8 +100,7 @@ pub fn dispatch(
         data_wait = None;
         service.metrics.asserts.user.add(1);
         doc = rewind(doc, start);
-        append_error(&mut doc, &error);
-        primacy::append_gossip(service, Some(&error), &mut doc);
+        append_failure(service, &error, &mut doc);
     } else if outcome.wait_ms.is_some() || data_wait.is_some() {
         doc = rewind(doc, start);
     } else {
@@ -115,8 +117,14 @@ fn rewind(doc: DocBuilder, start: usize) -> DocBuilder {
     DocBuilder::in_buffer(buffer)
 }
 
+/// Writes a whole error reply, with the times that every reply carries.
+pub fn append_failure(service: &Service, error: &Error, doc: &mut DocBuilder) {
+    append_error(doc, error);
+    primacy::append_gossip(service, Some(error), doc);
+}
+
 /// Writes an error reply: `ok`, `errmsg`, `code`, `codeName`, labels, and the error's further fields.
-pub fn append_error(doc: &mut DocBuilder, error: &Error) {
+fn append_error(doc: &mut DocBuilder, error: &Error) {
     let labels = error.label_names();
     if !labels.is_empty() {
         doc.start_array("errorLabels");
@@ -188,6 +196,10 @@ fn run_row(
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
     }
+    if row.kind == OpKind::GetMore && generic.transaction.is_none() {
+        // Some drivers send that of their session along; a cursor goes on as it began.
+        generic.read_concern = ReadConcern::default();
+    }
     match generic.transaction {
         None => generic.read_concern.check(service, row, incoming.body)?,
         Some(_) => transaction::validate(service, &mut generic, (row.name, db, incoming.body))?,
@@ -228,6 +240,17 @@ fn run_row(
         outcome.hang_up = faults.hangs_up();
         passed?;
     }
+    let time = request.generic.read_concern.time();
+    if time > 0
+        && let Some(wait) = wait_for(service, time, max_time_ms, incoming.repeat.waited_for)?
+    {
+        if service.shutdown.is_requested() || connection.close.is_requested() {
+            let text = "the wait for a cluster time ends with the server or the connection";
+            return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
+        }
+        *data_wait = Some(wait);
+        return Ok(());
+    }
     let pinned = match request.generic.read_concern.level {
         ReadLevel::Snapshot if request.generic.transaction.is_none() => {
             Some(pin_reads(service, &request.generic.read_concern)?)
@@ -243,7 +266,9 @@ fn run_row(
         service,
         op: guard.op(),
         connection,
-        wait_for_sync: request.generic.read_concern.level == ReadLevel::Linearizable,
+        wait_for_sync: false,
+        shown_up_to: 0,
+        only_durable: implied::only_durable(service, &request),
         snapshot_time: pinned.as_ref().map(PinnedReads::cluster_time),
         exhaust: Exhaust {
             allowed: incoming.exhaust_allowed,
@@ -294,6 +319,12 @@ fn run_row(
             retried => service.metrics.retried_statements.add(retried),
         }
     }
+    if context.only_durable && result.is_ok() {
+        let shown = context.snapshot_time.unwrap_or_else(|| service.store.last_timestamp());
+        if !service.store.is_durable(shown) {
+            context.shown_up_to = context.shown_up_to.max(shown);
+        }
+    }
     *data_wait = context.data_wait.take().filter(|_| result.is_ok());
     if data_wait.is_none() {
         Observed {
@@ -313,6 +344,7 @@ fn run_row(
         faults::after(service, connection, &request, doc);
     }
     outcome.wait_durable = context.wait_for_sync;
+    outcome.wait_shown = context.shown_up_to;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;
     outcome.counter = context.exhaust.last_counter;
@@ -355,9 +387,46 @@ fn label(error: Error, body: RawDoc<'_>, name: &str) -> Error {
 /// Pins the reads of a command that asks for those of one time.
 #[cold]
 fn pin_reads(service: &Service, concern: &ReadConcern) -> Result<PinnedReads> {
-    let pinned = service.store.pin_reads()?;
-    concern.check_snapshot(pinned.cluster_time())?;
-    Ok(pinned)
+    match concern.at {
+        0 => service.store.pin_reads(),
+        at => service.store.pin_reads_at(at),
+    }
+}
+
+/// So long a command waits for a time before it looks again whether it has come.
+const TIME_STEP: Duration = Duration::from_secs(1);
+
+/// What a command waits for whose read concern names a time that has not come, or in which something is under way.
+///
+/// # Errors
+/// 50 MaxTimeMSExpired when it has waited too long.
+#[cold]
+fn wait_for(
+    service: &Service,
+    time: u64,
+    max_time_ms: i64,
+    waited: Duration,
+) -> Result<Option<DataWait>> {
+    let store = &service.store;
+    // Nobody else lets time go on here; a node that is not the primary waits for the one that is.
+    if time > store.last_timestamp()
+        && service.is_primary()
+        && let Some(_writing) = store.fsync_lock.try_enter()
+    {
+        store.advance_time(time)?;
+    }
+    if time <= store.oplog().settled() {
+        return Ok(None);
+    }
+    let left = match max_time_ms {
+        0 => TIME_STEP,
+        limit => Duration::from_millis(limit.unsigned_abs()).saturating_sub(waited),
+    };
+    if left.is_zero() {
+        let text = "operation exceeded time limit";
+        return Err(Error::new(ErrorCode::MaxTimeMSExpired, text));
+    }
+    Ok(Some(DataWait { awaited: Awaited::Changes, seen: time - 1, longest: left.min(TIME_STEP) }))
 }
 
 /// Takes the session of a command that may be sent again.

@@ -1,15 +1,35 @@
-//! What a command gets that says nothing itself: the default write concern and the default time of reads. The levels that a
-//! default read concern can have read alike on a single node, so that there is nothing to apply.
+//! What a command gets that says nothing itself: the default read and write concern, and the default time of reads. The levels
+//! that a default read concern can have read alike on a single node, but for what is durable.
 
 use mayfly_base::Result;
 use mayfly_service::Service;
 use mayfly_value::RawValue;
 
-use crate::{Generic, Request, WriteConcern};
+use crate::{Generic, ReadLevel, Request, WriteConcern};
 
 /// Commands that only read, for `defaultMaxTimeMS.readOperations`; an aggregation does so that does not end in a stage that
 /// writes.
 const READS: &[&str] = &["aggregate", "count", "dbHash", "distinct", "find"];
+
+/// Whether a command shows only what is durable by the time of the reply: its own read concern says so, or the default one of
+/// reads does.
+#[inline]
+pub(crate) fn only_durable(service: &Service, request: &Request<'_>) -> bool {
+    let concern = &request.generic.read_concern;
+    match concern.level {
+        ReadLevel::Majority | ReadLevel::Linearizable | ReadLevel::Snapshot => true,
+        ReadLevel::Available => false,
+        ReadLevel::Local if concern.has_level || !service.defaults.has_concerns() => false,
+        ReadLevel::Local => READS.contains(&request.row.name) && defaults_to_majority(service),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn defaults_to_majority(service: &Service) -> bool {
+    let read = service.defaults.get().read;
+    read.is_some_and(|read| read.as_doc().get("level") == Some(RawValue::String("majority")))
+}
 
 /// Gives a command that writes the default write concern when it has none.
 ///

@@ -165,7 +165,11 @@ pub(crate) fn check_out(
     let begins = beginning.is_some();
     let (store, sessions) = (&service.store, &service.sessions);
     let mut session = sessions.check_out_transaction(store, op, (session, number), beginning)?;
-    if begins && let Err(error) = generic.read_concern.check_snapshot(session.read_time()) {
+    let at = generic.read_concern.at;
+    if begins
+        && at > 0
+        && let Err(error) = store.check_shows(session.read_time(), at)
+    {
         session.abort_open();
         return Err(error);
     }

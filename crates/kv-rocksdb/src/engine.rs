@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    Caps, Engine, EngineStats, KeyRange, Keyspace, KvError, KvResult, SweepEnd, Txn, TxnOptions,
+    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, SweepEnd, Txn,
+    TxnOptions,
 };
 use parking_lot::RwLock;
 use rocksdb::checkpoint::Checkpoint;
@@ -17,7 +18,7 @@ use crate::open_error::OpenError;
 use crate::options::RocksOptions;
 use crate::store::Store;
 use crate::sweep;
-use crate::txn::{CAPS, RocksTxn};
+use crate::txn::{CAPS, RocksHeld, RocksTxn};
 
 /// Tombstones in a memtable that are worth a file: as many as mark it for compaction, and some more.
 const MANY_DELETES: u64 = 4_096;
@@ -64,6 +65,10 @@ impl Engine for RocksEngine {
             true => RocksTxn::reader(store),
             false => RocksTxn::writer(store, self.conflicts.begin()),
         }))
+    }
+
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        Ok(Arc::new(RocksHeld::new(self.store()?)))
     }
 
     fn get_once(

@@ -1,6 +1,7 @@
 //! A transaction: a snapshot, a write buffer, claims on keys; one batch at the commit.
 
 use std::cell::OnceCell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use mayfly_kv::conflict::Claims;
@@ -8,7 +9,8 @@ use mayfly_kv::key_hash::key_hash;
 use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
-    Caps, Direction, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, Visitor,
+    Caps, Direction, Guard, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, ScanEnd,
+    ScanLimit, Txn, Visitor,
 };
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
@@ -30,10 +32,49 @@ const BATCHED_KEYS: usize = 4;
 const BATCH_HEADER: usize = 12;
 const BATCH_PER_OP: usize = 12;
 
+/// A snapshot that many transactions read.
+pub(crate) struct RocksHeld {
+    store: Arc<Store>,
+    snapshot: Arc<StoreSnapshot>,
+}
+
+impl RocksHeld {
+    pub(crate) fn new(store: Arc<Store>) -> RocksHeld {
+        let snapshot = Arc::new(StoreSnapshot::new(Arc::clone(&store)));
+        RocksHeld { store, snapshot }
+    }
+}
+
+impl HeldSnapshot for RocksHeld {
+    fn begin(&self) -> KvResult<Box<dyn Txn>> {
+        let snapshot = OnceCell::from(Taken::Shared(Arc::clone(&self.snapshot)));
+        let (store, buffer) = (Arc::clone(&self.store), WriteBuffer::new());
+        Ok(Box::new(RocksTxn { store, snapshot, buffer, claims: None }))
+    }
+}
+
+/// The snapshot of a transaction.
+enum Taken {
+    Own(StoreSnapshot),
+    Shared(Arc<StoreSnapshot>),
+}
+
+impl Deref for Taken {
+    type Target = StoreSnapshot;
+
+    #[inline]
+    fn deref(&self) -> &StoreSnapshot {
+        match self {
+            Taken::Own(snapshot) => snapshot,
+            Taken::Shared(snapshot) => snapshot,
+        }
+    }
+}
+
 pub(crate) struct RocksTxn {
     store: Arc<Store>,
     /// Taken by the first read that needs it: taking one costs two turns of the database's one mutex.
-    snapshot: OnceCell<StoreSnapshot>,
+    snapshot: OnceCell<Taken>,
     buffer: WriteBuffer,
     /// None when read-only.
     claims: Option<Claims>,
@@ -42,7 +83,7 @@ pub(crate) struct RocksTxn {
 impl RocksTxn {
     /// One that sees what is there now.
     pub(crate) fn reader(store: Arc<Store>) -> RocksTxn {
-        let snapshot = OnceCell::from(StoreSnapshot::new(Arc::clone(&store)));
+        let snapshot = OnceCell::from(Taken::Own(StoreSnapshot::new(Arc::clone(&store))));
         RocksTxn { store, snapshot, buffer: WriteBuffer::new(), claims: None }
     }
 
@@ -53,7 +94,7 @@ impl RocksTxn {
     }
 
     fn snapshot(&self) -> &StoreSnapshot {
-        self.snapshot.get_or_init(|| StoreSnapshot::new(Arc::clone(&self.store)))
+        self.snapshot.get_or_init(|| Taken::Own(StoreSnapshot::new(Arc::clone(&self.store))))
     }
 
     fn read(

@@ -13,8 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd,
-    ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
+    KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
 /// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
@@ -88,6 +88,17 @@ impl Engine for ChaosEngine {
         }))
     }
 
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        Ok(Arc::new(ChaosHeld {
+            inner: self.inner.hold()?,
+            options: self.options,
+            caps: self.caps(),
+            random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
+            begun: self.clock.monotonic_micros(),
+            clock: Arc::clone(&self.clock),
+        }))
+    }
+
     fn get_once(
         &self,
         keyspace: Keyspace,
@@ -134,6 +145,29 @@ fn narrower(a: Caps, b: Caps) -> Caps {
         max_txn_keys: a.max_txn_keys.min(b.max_txn_keys),
         max_txn_age_ms: a.max_txn_age_ms.min(b.max_txn_age_ms),
         durable: a.durable,
+    }
+}
+
+/// Its transactions are as old as it is.
+struct ChaosHeld {
+    inner: Arc<dyn HeldSnapshot>,
+    options: ChaosOptions,
+    caps: Caps,
+    random: Mutex<SmallRng>,
+    begun: i64,
+    clock: Arc<dyn Clock>,
+}
+
+impl HeldSnapshot for ChaosHeld {
+    fn begin(&self) -> KvResult<Box<dyn Txn>> {
+        Ok(Box::new(ChaosTxn {
+            inner: self.inner.begin()?,
+            options: self.options,
+            caps: self.caps,
+            random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
+            begun: self.begun,
+            clock: Arc::clone(&self.clock),
+        }))
     }
 }
 

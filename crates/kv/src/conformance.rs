@@ -42,6 +42,8 @@ pub const CASES: &[Case] = &[
     ("scan merges own writes", scans::merges_own_writes),
     ("scan against a model", scans::against_a_model),
     ("snapshot is stable", isolation::snapshot_is_stable),
+    ("a held snapshot serves many", isolation::held_snapshot),
+    ("a held snapshot on other threads", threads::held_snapshot),
     ("write-write conflict", isolation::write_write),
     ("conflict with a later commit", isolation::later_commit),
     ("insert-insert conflict", isolation::insert_insert),

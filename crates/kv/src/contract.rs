@@ -14,6 +14,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The fixed handful of keyspaces. Keys of different objects share one; each begins with an object's 8-byte id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -292,6 +293,15 @@ pub trait Txn: Send {
     fn commit(self: Box<Self>) -> KvResult<()>;
 }
 
+/// A snapshot that outlives the transaction it was taken in, for any number of readers.
+///
+/// It keeps what it shows from being given back, and an engine's files open: whoever holds one lets go of it soon, and before
+/// the engine is closed. Ranges that are swept ([`Engine::sweep_range`]) may go from it.
+pub trait HeldSnapshot: Send + Sync {
+    /// Begins a transaction that reads this snapshot and does not write.
+    fn begin(&self) -> KvResult<Box<dyn Txn>>;
+}
+
 /// How far a sweep came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepEnd {
@@ -322,6 +332,9 @@ pub trait Engine: Send + Sync {
 
     /// Begins a transaction: over a snapshot of now when it only reads.
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>>;
+
+    /// Takes a snapshot of now and keeps it until it is dropped.
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>>;
 
     /// Reads one key as of now, outside transactions; false when the key is absent.
     fn get_once(

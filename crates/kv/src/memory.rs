@@ -15,8 +15,8 @@ use crate::key_hash::key_hash;
 use crate::scan::{Cursor, ScanRequest, merged_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
-    Caps, Direction, Engine, EngineStats, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd,
-    ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
+    KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
@@ -80,6 +80,12 @@ impl Engine for MemoryEngine {
         Ok(Box::new(MemoryTxn { maps: Arc::clone(&self.maps), snapshot, buffer, claims }))
     }
 
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        self.open()?;
+        let snapshot = self.maps.read().clone();
+        Ok(Arc::new(MemoryHeld { maps: Arc::clone(&self.maps), snapshot }))
+    }
+
     fn get_once(
         &self,
         keyspace: Keyspace,
@@ -137,6 +143,18 @@ impl Engine for MemoryEngine {
     fn close(&self) -> KvResult<()> {
         self.closed.store(true, Ordering::Release);
         Ok(())
+    }
+}
+
+struct MemoryHeld {
+    maps: Arc<RwLock<Maps>>,
+    snapshot: Maps,
+}
+
+impl HeldSnapshot for MemoryHeld {
+    fn begin(&self) -> KvResult<Box<dyn Txn>> {
+        let (maps, snapshot) = (Arc::clone(&self.maps), self.snapshot.clone());
+        Ok(Box::new(MemoryTxn { maps, snapshot, buffer: WriteBuffer::new(), claims: None }))
     }
 }
 

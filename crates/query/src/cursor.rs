@@ -79,12 +79,14 @@ pub struct Cursor {
     source: CursorSource,
     /// Whether a batch without documents waits for some.
     pub await_data: bool,
+    /// Whether its batches show only what is durable by the time of the reply.
+    pub only_durable: bool,
 }
 
 impl Cursor {
     /// A cursor at its beginning.
     pub fn new(namespace: Namespace, source: CursorSource) -> Cursor {
-        Cursor { namespace, source, await_data: false }
+        Cursor { namespace, source, await_data: false, only_durable: false }
     }
 
     /// What it waits for, when it does.
@@ -107,6 +109,16 @@ impl Cursor {
             CursorSource::Pipeline(run) => run.changes_reached(),
             _ => None,
         }
+    }
+
+    /// A timestamp of the log up to which everything must be durable before a batch is shown that was just filled; nothing when
+    /// the cursor shows whatever is committed. Changes are shown to nobody who might not find them again.
+    pub fn must_be_durable(&self, store: &Store) -> Option<u64> {
+        let changes = match &self.source {
+            CursorSource::Pipeline(run) => run.changes_shown_up_to(store),
+            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Kept(_) => None,
+        };
+        changes.or_else(|| self.only_durable.then(|| store.last_timestamp()))
     }
 
     /// `postBatchResumeToken`: what a client goes on from that loses the cursor, when it follows changes.

@@ -614,6 +614,14 @@ impl PipelineRun {
         }
     }
 
+    /// A timestamp up to which everything is that a stream of changes shows, when it is one.
+    pub(crate) fn changes_shown_up_to(&self, store: &Store) -> Option<u64> {
+        match &self.input {
+            Input::Changes(stream) => Some(stream.shown_up_to(store)),
+            _ => None,
+        }
+    }
+
     /// Whether everything was given.
     pub fn is_done(&self) -> bool {
         let over = if self.stages.is_empty() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mayfly_base::Error;
 use mayfly_commands::{
-    DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_error, dispatch,
+    DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_failure, dispatch,
 };
 use mayfly_service::{Connection, Service};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
@@ -154,9 +154,11 @@ impl Served<'_> {
                 self.take_back(doc.finish_buffer());
                 return Ok(next);
             }
-            let durable = match outcome.wait_durable {
-                true => self.service.store.wait_durable().await,
-                false => Ok(()),
+            let store = &self.service.store;
+            let durable = match (outcome.wait_durable, outcome.wait_shown) {
+                (true, _) => store.wait_durable().await,
+                (false, 0) => Ok(()),
+                (false, shown) => store.wait_durable_up_to(shown).await,
             };
             let flags = ReplyFlags { more_to_come: outcome.more_to_come };
             match durable.and_then(|()| reply.finish(doc, flags)) {
@@ -195,7 +197,7 @@ impl Served<'_> {
 
     fn reply_error(&mut self, to: ReplyTo, error: &Error) -> Result<(), WireError> {
         let (reply, mut doc) = ReplyBuilder::begin(Vec::new(), to, next_request_id());
-        append_error(&mut doc, error);
+        append_failure(self.service, error, &mut doc);
         let finished = reply.finish(doc, ReplyFlags::default());
         self.output = finished.map_err(|error| WireError::Fatal(error.message().to_owned()))?;
         Ok(())

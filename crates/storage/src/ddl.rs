@@ -21,7 +21,7 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
-use crate::catalog::{Collection, CollectionState, Policy};
+use crate::catalog::{Collection, CollectionState, Definition, Policy};
 use crate::catalog::{encode_collection, new_index};
 use crate::catalog::{id_index_spec, local};
 use crate::index::spec::IndexSpec;
@@ -158,6 +158,7 @@ impl Store {
         {
             policy.runtime.begin_ramp(self.clock.monotonic_micros());
         }
+        let _definition = self.definitions.changing(ns, Definition::Changed);
         self.change(|txn, oplog| {
             oplog.command(&command_ns(ns), &collection.uuid(), command);
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
@@ -203,6 +204,7 @@ impl Store {
             index.runtime.ready.store(true, Ordering::Release);
             Ok::<_, Error>(Arc::new(index))
         };
+        let _definition = self.definitions.changing(ns, Definition::Created);
         let id = self.change(|txn, oplog| {
             let id = self.new_id(txn)?;
             state.indexes = Vec::new();
@@ -248,6 +250,7 @@ impl Store {
         let mut command = DocBuilder::new();
         command.append("drop", ns.collection());
         let command = command.finish();
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         self.change(|txn, oplog| {
             put_gone(txn, collection, &state)?;
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
@@ -347,6 +350,8 @@ impl Store {
             command.append("dropTarget", RawValue::Binary { subtype: 4, bytes: &uuid });
         }
         let command = command.finish();
+        let _leaving = self.definitions.changing(&from, Definition::Changed);
+        let _coming = self.definitions.changing(to, Definition::Renamed);
         self.change(|txn, oplog| {
             if let Some((target, state)) = target {
                 put_gone(txn, target, state)?;
@@ -426,7 +431,6 @@ impl Store {
         let mut oplog = OplogBatch::new();
         let result = body(&mut *txn, &mut oplog)?;
         let mut under_way = None;
-        self.note_definition();
         if !oplog.is_empty() {
             let now_ms = self.clock.now_ms();
             let stamp = self.oplog.clock.next(now_ms);

@@ -28,7 +28,7 @@ mod views;
 mod write;
 mod write_block;
 
-pub use catalog::{Capped, Collection, Core, Index, Uses};
+pub use catalog::{Capped, Collection, Core, History, Index, Uses};
 pub use ddl::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter, Replacement,

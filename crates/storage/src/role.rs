@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use mayfly_base::Result;
+
 use crate::Store;
 
 /// Until when a node is not the primary.
@@ -42,6 +44,21 @@ impl Store {
     /// It is the primary again at once.
     pub fn step_up(&self) {
         self.primacy.away_until_micros.store(i64::MIN, Ordering::Release);
+    }
+
+    /// Lets the operation log go on behind a time that a client knows from elsewhere, with an entry that does nothing: after a
+    /// restart it still is in the past.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn advance_time(&self, time: u64) -> Result<()> {
+        if !self.oplog.clock.advance_to(time) {
+            return Ok(());
+        }
+        self.change(|_, oplog| {
+            oplog.note("the cluster time has advanced");
+            Ok(())
+        })
     }
 
     /// The newest timestamp of the operation log: seconds in the high half, increment in the low half.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, OpCtx, OpRegistry, Result, current};
@@ -12,7 +12,7 @@ use mayfly_value::{Collation, RawDoc};
 
 use crate::capped::CappedUnit;
 use crate::catalog::Collection;
-use crate::catalog::{Catalog, Core, rows};
+use crate::catalog::{Catalog, Core, History, rows};
 use crate::durability::SyncGate;
 use crate::fsync_lock::FsyncLock;
 use crate::index::{FilterCompiler, RecordFilter};
@@ -119,7 +119,8 @@ impl Store {
         let ttl_params: Arc<TtlParameters> = Arc::default();
         let mark = load_mark(&*engine)?;
         let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
-        let sync = SyncGate::start(engine.clone()).map_err(no_thread)?;
+        let sync =
+            SyncGate::start(engine.clone(), oplog.clock.shared_settled()).map_err(no_thread)?;
         let core = Core {
             engine,
             catalog,
@@ -127,7 +128,8 @@ impl Store {
             ops,
             filters: options.filters,
             oplog,
-            definitions: AtomicU64::new(0),
+            definitions: Arc::default(),
+            history: History::default(),
             ttl_params,
             watch: Arc::new(watch),
         };
@@ -374,6 +376,19 @@ impl Store {
         self.sync.wait().await
     }
 
+    /// Waits until everything up to this timestamp of the operation log survives a crash of the machine.
+    ///
+    /// # Errors
+    /// As [`Store::wait_durable`].
+    pub async fn wait_durable_up_to(&self, timestamp: u64) -> Result<()> {
+        self.sync.wait_up_to(timestamp).await
+    }
+
+    /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
+    pub fn is_durable(&self, timestamp: u64) -> bool {
+        self.sync.is_durable(timestamp)
+    }
+
     /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind.
     fn load_counts(&self) -> Result<()> {
         let found = self.change(|txn, _| {
@@ -435,6 +450,8 @@ impl Store {
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
         self.sync.close();
+        // Held snapshots keep the engine's files open; none comes any more.
+        self.history.set_window_secs(0);
         self.engine.close().map_err(from_kv)?;
         counted.and(recorded)
     }

@@ -80,6 +80,7 @@ impl Store {
         self.sweep_once()?;
         self.trim_oplog()?;
         self.sweep_statements()?;
+        self.history.expire(self.clock.monotonic_micros());
         self.engine().give_back_space().map_err(from_kv)
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, same_collation};
 
+use crate::catalog::Definition;
 use crate::read::Scanned;
 use crate::record::layout::record_key;
 use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
@@ -209,6 +210,11 @@ impl Store {
     /// Those of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
         let _changing = self.catalog.changing.lock();
+        if self.view(ns)?.is_none() {
+            return Ok(false);
+        }
+        // A collection may get its name; a view that is there is read from the snapshot.
+        let _leaving = self.definitions.changing(ns, Definition::Changed);
         self.write_view(op, ns, None)
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mayfly_base::{ManualClock, OpRegistry};
-use mayfly_commands::{Dispatched, Incoming, Repeat, dispatch};
+use mayfly_commands::{Dispatched, Incoming, Outcome, Repeat, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::PartialFilters;
@@ -81,6 +81,18 @@ impl Fixture {
 
     /// Runs a command that has no `$db` yet; gives the reply.
     pub fn run_document(&self, db: &str, command: RawDoc<'_>) -> DocBuf {
+        self.answer(db, command).0
+    }
+
+    /// Runs a command in the shell dialect; gives the reply, and what the connection's loop would do before it sends it.
+    pub fn dispatched(&self, db: &str, command: &str) -> (DocBuf, Outcome) {
+        match dialect::document(command, &self.env()) {
+            Ok(document) => self.answer(db, document.as_doc()),
+            Err(why) => panic!("{why}: {command}"),
+        }
+    }
+
+    fn answer(&self, db: &str, command: RawDoc<'_>) -> (DocBuf, Outcome) {
         let mut body = DocBuilder::new();
         body.append_all(command).append("$db", db);
         let body = body.finish();
@@ -92,9 +104,9 @@ impl Fixture {
             repeat: Repeat::default(),
         };
         loop {
-            let Dispatched { doc, data_wait, .. } =
+            let Dispatched { doc, outcome, data_wait } =
                 dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
-            let Some(wait) = data_wait else { return doc.finish() };
+            let Some(wait) = data_wait else { return (doc.finish(), outcome) };
             // What comes meanwhile would come from another thread.
             std::thread::sleep(Duration::from_millis(1).min(wait.longest));
             incoming.repeat.waited = true;

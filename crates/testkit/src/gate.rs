@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use mayfly_kv::{
-    Caps, Engine, EngineStats, KeyRange, Keyspace, KvResult, SweepEnd, Txn, TxnOptions,
+    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
+    TxnOptions,
 };
 
 /// Name of the threads that a gate stops.
@@ -114,6 +115,11 @@ impl Engine for GatedEngine {
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.gate.pass(if options.read_only { Stops::Reads } else { Stops::Writes });
         self.inner.begin(options)
+    }
+
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        self.gate.pass(Stops::Reads);
+        self.inner.hold()
     }
 
     fn get_once(

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_kv::{
-    Caps, Engine, EngineStats, KeyRange, Keyspace, KvResult, SweepEnd, Txn, TxnOptions,
+    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
+    TxnOptions,
 };
 
 /// Passes everything on but the close.
@@ -21,6 +22,10 @@ impl Engine for KeptOpen {
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         self.0.begin(options)
+    }
+
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        self.0.hold()
     }
 
     fn get_once(

@@ -15,11 +15,13 @@ mod fixture;
 pub mod gate;
 pub mod history;
 mod kept;
+mod power;
 mod runner;
 pub mod script;
 
 pub use dialect::Env;
 pub use fixture::{Fixture, OpenEngine, START_MS, memory, memory_under_chaos};
 pub use kept::KeptOpen;
+pub use power::PowerCut;
 pub use runner::{Failure, Indexes, Outcome, Runner};
 pub use script::Script;

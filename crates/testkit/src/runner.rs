@@ -68,6 +68,7 @@ impl Runner {
             fixture: Fixture::new(open),
             indexes: self.indexes,
             cursor: 0,
+            snapshot: 0,
             outcome: Outcome { checked: 0, failures: Vec::new(), updated: None },
         };
         let mut recorded: Vec<(&Answer, String)> = Vec::new();
@@ -127,12 +128,14 @@ struct Run<'s> {
     indexes: Indexes,
     /// The last cursor that stayed open.
     cursor: i64,
+    /// The time of the last snapshot read that did not ask for one.
+    snapshot: u64,
     outcome: Outcome,
 }
 
 impl Run<'_> {
     fn env(&self) -> Env {
-        Env { cursor: self.cursor, ..self.fixture.env() }
+        Env { cursor: self.cursor, snapshot: self.snapshot, ..self.fixture.env() }
     }
 
     /// Does what the block says; gives the reply of a command whose answer counts.
@@ -195,6 +198,13 @@ impl Run<'_> {
         let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document);
         if let Some(RawValue::Int64(id @ 1..)) = cursor.and_then(|cursor| cursor.get("id")) {
             self.cursor = id;
+        }
+        let concern = command.as_doc().get("readConcern").and_then(RawValue::as_document);
+        let asks = concern.is_some_and(|concern| concern.get("atClusterTime").is_some());
+        if let Some(RawValue::Timestamp(time)) =
+            cursor.unwrap_or(reply.as_doc()).get("atClusterTime").filter(|_| !asks)
+        {
+            self.snapshot = time;
         }
         if block.answer.is_none() && !succeeded(reply.as_doc()) {
             let found = dialect::show(reply.as_doc());

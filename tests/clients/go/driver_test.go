@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
 const database = "clients_go"
@@ -395,4 +396,96 @@ func TestWriteAndQueryErrors(t *testing.T) {
 	fails(t, err, 14, "TypeMismatch", "")
 	err = coll.FindOne(t.Context(), bson.M{"a": bson.M{"$noSuchOperator": 1}}).Err()
 	fails(t, err, 2, "BadValue", "unknown operator: $noSuchOperator")
+}
+
+// postures are the servers under test: one that says that it is a router, and a member of a replica set.
+var postures = []string{"MONGODB_URI", "MONGODB_REPLICA_SET_URI"}
+
+// twoClients gives one collection through two clients that know nothing of each other.
+func twoClients(t *testing.T, posture, name string) (*mongo.Client, *mongo.Collection, *mongo.Client, *mongo.Collection) {
+	t.Helper()
+	var clients [2]*mongo.Client
+	var colls [2]*mongo.Collection
+	for i := range clients {
+		connected, err := mongo.Connect(options.Client().ApplyURI(os.Getenv(posture)))
+		ok(t, err)
+		t.Cleanup(func() { connected.Disconnect(context.Background()) })
+		clients[i], colls[i] = connected, connected.Database(database).Collection(name)
+	}
+	ok(t, colls[0].Drop(t.Context()))
+	return clients[0], colls[0], clients[1], colls[1]
+}
+
+func TestSnapshotSessionSeesOneState(t *testing.T) {
+	for _, posture := range postures {
+		here, mine, _, theirs := twoClients(t, posture, "snapshot_session")
+		for i := range 50 {
+			_, err := mine.InsertOne(t.Context(), bson.D{{"_id", i}, {"n", 1}, {"kind", i % 2}})
+			ok(t, err)
+		}
+		session, err := here.StartSession(options.Session().SetSnapshot(true))
+		ok(t, err)
+		ctx := mongo.NewSessionContext(t.Context(), session)
+		open, err := mine.Find(ctx, bson.D{}, options.Find().SetBatchSize(10))
+		ok(t, err)
+		equal(t, open.Next(ctx), true)
+		_, err = theirs.UpdateMany(t.Context(), bson.D{}, bson.D{{"$inc", bson.D{{"n", 1}}}})
+		ok(t, err)
+		_, err = theirs.DeleteMany(t.Context(), bson.D{{"_id", bson.D{{"$gte", 20}}}})
+		ok(t, err)
+		rest := 0
+		for open.Next(ctx) {
+			rest++
+		}
+		ok(t, open.Err())
+		equal(t, rest, 49)
+		found, err := mine.Find(ctx, bson.D{{"n", 1}})
+		equal(t, len(all(t, found, err)), 50)
+		var kinds []int32
+		ok(t, mine.Distinct(ctx, "kind", bson.D{}).Decode(&kinds))
+		equal(t, len(kinds), 2)
+		summed, err := mine.Aggregate(ctx, mongo.Pipeline{{{"$count", "n"}}})
+		equal(t, all(t, summed, err), []bson.M{{"n": int32(50)}})
+		_, err = theirs.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{"n", 1}}})
+		ok(t, err)
+		var failed mongo.CommandError
+		if err := mine.FindOne(ctx, bson.D{{"n", 1}}).Err(); !errors.As(err, &failed) || failed.Code != 246 {
+			t.Fatalf("got %v, want code 246", err)
+		}
+		session.EndSession(t.Context())
+		found, err = mine.Find(t.Context(), bson.D{})
+		equal(t, len(all(t, found, err)), 20)
+	}
+}
+
+func TestCausalSessionReadsWhatAnotherClientWrote(t *testing.T) {
+	for _, posture := range postures {
+		here, mine, elsewhere, theirs := twoClients(t, posture, "causal_session")
+		for n := range 20 {
+			writing, err := elsewhere.StartSession()
+			ok(t, err)
+			reading, err := here.StartSession()
+			ok(t, err)
+			_, err = theirs.InsertOne(mongo.NewSessionContext(t.Context(), writing), bson.D{{"_id", n}})
+			ok(t, err)
+			ok(t, reading.AdvanceClusterTime(writing.ClusterTime()))
+			ok(t, reading.AdvanceOperationTime(writing.OperationTime()))
+			ok(t, mine.FindOne(mongo.NewSessionContext(t.Context(), reading), bson.D{{"_id", n}}).Err())
+			writing.EndSession(t.Context())
+			reading.EndSession(t.Context())
+		}
+	}
+}
+
+func TestReadConcernLevels(t *testing.T) {
+	for _, posture := range postures {
+		_, coll, _, _ := twoClients(t, posture, "levels")
+		_, err := coll.InsertOne(t.Context(), bson.D{{"_id", 1}})
+		ok(t, err)
+		for _, level := range []string{"local", "available", "majority", "linearizable", "snapshot"} {
+			concern := options.Collection().SetReadConcern(&readconcern.ReadConcern{Level: level})
+			reading := coll.Database().Collection(coll.Name(), concern)
+			ok(t, reading.FindOne(t.Context(), bson.D{{"_id", 1}}).Err())
+		}
+	}
 }

@@ -503,3 +503,69 @@ describe('collections with rules', () => {
     await resumed.close();
   });
 });
+
+for (const posture of ['MONGODB_URI', 'MONGODB_REPLICA_SET_URI']) {
+  describe(`read concerns, ${posture}`, () => {
+    let here, elsewhere;
+    before(async () => {
+      [here, elsewhere] = await Promise.all(
+        [0, 1].map(() => new MongoClient(process.env[posture]).connect()));
+    });
+    after(() => Promise.all([here.close(), elsewhere.close()]));
+
+    test(`a snapshot session sees one state ${posture}`, async () => {
+      const name = 'snapshot_session';
+      const [mine, theirs] = [here, elsewhere].map(of => of.db(DB).collection(name));
+      await mine.drop();
+      await mine.insertMany(numbers(50, i => ({ n: 1, kind: i % 2 })));
+      const session = here.startSession({ snapshot: true });
+      try {
+        const open = mine.find({}, { session, batchSize: 10 });
+        assert.equal((await open.next()).n, 1);
+        await theirs.updateMany({}, { $inc: { n: 1 } });
+        await theirs.deleteMany({ _id: { $gte: 20 } });
+        await theirs.insertOne({ _id: 100, n: 9, kind: 9 });
+        assert.equal((await open.toArray()).length, 49);
+        assert.equal((await mine.find({ n: 1 }, { session }).toArray()).length, 50);
+        assert.deepEqual((await mine.distinct('kind', {}, { session })).sort(), [0, 1]);
+        const summed = [{ $group: { _id: null, n: { $sum: '$n' } } }];
+        assert.equal((await mine.aggregate(summed, { session }).next()).n, 50);
+        await theirs.createIndex({ n: 1 });
+        await fails(mine.findOne({ n: 1 }, { session }), 246, 'SnapshotUnavailable');
+      } finally {
+        await session.endSession();
+      }
+      assert.equal((await mine.find().toArray()).length, 21);
+    });
+
+    test(`a causal session reads what another client wrote ${posture}`, async () => {
+      const name = 'causal_session';
+      const [mine, theirs] = [here, elsewhere].map(of => of.db(DB).collection(name));
+      await mine.drop();
+      for (let n = 0; n < 20; n++) {
+        const writing = elsewhere.startSession({ causalConsistency: true });
+        const reading = here.startSession({ causalConsistency: true });
+        try {
+          await theirs.insertOne({ _id: n }, { session: writing, writeConcern: { w: 1 } });
+          reading.advanceClusterTime(writing.clusterTime);
+          reading.advanceOperationTime(writing.operationTime);
+          assert.deepEqual(await mine.findOne({ _id: n }, { session: reading }), { _id: n });
+          const options = { session: reading, readConcern: { level: 'majority' } };
+          assert.deepEqual(await mine.findOne({ _id: n }, options), { _id: n });
+        } finally {
+          await Promise.all([writing.endSession(), reading.endSession()]);
+        }
+      }
+    });
+
+    test(`levels ${posture}`, async () => {
+      const mine = here.db(DB).collection('levels');
+      await mine.drop();
+      await mine.insertMany(numbers(21));
+      for (const level of ['local', 'available', 'majority', 'linearizable', 'snapshot']) {
+        const found = mine.find({}, { readConcern: { level }, batchSize: 5 });
+        assert.equal((await found.toArray()).length, 21, level);
+      }
+    });
+  });
+}

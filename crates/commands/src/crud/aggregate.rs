@@ -151,7 +151,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
 
 /// Opens a change stream over a collection, a database (`aggregate: 1`), or all of them (on `admin`).
 fn follow_changes(
-    ctx: &CommandContext<'_>,
+    ctx: &mut CommandContext<'_>,
     request: &Request<'_>,
     (parsed, all): (Pipeline, bool),
     batch: FirstBatch,

@@ -7,6 +7,7 @@ use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
+use super::read::wait_for_shown;
 use crate::{CommandContext, DataWait, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
@@ -88,7 +89,9 @@ fn fill(
                 false => ctx.op.set_max_time_ms(max_time_ms),
             }
         }
-        return cursor.fill(store, ctx.op, limit, reply).map(|_| ());
+        let count = cursor.fill(store, ctx.op, limit, reply)?;
+        wait_for_shown(ctx, cursor, count);
+        return Ok(());
     };
     let longest = match max_time_ms {
         0 => AWAIT_DATA,
@@ -97,6 +100,7 @@ fn fill(
     let left = longest.saturating_sub(ctx.waited);
     let seen = awaited.seen(store);
     let count = cursor.fill(store, ctx.op, limit, reply)?;
+    wait_for_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);
         ctx.data_wait = Some(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) });

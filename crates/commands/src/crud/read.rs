@@ -87,7 +87,7 @@ pub(crate) struct FirstBatch {
 /// # Errors
 /// Those of the plan.
 pub(crate) fn first_batch(
-    ctx: &CommandContext<'_>,
+    ctx: &mut CommandContext<'_>,
     mut cursor: Cursor,
     batch: FirstBatch,
     reply: &mut DocBuilder,
@@ -98,7 +98,9 @@ pub(crate) fn first_batch(
     });
     reply.start_document("cursor").start_array("firstBatch");
     let limit = BatchLimit { documents: Some(size) };
-    cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
+    let count = cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
+    cursor.only_durable = ctx.only_durable;
+    wait_for_shown(ctx, &cursor, count);
     reply.end();
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
@@ -117,6 +119,16 @@ pub(crate) fn first_batch(
     };
     reply.append("id", id).append("ns", shown.as_str()).end();
     Ok(())
+}
+
+/// Lets the reply wait until the batch that was just filled with so many documents is durable, when it has to be.
+pub(super) fn wait_for_shown(ctx: &mut CommandContext<'_>, cursor: &Cursor, count: usize) {
+    if count > 0
+        && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
+        && !ctx.service.store.is_durable(timestamp)
+    {
+        ctx.shown_up_to = ctx.shown_up_to.max(timestamp);
+    }
 }
 
 fn shown_namespace(ns: &Namespace) -> String {

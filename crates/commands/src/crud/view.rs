@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_query::{Around, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings};
-use mayfly_storage::{Collection, OPLOG, ResolvedView, shown_buckets};
+use mayfly_storage::{Collection, OPLOG, ResolvedView, Store, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
 use super::read::Collating;
@@ -28,6 +28,9 @@ pub(crate) enum Source {
 /// Those of [`mayfly_storage::Store::resolve_view`].
 pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source> {
     let store = &ctx.service.store;
+    if ctx.snapshot_time.is_some() && ns.db() == "local" {
+        check_local_snapshot(store, ns)?;
+    }
     if ns.as_str() == OPLOG {
         let (on, pipeline) = (ns.clone(), DocBuilder::new_array().finish());
         return Ok(Source::View(Box::new(ResolvedView { on, pipeline, collation: None })));
@@ -43,6 +46,21 @@ pub(crate) fn source(ctx: &CommandContext<'_>, ns: &Namespace) -> Result<Source>
         Some(view) => Source::View(Box::new(view)),
         None => Source::Nothing,
     })
+}
+
+/// A snapshot has no past of what is not replicated and goes by itself.
+///
+/// # Errors
+/// 246 SnapshotUnavailable.
+fn check_local_snapshot(store: &Store, ns: &Namespace) -> Result<()> {
+    let is_capped = |found: Arc<Collection>| found.capped().is_some();
+    match ns.as_str() == OPLOG || store.collection(ns).is_some_and(is_capped) {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorCode::SnapshotUnavailable,
+            "Reading from non replicated capped collections with readConcern snapshot is not supported",
+        )),
+    }
 }
 
 /// Stages behind those of a view.

@@ -1,7 +1,8 @@
 //! Read concerns: which levels a command takes, and the times that a read is bound to. Manual: "Read Concern".
 //!
-//! On a single node `local`, `available` and `majority` read the same. `linearizable` waits until the log is synced, so that
-//! nothing it has shown is lost; `snapshot` pins the reads of the command ([`mayfly_storage::Core::pin_reads`]).
+//! On a single node `local` and `available` read the same. `majority`, `linearizable` and `snapshot` show only what survives a
+//! power cut: their reply waits for a sync of the log when something is newer than the last one. `snapshot` pins the reads of
+//! the command ([`mayfly_storage::Core::pin_reads`]). A router takes all of them, as a member of a replica set does.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::Service;
@@ -49,6 +50,8 @@ impl ReadLevel {
 pub struct ReadConcern {
     /// The level.
     pub level: ReadLevel,
+    /// Whether the command names one.
+    pub has_level: bool,
     /// `afterClusterTime`; 0 for none.
     pub after: u64,
     /// `atClusterTime`; 0 for none.
@@ -101,6 +104,7 @@ impl ReadConcern {
             match (element.name(), element.value()) {
                 ("level", RawValue::Null | RawValue::Undefined) => {}
                 ("level", RawValue::String(name)) => {
+                    concern.has_level = true;
                     concern.level = ReadLevel::named(name).ok_or_else(|| {
                         Error::bad_value(format!(
                             "Enumeration value '{name}' for field 'readConcern.level' is not a valid value."
@@ -138,11 +142,10 @@ impl ReadConcern {
     /// Whether the command takes it here.
     ///
     /// # Errors
-    /// 72 for a level that the command does not take, and for a time that nobody has come to; 123 NotAReplicaSet for levels that
-    /// only members of a replica set have.
+    /// 72 for a level that the command does not take, and for a time that nobody has come to.
     #[inline]
     pub(crate) fn check(&self, service: &Service, row: &Row, body: RawDoc<'_>) -> Result<()> {
-        let plain = self.level == ReadLevel::Local && self.after == 0;
+        let plain = !self.has_level && self.after == 0;
         if plain {
             return Ok(());
         }
@@ -159,20 +162,13 @@ impl ReadConcern {
             );
             Err(invalid(text))
         };
-        let costly = matches!(level, ReadLevel::Linearizable | ReadLevel::Snapshot);
         if level != ReadLevel::Local && ONLY_LOCAL.contains(&row.name)
             || level == ReadLevel::Snapshot && row.name == "count"
         {
             return refused();
         }
         if row.name == "aggregate" {
-            check_stages(level, body)?;
-        }
-        if costly && service.replica_set.get().is_none() {
-            return Err(Error::new(
-                ErrorCode::NotAReplicaSet,
-                format!("node needs to be a replica set member to use readConcern: {name}"),
-            ));
+            check_stages(self, body)?;
         }
         let takes = match level {
             ReadLevel::Linearizable => LINEARIZABLE.contains(&row.name),
@@ -197,29 +193,18 @@ impl ReadConcern {
     /// 72 for a time that nobody has come to.
     pub(crate) fn check_after(&self, service: &Service) -> Result<()> {
         let known = service.store.last_timestamp().max(service.gossiped());
-        match self.after > known {
-            true => Err(too_late("afterClusterTime", self.after, known)),
-            false => Ok(()),
+        for (name, time) in [("afterClusterTime", self.after), ("atClusterTime", self.at)] {
+            if time > known {
+                return Err(too_late(name, time, known));
+            }
         }
+        Ok(())
     }
 
-    /// Whether a snapshot of this time is the one that was asked for. There are no others: what was overwritten is gone.
-    ///
-    /// # Errors
-    /// 239 SnapshotTooOld, 72 for a time that nobody has come to.
-    pub(crate) fn check_snapshot(&self, time: u64) -> Result<()> {
-        match self.at {
-            0 => Ok(()),
-            at if at < time => Err(Error::new(
-                ErrorCode::SnapshotTooOld,
-                format!(
-                    "Read timestamp {} is older than the oldest available timestamp.",
-                    shown(at)
-                ),
-            )),
-            at if at > time => Err(too_late("atClusterTime", at, time)),
-            _ => Ok(()),
-        }
+    /// The time up to which the log must be complete before the command may read; 0 when it does not say.
+    #[inline]
+    pub(crate) fn time(&self) -> u64 {
+        self.after.max(self.at)
     }
 }
 
@@ -270,12 +255,15 @@ fn too_late(name: &str, time: u64, known: u64) -> Error {
 }
 
 /// What stages of a pipeline have against a level.
-fn check_stages(level: ReadLevel, body: RawDoc<'_>) -> Result<()> {
+fn check_stages(concern: &ReadConcern, body: RawDoc<'_>) -> Result<()> {
+    let level = concern.level;
     let Some(RawValue::Array(pipeline)) = body.get("pipeline") else { return Ok(()) };
     let stages = pipeline.iter().filter_map(|stage| stage.value().as_document()?.iter().next());
     for stage in stages {
         let name = stage.name();
         let refused = match level {
+            // Changes are shown with read concern majority, whoever asks for nothing else.
+            ReadLevel::Local | ReadLevel::Available if name == "$changeStream" => concern.has_level,
             ReadLevel::Local => false,
             _ if ONLY_LOCAL_STAGES.contains(&name) => true,
             // What is written is not of the time that is read.

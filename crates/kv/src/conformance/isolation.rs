@@ -25,6 +25,37 @@ pub(super) fn snapshot_is_stable(make: &Make<'_>) {
     assert_eq!(now(engine, b"b"), None);
 }
 
+pub(super) fn held_snapshot(make: &Make<'_>) {
+    let engine = &*make();
+    fill(engine, &[(b"a", b"1"), (b"b", b"1")]);
+    let first = engine.hold().unwrap();
+    let mut writer = begin(engine);
+    put(&mut *writer, b"a", b"2").unwrap();
+    writer.delete(RECORD, b"b", Guard::Checked).unwrap();
+    writer.commit().unwrap();
+    let second = engine.hold().unwrap();
+    fill(engine, &[(b"a", b"3")]);
+    // Each shows what was committed when it was taken, to whoever comes and as often as asked.
+    for _ in 0..2 {
+        let (old, newer) = (first.begin().unwrap(), second.begin().unwrap());
+        assert_eq!(get(&*old, b"a"), Some(b"1".to_vec()));
+        assert_eq!(all(&*old, &whole(), Direction::Forward).len(), 2);
+        assert_eq!(get(&*newer, b"a"), Some(b"2".to_vec()));
+        assert_eq!(get(&*newer, b"b"), None);
+        assert_eq!(all(&*newer, &whole(), Direction::Backward).len(), 1);
+    }
+    // A transaction outlives it.
+    let reader = first.begin().unwrap();
+    drop(first);
+    assert_eq!(get(&*reader, b"b"), Some(b"1".to_vec()));
+    // It reads only, and is in nobody's way.
+    let mut reader = second.begin().unwrap();
+    let refused = put(&mut *reader, b"a", b"4");
+    assert!(matches!(refused, Err(crate::KvError::Invalid(_))), "{refused:?}");
+    fill(engine, &[(b"a", b"5"), (b"b", b"5")]);
+    assert_eq!(now(engine, b"a"), Some(b"5".to_vec()));
+}
+
 pub(super) fn locked_reads(make: &Make<'_>) {
     let engine = &*make();
     fill(engine, &[(b"a", b"1")]);

@@ -95,3 +95,26 @@ pub fn transfers(engine: &dyn Engine) {
         }
     });
 }
+
+/// Several threads read one held snapshot while others write: they all see the same.
+pub(super) fn held_snapshot(make: &Make<'_>) {
+    let engine = &*make();
+    retry(engine, |txn| put(txn, b"k", &7_i64.to_be_bytes()));
+    let held = engine.hold().expect("hold answers");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 100..300_i64 {
+                retry(engine, |txn| put(txn, b"k", &n.to_be_bytes()));
+            }
+        });
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let txn = held.begin().expect("a held snapshot begins");
+                    assert_eq!(number(get(&*txn, b"k")), 7);
+                }
+            });
+        }
+    });
+    assert_eq!(number(now(engine, b"k")), 299);
+}

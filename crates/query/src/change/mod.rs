@@ -115,6 +115,15 @@ impl ChangeStream {
         self.position.read_behind()
     }
 
+    /// A timestamp up to which everything is that its events show.
+    pub(crate) fn shown_up_to(&self, store: &Store) -> u64 {
+        // A document that is looked up may be newer than its event.
+        match self.builder.options.after {
+            options::Image::Lookup => store.last_timestamp(),
+            _ => self.reached(),
+        }
+    }
+
     /// Where it stands: what a client that loses the stream goes on from.
     pub(crate) fn resume_token(&self) -> DocBuf {
         if let Some((token, _)) = &self.refused {

@@ -109,6 +109,9 @@ async fn malformed_content_is_answered_and_malformed_frames_close() {
     let reply = client.receive().await.unwrap();
     assert_eq!(reply.header.response_to, 9);
     assert_eq!(decode(&reply).get_i32("code").unwrap(), 40432);
+    for name in ["$clusterTime", "operationTime"] {
+        assert!(reply.document().get(name).is_some(), "{name}");
+    }
     assert_eq!(client.run(doc! {"ping": 1}).await, doc! {"ok": 1.0});
     client.stream.write_all(&[1, 0, 0, 0]).await.unwrap();
     assert!(client.receive().await.is_none());

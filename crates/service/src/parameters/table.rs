@@ -191,6 +191,17 @@ pub const TABLE: &[Parameter] = &[
     },
     number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| open(s).lock_timeout_ms),
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
+    Parameter {
+        name: "minSnapshotHistoryWindowInSeconds",
+        set_at: SetAt::Both,
+        kind: NOT_NEGATIVE,
+        get: |s| Value::Number(s.store.history().window_secs()),
+        set: |s, value| {
+            if let Value::Number(secs) = value {
+                s.store.history().set_window_secs(*secs);
+            }
+        },
+    },
     number!("ttlClockJumpLimitSecs", NOT_NEGATIVE, |s| ttl(s).clock_jump_limit_secs),
     number!("ttlIndexDeleteTargetDocs", NOT_NEGATIVE, |s| ttl(s).index_target_docs),
     number!("ttlIndexDeleteTargetTimeMS", NOT_NEGATIVE, |s| ttl(s).index_target_ms),

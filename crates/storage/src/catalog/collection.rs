@@ -46,16 +46,6 @@ pub struct Collection {
     ttl: Arc<PolicyRuntime>,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
-    /// When its definition last changed, in changes of any ([`changes`]).
-    changed: AtomicU64,
-}
-
-/// Changes of definitions in this process.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
-
-/// How many changes of definitions there have been.
-pub(crate) fn changes() -> u64 {
-    CHANGES.load(Ordering::Acquire)
 }
 
 /// What a catalog change can change.
@@ -262,7 +252,6 @@ impl Collection {
             ttl,
             open_buckets,
             commits: AtomicU64::new(0),
-            changed: AtomicU64::new(CHANGES.fetch_add(1, Ordering::AcqRel) + 1),
         }
     }
 
@@ -271,21 +260,9 @@ impl Collection {
         state.list_policies(self.id, &self.ttl);
     }
 
-    /// Its definition changes. To be called under the exclusive lock of the state: who waits for that sees both.
-    pub(crate) fn note_changed(&self) {
-        let now = CHANGES.fetch_add(1, Ordering::AcqRel) + 1;
-        self.changed.store(now, Ordering::Release);
-    }
-
-    /// How many changes of definitions there had been with its latest one.
-    pub(crate) fn changed_at(&self) -> u64 {
-        self.changed.load(Ordering::Acquire)
-    }
-
     /// Puts a changed state in place of the present one.
     pub(crate) fn install(&self, present: &mut CollectionState, mut changed: CollectionState) {
         self.list_policies(&mut changed);
-        self.note_changed();
         self.note_policies(&changed);
         *present = changed;
     }
@@ -394,7 +371,6 @@ impl Collection {
     /// To be called under the exclusive lock of the state.
     pub(crate) fn set_namespace(&self, namespace: Namespace, state: &CollectionState) {
         self.temporary.store(is_temporary(&namespace), Ordering::Release);
-        self.note_changed();
         self.note_policies(state);
         *self.namespace.write() = namespace;
     }
@@ -462,7 +438,6 @@ impl Collection {
     /// To be called under the exclusive lock of the state: no writer may slip in between the change of the catalog and
     /// the mark.
     pub(crate) fn mark_dropped(&self, state: &CollectionState) {
-        self.note_changed();
         self.dropped.store(true, Ordering::Release);
         for index in state.maintained() {
             index.runtime.dropped.store(true, Ordering::Release);

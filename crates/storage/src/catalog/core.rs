@@ -1,11 +1,13 @@
 //! What every floor above takes: the byte store, the catalog over it, the log, and the clocks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Clock, Namespace, OpRegistry};
 use mayfly_kv::{Engine, EngineStats};
 
+use super::definitions::{Definitions, note};
+use super::history::History;
 use super::{Catalog, Collection, local};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
@@ -21,8 +23,8 @@ pub struct Core {
     pub(crate) ops: Arc<OpRegistry>,
     pub(crate) filters: Arc<dyn FilterCompiler>,
     pub(crate) oplog: Oplog,
-    /// How often definitions have changed.
-    pub(crate) definitions: AtomicU64,
+    pub(crate) definitions: Arc<Definitions>,
+    pub(crate) history: History,
     pub(crate) ttl_params: Arc<TtlParameters>,
     pub(crate) watch: Arc<ClockWatch>,
 }
@@ -40,6 +42,7 @@ impl Core {
 
     /// The collection of this name.
     pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        note(ns);
         let found = self.catalog.get(ns);
         if local::is_entered() { local::look_up(ns, found) } else { found }
     }
@@ -65,6 +68,11 @@ impl Core {
         self.ttl_params.clone()
     }
 
+    /// The recent past that reads can go back to.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
     /// The operation log.
     pub fn oplog(&self) -> &Oplog {
         &self.oplog
@@ -74,10 +82,5 @@ impl Core {
     pub(crate) fn moment(&self) -> Moment {
         let last_modified = self.ttl_params().last_modified.load(Ordering::Relaxed);
         Moment { now_ms: self.clock.now_ms(), last_modified }
-    }
-
-    /// Notes that definitions change, before anybody sees it.
-    pub(crate) fn note_definition(&self) {
-        self.definitions.fetch_add(1, Ordering::AcqRel);
     }
 }

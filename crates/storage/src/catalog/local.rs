@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 
-use super::Collection;
+use super::{Collection, Definitions};
 
 thread_local! {
     /// Asked by every look-up of a name: whether there is anything in the other.
@@ -18,46 +18,53 @@ thread_local! {
 
 /// A transaction's part of the catalog.
 pub(crate) struct LocalCatalog {
-    /// How often definitions had changed when the transaction began.
-    definitions: u64,
+    definitions: Arc<Definitions>,
+    /// The edition of the definitions when the transaction began.
+    edition: u64,
     /// Collections that it made, in order.
     pub created: Vec<Arc<Collection>>,
     /// Those of others that it has looked up, each once.
     touched: Vec<Arc<Collection>>,
+    /// The names that it has looked up.
+    names: Vec<Namespace>,
 }
 
 impl LocalCatalog {
-    /// Of a transaction that begins when definitions have changed so often.
-    pub(crate) fn beginning(definitions: u64) -> LocalCatalog {
-        LocalCatalog { definitions, created: Vec::new(), touched: Vec::new() }
+    /// Of a transaction that begins now, and takes its snapshot afterwards.
+    pub(crate) fn beginning(definitions: &Arc<Definitions>) -> LocalCatalog {
+        LocalCatalog {
+            edition: definitions.edition(),
+            definitions: definitions.clone(),
+            created: Vec::new(),
+            touched: Vec::new(),
+            names: Vec::new(),
+        }
     }
 
-    /// Nothing changed of what the transaction touched.
+    /// No name that the transaction looked up has got another meaning.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
     pub(crate) fn check(&self) -> Result<()> {
-        self.touched.iter().try_for_each(|collection| self.check_collection(collection))
+        match self.definitions.changed_since(self.edition, &self.names) {
+            false => Ok(()),
+            true => Err(changed("")),
+        }
     }
 
-    /// The same for one collection; whoever holds its state shared keeps it so.
+    /// A collection is written as it was when the transaction began, or was made by it. To be asked with its state held
+    /// shared, which keeps it so.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
-    pub(crate) fn check_collection(&self, collection: &Collection) -> Result<()> {
-        // A change marks the collection under the exclusive lock: one that is seen in part is waited for.
-        drop(collection.state.read_recursive());
-        match collection.changed_at() > self.definitions {
-            false => Ok(()),
-            true => Err(Error::new(
-                ErrorCode::SnapshotUnavailable,
-                format!(
-                    "Unable to read from a snapshot due to pending collection catalog changes to collection '{}'; \
-                     please retry the operation.",
-                    collection.namespace()
-                ),
-            )),
+    pub(crate) fn check_written(&self, collection: &Collection) -> Result<()> {
+        let name = collection.namespace();
+        let same =
+            self.made(collection) || !self.definitions.written_otherwise_since(self.edition, &name);
+        if same && !collection.is_dropped() {
+            return Ok(());
         }
+        Err(changed(&format!(" to collection '{name}'")))
     }
 
     /// The collection of this id, if the transaction has looked it up or made it.
@@ -98,6 +105,9 @@ pub(crate) fn with<T>(act: impl FnOnce(&mut LocalCatalog) -> T) -> Option<T> {
 #[cold]
 pub(super) fn look_up(ns: &Namespace, shared: Option<Arc<Collection>>) -> Option<Arc<Collection>> {
     let found = with(|local| {
+        if !local.names.contains(ns) {
+            local.names.push(ns.clone());
+        }
         if let Some(made) = local.created.iter().find(|made| made.namespace() == *ns) {
             return Some(made.clone());
         }
@@ -109,4 +119,13 @@ pub(super) fn look_up(ns: &Namespace, shared: Option<Arc<Collection>>) -> Option
         None
     });
     found.flatten().or(shared)
+}
+
+fn changed(what: &str) -> Error {
+    Error::new(
+        ErrorCode::SnapshotUnavailable,
+        format!(
+            "Unable to read from a snapshot due to pending collection catalog changes{what}; please retry the operation."
+        ),
+    )
 }

@@ -24,15 +24,20 @@ use crate::record::layout::catalog_key;
 mod capped;
 mod collection;
 mod core;
+mod definitions;
+mod history;
 pub(crate) mod local;
 mod policy;
 mod temporary;
 
 pub use self::core::Core;
+pub(crate) use self::definitions::{Definition, Definitions, begin_noting, end_noting, noted};
+pub(crate) use self::history::Held;
+pub use self::history::History;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses};
-pub(crate) use collection::{CollectionState, IndexRuntime, changes};
+pub(crate) use collection::{CollectionState, IndexRuntime};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 

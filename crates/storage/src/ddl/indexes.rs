@@ -13,7 +13,7 @@ use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
-use crate::catalog::{Collection, Index, local, new_index};
+use crate::catalog::{Collection, Definition, Index, local, new_index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::ExpireAfter;
@@ -274,6 +274,7 @@ impl Store {
         }
         let mut changed = state.clone();
         let mut building = Vec::new();
+        let _definition = self.definitions.changing(&ns, Definition::Building);
         self.change(|txn, _| {
             changed = state.clone();
             building.clear();
@@ -302,12 +303,11 @@ impl Store {
         let state = collection.state.write();
         collection.check_alive()?;
         let ns = collection.namespace();
-        self.note_definition();
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         for index in built {
             index.check_alive()?;
             index.runtime.ready.store(true, Ordering::Release);
         }
-        collection.note_changed();
         self.change_begun(|txn, oplog| {
             for index in built {
                 log_index(oplog, &ns, &collection.uuid(), &index.spec);
@@ -322,6 +322,7 @@ impl Store {
         let mut state = collection.state.write();
         let mut changed = state.clone();
         changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         self.change_begun(|txn, oplog| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             for index in gone {
@@ -492,6 +493,7 @@ impl Store {
                 *index = replacement.clone();
             }
         }
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         self.change(|txn, oplog| {
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)

@@ -14,7 +14,7 @@ use mayfly_base::{OpCtx, Result};
 
 use super::{put_collection, put_dropped};
 use crate::Store;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Definition, Index};
 
 impl Store {
     /// Builds all indexes anew; gives how many there are, `_id_` included.
@@ -83,6 +83,7 @@ impl Store {
         changed.indexes.retain(|index| {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
         });
+        let _definition = self.definitions.changing(&ns, Definition::Changed);
         for index in fresh {
             index.runtime.ready.store(true, Ordering::Release);
         }

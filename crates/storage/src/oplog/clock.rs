@@ -4,6 +4,7 @@
 //! with an earlier timestamp does. Whoever follows the log reads only up to [`OplogClock::settled`], below which every
 //! timestamp was committed or never will be.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
@@ -14,7 +15,7 @@ use crate::record::signal::Signal;
 pub(crate) struct OplogClock {
     last: AtomicU64,
     /// The last one below which the log is complete.
-    settled: AtomicU64,
+    settled: Arc<AtomicU64>,
     open: Mutex<Open>,
     /// Told when nothing is under way, and when commits may begin again.
     at_rest: Condvar,
@@ -41,7 +42,7 @@ impl OplogClock {
     pub(crate) fn after(last: u64) -> OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
-            settled: AtomicU64::new(last),
+            settled: Arc::new(AtomicU64::new(last)),
             open: Mutex::default(),
             at_rest: Condvar::new(),
             committed: Signal::default(),
@@ -90,6 +91,27 @@ impl OplogClock {
         drop(open);
         self.at_rest.notify_all();
         result
+    }
+
+    /// Goes on behind this time, which somebody knows from elsewhere; false when it was there already. Nothing is committed
+    /// under it or before it any more, but for what is under way.
+    pub(crate) fn advance_to(&self, time: u64) -> bool {
+        let open = self.open.lock();
+        let goes = self.last() < time;
+        if goes {
+            self.last.store(time, Ordering::Release);
+            if open.timestamps.is_empty() {
+                self.settled.store(time, Ordering::Release);
+            }
+        }
+        drop(open);
+        self.committed.tell();
+        goes
+    }
+
+    /// The last timestamp below which the log is complete, for those who cannot ask the clock.
+    pub(crate) fn shared_settled(&self) -> Arc<AtomicU64> {
+        self.settled.clone()
     }
 
     /// The last timestamp below which the log is complete.
@@ -145,6 +167,19 @@ mod tests {
         assert_eq!((clock.settled(), clock.last()), (5, 7));
         drop(first);
         assert_eq!(clock.settled(), 7);
+    }
+
+    #[test]
+    fn time_goes_on_behind_what_is_under_way() {
+        let clock = OplogClock::after(5);
+        let under_way = clock.next(0);
+        assert!(clock.advance_to(100));
+        assert_eq!((clock.last(), clock.settled()), (100, 5));
+        drop(under_way);
+        assert_eq!(clock.settled(), 100);
+        assert!(!clock.advance_to(100));
+        assert!(clock.advance_to(101));
+        assert_eq!((clock.settled(), clock.next(0).timestamp()), (101, 102));
     }
 
     #[test]

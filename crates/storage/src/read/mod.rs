@@ -19,6 +19,7 @@ use crate::record::layout::{
 };
 use crate::record::{Moment, Record};
 
+mod history;
 mod pin;
 mod sizes;
 mod validate;

@@ -2,22 +2,24 @@
 //!
 //! A command with read concern `snapshot` pins its reads for as long as it runs, so that all that it reads, of whatever
 //! collection, is of one cluster time. No commit is under way when the snapshot is taken ([`crate::oplog`]): it has exactly what
-//! was committed up to that time. It goes with the command; a cursor that goes on later has kept the rest of its documents.
+//! was committed up to that time. It is kept for those who come back to its time ([`crate::catalog::History`]); a cursor that
+//! goes on later has kept the rest of its documents.
+//!
+//! What a policy hides as due is hidden from these reads, too, as of now: a snapshot shows nothing that other reads must not.
 //!
 //! Definitions are not part of a snapshot. When one changes meanwhile (an index that is ready now, and that the snapshot has no
-//! entries of), the reads are void.
+//! entries of), the reads of its collection are void ([`crate::catalog::Definitions`]).
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{
-    Direction, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
+    Direction, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, Visitor,
 };
 
-use crate::catalog::Core;
+use crate::catalog::{Core, Held, begin_noting, end_noting, noted};
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
@@ -107,7 +109,7 @@ pub(crate) fn open_view() -> Option<Rc<View>> {
 /// The reads of a thread are pinned until it goes.
 pub struct PinnedReads {
     cluster_time: u64,
-    definitions: u64,
+    edition: u64,
     _thread: PhantomData<*const ()>,
 }
 
@@ -115,10 +117,26 @@ impl Drop for PinnedReads {
     fn drop(&mut self) {
         IS_PINNED.set(false);
         PINNED.take();
+        end_noting();
     }
 }
 
 impl PinnedReads {
+    /// Pins the reads of this thread to a snapshot that shows this time.
+    ///
+    /// # Errors
+    /// Those of the engine; a bug when they are pinned already.
+    pub(super) fn to(held: &Held, cluster_time: u64) -> Result<PinnedReads> {
+        if IS_PINNED.get() {
+            return Err(Error::internal("reads are pinned twice"));
+        }
+        let txn = held.snapshot.begin().map_err(from_kv)?;
+        PINNED.set(Some(Pinned::Snapshot(Rc::from(txn))));
+        IS_PINNED.set(true);
+        begin_noting();
+        Ok(PinnedReads { cluster_time, edition: held.edition, _thread: PhantomData })
+    }
+
     /// The time that everything is read as of.
     pub fn cluster_time(&self) -> u64 {
         self.cluster_time
@@ -129,32 +147,13 @@ impl PinnedReads {
     /// # Errors
     /// 246 SnapshotUnavailable.
     pub fn check(&self, store: &Core) -> Result<()> {
-        match store.definitions.load(Ordering::Acquire) == self.definitions {
-            true => Ok(()),
-            false => Err(Error::new(
+        match store.definitions.changed_since(self.edition, &noted()) {
+            false => Ok(()),
+            true => Err(Error::new(
                 ErrorCode::SnapshotUnavailable,
                 "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation.",
             )),
         }
-    }
-}
-
-impl Core {
-    /// Pins the reads of this thread to now; commits that begin meanwhile wait for those under way.
-    ///
-    /// # Errors
-    /// Those of the engine; a bug when they are pinned already.
-    pub fn pin_reads(&self) -> Result<PinnedReads> {
-        if IS_PINNED.get() {
-            return Err(Error::internal("reads are pinned twice"));
-        }
-        let definitions = self.definitions.load(Ordering::Acquire);
-        let (cluster_time, txn) = self.oplog.clock.at_rest(|last| {
-            (last, self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv))
-        });
-        PINNED.set(Some(Pinned::Snapshot(Rc::from(txn?))));
-        IS_PINNED.set(true);
-        Ok(PinnedReads { cluster_time, definitions, _thread: PhantomData })
     }
 }
 

@@ -12,7 +12,7 @@
 //! Between statements it holds no lock of the catalog or of a collection. Definitions may therefore change beneath it. What it
 //! read or wrote by older definitions than those of now it must not commit: each statement ends with a look at the collections that
 //! it touched, and the commit looks once more at those it wrote to, with their states held shared
-//! ([`LocalCatalog::check_collection`]).
+//! ([`LocalCatalog::check_written`]).
 //!
 //! Time stands still in it: what is due and hidden is so as of its beginning, and its records carry that time.
 
@@ -29,7 +29,7 @@ use mayfly_value::DocBuf;
 use super::pending::Pending;
 use super::unit::WriteUnit;
 use crate::catalog::local::{self, LocalCatalog};
-use crate::catalog::{Collection, Core, changes};
+use crate::catalog::{Collection, Core, Definition};
 use crate::oplog::OplogBatch;
 use crate::read::{View, enter_view, leave_view};
 use crate::record::error::from_kv;
@@ -100,7 +100,7 @@ impl Core {
     /// # Errors
     /// Those of the engine.
     pub fn begin_transaction(&self, owner: TransactionOwner) -> Result<OpenTransaction> {
-        let definitions = changes();
+        let local = LocalCatalog::beginning(&self.definitions);
         let (read_time, txn) = self.oplog.clock.at_rest(|last| {
             let begun = self.engine().begin(TxnOptions::default()).and_then(|txn| {
                 // The first read takes the snapshot.
@@ -111,7 +111,7 @@ impl Core {
         });
         Ok(OpenTransaction {
             view: View::new(txn?, self.moment()),
-            local: LocalCatalog::beginning(definitions),
+            local,
             pending: Pending::of_transaction(owner.lsid.as_doc(), owner.txn_number),
             read_time,
             owner,
@@ -233,11 +233,7 @@ impl Store {
         check_writable(collection, namespace.as_str())?;
         let known = shared(self, collection)?;
         let state = collection.state.read();
-        let unchanged = local::with(|local| match local.made(collection) {
-            true => Ok(()),
-            false => local.check_collection(collection),
-        });
-        unchanged.unwrap_or(Ok(()))?;
+        local::with(|local| local.check_written(collection)).unwrap_or(Ok(()))?;
         let open = OpenArchives::open(archives);
         with_open(view, |txn, pending| {
             let ns = namespace.as_str();
@@ -278,6 +274,10 @@ impl Store {
                 return Err(Error::new(ErrorCode::WriteConflict, text));
             }
         }
+        // Others see them as new from the commit on.
+        let names = local.created.iter().map(|made| made.namespace());
+        let _definitions: Vec<_> =
+            names.map(|name| self.definitions.changing(&name, Definition::Created)).collect();
         let written: Vec<Arc<Collection>> =
             pending.collections.iter().map(|(collection, _)| collection.clone()).collect();
         let mut states = Vec::with_capacity(written.len());
@@ -286,9 +286,7 @@ impl Store {
                 let text = format!("collection {} is being changed", collection.namespace());
                 return Err(Error::new(ErrorCode::WriteConflict, text));
             };
-            if !local.made(collection) {
-                local.check_collection(collection)?;
-            }
+            local.check_written(collection)?;
             states.push(state);
         }
         let now_ms = self.clock.now_ms();
@@ -313,7 +311,6 @@ impl Store {
         if !local.created.is_empty() {
             self.catalog.publish(|map| {
                 for made in &local.created {
-                    made.note_changed();
                     map.insert(made.namespace(), made.clone());
                 }
             });

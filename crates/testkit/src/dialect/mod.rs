@@ -5,7 +5,7 @@
 //! `BinData(subtype, 'base64')`, `/pattern/options`, `MinKey`, `MaxKey`, `undefined`, `Repeat('x', n)`.
 //!
 //! `Date` and `@(...)` take sums of whole numbers with `now` (the clock) and `i` (the row of a `fill`); `@i` is `@(i)`.
-//! `CURSOR` is the id of the last cursor that stayed open. In expectations: `Any`, `Any('type')`, `Contains('text')`,
+//! `CURSOR` is the id of the last cursor that stayed open, `SNAPSHOT` the time that the last snapshot read was of. In expectations: `Any`, `Any('type')`, `Contains('text')`,
 //! and `...` for further fields or elements.
 //!
 //! A text is rewritten to Extended JSON and read by `mayfly_value::extjson`.
@@ -38,6 +38,8 @@ pub struct Env {
     pub row: i64,
     /// `CURSOR`.
     pub cursor: i64,
+    /// `SNAPSHOT`.
+    pub snapshot: u64,
 }
 
 /// Reads a document.
@@ -207,6 +209,7 @@ impl<'a> Rewriter<'a> {
             return self.constructor(word, arguments);
         }
         let cursor = self.env.cursor;
+        let (secs, increment) = (self.env.snapshot >> 32, self.env.snapshot & 0xFFFF_FFFF);
         match word {
             "MinKey" => self.out.push_str("{$minKey: 1}"),
             "MaxKey" => self.out.push_str("{$maxKey: 1}"),
@@ -214,6 +217,9 @@ impl<'a> Rewriter<'a> {
             "undefined" => self.out.push_str("{$undefined: true}"),
             "Any" => self.out.push_str("{$any: ''}"),
             "CURSOR" => self.push(format_args!("{{$numberLong: '{cursor}'}}")),
+            "SNAPSHOT" => {
+                self.push(format_args!("{{$timestamp: {{t: {secs}, i: {increment}}}}}"));
+            }
             other => self.out.push_str(other),
         }
         Ok(())
@@ -265,14 +271,14 @@ mod tests {
 
     #[test]
     fn texts_are_read_and_written() {
-        let env = Env { now_ms: 5000, row: 3, cursor: 77 };
+        let env = Env { now_ms: 5000, row: 3, cursor: 77, snapshot: 5 << 32 | 2 };
         let cases = [
             ("{a: 1, b: 1.0, c: NumberLong(1)}", "{a: 1, b: 1.0, c: NumberLong(1)}"),
             ("{$x: 'it\\'s', 'a.b': [NaN, -Infinity]}", "{$x: 'it\\'s', 'a.b': [NaN, -Infinity]}"),
             ("{d: Date(now - 1000 * 2), e: @i, f: @(i%2)}", "{d: Date(3000), e: 3, f: 1}"),
             (
-                "{r: /^a\\/b'/i, m: MinKey, c: CURSOR}",
-                "{r: /^a\\/b'/i, m: MinKey, c: NumberLong(77)}",
+                "{r: /^a\\/b'/i, m: MinKey, c: CURSOR, s: SNAPSHOT}",
+                "{r: /^a\\/b'/i, m: MinKey, c: NumberLong(77), s: Timestamp(5, 2)}",
             ),
             ("{a: 1, ...}", "{a: 1, '...': true}"),
             ("{a: [1, ...]}", "{a: [1, {'...': true}]}"),

@@ -22,3 +22,4 @@ mod time_series;
 mod transactions;
 mod ttl_monitor;
 mod ttl_statements;
+mod what_was_shown;

@@ -190,3 +190,19 @@ fn readers_go_on() {
         assert_eq!(unmet, Some(RawValue::Int32(wanted)), "{concern}");
     }
 }
+
+#[test]
+fn who_waits_for_a_time_that_does_not_come_ends_with_the_server() {
+    let fixture = Fixture::in_memory();
+    fixture.join("rs0");
+    fixture.ok("admin", "{replSetStepDown: 60, force: true}");
+    let find = "{find: 'c', readConcern: {afterClusterTime: Timestamp(1800000100, 1)}, \
+                $clusterTime: {clusterTime: Timestamp(1800000100, 1)}, $readPreference: {mode: 'nearest'}}";
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| fixture.run("test", find));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished());
+        fixture.service.shutdown.request();
+        assert_eq!(code(&waiting.join().unwrap()), 11600);
+    });
+}

@@ -1,0 +1,230 @@
+//! Which names have changed their meaning lately: what a read as of an earlier time asks.
+//!
+//! Collections, indexes and options are not part of a snapshot: a reader finds them as they are now. So a read as of one time
+//! notes the names that it looks up, and in the end asks whether one of them has changed since that time. It is void then,
+//! and reads of other collections are not.
+//!
+//! 1. A change is noted before anybody can see it ([`Definitions::changing`]), and is under way until everybody does.
+//! 2. A reader takes the [`Definitions::edition`] first and its snapshot second. A change that had ended by then is in the
+//!    snapshot; one that was under way, or came later, makes its name void for this reader.
+//! 3. That a collection came into being under a name that was free changes nothing: the snapshot has none of its documents,
+//!    as it should.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use mayfly_base::Namespace;
+use parking_lot::Mutex;
+
+/// So many changes are remembered. Reads as of a time before those void every name.
+const REMEMBERED: usize = 4096;
+
+/// What happens to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definition {
+    /// It was free, and a new collection gets it.
+    Created,
+    /// What has it gets other indexes or options, or loses it.
+    Changed,
+    /// A collection that had another name gets it.
+    Renamed,
+    /// What has it gets indexes that are not built yet: readers do not use them, writers maintain them.
+    Building,
+}
+
+/// The latest changes.
+#[derive(Default)]
+pub(crate) struct Definitions(Mutex<Changes>);
+
+#[derive(Default)]
+struct Changes {
+    edition: u64,
+    /// Changes up to this edition are not remembered.
+    forgotten: u64,
+    list: VecDeque<Change>,
+}
+
+struct Change {
+    name: Namespace,
+    what: Definition,
+    /// Names this change while it is under way.
+    number: u64,
+    /// The edition that has it; nothing while it is under way.
+    edition: Option<u64>,
+}
+
+/// A change that is under way until this goes.
+pub(crate) struct Changing<'d> {
+    definitions: &'d Definitions,
+    number: u64,
+}
+
+impl Definitions {
+    /// How many changes have ended. A reader asks before it takes its snapshot.
+    pub(crate) fn edition(&self) -> u64 {
+        self.0.lock().edition
+    }
+
+    /// A name changes its meaning; to be kept until everybody sees that.
+    pub(crate) fn changing(&self, name: &Namespace, what: Definition) -> Changing<'_> {
+        let mut changes = self.0.lock();
+        while changes.list.len() >= REMEMBERED
+            && let Some(edition) = changes.list.front().and_then(|oldest| oldest.edition)
+        {
+            changes.list.pop_front();
+            changes.forgotten = changes.forgotten.max(edition);
+        }
+        changes.edition += 1;
+        let number = changes.edition;
+        changes.list.push_back(Change { name: name.clone(), what, number, edition: None });
+        Changing { definitions: self, number }
+    }
+
+    /// Whether one of the names may mean something else than it did in this edition.
+    pub(crate) fn changed_since(&self, edition: u64, names: &[Namespace]) -> bool {
+        let changes = self.0.lock();
+        if changes.edition == edition || names.is_empty() {
+            return false;
+        }
+        edition < changes.forgotten || names.iter().any(|name| changes.concern(name, edition))
+    }
+
+    /// Whether what has the name may have to be written otherwise than in this edition. Who holds the collection's state shared
+    /// keeps the answer true: whoever changes it takes that exclusively.
+    pub(crate) fn written_otherwise_since(&self, edition: u64, name: &Namespace) -> bool {
+        let changes = self.0.lock();
+        changes.edition != edition
+            && (edition < changes.forgotten || changes.later(name, edition).next().is_some())
+    }
+}
+
+impl Changes {
+    /// The changes of a name that this edition does not have.
+    fn later(&self, name: &Namespace, edition: u64) -> impl Iterator<Item = &Change> {
+        self.list
+            .iter()
+            .filter(move |change| change.name == *name)
+            .filter(move |change| change.edition.is_none_or(|ended| ended > edition))
+    }
+
+    fn concern(&self, name: &Namespace, edition: u64) -> bool {
+        let read_otherwise = |change: &&Change| change.what != Definition::Building;
+        let mut later = self.later(name, edition).filter(read_otherwise);
+        match later.next().map(|first| first.what) {
+            None | Some(Definition::Building) => false,
+            // The reader must see nothing under this name, and does unless documents of another name came along.
+            Some(Definition::Created) => later.any(|change| change.what == Definition::Renamed),
+            Some(Definition::Changed | Definition::Renamed) => true,
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut changes = self.definitions.0.lock();
+        changes.edition += 1;
+        let edition = changes.edition;
+        let mut latest_first = changes.list.iter_mut().rev();
+        if let Some(change) = latest_first.find(|change| change.number == self.number) {
+            change.edition = Some(edition);
+        }
+    }
+}
+
+thread_local! {
+    /// Asked by every look-up of a name: whether the other one wants to know.
+    static IS_NOTING: Cell<bool> = const { Cell::new(false) };
+    static NAMES: RefCell<Vec<Namespace>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From here on the names that this thread looks up are noted.
+pub(crate) fn begin_noting() {
+    NAMES.with_borrow_mut(Vec::clear);
+    IS_NOTING.set(true);
+}
+
+/// Ends that.
+pub(crate) fn end_noting() {
+    IS_NOTING.set(false);
+    NAMES.take();
+}
+
+/// The names that were looked up so far.
+pub(crate) fn noted() -> Vec<Namespace> {
+    NAMES.with_borrow(Clone::clone)
+}
+
+/// Somebody looks a name up.
+#[inline]
+pub(crate) fn note(name: &Namespace) {
+    if IS_NOTING.get() {
+        NAMES.with_borrow_mut(|names| {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(of: &str) -> Namespace {
+        Namespace::new("test", of).unwrap()
+    }
+
+    fn change(definitions: &Definitions, of: &str, what: Definition) {
+        drop(definitions.changing(&name(of), what));
+    }
+
+    #[test]
+    fn only_names_that_changed_later_are_void() {
+        let definitions = Definitions::default();
+        change(&definitions, "a", Definition::Changed);
+        let edition = definitions.edition();
+        assert!(!definitions.changed_since(edition, &[name("a"), name("b")]));
+        change(&definitions, "b", Definition::Changed);
+        assert!(definitions.changed_since(edition, &[name("a"), name("b")]));
+        assert!(!definitions.changed_since(edition, &[name("a")]));
+        assert!(!definitions.changed_since(edition, &[]));
+    }
+
+    #[test]
+    fn a_change_under_way_is_a_change() {
+        let definitions = Definitions::default();
+        let under_way = definitions.changing(&name("a"), Definition::Changed);
+        let edition = definitions.edition();
+        assert!(definitions.changed_since(edition + 1, &[name("a")]));
+        drop(under_way);
+        assert!(definitions.changed_since(edition, &[name("a")]));
+        assert!(!definitions.changed_since(definitions.edition(), &[name("a")]));
+    }
+
+    #[test]
+    fn a_new_collection_is_empty_in_the_past_whatever_becomes_of_it() {
+        let definitions = Definitions::default();
+        let edition = definitions.edition();
+        change(&definitions, "a", Definition::Created);
+        change(&definitions, "a", Definition::Changed);
+        assert!(!definitions.changed_since(edition, &[name("a")]));
+        change(&definitions, "a", Definition::Renamed);
+        assert!(definitions.changed_since(edition, &[name("a")]));
+        let edition = definitions.edition();
+        change(&definitions, "a", Definition::Changed);
+        change(&definitions, "a", Definition::Created);
+        assert!(definitions.changed_since(edition, &[name("a")]));
+    }
+
+    #[test]
+    fn what_is_forgotten_voids_everything() {
+        let definitions = Definitions::default();
+        let edition = definitions.edition();
+        for _ in 0..=REMEMBERED {
+            change(&definitions, "a", Definition::Changed);
+        }
+        assert!(definitions.changed_since(edition, &[name("b")]));
+        assert!(!definitions.changed_since(definitions.edition(), &[name("b")]));
+        assert_eq!(definitions.0.lock().list.len(), REMEMBERED);
+    }
+}

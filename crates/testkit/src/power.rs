@@ -1,0 +1,130 @@
+//! An engine whose power can be cut: what was not synced is gone then.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use mayfly_kv::{
+    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, KeyRange, Keyspace, KvResult,
+    MemoryEngine, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions,
+};
+
+/// Passes everything on, and keeps a snapshot of each sync.
+pub struct PowerCut {
+    inner: Arc<dyn Engine>,
+    synced: Mutex<Arc<dyn HeldSnapshot>>,
+    syncs: AtomicUsize,
+}
+
+impl PowerCut {
+    /// Stands before an engine that was synced just now.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn new(inner: Arc<dyn Engine>) -> KvResult<PowerCut> {
+        let synced = Mutex::new(inner.hold()?);
+        Ok(PowerCut { inner, synced, syncs: AtomicUsize::new(0) })
+    }
+
+    /// How often it was synced.
+    pub fn syncs(&self) -> usize {
+        self.syncs.load(Ordering::Acquire)
+    }
+
+    /// What would be there after a power cut now.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn survivors(&self) -> KvResult<Arc<dyn Engine>> {
+        let survivors = MemoryEngine::new();
+        let (from, mut to) = (self.synced().begin()?, survivors.begin(TxnOptions::default())?);
+        for keyspace in Keyspace::ALL {
+            let mut range = KeyRange { start: Vec::new(), end: vec![0xFF; 300] };
+            loop {
+                let mut put = Ok(());
+                let mut copy = |key: &[u8], value: &[u8]| {
+                    put = to.put(keyspace, key, value, Guard::Checked);
+                    if put.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                };
+                let limit = ScanLimit::NONE;
+                let end = from.scan(keyspace, &range, Direction::Forward, limit, &mut copy)?;
+                put?;
+                match end {
+                    ScanEnd::Exhausted => break,
+                    ScanEnd::More { last_key } => {
+                        range = range.after(&last_key, Direction::Forward);
+                    }
+                }
+            }
+        }
+        to.commit()?;
+        Ok(Arc::new(survivors))
+    }
+
+    fn synced(&self) -> Arc<dyn HeldSnapshot> {
+        match self.synced.lock() {
+            Ok(synced) => synced.clone(),
+            Err(poisoned) => poisoned.into_inner().clone(),
+        }
+    }
+}
+
+impl Engine for PowerCut {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        self.inner.begin(options)
+    }
+
+    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        self.inner.hold()
+    }
+
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        self.inner.get_once(keyspace, key, see)
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        self.inner.sweep_range(keyspace, range, max)
+    }
+
+    fn sync(&self) -> KvResult<()> {
+        // No more than was there when it began.
+        let snapshot = self.inner.hold()?;
+        self.inner.sync()?;
+        self.syncs.fetch_add(1, Ordering::AcqRel);
+        match self.synced.lock() {
+            Ok(mut synced) => *synced = snapshot,
+            Err(poisoned) => *poisoned.into_inner() = snapshot,
+        }
+        Ok(())
+    }
+
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
+        self.inner.approximate_bytes(keyspace, range)
+    }
+
+    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
+        self.inner.checkpoint(folder)
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.inner.stats()
+    }
+
+    fn close(&self) -> KvResult<()> {
+        self.inner.close()
+    }
+}
