@@ -82,15 +82,17 @@ impl Mode {
             Some(RawValue::String(other)) => {
                 Err(Error::bad_value(format!("unknown mode: {other}")))
             }
-            Some(RawValue::Document(mode)) => match mode.iter().next() {
-                Some(element) => match (element.name(), element.value()) {
-                    ("times", times) => count("times", times).map(Mode::Times),
-                    ("skip", skip) => count("skip", skip).map(Mode::Skip),
-                    ("activationProbability", value) => probability(value).map(Mode::Probability),
-                    _ => Err(Error::bad_value(choices)),
-                },
-                None => Err(Error::bad_value(choices)),
-            },
+            Some(RawValue::Document(mode)) => {
+                if let Some(times) = mode.get("times") {
+                    count("times", times).map(Mode::Times)
+                } else if let Some(skip) = mode.get("skip") {
+                    count("skip", skip).map(Mode::Skip)
+                } else if let Some(value) = mode.get("activationProbability") {
+                    probability(value).map(Mode::Probability)
+                } else {
+                    Err(Error::bad_value(choices))
+                }
+            }
             Some(_) => Err(Error::type_mismatch("'mode' must be a string or JSON object")),
         }
     }
@@ -163,6 +165,11 @@ impl FailPoints {
         let entered = set.entered;
         self.note_any_on(&*points);
         entered
+    }
+
+    /// How often a point has fired since the server began.
+    pub fn entered(&self, point: FailPoint) -> i64 {
+        self.points.lock()[point as usize].entered
     }
 
     /// Passes a point; gives its data when it fires. A passage that is not `meant` does not count.

@@ -114,6 +114,19 @@ def test_the_connection_is_closed(uri, watched):
     assert watched.client.admin.command("ping")["ok"] == 1
 
 
+def test_one_can_wait_for_a_fail_point(uri, watched):
+    with failing(uri, failCommands=["ping"], errorCode=2, appName="watched"), MongoClient(uri) as other:
+        count = other.admin.command({"configureFailPoint": "failCommand", "mode": {"times": 1},
+                                     "data": {"failCommands": ["ping"], "errorCode": 2, "appName": "watched"}})["count"]
+        wait = {"waitForFailPoint": "failCommand", "timesEntered": count + 1}
+        with pytest.raises(OperationFailure) as failed:
+            other.admin.command({**wait, "maxTimeMS": 50})
+        assert failed.value.code == 50
+        with pytest.raises(OperationFailure):
+            watched.client.admin.command("ping")
+        assert other.admin.command({**wait, "maxTimeMS": 5000})["ok"] == 1
+
+
 def test_a_handshake_fails(uri):
     hellos = ["hello", "isMaster"]
     with failing(uri, mode={"times": 1}, failCommands=hellos, closeConnection=True, appName="watched") as passed:

@@ -1,35 +1,81 @@
-//! `configureFailPoint`: makes the server fail, for tests. Only a server that was started with `enableTestCommands` knows it.
+//! `configureFailPoint` and `waitForFailPoint`: make the server fail, for tests. Only a server that was started with
+//! `enableTestCommands` knows them.
+
+use std::time::Duration;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::FailPoint;
 use mayfly_service::fail_points::Mode;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::dispatch::may_block;
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
-// Not marked as one of `admin` alone: where it does not exist, it does so on no database.
-pub(super) const ROW: Row =
-    Row::new("configureFailPoint", "Makes the server fail at one of its fail points", run)
+// Not marked as commands of `admin` alone: where they do not exist, they do so on no database.
+pub(super) const CONFIGURE: Row = Row::new(
+    "configureFailPoint",
+    "Makes the server fail at one of its fail points",
+    run_configure,
+)
+.flags(RowFlags::TEST_ONLY);
+pub(super) const WAIT: Row =
+    Row::new("waitForFailPoint", "Waits until a fail point has fired so often", run_wait)
+        .since("4.4")
         .flags(RowFlags::TEST_ONLY);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
-    let points = &ctx.service.fail_points;
-    if !points.are_enabled() {
+/// Who waits looks this often.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Refuses the command where it does not exist.
+fn check_allowed(ctx: &CommandContext<'_>, request: &Request<'_>) -> Result<()> {
+    if !ctx.service.fail_points.are_enabled() {
         let text = format!("no such command: '{}'", request.name);
         return Err(Error::new(ErrorCode::CommandNotFound, text));
     }
     if request.db != "admin" {
-        let text = "configureFailPoint may only be run against the admin database.";
+        let text = format!("{} may only be run against the admin database.", request.row.name);
         return Err(Error::new(ErrorCode::Unauthorized, text));
     }
+    Ok(())
+}
+
+/// The point that the command names.
+fn point(request: &Request<'_>, fields: &Fields<'_>) -> Result<FailPoint> {
+    match request.target() {
+        RawValue::String(name) => FailPoint::named(name),
+        other => Err(fields.wrong(request.row.name, other, "string")),
+    }
+}
+
+fn run_configure(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    check_allowed(ctx, request)?;
     let fields = request.fields(&["mode", "data"])?;
-    let point = match request.target() {
-        RawValue::String(name) => FailPoint::named(name)?,
-        other => return Err(fields.wrong("configureFailPoint", other, "string")),
-    };
+    let point = point(request, &fields)?;
     let mode = Mode::parse(fields.get("mode"))?;
     let data = fields.document("data")?.map(RawDoc::to_owned);
     tracing::warn!(point = ?point, mode = ?mode, "a fail point was set");
-    reply.append("count", points.set(point, mode, data));
+    reply.append("count", ctx.service.fail_points.set(point, mode, data));
     Ok(())
+}
+
+fn run_wait(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    check_allowed(ctx, request)?;
+    let fields = request.fields(&["timesEntered"])?;
+    let point = point(request, &fields)?;
+    let times = fields.long("timesEntered")?.ok_or_else(|| fields.missing("timesEntered"))?;
+    if request.generic.max_time_ms == 0 {
+        let text = "waitForFailPoint needs maxTimeMS";
+        return Err(Error::new(ErrorCode::InvalidOptions, text));
+    }
+    may_block(|| {
+        while ctx.service.fail_points.entered(point) < times {
+            ctx.op.check()?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    })
 }
