@@ -349,8 +349,9 @@ KINDS = {"python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "
 
 def try_suite(suite: Suite, binary: Path) -> Outcome:
     began = time.monotonic()
-    server = Server(binary, LOGS / f"{suite.name}.server.log")
-    member = Server(binary, LOGS / f"{suite.name}.member.log", "--replSet", "rs0")
+    test_commands = ("--setParameter", "enableTestCommands=1")
+    server = Server(binary, LOGS / f"{suite.name}.server.log", *test_commands)
+    member = Server(binary, LOGS / f"{suite.name}.member.log", "--replSet", "rs0", *test_commands)
     why = []
     try:
         with server as uri, member as member_uri:

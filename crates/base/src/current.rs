@@ -99,6 +99,17 @@ pub fn spend(units: usize) -> Result<()> {
     CURRENT.with_borrow(|current| current.op.as_ref().map_or(Ok(()), |op| op.check()))
 }
 
+/// To be called in the unit that records a statement which a client may send again.
+///
+/// # Errors
+/// Those of [`OpCtx::before_record`].
+pub fn before_record(statement: i32) -> Result<()> {
+    CURRENT.with_borrow(|current| match &current.op {
+        Some(op) => op.before_record(statement),
+        None => Ok(()),
+    })
+}
+
 impl Drop for Entered {
     fn drop(&mut self) {
         let before = std::mem::take(&mut self.before);

@@ -44,6 +44,8 @@ struct Inner {
     code: ErrorCode,
     message: String,
     labels: Vec<ErrorLabel>,
+    /// Labels that take the place of all others.
+    only_labels: Option<Vec<String>>,
     /// A BSON document whose fields are appended to the error reply (for example `keyPattern`, `keyValue`).
     extra: Option<Vec<u8>>,
 }
@@ -51,7 +53,13 @@ struct Inner {
 impl Error {
     /// An error with this code and text.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Error {
-        Error(Box::new(Inner { code, message: message.into(), labels: Vec::new(), extra: None }))
+        Error(Box::new(Inner {
+            code,
+            message: message.into(),
+            labels: Vec::new(),
+            only_labels: None,
+            extra: None,
+        }))
     }
 
     /// 2 BadValue.
@@ -94,6 +102,14 @@ impl Error {
         &self.0.labels
     }
 
+    /// The labels as a reply carries them: those that take the place of all others, else the server's own.
+    pub fn label_names(&self) -> Vec<&str> {
+        match &self.0.only_labels {
+            Some(given) => given.iter().map(String::as_str).collect(),
+            None => self.0.labels.iter().map(|label| label.as_str()).collect(),
+        }
+    }
+
     /// A BSON document whose fields join the error reply.
     pub fn extra(&self) -> Option<&[u8]> {
         self.0.extra.as_deref()
@@ -105,6 +121,13 @@ impl Error {
         if !self.0.labels.contains(&label) {
             self.0.labels.push(label);
         }
+        self
+    }
+
+    /// The reply carries these labels and no others, whatever is added later. Fail points use it.
+    #[must_use]
+    pub fn with_only_labels(mut self, labels: Vec<String>) -> Error {
+        self.0.only_labels = Some(labels);
         self
     }
 

@@ -8,6 +8,7 @@ use mayfly_query::Awaited;
 use mayfly_service::{CheckedOut, Connection, CursorOwner, Service, SessionId};
 
 use crate::OpKind;
+use crate::faults::Faults;
 use crate::retry::Retry;
 
 /// Around one running command.
@@ -26,6 +27,8 @@ pub struct CommandContext<'a> {
     pub exhaust: Exhaust,
     /// Set it to close the connection after the reply.
     pub close_connection: bool,
+    /// What fail points ask for.
+    pub(crate) faults: Faults,
     /// The session of a write that the client may send again.
     pub retry: Option<Retry>,
     /// The session of a statement of a transaction.

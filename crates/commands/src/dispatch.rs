@@ -14,6 +14,7 @@ use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::diagnostics::observe::Observed;
+use crate::faults::{self, Faults};
 use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
@@ -64,6 +65,8 @@ pub struct Outcome {
     pub failed: bool,
     /// Close the connection after the reply.
     pub close: bool,
+    /// Close the connection and send nothing.
+    pub hang_up: bool,
     /// The topology counter in the reply.
     pub counter: Option<i64>,
 }
@@ -89,7 +92,8 @@ pub fn dispatch(
     let (mut outcome, mut data_wait) = (Outcome::default(), None);
     let result = run(service, connection, incoming, &mut doc, (&mut outcome, &mut data_wait));
     if let Err(error) = result {
-        outcome = Outcome { failed: true, close: outcome.close, ..Outcome::default() };
+        let Outcome { close, hang_up, .. } = outcome;
+        outcome = Outcome { failed: true, close, hang_up, ..Outcome::default() };
         data_wait = None;
         service.metrics.asserts.user.add(1);
         doc = rewind(doc, start);
@@ -113,10 +117,11 @@ fn rewind(doc: DocBuilder, start: usize) -> DocBuilder {
 
 /// Writes an error reply: `ok`, `errmsg`, `code`, `codeName`, labels, and the error's further fields.
 pub fn append_error(doc: &mut DocBuilder, error: &Error) {
-    if !error.labels().is_empty() {
+    let labels = error.label_names();
+    if !labels.is_empty() {
         doc.start_array("errorLabels");
-        for label in error.labels() {
-            doc.push(label.as_str());
+        for label in labels {
+            doc.push(label);
         }
         doc.end();
     }
@@ -209,8 +214,19 @@ fn run_row(
     // Behind its registration: a step-down finds it there, or it finds the step-down here.
     primacy::check(service, &request)?;
     let max_time_ms = implied::max_time_ms(service, &request);
+    let may_fail = service.fail_points.any_on();
     if max_time_ms > 0 && !row.flags.has(RowFlags::OWN_MAX_TIME) {
-        guard.op().set_max_time_ms(max_time_ms);
+        match may_fail {
+            true => faults::limited(service, guard.op(), max_time_ms)?,
+            false => guard.op().set_max_time_ms(max_time_ms),
+        }
+    }
+    let mut faults = Faults::default();
+    if may_fail {
+        let waited = incoming.repeat.waited;
+        let passed = faults.before(service, connection, guard.op(), &request, waited);
+        outcome.hang_up = faults.hangs_up();
+        passed?;
     }
     let pinned = match request.generic.read_concern.level {
         ReadLevel::Snapshot if request.generic.transaction.is_none() => {
@@ -236,6 +252,7 @@ fn run_row(
             ..Exhaust::default()
         },
         close_connection: false,
+        faults,
         retry: check_out(service, guard.op(), &request)?,
         transaction: match request.generic.transaction {
             None => None,
@@ -292,12 +309,15 @@ fn run_row(
     }
     if let (Some(unmet), Ok(())) = (unmet, &result) {
         unmet.append(request.body, doc);
+    } else if may_fail && result.is_ok() && data_wait.is_none() {
+        faults::after(service, connection, &request, doc);
     }
     outcome.wait_durable = context.wait_for_sync;
     outcome.wait_ms = context.exhaust.wait_ms;
     outcome.more_to_come = context.exhaust.more_to_come;
     outcome.counter = context.exhaust.last_counter;
     outcome.close = context.close_connection;
+    outcome.hang_up = context.faults.hangs_up();
     result
 }
 
@@ -311,13 +331,22 @@ pub(crate) const TRY_AGAIN: &[ErrorCode] = &[
     ErrorCode::PrimarySteppedDown,
     ErrorCode::ShutdownInProgress,
     ErrorCode::ExceededTimeLimit,
+    ErrorCode::HostUnreachable,
+    ErrorCode::HostNotFound,
+    ErrorCode::NetworkTimeout,
+    ErrorCode::SocketException,
 ];
+
+/// Whether a client sends a command again that ended with this code.
+pub(crate) fn is_worth_repeating(code: ErrorCode, body: RawDoc<'_>) -> bool {
+    TRY_AGAIN.contains(&code) && body.get_element("txnNumber").is_some()
+}
 
 fn label(error: Error, body: RawDoc<'_>, name: &str) -> Error {
     if body.get_element("autocommit").is_some() {
         return transaction::label(error, name);
     }
-    match TRY_AGAIN.contains(&error.code()) && body.get_element("txnNumber").is_some() {
+    match is_worth_repeating(error.code(), body) {
         true => error.with_label(ErrorLabel::RetryableWrite),
         false => error,
     }

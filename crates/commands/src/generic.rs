@@ -1,6 +1,6 @@
 //! Generic arguments: what any command may carry beside its own fields. Parsed once, in one pass.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_service::SessionId;
 use mayfly_value::{RawDoc, RawValue};
 
@@ -263,6 +263,15 @@ fn session_document(value: RawValue<'_>) -> Result<RawDoc<'_>> {
         RawValue::Document(doc) => Ok(doc),
         other => Err(crate::fields::wrong_type("OperationSessionInfo.lsid", other, "object")),
     }
+}
+
+/// The session that an operation runs in.
+pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
+    let mut session = None;
+    op.update_info(|info| {
+        session = RawDoc::new(&info.lsid).and_then(|lsid| session_id(lsid).ok());
+    });
+    session
 }
 
 /// The id out of a `{id: UUID}` document.

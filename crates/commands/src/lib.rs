@@ -14,6 +14,7 @@ mod crud;
 mod ddl;
 mod diagnostics;
 mod dispatch;
+mod faults;
 mod fields;
 mod generic;
 mod implied;

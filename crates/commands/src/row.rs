@@ -74,6 +74,9 @@ impl RowFlags {
     /// Changes data only for some arguments; takes a write concern.
     pub const MAY_WRITE: RowFlags = RowFlags(512);
 
+    /// Known only to a server with test commands.
+    pub const TEST_ONLY: RowFlags = RowFlags(1 << 15);
+
     /// Both sets of properties.
     #[must_use]
     pub const fn and(self, other: RowFlags) -> RowFlags {

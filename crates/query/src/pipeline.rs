@@ -18,9 +18,9 @@ use crate::log_scan::LogScan;
 use crate::metadata::InFlight;
 use crate::needed::{Fields, kept_by_front_sort, narrow};
 use crate::optimise::optimised;
-use crate::stage::geo_near;
 use crate::stage::unpack::Unpack;
 use crate::stage::{Around, Inside, RunSettings, Running, Stage, StageContext, StageRow};
+use crate::stage::{SPLIT_LARGE_EVENT, geo_near};
 use crate::{CanonicalQuery, Executor, FirstOf, Flow, Hint, Host};
 
 /// A checked pipeline.
@@ -48,6 +48,7 @@ impl Pipeline {
         if follows {
             check_behind_changes(pipeline)?;
         }
+        check_split(&mut stages)?;
         let rewritten = match around.optimises() && stages.len() > 1 && !follows {
             true => optimised(pipeline, around.scope),
             false => None,
@@ -273,7 +274,7 @@ impl Pipeline {
 /// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
 const BEHIND_CHANGES: &[&str] = &[
     "$addFields",
-    "$changeStreamSplitLargeEvent",
+    SPLIT_LARGE_EVENT,
     "$match",
     "$project",
     "$redact",
@@ -328,6 +329,40 @@ fn check_in_transaction(spec: RawDoc<'_>) -> Result<()> {
             format!("Stage not supported inside of a multi-document transaction: {name}"),
         )),
         false => Ok(()),
+    }
+}
+
+/// Checks where the stage stands that splits events, and tells it which fragments were seen.
+fn check_split(stages: &mut [Stage]) -> Result<()> {
+    let resumed = match stages.first() {
+        Some(Stage::ChangeStream(options)) => Some(options.resumed()),
+        _ => None,
+    };
+    let count = stages.len();
+    let split = stages.iter_mut().enumerate().find_map(|(at, stage)| match stage {
+        Stage::SplitLargeEvent(seen) => Some((at, seen)),
+        _ => None,
+    });
+    match (resumed, split) {
+        (None, Some(_)) => Err(Error::new(
+            ErrorCode::IllegalOperation,
+            format!("{SPLIT_LARGE_EVENT} can only be used in a $changeStream pipeline"),
+        )),
+        (Some(_), Some((at, _))) if at + 1 < count => Err(Error::new(
+            ErrorCode(7182802),
+            format!("{SPLIT_LARGE_EVENT} must be the last stage in the pipeline"),
+        )),
+        (Some(Some(_)), None) => Err(Error::new(
+            ErrorCode::ChangeStreamFatalError,
+            format!(
+                "To resume from a split event, the $changeStream pipeline must include a {SPLIT_LARGE_EVENT} stage"
+            ),
+        )),
+        (Some(resumed), Some((_, seen))) => {
+            *seen = resumed;
+            Ok(())
+        }
+        (_, None) => Ok(()),
     }
 }
 
@@ -557,11 +592,15 @@ impl PipelineRun {
     /// What a client goes on from that loses the cursor, when it follows changes.
     pub fn resume_token(&self) -> Option<DocBuf> {
         match &self.input {
-            // What is ready was not given yet.
-            Input::Changes(stream) => Some(match self.ready.front() {
-                Some(event) => ChangeStream::token_before(event.as_doc()),
-                None => stream.resume_token(),
-            }),
+            // What is ready was not given yet, nor is what a stage holds.
+            Input::Changes(stream) => {
+                let ready = self.ready.front().map(DocBuf::as_doc);
+                let held = || self.stages.last().and_then(|stage| stage.held());
+                Some(match ready.or_else(held) {
+                    Some(event) => ChangeStream::token_before(event),
+                    None => stream.resume_token(),
+                })
+            }
             _ => None,
         }
     }
@@ -596,6 +635,9 @@ impl PipelineRun {
         reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
     ) -> Result<()> {
         let mut ready = std::mem::take(&mut self.ready);
+        if let Input::Changes(stream) = &mut self.input {
+            stream.begin_batch(!ready.is_empty());
+        }
         let full = Cell::new(drain(&mut ready, reader)?);
         let mut take = |document: RawDoc<'_>| -> Result<Flow> {
             if !full.get() {
@@ -704,8 +746,12 @@ impl PipelineRun {
                             stream.check_shown(document)?;
                             take(document)
                         };
-                        if show(stages, context, event.as_doc(), taken)? != Flow::More {
-                            break;
+                        match show(stages, context, event.as_doc(), taken) {
+                            Ok(Flow::More) => {}
+                            Ok(_) => break,
+                            // Not an error of the event, but of the operation.
+                            Err(error) if op.check().is_err() => return Err(error),
+                            Err(error) => return stream.refuse(error),
                         }
                     }
                 }

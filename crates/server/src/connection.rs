@@ -129,6 +129,9 @@ impl Served<'_> {
             let topology_seen = self.service.topology.counter();
             let Dispatched { doc, outcome, data_wait } =
                 dispatch(self.service, self.connection, &incoming, doc);
+            if outcome.hang_up {
+                return Ok(Next::Close);
+            }
             if let Some(wait) = data_wait {
                 self.take_back(doc.finish_buffer());
                 let clock = &self.service.clock;

@@ -162,6 +162,17 @@ impl Cursors {
         result
     }
 
+    /// Closes the cursors of sessions.
+    pub fn kill_of(&self, chosen: impl Fn(SessionId) -> bool) {
+        self.open.lock().retain(|_, entry| {
+            if !entry.owner.session.is_some_and(&chosen) {
+                return true;
+            }
+            entry.killed = true;
+            entry.cursor.is_none()
+        });
+    }
+
     /// Open cursors, and how many timed out since start.
     pub fn counts(&self) -> (i64, i64) {
         let mut open = self.open.lock();

@@ -159,7 +159,7 @@ fn can_be_met(write: RawDoc<'_>) -> bool {
     })
 }
 
-fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
+pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
     let Some(collection) = store.collection(&Namespace::new("config", collection)?) else {
         return Ok(None);
     };
@@ -169,7 +169,7 @@ fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>>
     }
 }
 
-fn put(
+pub(crate) fn put(
     store: &Store,
     op: &OpCtx,
     (collection, id): (&str, &str),

@@ -1,10 +1,11 @@
-//! What outlives a command: connections, sessions, parameters, metrics, the log ring, the shutdown signal.
+//! What outlives a command: connections, sessions, parameters, fail points, metrics, the log ring, the shutdown signal.
 //!
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
 pub mod connections;
 pub mod cursors;
 pub mod defaults;
+pub mod fail_points;
 mod histogram;
 pub mod log_ring;
 pub mod metrics;
@@ -17,10 +18,12 @@ mod shutdown;
 pub mod top;
 mod topology;
 mod transactions;
+pub mod write_block;
 
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};
 pub use defaults::{DefaultConcerns, Defaults};
+pub use fail_points::{FailPoint, FailPoints};
 pub use log_ring::LogRing;
 pub use metrics::Metrics;
 pub use profiler::Profiler;

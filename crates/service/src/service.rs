@@ -9,9 +9,10 @@ use mayfly_storage::Store;
 use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
+use crate::write_block;
 use crate::{
-    Connections, Cursors, Defaults, LogRing, Metrics, Profiler, ReplicaSet, Sessions, Shutdown,
-    Top, Topology,
+    Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, ReplicaSet, Sessions,
+    Shutdown, Top, Topology,
 };
 
 /// How it was started, for `getCmdLineOpts`.
@@ -75,6 +76,8 @@ pub struct Service {
     pub top: Top,
     /// What operations get that say nothing themselves.
     pub defaults: Defaults,
+    /// Places at which tests make the server fail.
+    pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
     pub settings: Settings,
     /// What `topologyVersion` says.
@@ -99,6 +102,9 @@ impl Service {
             tracing::error!(%error, "the default concerns could not be read");
             Defaults::default()
         });
+        if let Err(error) = write_block::load(&store) {
+            tracing::error!(%error, "whether user writes are blocked could not be read");
+        }
         let service = Arc::new(Service {
             store,
             ops,
@@ -114,6 +120,7 @@ impl Service {
             profiler: Profiler::default(),
             top: Top::default(),
             defaults,
+            fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),

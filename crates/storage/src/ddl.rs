@@ -21,11 +21,12 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
-use crate::catalog::{Collection, CollectionState};
+use crate::catalog::{Collection, CollectionState, Policy};
 use crate::catalog::{encode_collection, new_index};
 use crate::catalog::{id_index_spec, local};
 use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
+use crate::policy::TtlOptions;
 use crate::read::open_view;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
@@ -143,16 +144,19 @@ impl Store {
         let mut state = collection.state.write();
         let options = change(state.options.as_doc())?;
         let (id_index, indexes) = (state.id_index.clone(), state.indexes.clone());
-        let changed = CollectionState::new(options, id_index, indexes, &*self.filters)?;
-        if let Some(policy) = &changed.own_policy
-            && !state.own_policy.as_ref().is_some_and(|old| old.archives_like(policy))
+        let mut changed = CollectionState::new(options, id_index, indexes, &*self.filters)?;
+        collection.list_policies(&mut changed);
+        let (own, before) = (changed.own_policy(), state.own_policy());
+        if let Some(policy) = own
+            && !before.is_some_and(|old| old.options.archive == policy.options.archive)
         {
-            self.check_no_circle(ns, &[policy.spec.ttl_options()], &[])?;
+            self.check_no_circle(ns, &[&policy.options], &[])?;
         }
-        if changed.expire_after_secs.unwrap_or(i64::MAX)
-            < state.expire_after_secs.unwrap_or(i64::MAX)
+        let stays = |policy: Option<&Arc<Policy>>| policy.map_or(i64::MAX, |it| it.listed_secs());
+        if let Some(policy) = own
+            && stays(own) < stays(before)
         {
-            collection.ttl.begin_ramp(self.clock.monotonic_micros());
+            policy.runtime.begin_ramp(self.clock.monotonic_micros());
         }
         self.change(|txn, oplog| {
             oplog.command(&command_ns(ns), &collection.uuid(), command);
@@ -186,9 +190,11 @@ impl Store {
     ) -> Result<Arc<Collection>> {
         let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
-        if let Some(policy) = &state.own_policy {
-            self.check_no_circle(ns, &[policy.spec.ttl_options()], &[])?;
-        }
+        self.check_no_circle(
+            ns,
+            &[&TtlOptions::from_catalog(state.options.as_doc().get("ttl"))],
+            &[],
+        )?;
         let mut command = DocBuilder::new();
         command.append("create", ns.collection()).append_all(state.options.as_doc());
         let command = command.finish();
@@ -316,7 +322,7 @@ impl Store {
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
         let archiving = collection.archiving();
-        let policies: Vec<_> = archiving.iter().map(|index| index.spec.ttl_options()).collect();
+        let policies: Vec<_> = archiving.iter().map(|policy| &*policy.options).collect();
         self.check_no_circle(to, &policies, &[from])?;
         let state = collection.state.write();
         // Nobody else holds two of these locks: whoever takes one for a change holds the catalog's.
@@ -383,9 +389,25 @@ impl Store {
         if let Some(view) = open_view() {
             return with_open(&view, |txn, pending| body(txn, &mut pending.oplog));
         }
+        self.change_after(|entry| self.check_user_write(entry), &mut body)
+    }
+
+    /// The same for the end of something that began when clients were allowed to write.
+    pub(crate) fn change_begun<T>(
+        &self,
+        mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
+    ) -> Result<T> {
+        self.change_after(|_| Ok(()), &mut body)
+    }
+
+    fn change_after<T>(
+        &self,
+        check: impl Fn(RawDoc<'_>) -> Result<()>,
+        body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
+    ) -> Result<T> {
         let mut tries = 0;
         loop {
-            let attempt = self.try_change(&mut body);
+            let attempt = self.try_change(&check, body);
             match attempt {
                 Err(error) if error.code() == ErrorCode::WriteConflict && tries < 1000 => {
                     tries += 1
@@ -397,6 +419,7 @@ impl Store {
 
     fn try_change<T>(
         &self,
+        check: &impl Fn(RawDoc<'_>) -> Result<()>,
         body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
     ) -> Result<T> {
         let mut txn = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
@@ -409,6 +432,7 @@ impl Store {
             let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = oplog.finish(timestamp, now_ms);
+            check(entry.as_doc())?;
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
             under_way = Some(stamp);

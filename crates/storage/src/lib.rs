@@ -26,6 +26,7 @@ pub mod timeseries;
 pub mod ttl;
 mod views;
 mod write;
+mod write_block;
 
 pub use catalog::{Capped, Collection, Core, Index, Uses};
 pub use ddl::{

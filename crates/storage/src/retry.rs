@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result, current, limits};
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
@@ -52,13 +52,14 @@ impl WriteUnit<'_> {
     /// Notes that `count` statements, this one the first, were executed by this unit with this result.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Those of the engine, and of whoever asked the operation to be asked before.
     pub fn record_statement(
         &mut self,
         statement: Statement,
         count: i32,
         result: RawDoc<'_>,
     ) -> Result<()> {
+        current::before_record(statement.id)?;
         let (key, value) = statement_row(statement, count, self.now_ms(), result);
         self.txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)
     }
@@ -106,7 +107,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn sweep_statements(&self) -> Result<()> {
+    pub fn sweep_statements(&self) -> Result<()> {
         let now_ms = self.clock.now_ms();
         if now_ms < self.next_statement_due.load(Ordering::Acquire) {
             return Ok(());

@@ -31,6 +31,7 @@ use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
 use crate::ttl::{ArchiveSink, TtlMonitor, TtlStats};
 use crate::write::{Effects, Pending, WriteUnit};
+use crate::write_block::UserWriteBlock;
 
 /// How often one write is tried again before the client sees the conflict.
 const MAX_RETRIES: u32 = 10_000;
@@ -86,6 +87,7 @@ pub struct Store {
     pub(crate) paced: PacedPolicies,
     pub(crate) load: ForegroundLoad,
     pub(crate) archive_sink: std::sync::OnceLock<Arc<dyn ArchiveSink>>,
+    pub(crate) write_block: UserWriteBlock,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
     /// Called behind each unit of a visit.
@@ -144,6 +146,7 @@ impl Store {
             paced: PacedPolicies::default(),
             load: ForegroundLoad::default(),
             archive_sink: std::sync::OnceLock::new(),
+            write_block: UserWriteBlock::default(),
             fsync_lock: FsyncLock::default(),
             #[cfg(test)]
             between_units: parking_lot::Mutex::default(),
@@ -168,6 +171,17 @@ impl Store {
         }
         self.change(|_, oplog| {
             oplog.note("initiating set");
+            Ok(())
+        })
+    }
+
+    /// Writes a note into the log, which is all it does.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn append_note(&self, note: RawDoc<'_>) -> Result<()> {
+        self.change(|_, oplog| {
+            oplog.note_document(note);
             Ok(())
         })
     }
@@ -308,6 +322,7 @@ impl Store {
             let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = pending.oplog.finish(timestamp, now_ms);
+            self.check_user_write(entry.as_doc())?;
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
             // Given back when the commit is over.

@@ -305,13 +305,15 @@ fn t_48_an_invalid_policy_does_not_stop_the_others() {
     let collection = f.store.collection(&ns("d.x")).unwrap();
     {
         let mut state = collection.state.write();
+        let mut changed = state.clone();
         let old = state.indexes[0].clone();
-        state.indexes[0] = Arc::new(Index {
+        changed.indexes[0] = Arc::new(Index {
             id: old.id,
             spec: IndexSpec::from_catalog(DocBuf::from_bson(&broken)).unwrap(),
             filter: None,
             runtime: old.runtime.clone(),
         });
+        collection.install(&mut state, changed);
     }
     f.pass();
     assert_eq!((f.count("d.x"), f.count("d.y")), (1, 0));

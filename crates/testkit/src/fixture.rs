@@ -11,6 +11,7 @@ use mayfly_commands::{Dispatched, Incoming, Repeat, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::PartialFilters;
+use mayfly_service::parameters;
 use mayfly_service::{CommandLine, Connection, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::ttl::PassState;
 use mayfly_storage::{Store, StoreOptions};
@@ -146,6 +147,15 @@ impl Fixture {
         let now_ms = mayfly_base::Clock::now_ms(&*self.clock);
         let set = ReplicaSet::new(set.to_owned(), None, now_ms);
         assert!(self.service.replica_set.set(set).is_ok(), "it is the member of a set already");
+    }
+
+    /// Sets a parameter as the server's start would, until the next open.
+    ///
+    /// # Errors
+    /// What is wrong with the name or the value.
+    pub fn start_with(&self, name: &str, value: &str) -> Result<(), String> {
+        let parameter = parameters::find(name).ok_or_else(|| format!("no parameter '{name}'"))?;
+        parameter.set_starting(&self.service, value).map_err(|error| error.message().to_owned())
     }
 
     /// Clears what was dropped.

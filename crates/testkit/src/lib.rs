@@ -4,6 +4,7 @@
 //! * [`Script`]: a file of blocks; its format is described in [`script`] and in `tests/README.md`.
 //! * [`Runner`]: runs a script over a fixture and says what differs, with file and line.
 //! * [`dialect`]: the shell dialect of the scripts, read and written.
+//! * [`history`]: whether what clients saw of transactions can have come from snapshot isolation.
 //! * [`expect`]: what "the answer is as expected" means.
 //!
 //! The library knows the memory engine only; tests hand in others.
@@ -12,6 +13,7 @@ pub mod dialect;
 pub mod expect;
 mod fixture;
 pub mod gate;
+pub mod history;
 mod kept;
 mod runner;
 pub mod script;

@@ -159,6 +159,9 @@ impl Run<'_> {
                 let command = dialect::document(&text, &self.env()).map_err(malformed)?;
                 self.command(block, "admin", &command)?;
             }
+            Verb::StartParameter { name, value } => {
+                self.fixture.start_with(name, value).map_err(malformed)?;
+            }
             Verb::Fill { namespace, count, document } => {
                 self.fill(block, namespace, *count, document)?;
             }

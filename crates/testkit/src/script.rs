@@ -17,7 +17,8 @@
 //!
 //! * `#` begins a comment. An answer ends at an empty line; a command where its brackets close.
 //! * Verbs: `clock +1000` (milliseconds), `clock = 1800000000000`, `ttl pass`, `ttl subpass`, `restart` (a clean close and
-//!   a new open), `crash` (no close), `sweep`, `member <name>` (of a replica set, until the next open), `set <parameter> <value>`, `fill <db.collection> <count> {_id: @i}`.
+//!   a new open), `crash` (no close), `sweep`, `member <name>` (of a replica set, until the next open),
+//!   `start <parameter> <value>` (as if the server had been started with it, until the next open), `set <parameter> <value>`, `fill <db.collection> <count> {_id: @i}`.
 //! * The dialect of commands and answers is in [`crate::dialect`], how answers are compared in [`crate::expect`].
 
 use std::path::{Path, PathBuf};
@@ -73,6 +74,7 @@ pub enum Verb {
     Sweep,
     Member { set: String },
     SetParameter { name: String, value: String },
+    StartParameter { name: String, value: String },
     Fill { namespace: String, count: i64, document: String },
 }
 
@@ -213,6 +215,11 @@ fn verb(line: &str) -> Result<Option<Verb>, String> {
         "set" => {
             let (name, value) = rest.split_once(' ').ok_or("expected `set <parameter> <value>`")?;
             Verb::SetParameter { name: name.to_owned(), value: value.to_owned() }
+        }
+        "start" => {
+            let usage = "expected `start <parameter> <value>`";
+            let (name, value) = rest.split_once(' ').ok_or(usage)?;
+            Verb::StartParameter { name: name.to_owned(), value: value.to_owned() }
         }
         "fill" => {
             let mut parts = rest.splitn(3, ' ');

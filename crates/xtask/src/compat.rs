@@ -79,7 +79,7 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions of several statements, `$changeStreamSplitLargeEvent`,
+Authentication and TLS, transactions of several statements,
 `2dsphereIndexVersion: 1`. Of time series: collations, indexes on `_id`, partial indexes and indexes of places
 by other fields than the meta field, `findAndModify`.
 

@@ -5,17 +5,22 @@ mod balancer;
 mod cluster_parameters;
 mod compatibility;
 mod concerns;
+mod fail_point;
 mod fsync;
 mod get_parameter;
 mod log_rotate;
+mod oplog_note;
 mod plan_cache;
 pub(crate) mod replication;
+mod session_cache;
+mod session_patterns;
 mod sessions;
 mod set_parameter;
 mod shutdown;
 mod transactions;
 mod ttl_resume;
 mod users;
+mod write_block;
 
 use crate::Row;
 
@@ -28,6 +33,7 @@ pub(crate) const ROWS: &[Row] = &[
     compatibility::ROW,
     concerns::GET,
     concerns::SET,
+    fail_point::ROW,
     fsync::ROW,
     fsync::UNLOCK,
     get_parameter::ROW,
@@ -35,11 +41,15 @@ pub(crate) const ROWS: &[Row] = &[
     plan_cache::CLEAR,
     plan_cache::CLEAR_FILTERS,
     plan_cache::LIST_FILTERS,
+    oplog_note::ROW,
     replication::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,
     replication::INITIATE,
     replication::STEP_DOWN,
+    session_cache::REAP,
+    session_cache::REFRESH,
+    session_patterns::ROW,
     sessions::END,
     sessions::KILL,
     sessions::KILL_ALL,
@@ -55,4 +65,5 @@ pub(crate) const ROWS: &[Row] = &[
     ttl_resume::ROW,
     users::ROLES,
     users::USERS,
+    write_block::ROW,
 ];

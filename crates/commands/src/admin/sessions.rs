@@ -2,10 +2,10 @@
 
 use mayfly_base::{ErrorCode, Result};
 use mayfly_service::{Service, SessionId};
-use mayfly_value::{DocBuilder, RawDoc, RawValue, bson};
+use mayfly_value::{DocBuilder, RawValue, bson};
 
 use crate::fields::wrong_type;
-use crate::generic::session_id;
+use crate::generic::{session_id, session_of};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const START: Row =
@@ -96,13 +96,12 @@ fn listed(request: &Request<'_>) -> Result<Vec<SessionId>> {
     Ok(sessions)
 }
 
-/// Ends the operations and transactions of such sessions, but not the operation that asks.
-fn kill(service: &Service, own: i32, chosen: impl Fn(SessionId) -> bool) {
+/// Ends the operations and transactions of such sessions, but not the operation that asks, and closes their cursors.
+pub(super) fn kill(service: &Service, own: i32, chosen: impl Fn(SessionId) -> bool) {
     service.sessions.transactions.abort(ErrorCode::Interrupted, &chosen);
+    service.cursors.kill_of(&chosen);
     for op in service.ops.list() {
-        let info = op.info();
-        let session = RawDoc::new(&info.lsid).and_then(|lsid| session_id(lsid).ok());
-        if op.id() != own && session.is_some_and(&chosen) {
+        if op.id() != own && session_of(&op).is_some_and(&chosen) {
             op.kill(ErrorCode::Interrupted);
         }
     }

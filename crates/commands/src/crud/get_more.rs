@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
 use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
@@ -48,9 +48,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         })?;
     let mut taken = Taken { cursors, id: Some(id) };
     ctx.op.update_info(|info| info.ns = ns.as_str().to_owned());
+    if ctx.service.fail_points.any_on() && ctx.waited.is_zero() {
+        crate::faults::get_more(ctx).map_err(|error| label_resumable(error, &cursor))?;
+    }
     reply.start_document("cursor").start_array("nextBatch");
     let limit = BatchLimit { documents: size };
-    fill(ctx, request, &mut cursor, limit, reply)?;
+    fill(ctx, request, &mut cursor, limit, reply)
+        .map_err(|error| label_resumable(error, &cursor))?;
     reply.end();
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
@@ -79,7 +83,10 @@ fn fill(
     let max_time_ms = request.generic.max_time_ms;
     let Some(awaited) = cursor.awaited() else {
         if max_time_ms > 0 {
-            ctx.op.set_max_time_ms(max_time_ms);
+            match ctx.service.fail_points.any_on() {
+                true => crate::faults::limited(ctx.service, ctx.op, max_time_ms)?,
+                false => ctx.op.set_max_time_ms(max_time_ms),
+            }
         }
         return cursor.fill(store, ctx.op, limit, reply).map(|_| ());
     };
@@ -95,6 +102,35 @@ fn fill(
         ctx.data_wait = Some(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) });
     }
     Ok(())
+}
+
+/// Codes after which a client resumes a change stream. Specification "Change Streams", "Resumable Error".
+const RESUMABLE: &[ErrorCode] = &[
+    ErrorCode::HostUnreachable,
+    ErrorCode::HostNotFound,
+    ErrorCode::OBSOLETE_StaleShardVersion,
+    ErrorCode::NetworkTimeout,
+    ErrorCode::ShutdownInProgress,
+    ErrorCode::FailedToSatisfyReadPreference,
+    ErrorCode::StaleEpoch,
+    ErrorCode::PrimarySteppedDown,
+    ErrorCode::RetryChangeStream,
+    ErrorCode::ExceededTimeLimit,
+    ErrorCode::SocketException,
+    ErrorCode::NotWritablePrimary,
+    ErrorCode::StaleConfig,
+    ErrorCode::InterruptedAtShutdown,
+    ErrorCode::InterruptedDueToReplStateChange,
+    ErrorCode::NotPrimaryNoSecondaryOk,
+    ErrorCode::NotPrimaryOrSecondary,
+];
+
+/// The error of a cursor's batch, with what a client needs to know that follows changes.
+fn label_resumable(error: Error, cursor: &Cursor) -> Error {
+    match RESUMABLE.contains(&error.code()) && cursor.reached().is_some() {
+        true => error.with_label(ErrorLabel::ResumableChangeStream),
+        false => error,
+    }
 }
 
 /// A cursor in use; one whose batch fails, however it fails, is closed.

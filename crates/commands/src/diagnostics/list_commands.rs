@@ -8,10 +8,13 @@ use crate::{CommandContext, Handler, Request, Row, RowFlags, registry};
 pub(crate) const ROW: Row =
     Row::new("listCommands", "Lists the commands", run).flags(RowFlags::BEFORE_AUTH);
 
-fn run(_: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
-    let mut rows: Vec<_> =
-        registry::rows().iter().filter(|row| matches!(row.handler, Handler::Run(_))).collect();
+    let for_tests = ctx.service.fail_points.are_enabled();
+    let there = |row: &&&Row| {
+        matches!(row.handler, Handler::Run(_)) && (for_tests || !row.flags.has(RowFlags::TEST_ONLY))
+    };
+    let mut rows: Vec<_> = registry::rows().iter().filter(there).collect();
     rows.sort_by_key(|row| row.name);
     doc.start_document("commands");
     for row in rows {

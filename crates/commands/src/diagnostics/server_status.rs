@@ -63,7 +63,9 @@ pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut 
         let primary = service.is_primary();
         doc.start_document("repl").append("isWritablePrimary", primary);
         append_member(ctx, set, primary, doc);
-        doc.append("rbid", 1).end();
+        doc.append("rbid", 1);
+        let blocked = service.store.user_writes_blocked().is_some();
+        doc.append("userWriteBlockMode", if blocked { 2 } else { 1 }).end();
     }
     for (name, write) in SECTIONS {
         if !switched_off(request, name) {

@@ -1,7 +1,7 @@
 //! One operation of the log as an event of a stream. Fields and their order: manual, "Change Events"; `ttl` is ours (expiry
 //! contract, section 9).
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::Store;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -12,9 +12,6 @@ use super::{ChangeOptions, ChangeScope};
 
 /// Databases whose changes a stream over all of them leaves out.
 const INTERNAL: &[&str] = &["admin", "config", "local"];
-
-/// An event may be so much larger than a document.
-const EVENT_ROOM_BYTES: usize = 16 * 1024;
 
 /// Makes events of a scope.
 pub(super) struct Builder {
@@ -32,7 +29,9 @@ pub(super) enum Outcome {
 
 /// Visits the operations of an entry.
 pub(super) fn operations<'e>(entry: RawDoc<'e>, visit: &mut dyn FnMut(u32, RawDoc<'e>)) {
-    let several = entry.get("o").and_then(RawValue::as_document);
+    // A document may have a field of this name, too.
+    let is_command = entry.get("op") == Some(RawValue::String("c"));
+    let several = entry.get("o").and_then(RawValue::as_document).filter(|_| is_command);
     let several = several.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
     match several {
         Some(list) => {
@@ -139,17 +138,6 @@ impl Builder {
         }
         if let Some(ttl) = about.operation.get("ttl") {
             out.append("ttl", ttl);
-        }
-        let size = out.len();
-        if size > limits::MAX_USER_DOCUMENT_BYTES + EVENT_ROOM_BYTES {
-            return Err(Error::new(
-                ErrorCode::BSONObjectTooLarge,
-                format!(
-                    "BSONObj size: {size} is invalid. Size must be between 0 and {}. A change event is too large; ask for \
-                     fewer documents in it",
-                    limits::MAX_USER_DOCUMENT_BYTES
-                ),
-            ));
         }
         Ok(out.finish())
     }

@@ -11,19 +11,24 @@
 mod delta;
 mod event;
 mod options;
+mod split;
 mod token;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
 use mayfly_storage::Store;
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use event::{Builder, Outcome};
 pub(crate) use options::ChangeOptions;
 use options::Start;
+pub(crate) use split::{Resumed, fragments};
 use token::{Kind, Token};
+
+/// An event may be so much larger than a document, which leaves room in a reply for its token.
+const MAX_EVENT_BYTES: usize = limits::MAX_USER_DOCUMENT_BYTES + 8 * 1024;
 
 /// So many events are made at once.
 const QUEUED: usize = 100;
@@ -50,6 +55,10 @@ pub(crate) struct ChangeStream {
     queue: VecDeque<(Token, DocBuf)>,
     /// The event that is on its way through the stages.
     shown: Option<DocBuf>,
+    /// Something was given in this batch.
+    given: bool,
+    /// The event that cannot be given, and why: the next batch says so.
+    refused: Option<(Token, Error)>,
     /// An event has ended it.
     over: bool,
 }
@@ -67,21 +76,38 @@ impl ChangeStream {
         let position = match options.start {
             Start::Now => Token::behind(store.oplog().settled()),
             Start::At(timestamp) => Token::behind(timestamp.saturating_sub(1)),
+            // The event is made again; the stage that splits it knows what of it was seen.
+            Start::After(token) if token.fragment.is_some() => {
+                Token { fragment: None, ..token }.before()
+            }
             Start::After(token) => token,
         };
         store.oplog().check_kept(position.read_behind())?;
         let builder = Builder { scope, options: options.clone() };
-        Ok(ChangeStream { builder, position, queue: VecDeque::new(), shown: None, over: false })
+        Ok(ChangeStream {
+            builder,
+            position,
+            queue: VecDeque::new(),
+            shown: None,
+            given: false,
+            refused: None,
+            over: false,
+        })
     }
 
     /// Whether there will be no more events.
     pub(crate) fn is_over(&self) -> bool {
-        self.over && self.queue.is_empty()
+        self.over && self.queue.is_empty() && self.refused.is_none()
     }
 
-    /// Whether no event waits to be shown.
+    /// A new batch begins, with results that were left over or without.
+    pub(crate) fn begin_batch(&mut self, given: bool) {
+        self.given = given;
+    }
+
+    /// Whether no event waits to be shown in this batch.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() || self.refused.is_some()
     }
 
     /// The timestamp up to which it has looked.
@@ -91,6 +117,9 @@ impl ChangeStream {
 
     /// Where it stands: what a client that loses the stream goes on from.
     pub(crate) fn resume_token(&self) -> DocBuf {
+        if let Some((token, _)) = &self.refused {
+            return token.before().document();
+        }
         let next = self.queue.front().map(|(token, _)| *token);
         match (next, &self.shown) {
             // Some events wait: the last one that was taken, or what came before the first one.
@@ -111,6 +140,9 @@ impl ChangeStream {
     /// # Errors
     /// 286 ChangeStreamHistoryLost, 47 NoMatchingDocument, those of the store.
     pub(crate) fn next(&mut self, store: &Store, op: &OpCtx) -> Result<Option<DocBuf>> {
+        if let Some((_, error)) = self.refused.take() {
+            return Err(error);
+        }
         if self.queue.is_empty() && !self.over {
             self.read(store, op)?;
         }
@@ -119,22 +151,38 @@ impl ChangeStream {
         Ok(Some(event))
     }
 
-    /// What came through the stages must still name its event.
+    /// What came through the stages must still name its event, and be no larger than a reply can take.
     ///
     /// # Errors
-    /// 280 ChangeStreamFatalError.
-    pub(crate) fn check_shown(&self, result: RawDoc<'_>) -> Result<()> {
+    /// 280 ChangeStreamFatalError, 10334 BSONObjectTooLarge.
+    pub(crate) fn check_shown(&mut self, result: RawDoc<'_>) -> Result<()> {
         let id = result.get("_id").and_then(RawValue::as_document);
-        let named = self.shown.as_ref().is_none_or(|shown| id == Some(shown.as_doc()));
-        if named {
-            return Ok(());
+        if let Some(shown) = &self.shown
+            && id != Some(shown.as_doc())
+            && !id.is_some_and(|id| is_fragment_of(id, shown.as_doc()))
+        {
+            return Err(lost_token());
         }
-        Err(Error::new(
-            ErrorCode::ChangeStreamFatalError,
-            "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \
-             Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
-             transformations that retain the unmodified _id field are allowed.",
-        ))
+        let size = result.as_bytes().len();
+        if size > MAX_EVENT_BYTES {
+            return Err(too_large(size));
+        }
+        self.given = true;
+        Ok(())
+    }
+
+    /// An event could not be given. When others were in this batch, the next one says so, so that this one brings them.
+    ///
+    /// # Errors
+    /// The error, when there were none.
+    pub(crate) fn refuse(&mut self, error: Error) -> Result<()> {
+        match self.shown.as_ref().map(|shown| Token::parse(shown.as_doc())) {
+            Some(Ok(token)) if self.given => {
+                self.refused = Some((token, error));
+                Ok(())
+            }
+            _ => Err(error),
+        }
     }
 
     fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
@@ -148,7 +196,7 @@ impl ChangeStream {
             }
             let mut failed = None;
             event::operations(entry, &mut |at, operation| {
-                let token = Token { timestamp, at, kind: Kind::Event };
+                let token = Token { timestamp, at, kind: Kind::Event, fragment: None };
                 // Of the event that it goes on behind there may be the end left to tell, which only commands bring.
                 let known = token == from;
                 let command = || operation.get("op").and_then(RawValue::as_str) == Some("c");
@@ -190,4 +238,30 @@ impl ChangeStream {
         };
         Ok(())
     }
+}
+
+/// Whether a token names a fragment of this event.
+fn is_fragment_of(id: RawDoc<'_>, event: RawDoc<'_>) -> bool {
+    let (Ok(id), Ok(event)) = (Token::parse(id), Token::parse(event)) else { return false };
+    id.fragment.is_some() && Token { fragment: None, ..id } == event
+}
+
+fn too_large(size: usize) -> Error {
+    Error::new(
+        ErrorCode::BSONObjectTooLarge,
+        format!(
+            "BSONObj size: {size} is invalid. Size must be between 0 and {}. A change event is too large: ask for fewer \
+             documents in it, or split it with $changeStreamSplitLargeEvent",
+            limits::MAX_USER_DOCUMENT_BYTES
+        ),
+    )
+}
+
+fn lost_token() -> Error {
+    Error::new(
+        ErrorCode::ChangeStreamFatalError,
+        "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \
+         Modifying the _id field of an event makes it impossible to resume the stream from that point. Only \
+         transformations that retain the unmodified _id field are allowed.",
+    )
 }

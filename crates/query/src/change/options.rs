@@ -3,6 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{RawDoc, RawElement, RawValue};
 
+use super::split::Resumed;
 use super::token::{Kind, Token};
 
 /// Where a stream begins.
@@ -40,6 +41,14 @@ pub(crate) struct ChangeOptions {
 }
 
 impl ChangeOptions {
+    /// The fragment of an event that it goes on behind, when it does.
+    pub(crate) fn resumed(&self) -> Option<Resumed> {
+        match self.start {
+            Start::After(token) if token.fragment.is_some() => Some(Resumed { token }),
+            Start::Now | Start::At(_) | Start::After(_) => None,
+        }
+    }
+
     /// Reads the argument.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Resume tokens: `{ _data: "<hex>" }`, in the order of the operations that they name.
 //!
 //! ```text
-//! format (1) | timestamp (8) | operation in its entry (4) | kind (1)          all big-endian
+//! format (1) | timestamp (8) | operation in its entry (4) | kind (1) | [fragment (4)]          all big-endian
 //! ```
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -10,6 +10,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 const FORMAT: u8 = 0x82;
 const BYTES: usize = 14;
+const FRAGMENT_BYTES: usize = 18;
 
 /// What a token names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,16 +30,23 @@ pub(super) struct Token {
     /// Which operation of the entry.
     pub(super) at: u32,
     pub(super) kind: Kind,
+    /// Which fragment of an event that was split, from 0.
+    pub(super) fragment: Option<u32>,
 }
 
 impl Token {
     /// The place behind all operations of this timestamp.
     pub(super) fn behind(timestamp: u64) -> Token {
-        Token { timestamp, at: u32::MAX, kind: Kind::Position }
+        Token { timestamp, at: u32::MAX, kind: Kind::Position, fragment: None }
     }
 
-    /// The place before this operation.
+    /// The place before this operation, or before this fragment of it.
     pub(super) fn before(self) -> Token {
+        match self.fragment {
+            Some(0) => return Token { fragment: None, ..self }.before(),
+            Some(fragment) => return Token { fragment: Some(fragment - 1), ..self },
+            None => {}
+        }
         if self.kind == Kind::Invalidate {
             return Token { kind: Kind::Event, ..self };
         }
@@ -58,7 +66,7 @@ impl Token {
 
     /// As clients see it.
     pub(super) fn document(self) -> DocBuf {
-        let mut bytes = Vec::with_capacity(BYTES);
+        let mut bytes = Vec::with_capacity(FRAGMENT_BYTES);
         bytes.push(FORMAT);
         bytes.extend_from_slice(&self.timestamp.to_be_bytes());
         bytes.extend_from_slice(&self.at.to_be_bytes());
@@ -67,6 +75,9 @@ impl Token {
             Kind::Invalidate => 1,
             Kind::Position => 2,
         });
+        if let Some(fragment) = self.fragment {
+            bytes.extend_from_slice(&fragment.to_be_bytes());
+        }
         let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
         let mut out = DocBuilder::new();
         out.append("_data", hex.as_str());
@@ -92,16 +103,23 @@ impl Token {
         let bytes: Vec<u8> =
             digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect();
         let foreign = || invalid("was not made by this server");
-        let (Some(&FORMAT), BYTES) = (bytes.first(), bytes.len()) else { return Err(foreign()) };
+        let (Some(&FORMAT), BYTES | FRAGMENT_BYTES) = (bytes.first(), bytes.len()) else {
+            return Err(foreign());
+        };
         let (timestamp, rest) = bytes[1..].split_first_chunk().ok_or_else(foreign)?;
         let (at, kind) = rest.split_first_chunk().ok_or_else(foreign)?;
-        let kind = match kind {
-            [0] => Kind::Event,
-            [1] => Kind::Invalidate,
-            [2] => Kind::Position,
+        let (kind, fragment) = match kind {
+            [0] => (Kind::Event, None),
+            [0, fragment @ ..] => {
+                let fragment = fragment.try_into().map_err(|_| foreign())?;
+                (Kind::Event, Some(u32::from_be_bytes(fragment)))
+            }
+            [1] => (Kind::Invalidate, None),
+            [2] => (Kind::Position, None),
             _ => return Err(foreign()),
         };
-        Ok(Token { timestamp: u64::from_be_bytes(*timestamp), at: u32::from_be_bytes(*at), kind })
+        let (timestamp, at) = (u64::from_be_bytes(*timestamp), u32::from_be_bytes(*at));
+        Ok(Token { timestamp, at, kind, fragment })
     }
 }
 
@@ -111,10 +129,13 @@ mod tests {
 
     #[test]
     fn tokens_come_back_and_are_in_the_order_of_the_log() {
-        let token = |timestamp, at, kind| Token { timestamp, at, kind };
+        let token = |timestamp, at, kind| Token { timestamp, at, kind, fragment: None };
+        let fragment = |fragment| Token { fragment: Some(fragment), ..token(1, 1, Kind::Event) };
         let tokens = [
             token(1, 0, Kind::Event),
             token(1, 1, Kind::Event),
+            fragment(0),
+            fragment(1),
             token(1, 1, Kind::Invalidate),
             Token::behind(1),
             token(256, 0, Kind::Event),
@@ -129,12 +150,21 @@ mod tests {
         assert_eq!(tokens[1].before().read_behind(), 0);
         assert!(tokens[1].before() > tokens[0] && tokens[1].before() < tokens[1]);
         assert_eq!(tokens[0].before(), Token::behind(0));
-        assert_eq!(tokens[2].before(), tokens[1]);
+        assert_eq!(tokens[2].before(), tokens[1].before());
+        assert_eq!(tokens[3].before(), tokens[2]);
+        assert_eq!(tokens[4].before(), tokens[1]);
     }
 
     #[test]
     fn other_tokens_are_refused() {
-        for (data, code) in [("", 9), ("zz", 9), ("8", 9), ("82", 9), ("8265", 9)] {
+        for (data, code) in [
+            ("", 9),
+            ("zz", 9),
+            ("8", 9),
+            ("82", 9),
+            ("8265", 9),
+            ("820000000000000001000000000200000000", 9),
+        ] {
             let mut document = DocBuilder::new();
             document.append("_data", data);
             let error = Token::parse(document.finish().as_doc()).unwrap_err();

@@ -32,6 +32,7 @@ pub(crate) mod show_buckets;
 mod sort;
 mod sort_by_count;
 mod source;
+mod split_event;
 mod sub;
 mod target;
 #[cfg(test)]
@@ -53,10 +54,11 @@ use mayfly_storage::Store;
 use mayfly_value::{DocBuf, RawDoc};
 
 pub use around::{Around, Inside, RunSettings};
+pub(crate) use rows::SPLIT_LARGE_EVENT;
 pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 
 use crate::Flow;
-use crate::change::ChangeOptions;
+use crate::change::{ChangeOptions, Resumed};
 use crate::metadata::{self, InFlight};
 use crate::needed::Fields;
 
@@ -95,6 +97,8 @@ pub(crate) enum Stage {
     Distances(Box<geo_near::GeoNear>),
     Documents(Vec<DocBuf>),
     ChangeStream(ChangeOptions),
+    /// With the fragment that the stream goes on behind.
+    SplitLargeEvent(Option<Resumed>),
     CurrentOp(DocBuf),
     LocalSessions(DocBuf),
     Sessions(DocBuf),
@@ -158,6 +162,11 @@ pub(crate) trait Running: Send {
         false
     }
 
+    /// The next of the results that a pause left, where the documents are events that can be gone on behind.
+    fn held(&self) -> Option<RawDoc<'_>> {
+        None
+    }
+
     /// Whether results may come at the end of the input, or stay behind when the reader pauses.
     fn holds_back(&self) -> bool {
         false
@@ -219,6 +228,7 @@ impl Stage {
             Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
             Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
             Stage::Out(out) => Box::new(out::RunningOut::new(*out)),
+            Stage::SplitLargeEvent(resumed) => Box::new(split_event::RunningSplit::new(resumed)),
             Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
             // A source is run by the pipeline; behind another stage parsing has refused it.
             Stage::Documents(_)

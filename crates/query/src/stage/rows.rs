@@ -6,7 +6,8 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 use super::{
     Around, Inside, Stage, bucket, bucket_auto, count, densify, documents, facet, fill, filter,
     geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample,
-    show_buckets, sort, sort_by_count, source, union_with, unpack, unwind, window, window_fields,
+    show_buckets, sort, sort_by_count, source, split_event, union_with, unpack, unwind, window,
+    window_fields,
 };
 
 /// Where in its pipeline a stage may stand.
@@ -50,6 +51,9 @@ const fn last(name: &'static str, parse: Parse) -> StageRow {
     StageRow { place: StagePlace::Last, in_facet: false, in_join: false, ..row(name, parse) }
 }
 
+/// The stage that splits events; what it may follow is checked with the pipeline.
+pub(crate) const SPLIT_LARGE_EVENT: &str = "$changeStreamSplitLargeEvent";
+
 /// Stages that work.
 pub const STAGES: &[StageRow] = &[
     row("$match", filter::parse),
@@ -84,6 +88,7 @@ pub const STAGES: &[StageRow] = &[
     last("$out", out::parse),
     last("$merge", merge::parse),
     first("$changeStream", source::change_stream),
+    StageRow { in_facet: false, in_join: false, ..row(SPLIT_LARGE_EVENT, split_event::parse) },
     first("$currentOp", source::current_op),
     first("$listLocalSessions", source::local_sessions),
     first("$listSessions", source::sessions),
@@ -98,7 +103,6 @@ pub const STAGES: &[StageRow] = &[
 pub const MISSING: &[&str] = &[
     "$backupCursor",
     "$backupCursorExtend",
-    "$changeStreamSplitLargeEvent",
     "$listCatalog",
     "$listSampledQueries",
     "$listSearchIndexes",

@@ -148,7 +148,13 @@ pub const TABLE: &[Parameter] = &[
     number!("batchedDeletesTargetBatchTimeMS", NOT_NEGATIVE, |s| ttl(s).batch_ms),
     number!("batchedDeletesTargetStagedDocBytes", NOT_NEGATIVE, |s| ttl(s).batch_bytes),
     number!("cursorTimeoutMillis", Kind::Long { least: 1 }, |s| s.cursors.timeout_ms),
-    told("enableTestCommands", Kind::Bool, |_| Value::Bool(false)),
+    Parameter {
+        name: "enableTestCommands",
+        set_at: SetAt::Startup,
+        kind: Kind::Bool,
+        get: |s| Value::Bool(s.fail_points.are_enabled()),
+        set: |s, value| s.fail_points.enable(*value == Value::Bool(true)),
+    },
     told("featureCompatibilityVersion", Kind::Document, |_| {
         let mut doc = DocBuilder::new();
         doc.append("version", FEATURE_COMPATIBILITY_VERSION);

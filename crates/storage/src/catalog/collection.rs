@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
-use crate::catalog::is_temporary;
-use crate::catalog::{Capped, CappedRuntime, maintained};
+use crate::catalog::{
+    Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
+};
 use crate::index::validation::Validation;
 use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
 use crate::policy::{PolicyRuntime, TtlOptions};
@@ -39,10 +40,10 @@ pub struct Collection {
     pub(crate) capped: CappedRuntime,
     /// How often plans have used the order of `_id`.
     pub id_uses: Uses,
-    /// What its own policy did.
-    pub(crate) ttl: PolicyRuntime,
     /// Of a collection of buckets: those that are open.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
+    /// What its own time to live has done.
+    ttl: Arc<PolicyRuntime>,
     /// Units committed since the start of the server.
     pub(crate) commits: AtomicU64,
     /// When its definition last changed, in changes of any ([`changes`]).
@@ -70,16 +71,12 @@ pub(crate) struct CollectionState {
     pub capped: Option<Capped>,
     /// The time series among them: documents are buckets of measurements.
     pub time_series: Option<Arc<TimeSeries>>,
-    /// The time to live among them: `_id` is a date, and this is how long it stays, in seconds.
-    pub expire_after_secs: Option<i64>,
-    /// What that does beside deleting.
-    pub ttl: Arc<TtlOptions>,
-    /// The same as if it were an index on `_id`, where it hides, holds or archives.
-    pub own_policy: Option<Arc<Index>>,
     /// The index on `_id` of capped collections and of buckets; elsewhere the records themselves are in its order.
     pub id_index: Option<Arc<Index>>,
     /// All indexes, those still being built included; `_id_` is not among them.
     pub indexes: Vec<Arc<Index>>,
+    /// What says that its documents are due: its own time to live first, then its indexes in their order.
+    policies: Vec<Arc<Policy>>,
 }
 
 /// Number and size of a collection's documents.
@@ -118,7 +115,7 @@ pub struct IndexRuntime {
     /// Whether it is gone.
     pub(crate) dropped: AtomicBool,
     /// What it did as a policy.
-    pub(crate) ttl: PolicyRuntime,
+    pub(crate) ttl: Arc<PolicyRuntime>,
     /// How often plans have used it.
     pub uses: Uses,
 }
@@ -144,19 +141,20 @@ impl Uses {
     }
 }
 
-/// The id of what is no index: ids begin at 1.
-const NO_INDEX: u64 = 0;
-
-/// The time to live of a clustered collection as a policy on `_id`.
-fn own_policy(expire_after_secs: i64, options: RawDoc<'_>) -> Option<Arc<Index>> {
-    let mut spec = DocBuilder::new();
-    spec.append("v", 2).start_document("key").append("_id", 1).end().append("name", "_id_");
-    spec.append("expireAfterSeconds", expire_after_secs);
-    spec.append("ttl", options.get("ttl")?);
-    let spec = IndexSpec::from_catalog(spec.finish()).ok()?;
-    let runtime = IndexRuntime::default();
-    runtime.ready.store(true, Ordering::Release);
-    Some(Arc::new(Index { id: NO_INDEX, spec, filter: None, runtime: Arc::new(runtime) }))
+/// The time to live among a collection's options.
+fn own_policy(
+    id: u64,
+    options: RawDoc<'_>,
+    series: Option<&Arc<TimeSeries>>,
+    runtime: &Arc<PolicyRuntime>,
+) -> Option<Policy> {
+    let expire_after = match options.get("expireAfterSeconds") {
+        Some(RawValue::Int64(seconds)) if seconds >= 0 => TimeToLive::Seconds(seconds),
+        _ => return None,
+    };
+    let source = series.cloned().map_or(PolicySource::Collection, PolicySource::TimeSeries);
+    let options = Arc::new(TtlOptions::from_catalog(options.get("ttl")));
+    Some(Policy { id, source, expire_after, options, runtime: runtime.clone() })
 }
 
 impl CollectionState {
@@ -173,14 +171,6 @@ impl CollectionState {
         let validation = Validation::from_options(options.as_doc(), filters)?;
         let capped = Capped::from_options(options.as_doc());
         let time_series = TimeSeries::from_options(options.as_doc()).map(Arc::new);
-        let expire_after_secs = match options.as_doc().get("expireAfterSeconds") {
-            Some(RawValue::Int64(seconds)) if seconds >= 0 => Some(seconds),
-            _ => None,
-        };
-        let ttl = Arc::new(TtlOptions::from_catalog(options.as_doc().get("ttl")));
-        let own_policy = expire_after_secs
-            .filter(|_| time_series.is_none() && ttl.looks_at_documents())
-            .and_then(|seconds| own_policy(seconds, options.as_doc()));
         let images = options.as_doc().get("changeStreamPreAndPostImages");
         let images = images.and_then(RawValue::as_document).and_then(|it| it.get("enabled"));
         let keeps_images = images == Some(RawValue::Bool(true));
@@ -190,36 +180,47 @@ impl CollectionState {
             validation,
             capped,
             time_series,
-            expire_after_secs,
-            ttl,
-            own_policy,
             id_index,
             indexes,
+            policies: Vec::new(),
         })
     }
 
-    fn hides_expired(&self) -> bool {
-        self.policies().any(|index| index.spec.hides_expired())
+    /// Lists what its options and indexes say now, for the collection of this id, whose own time to live has done this so far.
+    fn list_policies(&mut self, id: u64, runtime: &Arc<PolicyRuntime>) {
+        let series = self.time_series.as_ref();
+        let own = own_policy(id, self.options.as_doc(), series, runtime);
+        let indexes = self.indexes.iter().filter_map(Policy::of_index);
+        self.policies = own.into_iter().chain(indexes).map(Arc::new).collect();
     }
 
-    /// Everything that may be a policy over documents.
-    fn policies(&self) -> impl Iterator<Item = &Arc<Index>> + Clone {
-        self.indexes.iter().chain(&self.own_policy)
+    /// What says that its documents are due, indexes under construction included.
+    pub(crate) fn policies(&self) -> &[Arc<Policy>] {
+        &self.policies
+    }
+
+    /// Its own time to live.
+    pub(crate) fn own_policy(&self) -> Option<&Arc<Policy>> {
+        self.policies.first().filter(|policy| policy.index().is_none())
+    }
+
+    fn hides_expired(&self) -> bool {
+        self.policies.iter().any(|policy| policy.hides())
     }
 
     fn archives(&self) -> bool {
-        self.policies().any(|index| index.spec.ttl_options().archive.is_some())
+        self.policies.iter().any(|policy| policy.archives())
     }
 
     /// The policies that say what is hidden: those that hide what is due, and those that hold documents.
-    pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Index>> + Clone {
-        let hides = |index: &Index| index.spec.hides_expired() && index.is_ready();
-        self.policies().filter(move |index| hides(index) || index.holds_documents())
+    pub(crate) fn hiding(&self) -> impl Iterator<Item = &Arc<Policy>> + Clone {
+        let hides = |policy: &Policy| policy.hides() && policy.is_ready();
+        self.policies.iter().filter(move |policy| hides(policy) || policy.holds_documents())
     }
 
     /// Whether some policy says that the document must stay: then none removes or hides it.
     pub(crate) fn holds(&self, document: RawDoc<'_>) -> bool {
-        self.policies().any(|index| index.spec.ttl_options().holds(document))
+        self.policies.iter().any(|policy| policy.holds(document))
     }
 
     /// Whether a record's time of modification has index entries.
@@ -238,9 +239,11 @@ impl Collection {
         id: u64,
         uuid: [u8; 16],
         namespace: Namespace,
-        state: CollectionState,
+        mut state: CollectionState,
         collation: Option<Arc<Collation>>,
     ) -> Collection {
+        let ttl = Arc::default();
+        state.list_policies(id, &ttl);
         let open_buckets = state.time_series.is_some().then(Box::default);
         let temporary = is_temporary(&namespace);
         Collection {
@@ -256,11 +259,16 @@ impl Collection {
             counts: Counts::default(),
             capped: CappedRuntime::default(),
             id_uses: Uses::default(),
-            ttl: PolicyRuntime::default(),
+            ttl,
             open_buckets,
             commits: AtomicU64::new(0),
             changed: AtomicU64::new(CHANGES.fetch_add(1, Ordering::AcqRel) + 1),
         }
+    }
+
+    /// Makes a state that is to be installed say what its policies are.
+    pub(crate) fn list_policies(&self, state: &mut CollectionState) {
+        state.list_policies(self.id, &self.ttl);
     }
 
     /// Its definition changes. To be called under the exclusive lock of the state: who waits for that sees both.
@@ -275,7 +283,8 @@ impl Collection {
     }
 
     /// Puts a changed state in place of the present one.
-    pub(crate) fn install(&self, present: &mut CollectionState, changed: CollectionState) {
+    pub(crate) fn install(&self, present: &mut CollectionState, mut changed: CollectionState) {
+        self.list_policies(&mut changed);
         self.note_changed();
         self.note_policies(&changed);
         *present = changed;
@@ -304,13 +313,29 @@ impl Collection {
     }
 
     /// The policies that hold documents; whatever is due by another one stays, too.
-    pub(crate) fn holding(&self) -> Vec<Arc<Index>> {
+    pub(crate) fn holding(&self) -> Vec<Arc<Policy>> {
+        self.policies(Policy::holds_documents)
+    }
+
+    /// Those of its policies that are wanted.
+    fn policies(&self, wanted: impl Fn(&Policy) -> bool) -> Vec<Arc<Policy>> {
         let state = self.state.read_recursive();
-        state.policies().filter(|index| index.holds_documents()).cloned().collect()
+        state.policies.iter().filter(|policy| wanted(policy)).cloned().collect()
+    }
+
+    /// The policies by which documents go now.
+    pub(crate) fn ready_policies(&self) -> Vec<Arc<Policy>> {
+        self.policies(Policy::is_ready)
+    }
+
+    /// The policy of this id as it is now, if documents go by it.
+    pub(crate) fn policy(&self, id: u64) -> Option<Arc<Policy>> {
+        let state = self.state.read_recursive();
+        state.policies.iter().find(|policy| policy.id == id && policy.is_ready()).cloned()
     }
 
     /// The policies that say what is hidden; none most of the time.
-    pub(crate) fn hiding(&self) -> Vec<Arc<Index>> {
+    pub(crate) fn hiding(&self) -> Vec<Arc<Policy>> {
         match self.hides_expired() {
             true => self.state.read_recursive().hiding().cloned().collect(),
             false => Vec::new(),
@@ -407,22 +432,9 @@ impl Collection {
         self.state.read_recursive().id_index.is_none()
     }
 
-    /// What its own time to live does beside deleting, and that as a policy where it looks at documents.
-    pub(crate) fn own_policy(&self) -> (Arc<TtlOptions>, Option<Arc<Index>>) {
-        let state = self.state.read_recursive();
-        (state.ttl.clone(), state.own_policy.clone())
-    }
-
     /// All policies that archive.
-    pub(crate) fn archiving(&self) -> Vec<Arc<Index>> {
-        let state = self.state.read_recursive();
-        let archives = |index: &&Arc<Index>| index.spec.ttl_options().archive.is_some();
-        state.policies().filter(archives).cloned().collect()
-    }
-
-    /// `expireAfterSeconds` of the collection itself.
-    pub fn expire_after_secs(&self) -> Option<i64> {
-        self.state.read_recursive().expire_after_secs
+    pub(crate) fn archiving(&self) -> Vec<Arc<Policy>> {
+        self.policies(Policy::archives)
     }
 
     /// All indexes but `_id_`, those still being built included.
@@ -481,21 +493,6 @@ impl Index {
     /// Whether reads may use it.
     pub fn is_ready(&self) -> bool {
         self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
-    }
-
-    /// Whether it stands for the time to live of a collection.
-    pub(crate) fn is_collection_policy(&self) -> bool {
-        self.id == NO_INDEX
-    }
-
-    /// Whether it is a policy that keeps documents which say so.
-    fn holds_documents(&self) -> bool {
-        self.spec.ttl_options().hold_field.is_some()
-    }
-
-    /// Whether both policies archive into the same place, or neither archives.
-    pub(crate) fn archives_like(&self, other: &Index) -> bool {
-        self.spec.ttl_options().archive == other.spec.ttl_options().archive
     }
 
     /// Whether it was dropped.

@@ -24,8 +24,8 @@ use crate::record::layout::catalog_key;
 mod capped;
 mod collection;
 mod core;
-mod due;
 pub(crate) mod local;
+mod policy;
 mod temporary;
 
 pub use self::core::Core;
@@ -33,6 +33,7 @@ pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses};
 pub(crate) use collection::{CollectionState, IndexRuntime, changes};
+pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
 /// The format this build writes.

@@ -204,6 +204,7 @@ impl Store {
                 return Ok(Some(result));
             }
             if !fresh.is_empty() {
+                self.check_user_namespace(collection.namespace().as_str())?;
                 let building = self.register_building(&collection, fresh)?;
                 drop(changing);
                 self.build_indexes(op, &collection, &building)?;
@@ -307,7 +308,7 @@ impl Store {
             index.runtime.ready.store(true, Ordering::Release);
         }
         collection.note_changed();
-        self.change(|txn, oplog| {
+        self.change_begun(|txn, oplog| {
             for index in built {
                 log_index(oplog, &ns, &collection.uuid(), &index.spec);
             }
@@ -321,7 +322,7 @@ impl Store {
         let mut state = collection.state.write();
         let mut changed = state.clone();
         changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
-        self.change(|txn, oplog| {
+        self.change_begun(|txn, oplog| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             for index in gone {
                 put_dropped(txn, index.id)?;
@@ -386,6 +387,7 @@ impl Store {
             }
         };
         if !gone.is_empty() {
+            self.check_user_namespace(collection.namespace().as_str())?;
             self.drop_indexes_locked(&collection, &gone)?;
         }
         Ok(before)

@@ -166,12 +166,7 @@ impl Store {
         }
         self.give_name(collection, &state, becomes, target)?;
         let now = self.clock.monotonic_micros();
-        if state.expire_after_secs.is_some() {
-            collection.ttl.begin_ramp(now);
-        }
-        for index in state.indexes.iter().filter(|index| index.spec.expire_after().is_some()) {
-            index.runtime.ttl.begin_ramp(now);
-        }
+        state.policies().iter().for_each(|policy| policy.runtime.begin_ramp(now));
         Ok(())
     }
 

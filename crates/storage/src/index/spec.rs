@@ -432,6 +432,11 @@ impl IndexSpec {
         &self.ttl
     }
 
+    /// The same, to be kept.
+    pub(crate) fn shared_ttl_options(&self) -> Arc<TtlOptions> {
+        self.ttl.clone()
+    }
+
     /// Whether its entries are times of modification, which no query can ask for.
     pub fn is_last_modified(&self) -> bool {
         self.last_modified

@@ -202,6 +202,13 @@ impl OplogBatch {
         });
     }
 
+    /// The same with what a client has to say.
+    pub(crate) fn note_document(&mut self, note: RawDoc<'_>) {
+        self.add("n", "", &[0; 16], note.as_bytes().len(), |entry| {
+            entry.append("o", note);
+        });
+    }
+
     /// The entry under this timestamp.
     pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> DocBuf {
         let mut entry = self.entry.take().unwrap_or_default();

@@ -10,7 +10,7 @@ use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::keys;
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::catalog::{Collection, Core, Index};
+use crate::catalog::{Collection, Core, Index, Policy};
 use crate::index::keygen::KeySet;
 use crate::policy::watch::ClockWatch;
 use crate::record::error::from_kv;
@@ -146,7 +146,7 @@ impl Core {
 }
 
 /// Which records must not be seen. Most collections hide none, and then nothing is asked.
-pub(crate) struct Hidden(Option<(Vec<Arc<Index>>, Moment)>);
+pub(crate) struct Hidden(Option<(Vec<Arc<Policy>>, Moment)>);
 
 impl Hidden {
     pub(crate) fn of(
@@ -175,18 +175,18 @@ impl Hidden {
 
 /// The first policy that hides the record; none when another one holds it.
 pub(crate) fn hidden_by<'p>(
-    policies: impl IntoIterator<Item = &'p Arc<Index>, IntoIter: Clone>,
+    policies: impl IntoIterator<Item = &'p Arc<Policy>, IntoIter: Clone>,
     record: Record<'_>,
     moment: Moment,
-) -> Result<Option<&'p Arc<Index>>> {
+) -> Result<Option<&'p Arc<Policy>>> {
     let mut policies = policies.into_iter();
-    if policies.clone().any(|index| index.spec.ttl_options().holds(record.document)) {
+    if policies.clone().any(|policy| policy.holds(record.document)) {
         return Ok(None);
     }
     let mut keys = KeySet::default();
-    while let Some(index) = policies.find(|index| index.spec.hides_expired() && index.is_ready()) {
-        if index.is_due(record, moment, &mut keys)? {
-            return Ok(Some(index));
+    while let Some(policy) = policies.find(|policy| policy.hides() && policy.is_ready()) {
+        if policy.is_due(record, moment, &mut keys)? {
+            return Ok(Some(policy));
         }
     }
     Ok(None)

@@ -12,7 +12,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::RwLockReadGuard;
 
 use crate::Store;
-use crate::catalog::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Policy};
 use crate::ddl::new_uuid;
 use crate::policy::{ArchiveFormat, ArchiveTarget, TtlOptions};
 use crate::write::WriteUnit;
@@ -112,7 +112,7 @@ impl Collection {
         if !self.archives() {
             return Vec::new();
         }
-        archive_names(self.archiving().iter().map(|index| index.spec.ttl_options()))
+        archive_names(self.archiving().iter().map(|policy| &*policy.options))
     }
 }
 
@@ -194,8 +194,8 @@ impl WriteUnit<'_> {
     ///
     /// # Errors
     /// Those of the archive: then nothing may be deleted.
-    pub(crate) fn archive(&mut self, policy: &Index, documents: &[RawDoc<'_>]) -> Result<()> {
-        match &policy.spec.ttl_options().archive {
+    pub(crate) fn archive(&mut self, policy: &Policy, documents: &[RawDoc<'_>]) -> Result<()> {
+        match &policy.options.archive {
             None => Ok(()),
             Some(ArchiveTarget::Collection(ns)) => {
                 let Some(archives) = self.archives.open else {
@@ -222,7 +222,7 @@ impl WriteUnit<'_> {
                     path,
                     format: *format,
                     namespace: self.namespace(),
-                    index: policy.spec.name(),
+                    index: policy.name(),
                     now_ms: self.now_ms(),
                 };
                 sink.store(&place, documents)

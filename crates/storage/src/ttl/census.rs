@@ -11,7 +11,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::Store;
 use crate::catalog::new_index;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Index, Policy};
 use crate::index::keygen::{KeySet, path_exists, single_values};
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::PaceLimits;
@@ -60,7 +60,7 @@ impl Census {
     fn add(
         &mut self,
         index: &Index,
-        holding: &[Arc<Index>],
+        holding: &[Arc<Policy>],
         record: Record<'_>,
         moment: Moment,
         keys: &mut KeySet,
@@ -74,7 +74,7 @@ impl Census {
         } else {
             self.add_dated(index, document);
         }
-        let held = holding.iter().any(|policy| policy.spec.ttl_options().holds(document));
+        let held = holding.iter().any(|policy| policy.holds(document));
         if held || !index.is_due(record, moment, keys)? {
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Store {
         let mut keys = KeySet::default();
         // The policy in question speaks for itself.
         let mut holding = collection.map(Collection::holding).unwrap_or_default();
-        holding.retain(|policy| policy.spec.name() != index.spec.name());
+        holding.retain(|policy| policy.name() != index.spec.name());
         let mut range = whole_range();
         while let Some(collection) = collection {
             op.check()?;

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mayfly_base::{Error, ErrorCode, Result};
 
 use crate::Store;
-use crate::catalog::Collection;
-use crate::policy::ExpireAfter;
+use crate::catalog::{Collection, Policy, TimeToLive};
 use crate::record::RecordKey;
-use crate::ttl::rule::{Rule, RuleKind};
+use crate::ttl::rule::Rule;
 use crate::ttl::visit::{Visit, VisitEnd};
 
 /// What a pass remembers between its visits.
@@ -24,22 +23,12 @@ pub struct PassState {
 }
 
 /// Policies that have more work and may not do it yet, each with the position it stopped at.
-pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(Policy, Option<RecordKey>)>>;
+pub(crate) type PacedPolicies = parking_lot::Mutex<Vec<(Turn, Option<RecordKey>)>>;
 
-/// One policy: a collection, and which of its rules.
-pub(crate) struct Policy {
+/// A policy by its id, whatever it says now, and its collection.
+pub(crate) struct Turn {
     collection: Arc<Collection>,
-    kind: RuleKind,
-}
-
-impl Policy {
-    /// What names it among what a pass remembers: ids of collections and indexes are never the same.
-    fn id(&self) -> u64 {
-        match self.kind {
-            RuleKind::Index(id) => id,
-            RuleKind::Collection => self.collection.id(),
-        }
-    }
+    policy: u64,
 }
 
 impl Store {
@@ -120,18 +109,18 @@ impl Store {
         let waiting = std::mem::take(&mut *self.paced.lock());
         let pass = self.ttl_stats().passes.load(Ordering::Relaxed);
         let batched = self.ttl_params().batch_deletes.load(Ordering::Relaxed);
-        for (policy, position) in waiting {
+        for (turn, position) in waiting {
             self.check_may_expire(stopping)?;
             if !self.ttl_params().enabled.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let mut state = PassState { pass, ..PassState::default() };
-            state.resume.extend(position.map(|position| (policy.id(), position)));
-            if self.visit_policy(&policy, &mut state, stopping, batched)
-                && let Some(position) = state.resume.remove(&policy.id())
+            state.resume.extend(position.map(|position| (turn.policy, position)));
+            if self.visit_policy(&turn, &mut state, stopping, batched)
+                && let Some(position) = state.resume.remove(&turn.policy)
             {
                 // Its time box was over: others have their turn.
-                self.paced.lock().push((policy, Some(position)));
+                self.paced.lock().push((turn, Some(position)));
             }
         }
         Ok(())
@@ -149,13 +138,13 @@ impl Store {
         let batched = self.ttl_params().batch_deletes.load(Ordering::Relaxed);
         while !round.is_empty() {
             let mut unfinished = Vec::new();
-            for policy in round {
+            for turn in round {
                 self.check_may_expire(stopping)?;
                 if !self.ttl_params().enabled.load(Ordering::Relaxed) {
                     return Ok(false);
                 }
-                if self.visit_policy(&policy, state, stopping, batched) {
-                    unfinished.push(policy);
+                if self.visit_policy(&turn, state, stopping, batched) {
+                    unfinished.push(turn);
                 }
             }
             self.check_may_expire(stopping)?;
@@ -173,39 +162,39 @@ impl Store {
     /// Visits one policy; true when it may have more work.
     fn visit_policy(
         &self,
-        policy: &Policy,
+        turn: &Turn,
         state: &mut PassState,
         stopping: &AtomicBool,
         batched: bool,
     ) -> bool {
         // A `collMod` since the last visit counts.
         let rules = self.ttl_params().rules();
-        let Some(rule) = Rule::now(&policy.collection, policy.kind, rules) else { return false };
+        let Some(rule) = Rule::now(&turn.collection, turn.policy, rules) else { return false };
         let visit = Visit {
             store: self,
-            collection: &policy.collection,
+            collection: &turn.collection,
             rule: &rule,
             pass: state.pass,
             sub_pass: state.sub_pass,
             stopping,
             batched,
         };
-        let result = visit.run(state.resume.get(&policy.id()));
+        let result = visit.run(state.resume.get(&turn.policy));
         let failure = result.as_ref().err().map(|error| error.message().to_owned());
-        rule.runtime(&policy.collection).set_error(failure.as_deref());
+        rule.policy().runtime.set_error(failure.as_deref());
         match result {
             Ok(VisitEnd::Paced(position)) => {
-                state.resume.remove(&policy.id());
-                let policy = Policy { collection: policy.collection.clone(), kind: policy.kind };
-                self.paced.lock().push((policy, position));
+                state.resume.remove(&turn.policy);
+                let turn = Turn { collection: turn.collection.clone(), policy: turn.policy };
+                self.paced.lock().push((turn, position));
                 false
             }
             Ok(VisitEnd::Drained) => {
-                state.resume.remove(&policy.id());
+                state.resume.remove(&turn.policy);
                 false
             }
             Ok(VisitEnd::TargetMet(position)) => {
-                state.resume.insert(policy.id(), position);
+                state.resume.insert(turn.policy, position);
                 true
             }
             // The next round asks what it is now.
@@ -224,8 +213,8 @@ impl Store {
             Err(error) => {
                 tracing::error!(
                     id = 5400703,
-                    namespace = %policy.collection.namespace(),
-                    index = rule.name(),
+                    namespace = %turn.collection.namespace(),
+                    index = rule.policy().name(),
                     %error,
                     "Error running TTL job on collection"
                 );
@@ -235,41 +224,37 @@ impl Store {
     }
 
     /// All usable policies as of now.
-    fn ttl_policies(&self) -> Vec<Policy> {
-        let mut policies = Vec::new();
+    fn ttl_policies(&self) -> Vec<Turn> {
+        let mut turns = Vec::new();
         for collection in self.catalog.all().values().filter(|it| !it.is_temporary()) {
-            if collection.expire_after_secs().is_some() {
-                let kind = RuleKind::Collection;
-                policies.push(Policy { collection: collection.clone(), kind });
-            }
-            for index in collection.ready_indexes() {
-                match index.spec.expire_after() {
-                    None => {}
-                    Some(_) if index.spec.is_inert() => {
-                        self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
-                        tracing::error!(
-                            id = 22541,
-                            ns = %collection.namespace(),
-                            index = index.spec.name(),
-                            "special index can't be used as a TTL index, skipping TTL job"
-                        );
-                    }
-                    Some(ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly) => {
-                        let kind = RuleKind::Index(index.id());
-                        policies.push(Policy { collection: collection.clone(), kind });
-                    }
-                    Some(ExpireAfter::Invalid) => {
-                        self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
-                        tracing::error!(
-                            id = 6909100,
-                            ns = %collection.namespace(),
-                            index = index.spec.name(),
-                            "Skipping TTL job due to invalid index spec"
-                        );
-                    }
+            for policy in collection.ready_policies() {
+                if policy.expire_after == TimeToLive::Invalid {
+                    self.ttl_stats().invalid_ttl_index_skips.fetch_add(1, Ordering::Relaxed);
+                    log_invalid(collection, &policy);
+                } else {
+                    turns.push(Turn { collection: collection.clone(), policy: policy.id });
                 }
             }
         }
-        policies
+        turns
+    }
+}
+
+/// Says that nothing goes by a policy, as the reference does.
+fn log_invalid(collection: &Collection, policy: &Policy) {
+    let ns = collection.namespace();
+    match policy.index().is_some_and(|index| index.spec.is_inert()) {
+        true => tracing::error!(
+            id = 22541,
+            ns = %ns,
+            index = policy.name(),
+            "special index can't be used as a TTL index, skipping TTL job"
+        ),
+        false => tracing::error!(
+            id = 6909100,
+            ns = %ns,
+            index = policy.name(),
+            "Skipping TTL job due to invalid index spec"
+        ),
     }
 }

@@ -1,7 +1,7 @@
 //! Rules: what says that documents are due, as it is when a visit begins.
 //!
 //! ```text
-//! rule       scans                                   a document is due when
+//! policy     scans                                   a document is due when
 //! index      the index, from the oldest date up      one of its keys is a date up to the cutoff
 //! clustered  records, `_id` from 1970-01-01 up       its `_id` is a date from there up to the cutoff
 //! buckets    records, from the earliest start up     all that is in it is due
@@ -20,36 +20,21 @@ use mayfly_kv::{Direction, KeyRange, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Policy, PolicySource, TimeToLive};
 use crate::index::keygen::KeySet;
 use crate::index::range::between;
-use crate::policy::ExpireAfter;
-use crate::policy::value::cutoff_ms;
-use crate::policy::{PolicyRuntime, TtlIndexRules, TtlOptions};
+use crate::policy::TtlIndexRules;
 use crate::read::{Scanned, Snapshot};
 use crate::record::{Moment, Record};
 use crate::timeseries::{BucketView, TimeSeries};
-use crate::write::{Expiring, WriteUnit};
+use crate::write::WriteUnit;
 
-/// What a visit goes by.
+/// What a visit goes by: a policy as it is when the visit begins.
 #[derive(Clone)]
-pub(super) enum Rule {
-    /// A TTL index.
-    Index {
-        index: Arc<Index>,
-        expire_after: ExpireAfter,
-        /// Over buckets: when one is due.
-        span: Option<BucketSpan>,
-    },
-    /// `expireAfterSeconds` of a collection that is clustered by `_id`.
-    Clustered {
-        expire_after_secs: i64,
-        options: Arc<TtlOptions>,
-        /// As a policy on `_id`, where it looks at documents.
-        policy: Option<Arc<Index>>,
-    },
-    /// `expireAfterSeconds` of a time series.
-    Buckets { expire_after_secs: i64, span: BucketSpan, options: Arc<TtlOptions> },
+pub(super) struct Rule {
+    policy: Arc<Policy>,
+    /// Over buckets: when one is due.
+    span: Option<BucketSpan>,
 }
 
 /// When a bucket is due.
@@ -84,137 +69,38 @@ impl BucketSpan {
     }
 }
 
-/// Which rule, whatever it says now.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RuleKind {
-    /// That of the index with this id.
-    Index(u64),
-    /// That of the collection.
-    Collection,
-}
-
 impl Rule {
-    /// The rule as it is now; nothing when it is gone.
-    pub(super) fn now(
-        collection: &Collection,
-        kind: RuleKind,
-        rules: TtlIndexRules,
-    ) -> Option<Rule> {
-        let series = collection.time_series();
-        let span = series.as_deref().map(|series| BucketSpan::of(series, rules));
-        match kind {
-            RuleKind::Index(id) => {
-                let ready = collection.ready_indexes();
-                let index = ready.into_iter().find(|index| index.id() == id)?;
-                match index.spec.expire_after() {
-                    _ if index.spec.is_inert() => None,
-                    Some(expire_after @ (ExpireAfter::Seconds(_) | ExpireAfter::OwnOnly)) => {
-                        Some(Rule::Index { index, expire_after, span })
-                    }
-                    Some(ExpireAfter::Invalid) | None => None,
-                }
-            }
-            RuleKind::Collection => {
-                let expire_after_secs = collection.expire_after_secs()?;
-                let (options, policy) = collection.own_policy();
-                Some(match span {
-                    Some(span) => Rule::Buckets { expire_after_secs, span, options },
-                    None => Rule::Clustered { expire_after_secs, options, policy },
-                })
-            }
-        }
+    /// The policy of this id as it is now; nothing when it is gone, or nothing goes by it.
+    pub(super) fn now(collection: &Collection, id: u64, rules: TtlIndexRules) -> Option<Rule> {
+        let policy = collection.policy(id)?;
+        let usable = policy.expire_after != TimeToLive::Invalid;
+        usable.then(|| Rule {
+            policy,
+            span: collection.time_series().map(|series| BucketSpan::of(&series, rules)),
+        })
+    }
+
+    /// What it goes by.
+    pub(super) fn policy(&self) -> &Arc<Policy> {
+        &self.policy
     }
 
     /// Whether it is what holds while the unit runs.
     pub(super) fn holds_in(&self, unit: &WriteUnit<'_>) -> bool {
-        match self {
-            Rule::Index { index, .. } => {
-                unit.index(index.id()).is_some_and(|now| now.spec.same_policy(&index.spec))
-            }
-            Rule::Clustered { expire_after_secs, options, .. }
-            | Rule::Buckets { expire_after_secs, options, .. } => {
-                unit.collection_policy() == (Some(*expire_after_secs), options)
-            }
-        }
-    }
-
-    /// How it is called in logs and in the oplog.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Rule::Index { index, .. } => index.spec.name(),
-            Rule::Clustered { .. } | Rule::Buckets { .. } => "_id_",
-        }
-    }
-
-    /// Its time to live.
-    pub(super) fn expire_after_secs(&self) -> i64 {
-        match self {
-            Rule::Index { expire_after, .. } => i64::from(expire_after.listed_secs()),
-            Rule::Clustered { expire_after_secs, .. } | Rule::Buckets { expire_after_secs, .. } => {
-                *expire_after_secs
-            }
-        }
+        unit.policy(self.policy.id).is_some_and(|now| now.says_as(&self.policy))
     }
 
     /// When a bucket is due; nothing for what is no bucket.
     pub(super) fn bucket_due_at(&self, record: Record<'_>) -> Option<i64> {
-        match self {
-            Rule::Index { span: Some(span), .. } | Rule::Buckets { span, .. } => {
-                let date = span.decides(record.document)?;
-                Some(date.saturating_add(self.expire_after_secs().saturating_mul(1000)))
-            }
-            Rule::Index { span: None, .. } | Rule::Clustered { .. } => None,
-        }
-    }
-
-    /// What it does beside deleting.
-    pub(super) fn options(&self) -> &TtlOptions {
-        match self {
-            Rule::Index { index, .. } => index.spec.ttl_options(),
-            Rule::Clustered { options, .. } | Rule::Buckets { options, .. } => options,
-        }
-    }
-
-    /// The policy that archives.
-    pub(super) fn archiving(&self) -> Option<&Arc<Index>> {
-        match self {
-            Rule::Index { index, .. } => Some(index),
-            Rule::Clustered { policy, .. } => policy.as_ref(),
-            Rule::Buckets { .. } => None,
-        }
-    }
-
-    /// What it has done.
-    pub(super) fn runtime<'r>(&'r self, collection: &'r Collection) -> &'r PolicyRuntime {
-        match self {
-            Rule::Index { index, .. } => &index.runtime.ttl,
-            Rule::Clustered { .. } | Rule::Buckets { .. } => &collection.ttl,
-        }
-    }
-
-    /// As a unit that deletes by it names it.
-    pub(super) fn expiring(&self) -> Expiring<'_> {
-        match self {
-            Rule::Index { index, .. } => Expiring::Index(index),
-            Rule::Clustered { expire_after_secs, .. } | Rule::Buckets { expire_after_secs, .. } => {
-                Expiring::Collection(*expire_after_secs)
-            }
-        }
-    }
-
-    /// Documents dated at or before this moment are due, in milliseconds since 1970.
-    pub(super) fn cutoff(&self, moment: Moment) -> i64 {
-        match self {
-            Rule::Index { expire_after: ExpireAfter::OwnOnly, .. } => moment.now_ms,
-            _ => cutoff_ms(moment.now_ms, self.expire_after_secs()),
-        }
+        let date = self.span.as_ref()?.decides(record.document)?;
+        Some(date.saturating_add(self.policy.listed_secs().saturating_mul(1000)))
     }
 
     /// `planSummary` of a visit.
     pub(super) fn plan_summary(&self) -> String {
-        match self {
-            Rule::Index { index, .. } => format!("IXSCAN {}", Shell(index.spec.key())),
-            Rule::Clustered { .. } | Rule::Buckets { .. } => "CLUSTERED_IXSCAN".to_owned(),
+        match self.policy.index() {
+            Some(index) => format!("IXSCAN {}", Shell(index.spec.key())),
+            None => "CLUSTERED_IXSCAN".to_owned(),
         }
     }
 
@@ -223,15 +109,15 @@ impl Rule {
         let mut command = DocBuilder::new();
         command.append("delete", collection).start_array("deletes").push_document();
         command.start_document("q");
-        match self {
-            Rule::Index { index, .. } => {
+        match &self.policy.source {
+            PolicySource::Index(index) => {
                 command.start_document(&index.spec.fields()[0].path);
             }
-            Rule::Clustered { .. } => {
+            PolicySource::Collection => {
                 command.start_document("_id").append("$gte", RawValue::Date(0));
             }
-            Rule::Buckets { span, .. } => {
-                command.start_document(&format!("control.max.{}", span.time));
+            PolicySource::TimeSeries(series) => {
+                command.start_document(&format!("control.max.{}", series.fields.time));
             }
         }
         command.append("$lte", RawValue::Date(cutoff)).end().end();
@@ -241,25 +127,9 @@ impl Rule {
 
     /// Which way its scan goes: the oldest first.
     pub(super) fn direction(&self) -> Direction {
-        match self {
-            Rule::Index { index, .. } if index.spec.fields()[0].descending => Direction::Backward,
+        match self.policy.index() {
+            Some(index) if index.spec.fields()[0].descending => Direction::Backward,
             _ => Direction::Forward,
-        }
-    }
-
-    /// The positions that may be due, as its scan names them.
-    pub(super) fn due_ranges(&self, moment: Moment) -> Vec<KeyRange> {
-        match self {
-            Rule::Index { index, .. } => index.due_ranges(moment),
-            Rule::Clustered { .. } => {
-                let last = RawValue::Date(self.cutoff(moment));
-                vec![between(RawValue::Date(0), last, false)]
-            }
-            // The keys of records begin with the start.
-            Rule::Buckets { .. } => {
-                let last = RawValue::Date(self.cutoff(moment));
-                vec![between(RawValue::Date(i64::MIN), last, false)]
-            }
         }
     }
 
@@ -290,15 +160,15 @@ impl Rule {
         see: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Scanned> {
         let direction = self.direction();
-        match self {
-            Rule::Index { index, .. } => {
+        match (&self.policy.source, &self.span) {
+            (PolicySource::Index(index), _) => {
                 snapshot.scan_index(index, range, direction, limit, &mut |entry| {
                     see(entry.position, entry.record_key);
                     Ok(ControlFlow::Continue(()))
                 })
             }
             // A bucket of every source is under way at the cutoff: those need no lock to be seen to stay.
-            Rule::Buckets { span, .. } => {
+            (_, Some(span)) => {
                 snapshot.scan_stored(collection, range, direction, limit, &mut |key, stored| {
                     if span.is_due(stored.document, cutoff) {
                         see(key, key);
@@ -306,7 +176,7 @@ impl Rule {
                     Ok(ControlFlow::Continue(()))
                 })
             }
-            Rule::Clustered { .. } => {
+            (_, None) => {
                 snapshot.scan_stored(collection, range, direction, limit, &mut |key, _| {
                     see(key, key);
                     Ok(ControlFlow::Continue(()))
@@ -322,24 +192,40 @@ impl Rule {
         moment: Moment,
         keys: &mut KeySet,
     ) -> Result<bool> {
-        match self {
-            Rule::Index { span: None, index, .. } => index.is_due(record, moment, keys),
-            Rule::Index { index, .. } if !index.covers(record.document)? => Ok(false),
-            Rule::Index { span: Some(span), .. } | Rule::Buckets { span, .. } => {
-                Ok(span.is_due(record.document, self.cutoff(moment)))
-            }
-            Rule::Clustered { .. } => Ok(match record.document.get("_id") {
-                Some(RawValue::Date(date)) => (0..=self.cutoff(moment)).contains(&date),
-                _ => false,
-            }),
+        let Some(span) = &self.span else { return self.policy.is_due(record, moment, keys) };
+        match self.policy.index() {
+            Some(index) if !index.covers(record.document)? => Ok(false),
+            _ => Ok(span.is_due(record.document, self.policy.cutoff(moment))),
         }
     }
 
     /// 175 when what it scans is gone.
     pub(super) fn check_alive(&self) -> Result<()> {
-        match self {
-            Rule::Index { index, .. } => index.check_alive(),
-            Rule::Clustered { .. } | Rule::Buckets { .. } => Ok(()),
+        self.policy.index().map_or(Ok(()), |index| index.check_alive())
+    }
+
+    /// How `$ttlStats` calls it.
+    pub(super) fn kind_name(&self) -> &'static str {
+        match &self.policy.source {
+            PolicySource::Index(index) if index.spec.is_last_modified() => "lastModified",
+            PolicySource::Index(_) => "index",
+            PolicySource::Collection => "clustered",
+            PolicySource::TimeSeries(_) => "timeseries",
+        }
+    }
+
+    /// Whether each document has one entry in what it scans.
+    pub(super) fn has_one_entry_each(&self) -> bool {
+        match &self.policy.source {
+            // With a date and a ttl of their own documents have two.
+            PolicySource::Index(index) => {
+                self.span.is_none()
+                    && !index.is_multikey()
+                    && !index.spec.is_last_modified()
+                    && self.policy.expire_after != TimeToLive::OwnOnly
+            }
+            PolicySource::Collection => true,
+            PolicySource::TimeSeries(_) => false,
         }
     }
 }

@@ -11,14 +11,13 @@ use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::Store;
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Policy};
 use crate::index::keygen::KeySet;
-use crate::policy::ExpireAfter;
 use crate::read::Scanned;
 use crate::record::RecordKey;
 use crate::record::{Moment, Record};
 use crate::ttl::census::eta_secs;
-use crate::ttl::rule::{Rule, RuleKind};
+use crate::ttl::rule::Rule;
 
 /// Entries looked at in one snapshot.
 const BATCH_ENTRIES: usize = 10_000;
@@ -101,12 +100,12 @@ struct Looked {
 impl Looked {
     fn at(
         rule: &Rule,
-        holding: &[Arc<Index>],
+        holding: &[Arc<Policy>],
         record: Record<'_>,
         moment: Moment,
         keys: &mut KeySet,
     ) -> Result<Looked> {
-        let held = holding.iter().any(|index| index.spec.ttl_options().holds(record.document));
+        let held = holding.iter().any(|policy| policy.holds(record.document));
         let due = !held && rule.is_due(record, moment, keys)?;
         Ok(Looked { due, at: rule.bucket_due_at(record) })
     }
@@ -131,12 +130,8 @@ impl Store {
     pub fn ttl_status(&self, op: &OpCtx, collection: &Collection) -> Result<Vec<PolicyStatus>> {
         let mut statuses = Vec::new();
         let rules = self.ttl_params().rules();
-        if let Some(rule) = Rule::now(collection, RuleKind::Collection, rules) {
-            statuses.push(self.policy_status(op, collection, &rule)?);
-        }
-        for index in collection.ready_indexes() {
-            let kind = RuleKind::Index(index.id());
-            let Some(rule) = Rule::now(collection, kind, rules) else { continue };
+        for policy in collection.ready_policies() {
+            let Some(rule) = Rule::now(collection, policy.id, rules) else { continue };
             statuses.push(self.policy_status(op, collection, &rule)?);
         }
         Ok(statuses)
@@ -152,17 +147,18 @@ impl Store {
         let now_micros = self.clock.monotonic_micros();
         let mut due = Due::default();
         let mut next_due: Option<i64> = None;
-        for range in rule.due_ranges(moment) {
+        for range in rule.policy().due_ranges(moment) {
             self.count_due(op, collection, rule, range.clone(), moment, &mut due)?;
             let next = self.first_behind(collection, rule, &range)?;
             next_due = next_due.into_iter().chain(next).min();
         }
         let next_due = next_due.into_iter().chain(due.next).min();
-        let runtime = rule.runtime(collection);
+        let policy = rule.policy();
+        let runtime = &policy.runtime;
         let rate = runtime.rate(now_micros);
-        let limits = runtime.limits(rule.options(), now_micros);
+        let limits = runtime.limits(&policy.options, now_micros);
         let enabled = self.ttl_params().enabled.load(std::sync::atomic::Ordering::Relaxed);
-        let works = enabled && !rule.options().paused && self.watch.look();
+        let works = enabled && !policy.options.paused && self.watch.look();
         let mut skipped = Vec::new();
         let counted = [("refreshed", &runtime.refreshed), ("held", &runtime.held)];
         for (reason, count) in counted {
@@ -173,8 +169,8 @@ impl Store {
         }
         Ok(PolicyStatus {
             namespace: collection.namespace().as_str().to_owned(),
-            index: rule.name().to_owned(),
-            expire_after_secs: rule.expire_after_secs(),
+            index: policy.name().to_owned(),
+            expire_after_secs: policy.listed_secs(),
             kind: rule.kind_name(),
             due: due.count,
             due_since: due.since,
@@ -269,7 +265,7 @@ impl Store {
 fn due_at(rule: &Rule, position: &[u8]) -> Option<i64> {
     let descending = rule.direction() == mayfly_kv::Direction::Backward;
     let (value, _) = decode_value(position, descending, &mut TypeBitsReader::new(&[]))?;
-    let seconds = rule.expire_after_secs();
+    let seconds = rule.policy().listed_secs();
     match value.as_raw() {
         RawValue::Date(date) => Some(date.saturating_add(seconds.saturating_mul(1000))),
         RawValue::Int32(due) => Some(i64::from(due)),
@@ -325,30 +321,5 @@ impl Store {
             .append("oldestOverdueSecs", overdue.map_or(RawValue::Null, RawValue::Double));
         reply.append("deleted", deleted).append("ratePerSec", rate).end();
         Ok(())
-    }
-}
-
-impl Rule {
-    fn kind_name(&self) -> &'static str {
-        match self {
-            Rule::Index { index, .. } if index.spec.is_last_modified() => "lastModified",
-            Rule::Index { .. } => "index",
-            Rule::Clustered { .. } => "clustered",
-            Rule::Buckets { .. } => "timeseries",
-        }
-    }
-
-    fn has_one_entry_each(&self) -> bool {
-        match self {
-            // With a date and a ttl of their own documents have two.
-            Rule::Index { index, expire_after, span } => {
-                span.is_none()
-                    && !index.is_multikey()
-                    && !index.spec.is_last_modified()
-                    && *expire_after != ExpireAfter::OwnOnly
-            }
-            Rule::Clustered { .. } => true,
-            Rule::Buckets { .. } => false,
-        }
     }
 }

@@ -88,20 +88,20 @@ impl Visit<'_> {
         let Some(_writing) = self.store.fsync_lock.try_enter() else {
             return Ok(VisitEnd::Drained);
         };
-        if self.rule.options().paused {
+        if self.rule.policy().options.paused {
             return Ok(VisitEnd::Drained);
         }
         let moment = self.store.moment();
         if let Some(end) = self.stopped(moment) {
             return Ok(end);
         }
-        let mut ranges = self.rule.due_ranges(moment);
+        let mut ranges = self.rule.policy().due_ranges(moment);
         if let Some(position) = resume {
             for range in ranges.iter_mut().filter(|range| is_in(range, position)) {
                 *range = range.after(position, self.rule.direction());
             }
         }
-        let guard = self.register(self.rule.cutoff(moment));
+        let guard = self.register(self.rule.policy().cutoff(moment));
         let mut progress = Progress {
             deleted: 0,
             keys_examined: 0,
@@ -163,7 +163,7 @@ impl Visit<'_> {
             let mut see = |position: &[u8], record_key: &[u8]| {
                 found.push((position.to_vec(), record_key.to_vec()));
             };
-            let cutoff = self.rule.cutoff(moment);
+            let cutoff = self.rule.policy().cutoff(moment);
             let scanned =
                 self.rule.scan(&snapshot, self.collection, &range, limit, cutoff, &mut see)?;
             drop(snapshot);
@@ -213,7 +213,7 @@ impl Visit<'_> {
         let most = docs.unwrap_or(usize::MAX).min(allowed.unwrap_or(usize::MAX));
         let clock = &self.store.clock;
         let started = clock.monotonic_micros();
-        let options = self.rule.options();
+        let options = &self.rule.policy().options;
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
         let done = self.store.write_unmeasured(op, self.collection, |unit| {
@@ -253,7 +253,7 @@ impl Visit<'_> {
                 if options.archive.is_some() {
                     to_archive.push((record_key, document));
                 } else {
-                    unit.expire(record_key, document.as_doc(), self.rule.expiring())?;
+                    unit.expire(record_key, document.as_doc(), self.rule.policy())?;
                 }
                 let over_time = micros > 0 && clock.monotonic_micros() - started >= micros;
                 if over_time || (bytes > 0 && staged >= bytes) {
@@ -282,13 +282,14 @@ impl Visit<'_> {
 
     /// What is archived first and deleted then, in one unit.
     fn archive(&self, unit: &mut WriteUnit<'_>, due: &[(&RecordKey, DocBuf)]) -> Result<()> {
-        let Some(policy) = self.rule.archiving().filter(|_| !due.is_empty()) else {
+        let policy = self.rule.policy();
+        if due.is_empty() {
             return Ok(());
-        };
+        }
         let documents: Vec<_> = due.iter().map(|(_, document)| document.as_doc()).collect();
         unit.archive(policy, &documents)?;
         for (record_key, document) in due {
-            unit.expire(record_key, document.as_doc(), self.rule.expiring())?;
+            unit.expire(record_key, document.as_doc(), self.rule.policy())?;
         }
         Ok(())
     }
@@ -304,12 +305,12 @@ impl Visit<'_> {
     ) {
         let Dealt { deleted, examined, held, staged, .. } = *done;
         let now = self.store.clock.monotonic_micros();
-        let runtime = self.rule.runtime(self.collection);
+        let runtime = &self.rule.policy().runtime;
         runtime.spend(deleted, staged, now);
         runtime.held.fetch_add(held, Ordering::Relaxed);
         runtime.refreshed.fetch_add(examined - deleted - held, Ordering::Relaxed);
         let keys_deleted = done.keys;
-        let cutoff = self.rule.cutoff(moment);
+        let cutoff = self.rule.policy().cutoff(moment);
         progress.deleted += deleted;
         progress.docs_examined += examined;
         op.yields.fetch_add(1, Ordering::Relaxed);
@@ -336,7 +337,8 @@ impl Visit<'_> {
     /// How much goes into one unit. An archive in files gets few long ones.
     fn unit_size(&self) -> UnitSize {
         let params = self.store.ttl_params();
-        let into_files = matches!(self.rule.options().archive, Some(ArchiveTarget::Files { .. }));
+        let into_files =
+            matches!(self.rule.policy().options.archive, Some(ArchiveTarget::Files { .. }));
         if into_files {
             return UnitSize { docs: Some(ARCHIVED_TOGETHER), micros: 0, bytes: ARCHIVED_BYTES };
         }
@@ -351,7 +353,7 @@ impl Visit<'_> {
     /// How many documents the pace allows now; nothing when there is none.
     fn allowance(&self) -> Option<usize> {
         let now = self.store.clock.monotonic_micros();
-        self.rule.runtime(self.collection).allowance(self.rule.options(), now)
+        self.rule.policy().runtime.allowance(&self.rule.policy().options, now)
     }
 
     /// Entries worth a look: some belong to documents that are not due any more.
@@ -409,8 +411,8 @@ impl Visit<'_> {
 
     fn extra(&self, cutoff: i64, deleted: i64) -> DocBuf {
         let mut extra = DocBuilder::new();
-        extra.start_document("ttl").append("index", self.rule.name());
-        extra.append("expireAfterSeconds", seconds_value(self.rule.expire_after_secs()));
+        extra.start_document("ttl").append("index", self.rule.policy().name());
+        extra.append("expireAfterSeconds", seconds_value(self.rule.policy().listed_secs()));
         extra.append("cutoff", RawValue::Date(cutoff));
         extra.append("deleted", deleted);
         extra.append("pass", self.pass).append("subPass", self.sub_pass).end();
@@ -439,8 +441,8 @@ impl Visit<'_> {
 
     fn log(&self, deleted: i64, millis: i64) {
         let namespace = self.collection.namespace();
-        match self.rule {
-            Rule::Index { index, .. } => tracing::info!(
+        match self.rule.policy().index() {
+            Some(index) => tracing::info!(
                 id = 5479200,
                 %namespace,
                 index = index.spec.name(),
@@ -448,7 +450,7 @@ impl Visit<'_> {
                 durationMillis = millis,
                 "Deleted expired documents using index"
             ),
-            Rule::Clustered { .. } | Rule::Buckets { .. } => tracing::info!(
+            None => tracing::info!(
                 id = 5400702,
                 %namespace,
                 numDeleted = deleted,
@@ -472,7 +474,6 @@ mod tests {
 
     use super::*;
     use crate::policy::TtlIndexRules;
-    use crate::ttl::rule::RuleKind;
     use crate::{CollModChange, CreateIndexesOptions, IndexSelector, NewExpireAfter, StoreOptions};
 
     const NOW: i64 = 1_800_000_000_000;
@@ -516,8 +517,8 @@ mod tests {
         }
 
         fn policy(&self) -> Rule {
-            let kind = RuleKind::Index(self.collection.ready_indexes()[0].id());
-            Rule::now(&self.collection, kind, TtlIndexRules::Manual).unwrap()
+            let index = self.collection.ready_indexes()[0].id();
+            Rule::now(&self.collection, index, TtlIndexRules::Manual).unwrap()
         }
 
         /// One visit by this rule.

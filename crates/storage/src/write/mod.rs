@@ -11,6 +11,5 @@ pub use transaction::{
     COMMIT_STATEMENT, EnteredTransaction, OpenTransaction, TransactionOwner, TransactionSize,
     in_transaction,
 };
-pub(crate) use unit::Expiring;
 pub use unit::WriteUnit;
 pub use within::Together;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use mayfly_value::RawDoc;
 
-use crate::catalog::{Collection, Index};
+use crate::catalog::{Collection, Index, Policy};
 use crate::oplog::OplogBatch;
 
 /// What a transaction leaves to its commit.
@@ -29,8 +29,8 @@ pub(crate) struct Effects {
     pub bytes: i64,
     /// Index keys that went with deleted documents.
     pub keys_deleted: i64,
-    /// The policies by which documents went, and how many by each; nothing stands for that of the collection itself.
-    pub expired: Vec<(Option<Arc<Index>>, i64)>,
+    /// The policies by which documents went, and how many by each.
+    pub expired: Vec<(Arc<Policy>, i64)>,
 }
 
 impl Pending {
@@ -78,9 +78,8 @@ impl Effects {
         collection.counts.documents.fetch_add(self.documents, Ordering::AcqRel);
         collection.counts.bytes.fetch_add(self.bytes, Ordering::AcqRel);
         let mut expired = 0;
-        for (index, count) in self.expired {
-            let policy = index.as_ref().map_or(&collection.ttl, |index| &index.runtime.ttl);
-            policy.deleted.fetch_add(count, Ordering::Relaxed);
+        for (policy, count) in self.expired {
+            policy.runtime.deleted.fetch_add(count, Ordering::Relaxed);
             expired += count;
         }
         expired

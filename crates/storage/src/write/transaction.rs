@@ -296,6 +296,7 @@ impl Store {
         let parts = std::mem::replace(&mut pending.oplog, OplogBatch::new()).into_parts();
         let stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
         for (timestamp, entry) in parts.finish(stamp.first(), now_ms) {
+            self.check_user_write(entry.as_doc())?;
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
                 .map_err(from_kv)?;
         }
@@ -334,3 +335,6 @@ fn committed(timestamp: u64) -> DocBuf {
     result.append("committed", mayfly_value::RawValue::Timestamp(timestamp));
     result.finish()
 }
+
+#[cfg(test)]
+mod tests;

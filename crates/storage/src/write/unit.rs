@@ -14,12 +14,10 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::pending::{Effects, Pending};
 use crate::capped::CappedUnit;
-use crate::catalog::{Collection, CollectionState, Index};
+use crate::catalog::{Collection, CollectionState, Index, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle, delta};
-use crate::policy::ExpireAfter;
-use crate::policy::TtlOptions;
 use crate::policy::watch::ClockWatch;
 use crate::read::hidden_by;
 use crate::record::RecordKey;
@@ -36,15 +34,6 @@ use std::sync::atomic::Ordering;
 
 /// About what a key needs, and what the log's entry says about a document beside itself.
 const KEY_BYTES: usize = 64;
-
-/// By what a document is removed that is due.
-#[derive(Clone, Copy)]
-pub(crate) enum Expiring<'a> {
-    /// A TTL index.
-    Index(&'a Arc<Index>),
-    /// The collection's own time to live, in seconds.
-    Collection(i64),
-}
 
 /// What a transaction writes to one collection.
 ///
@@ -137,14 +126,9 @@ impl<'s> WriteUnit<'s> {
         result
     }
 
-    /// The index of this id as it is now.
-    pub(crate) fn index(&self, id: u64) -> Option<&Arc<Index>> {
-        self.state.maintained().find(|index| index.id == id)
-    }
-
-    /// `expireAfterSeconds` and `ttl` of the collection as they are now.
-    pub(crate) fn collection_policy(&self) -> (Option<i64>, &Arc<TtlOptions>) {
-        (self.state.expire_after_secs, &self.state.ttl)
+    /// The policy of this id as it is now.
+    pub(crate) fn policy(&self, id: u64) -> Option<&Arc<Policy>> {
+        self.state.policies().iter().find(|policy| policy.id == id)
     }
 
     /// From here on documents need not follow the collection's rules.
@@ -469,11 +453,7 @@ impl<'s> WriteUnit<'s> {
         let due = hidden_by(self.state.hiding(), record, self.moment)?.cloned();
         let Some(policy) = due else { return Ok(false) };
         self.archive(&policy, &[document.as_doc()])?;
-        let expiring = match self.state.expire_after_secs {
-            Some(seconds) if policy.is_collection_policy() => Expiring::Collection(seconds),
-            _ => Expiring::Index(&policy),
-        };
-        self.expire(record_key, document.as_doc(), expiring)?;
+        self.expire(record_key, document.as_doc(), &policy)?;
         Ok(true)
     }
 
@@ -485,21 +465,13 @@ impl<'s> WriteUnit<'s> {
         &mut self,
         record_key: &[u8],
         document: RawDoc<'_>,
-        policy: Expiring<'_>,
+        policy: &Arc<Policy>,
     ) -> Result<()> {
-        let (index, seconds, policy) = match policy {
-            Expiring::Index(index) => {
-                let seconds = index.spec.expire_after().map_or(0, ExpireAfter::listed_secs);
-                (index.spec.name(), i64::from(seconds), Some(index))
-            }
-            Expiring::Collection(seconds) => ("_id_", seconds, None),
-        };
-        let expired = ExpiredBy { index, expire_after_secs: seconds };
+        let expired = ExpiredBy { index: policy.name(), expire_after_secs: policy.listed_secs() };
         self.delete_as(record_key, document, Some(expired))?;
-        let id = policy.map(|index| index.id);
         match self.effects.expired.last_mut() {
-            Some((last, count)) if last.as_ref().map(|index| index.id) == id => *count += 1,
-            _ => self.effects.expired.push((policy.cloned(), 1)),
+            Some((last, count)) if last.id == policy.id => *count += 1,
+            _ => self.effects.expired.push((policy.clone(), 1)),
         }
         Ok(())
     }

@@ -1,0 +1,36 @@
+//! `appendOplogNote`: an entry in the log that does nothing. Tools use it to move times on.
+
+use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_value::{DocBuilder, RawValue};
+
+use crate::crud::wrote;
+use crate::{CommandContext, Request, Row, RowFlags};
+
+pub(super) const ROW: Row = Row::new("appendOplogNote", "Writes a note into the log", run)
+    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::LENIENT));
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let data = match request.body.get("data") {
+        Some(RawValue::Document(data)) => data,
+        Some(other) => {
+            return Err(Error::type_mismatch(format!(
+                "\"data\" had the wrong type. Expected object, found {}",
+                other.type_name()
+            )));
+        }
+        None => {
+            let text = "Missing expected field \"data\"";
+            return Err(Error::new(ErrorCode::NoSuchKey, text));
+        }
+    };
+    let size = data.as_bytes().len();
+    if size > limits::MAX_USER_DOCUMENT_BYTES {
+        return Err(Error::new(
+            ErrorCode::BSONObjectTooLarge,
+            format!("the note has {size} bytes, more than {}", limits::MAX_USER_DOCUMENT_BYTES),
+        ));
+    }
+    ctx.service.store.append_note(data)?;
+    wrote(ctx, request);
+    Ok(())
+}

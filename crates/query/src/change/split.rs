@@ -1,0 +1,105 @@
+//! Events that are too large for one document, in fragments (manual, "$changeStreamSplitLargeEvent").
+//!
+//! ```text
+//! { _id: <token of the fragment>, splitEvent: { fragment: 1.., of }, <some of the event's fields> }
+//! ```
+//!
+//! A field is never cut. The small ones come first, so that as much as possible is known with the first fragment.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue};
+
+use super::token::{Kind, Token};
+use super::{MAX_EVENT_BYTES, too_large};
+
+/// What every fragment tells about itself.
+const SPLIT: &str = "splitEvent";
+
+/// The fragment that a stream goes on behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumed {
+    pub(super) token: Token,
+}
+
+impl Resumed {
+    /// How many fragments of the event were seen: all up to the one that the token names.
+    fn seen(self) -> usize {
+        self.token.fragment.map_or(0, |fragment| fragment as usize + 1)
+    }
+
+    /// The rest of an event's fragments, when it is the one that is gone on with.
+    ///
+    /// # Errors
+    /// 280 ChangeStreamFatalError when the event has no such fragment now.
+    pub(crate) fn rest(self, event: RawDoc<'_>, fragments: &mut Vec<DocBuf>) -> Result<()> {
+        if token_of(event)? != (Token { fragment: None, ..self.token }) {
+            return Ok(());
+        }
+        if self.seen() > fragments.len() {
+            return Err(Error::new(
+                ErrorCode::ChangeStreamFatalError,
+                "Attempted to resume from a split event fragment, but the event in the resumed stream was not split \
+                 into as many",
+            ));
+        }
+        fragments.drain(..self.seen());
+        Ok(())
+    }
+}
+
+/// The fragments of an event; nothing when it fits one document.
+///
+/// # Errors
+/// 280 for an event that has lost its token, 10334 for a field that fits no document.
+pub(crate) fn fragments(event: RawDoc<'_>) -> Result<Vec<DocBuf>> {
+    if event.as_bytes().len() <= MAX_EVENT_BYTES {
+        return Ok(Vec::new());
+    }
+    let token = token_of(event)?;
+    let size = |field: &RawElement<'_>| field.encoded_len();
+    let mut fields: Vec<RawElement<'_>> =
+        event.iter().filter(|field| !matches!(field.name(), "_id" | SPLIT)).collect();
+    fields.sort_by(|a, b| size(a).cmp(&size(b)).then_with(|| a.name().cmp(b.name())));
+    let room = MAX_EVENT_BYTES - begin(token, 0, 0).finish().as_bytes().len();
+    // Where each fragment begins.
+    let (mut starts, mut bytes) = (vec![0], 0);
+    for (at, field) in fields.iter().enumerate() {
+        if size(field) > room {
+            return Err(too_large(size(field)));
+        }
+        if bytes + size(field) > room {
+            starts.push(at);
+            bytes = 0;
+        }
+        bytes += size(field);
+    }
+    let of = starts.len();
+    let ends = starts.iter().skip(1).copied().chain([fields.len()]);
+    let ranges = starts.iter().copied().zip(ends).enumerate();
+    Ok(ranges
+        .map(|(number, (start, end))| {
+            let mut out = begin(token, number as u32, of as u32);
+            for field in &fields[start..end] {
+                out.append_element(*field);
+            }
+            out.finish()
+        })
+        .collect())
+}
+
+/// The beginning of a fragment, which says which one it is.
+fn begin(token: Token, number: u32, of: u32) -> DocBuilder {
+    let mut out = DocBuilder::new();
+    out.append("_id", &Token { fragment: Some(number), ..token }.document());
+    out.start_document(SPLIT);
+    out.append("fragment", number as i32 + 1).append("of", of as i32).end();
+    out
+}
+
+fn token_of(event: RawDoc<'_>) -> Result<Token> {
+    let id = event.get("_id").and_then(RawValue::as_document);
+    match id.map(Token::parse) {
+        Some(Ok(token)) if token.kind != Kind::Position => Ok(token),
+        _ => Err(super::lost_token()),
+    }
+}

@@ -1,0 +1,75 @@
+//! `$changeStreamSplitLargeEvent`: gives events that are too large for one document in fragments. What a fragment is stands in
+//! `change::split`.
+
+use std::collections::VecDeque;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+use super::{Around, Next, Running, Stage, StageContext};
+use crate::Flow;
+use crate::change::{Resumed, fragments};
+
+pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+    match value {
+        RawValue::Document(spec) if spec.is_empty() => Ok(vec![Stage::SplitLargeEvent(None)]),
+        _ => Err(Error::new(
+            ErrorCode(7182800),
+            "$changeStreamSplitLargeEvent takes an empty object",
+        )),
+    }
+}
+
+pub(super) struct RunningSplit {
+    /// The fragment that the stream goes on behind, until its event has come.
+    resumed: Option<Resumed>,
+    /// Fragments that a pause left.
+    held: VecDeque<DocBuf>,
+}
+
+impl RunningSplit {
+    pub(super) fn new(resumed: Option<Resumed>) -> RunningSplit {
+        RunningSplit { resumed, held: VecDeque::new() }
+    }
+
+    fn give(&mut self, next: &mut Next<'_>) -> Result<Flow> {
+        while let Some(fragment) = self.held.pop_front() {
+            if next(fragment.as_doc())? != Flow::More {
+                return Ok(Flow::Pause);
+            }
+        }
+        Ok(Flow::More)
+    }
+}
+
+impl Running for RunningSplit {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        let mut fragments = fragments(document)?;
+        let split = !fragments.is_empty();
+        if let Some(resumed) = self.resumed.take() {
+            resumed.rest(document, &mut fragments)?;
+        }
+        if !split {
+            return next(document);
+        }
+        self.held = fragments.into();
+        self.give(next)
+    }
+
+    fn resume(&mut self, _: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        self.give(next)
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn held(&self) -> Option<RawDoc<'_>> {
+        self.held.front().map(DocBuf::as_doc)
+    }
+}

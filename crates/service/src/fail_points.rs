@@ -1,0 +1,255 @@
+//! Fail points: places at which a test makes the server fail. Drivers are tested with them.
+//!
+//! They exist only on a server that was started with `enableTestCommands`. A point has a mode, which says how often it fires,
+//! and data, which whoever stands at the point reads. [`FailPoints::any_on`] is the one question that an ordinary command
+//! asks; everything else lies behind it.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, Number, RawDoc, RawValue};
+use parking_lot::Mutex;
+
+/// The points that this server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailPoint {
+    /// Before a command runs; with a write concern error, after it ran.
+    Command,
+    /// In a `getMore` that has its cursor.
+    GetMoreAfterCursorCheckout,
+    /// Every operation with a limit of time has exceeded it.
+    MaxTimeAlwaysTimeOut,
+    /// No operation exceeds its limit of time.
+    MaxTimeNeverTimeOut,
+    /// Before the commit of a statement that a client may send again.
+    PrimaryTransactionalWrite,
+}
+
+/// Names on the wire, in the order of [`FailPoint`].
+const NAMES: [(&str, FailPoint); 5] = [
+    ("failCommand", FailPoint::Command),
+    ("failGetMoreAfterCursorCheckout", FailPoint::GetMoreAfterCursorCheckout),
+    ("maxTimeAlwaysTimeOut", FailPoint::MaxTimeAlwaysTimeOut),
+    ("maxTimeNeverTimeOut", FailPoint::MaxTimeNeverTimeOut),
+    ("onPrimaryTransactionalWrite", FailPoint::PrimaryTransactionalWrite),
+];
+
+impl FailPoint {
+    /// The point of this name.
+    ///
+    /// # Errors
+    /// 266 FailPointSetFailed for a name that no point has.
+    pub fn named(name: &str) -> Result<FailPoint> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, point)| *point)
+            .ok_or_else(|| Error::new(ErrorCode::FailPointSetFailed, format!("{name} not found")))
+    }
+}
+
+/// How often a point fires.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Mode {
+    /// Never.
+    #[default]
+    Off,
+    /// Each time.
+    AlwaysOn,
+    /// So many times more.
+    Times(i64),
+    /// Each time after so many more.
+    Skip(i64),
+    /// Each time with this probability.
+    Probability(f64),
+}
+
+impl Mode {
+    /// Reads the `mode` of a command.
+    ///
+    /// # Errors
+    /// 2 BadValue, 14 TypeMismatch, 20 IllegalOperation without one.
+    pub fn parse(value: Option<RawValue<'_>>) -> Result<Mode> {
+        let choices =
+            "'mode' must be one of 'off', 'alwaysOn', 'times', 'skip', and 'activationProbability'";
+        match value {
+            None => {
+                let text = "When setting a failpoint, you must supply a 'mode'";
+                Err(Error::new(ErrorCode::IllegalOperation, text))
+            }
+            Some(RawValue::String("off")) => Ok(Mode::Off),
+            Some(RawValue::String("alwaysOn")) => Ok(Mode::AlwaysOn),
+            Some(RawValue::String(other)) => {
+                Err(Error::bad_value(format!("unknown mode: {other}")))
+            }
+            Some(RawValue::Document(mode)) => match mode.iter().next() {
+                Some(element) => match (element.name(), element.value()) {
+                    ("times", times) => count("times", times).map(Mode::Times),
+                    ("skip", skip) => count("skip", skip).map(Mode::Skip),
+                    ("activationProbability", value) => probability(value).map(Mode::Probability),
+                    _ => Err(Error::bad_value(choices)),
+                },
+                None => Err(Error::bad_value(choices)),
+            },
+            Some(_) => Err(Error::type_mismatch("'mode' must be a string or JSON object")),
+        }
+    }
+}
+
+fn count(name: &str, value: RawValue<'_>) -> Result<i64> {
+    let Some(number) = Number::from_value(value) else {
+        return Err(Error::type_mismatch(format!("'{name}' option to 'mode' must be a number")));
+    };
+    match number.to_i64_exact() {
+        Some(count @ 0..=0x7fff_ffff) => Ok(count),
+        Some(_) => Err(Error::bad_value(format!(
+            "'{name}' option to 'mode' must be between 0 and {}",
+            i32::MAX
+        ))),
+        None => Err(Error::bad_value(format!("'{name}' option to 'mode' must be a whole number"))),
+    }
+}
+
+fn probability(value: RawValue<'_>) -> Result<f64> {
+    match value {
+        RawValue::Double(probability) if (0.0..=1.0).contains(&probability) => Ok(probability),
+        RawValue::Double(other) => Err(Error::bad_value(format!(
+            "activationProbability must be between 0.0 and 1.0; found {other}"
+        ))),
+        _ => Err(Error::type_mismatch(
+            "'activationProbability' option to 'mode' must be a double between 0 and 1",
+        )),
+    }
+}
+
+/// All points.
+#[derive(Default)]
+pub struct FailPoints {
+    enabled: AtomicBool,
+    any_on: AtomicBool,
+    points: Mutex<[Point; NAMES.len()]>,
+}
+
+#[derive(Default)]
+struct Point {
+    mode: Mode,
+    data: Option<DocBuf>,
+    /// How often it has fired since the server began.
+    entered: i64,
+}
+
+impl FailPoints {
+    /// Whether the server was started with `enableTestCommands`.
+    pub fn are_enabled(&self) -> bool {
+        self.enabled.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether there are fail points at all.
+    pub fn enable(&self, enabled: bool) {
+        self.enabled.store(enabled, Ordering::Relaxed);
+    }
+
+    /// Whether a point may fire.
+    #[inline]
+    pub fn any_on(&self) -> bool {
+        self.any_on.load(Ordering::Relaxed)
+    }
+
+    /// Sets a point; gives how often it has fired so far.
+    pub fn set(&self, point: FailPoint, mode: Mode, data: Option<DocBuf>) -> i64 {
+        let mut points = self.points.lock();
+        let set = &mut points[point as usize];
+        (set.mode, set.data) = (mode, data);
+        let entered = set.entered;
+        self.note_any_on(&*points);
+        entered
+    }
+
+    /// Passes a point; gives its data when it fires. A passage that is not `meant` does not count.
+    #[cold]
+    pub fn pass(&self, point: FailPoint, meant: impl FnOnce(RawDoc<'_>) -> bool) -> Option<DocBuf> {
+        let mut points = self.points.lock();
+        let passed = &mut points[point as usize];
+        let data = passed.data.clone().unwrap_or_else(DocBuf::empty);
+        if passed.mode == Mode::Off || !meant(data.as_doc()) {
+            return None;
+        }
+        let fires = passed.mode.count_passage();
+        passed.entered += i64::from(fires);
+        self.note_any_on(&*points);
+        fires.then_some(data)
+    }
+
+    fn note_any_on(&self, points: &[Point]) {
+        let any = points.iter().any(|point| point.mode != Mode::Off);
+        self.any_on.store(any, Ordering::Relaxed);
+    }
+}
+
+impl Mode {
+    /// Counts a passage; true when the point fires.
+    fn count_passage(&mut self) -> bool {
+        match self {
+            Mode::Off => false,
+            Mode::AlwaysOn => true,
+            Mode::Times(0) => {
+                *self = Mode::Off;
+                false
+            }
+            Mode::Times(left) => {
+                *left -= 1;
+                if *left == 0 {
+                    *self = Mode::Off;
+                }
+                true
+            }
+            Mode::Skip(0) => true,
+            Mode::Skip(left) => {
+                *left -= 1;
+                false
+            }
+            // The standard library seeds each of its hashers anew, which is random enough here.
+            Mode::Probability(probability) => {
+                let random = RandomState::new().build_hasher().finish() >> 11;
+                (random as f64) < *probability * (1_u64 << 53) as f64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fired(points: &FailPoints, times: usize) -> Vec<bool> {
+        (0..times).map(|_| points.pass(FailPoint::Command, |_| true).is_some()).collect()
+    }
+
+    #[test]
+    fn names_stand_in_the_order_of_the_points() {
+        for (at, (name, point)) in NAMES.iter().enumerate() {
+            assert_eq!(at, *point as usize, "{name}");
+            assert_eq!(FailPoint::named(name).unwrap(), *point);
+        }
+        assert_eq!(FailPoint::named("x").unwrap_err().code(), ErrorCode::FailPointSetFailed);
+    }
+
+    #[test]
+    fn modes_say_how_often() {
+        let points = FailPoints::default();
+        assert!(!points.any_on());
+        points.set(FailPoint::Command, Mode::Times(2), None);
+        assert!(points.any_on());
+        assert_eq!(fired(&points, 3), [true, true, false]);
+        assert!(!points.any_on());
+        points.set(FailPoint::Command, Mode::Skip(1), None);
+        assert_eq!(fired(&points, 3), [false, true, true]);
+        assert!(points.pass(FailPoint::Command, |_| false).is_none());
+        points.set(FailPoint::Command, Mode::Probability(0.0), None);
+        assert_eq!(fired(&points, 2), [false, false]);
+        points.set(FailPoint::Command, Mode::Probability(1.0), None);
+        assert_eq!(fired(&points, 2), [true, true]);
+        assert_eq!(points.set(FailPoint::Command, Mode::Off, None), 6);
+        assert_eq!(fired(&points, 1), [false]);
+    }
+}

@@ -1,0 +1,269 @@
+//! Transactions of several statements over the memory engine. Clients see the rest through their drivers.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_kv::{MemoryEngine, TxnOptions};
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+
+use super::*;
+use crate::*;
+
+struct Fixture {
+    store: Arc<Store>,
+    op: Arc<OpCtx>,
+}
+
+fn fixture() -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let engine = Arc::new(MemoryEngine::new());
+    let store = Store::open(engine, options, clock.clone(), ops).unwrap();
+    Fixture { store, op: OpCtx::detached(clock) }
+}
+
+fn ns(name: &str) -> Namespace {
+    Namespace::parse(name).unwrap()
+}
+
+fn owner(session: u8) -> TransactionOwner {
+    let id = RawValue::Binary { subtype: 4, bytes: &[session; 16] };
+    let mut lsid = mayfly_value::DocBuilder::new();
+    lsid.append("id", id);
+    TransactionOwner { session: [session; 16], lsid: lsid.finish(), txn_number: 1 }
+}
+
+impl Fixture {
+    fn begin(&self, session: u8) -> OpenTransaction {
+        self.store.begin_transaction(owner(session)).unwrap()
+    }
+
+    /// A statement of a transaction.
+    fn inside<T>(
+        &self,
+        open: OpenTransaction,
+        act: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, OpenTransaction)> {
+        let entered = open.enter()?;
+        let result = act()?;
+        Ok((result, entered.leave()?))
+    }
+
+    fn insert(&self, name: &str, document: &Document) -> Result<()> {
+        let (collection, _) = self.store.get_or_create(&ns(name))?;
+        let document = DocBuf::from_bson(document);
+        self.store.write(&self.op, &collection, |unit| unit.insert(document.as_doc()))
+    }
+
+    fn set(&self, name: &str, id: i32, x: i32) -> Result<()> {
+        let collection = self.store.collection(&ns(name)).unwrap();
+        let key = record_key(RawValue::Int32(id));
+        let new = DocBuf::from_bson(&doc! { "_id": id, "x": x });
+        self.store.write(&self.op, &collection, |unit| {
+            let old = unit.read(&key)?.expect("a document");
+            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+        })
+    }
+
+    fn count(&self, name: &str) -> usize {
+        let Some(collection) = self.store.collection(&ns(name)) else { return 0 };
+        let mut count = 0;
+        let (all, forward) = (whole_range(), Direction::Forward);
+        let snapshot = self.store.snapshot().unwrap();
+        snapshot
+            .scan_records(&collection, &all, forward, ScanLimit::NONE, &mut |_, _| {
+                count += 1;
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        count
+    }
+
+    fn entries(&self, name: &str) -> usize {
+        let collection = self.store.collection(&ns(name)).unwrap();
+        let index = collection.ready_indexes()[0].clone();
+        let snapshot = self.store.snapshot().unwrap();
+        let counted = snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE);
+        counted.unwrap().0 as usize
+    }
+
+    fn index(&self, name: &str, field: &str) -> Result<CreateIndexesResult> {
+        let spec = DocBuf::from_bson(&doc! { "key": { field: 1 }, "name": field });
+        let options = CreateIndexesOptions::default();
+        self.store.create_indexes(&self.op, &ns(name), &[spec.as_doc()], options)
+    }
+
+    /// The log's newest entries, newest first.
+    fn log(&self, entries: usize) -> Vec<Document> {
+        let txn = self.store.engine().begin(TxnOptions { read_only: true }).unwrap();
+        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        let mut found = Vec::new();
+        let limit = ScanLimit::rows(entries);
+        txn.scan(Keyspace::Oplog, &whole, Direction::Backward, limit, &mut |_, value| {
+            found.push(Document::from_reader(value).unwrap());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        found
+    }
+}
+
+#[test]
+fn writes_of_several_collections_become_visible_together() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
+    f.insert("e.b", &doc! { "_id": 1 }).unwrap();
+    let open = f.begin(1);
+    let ((), open) = f
+        .inside(open, || {
+            f.insert("d.a", &doc! { "_id": 2 })?;
+            f.insert("e.b", &doc! { "_id": 2 })?;
+            assert_eq!((f.count("d.a"), f.count("e.b")), (2, 2), "its own writes");
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((f.count("d.a"), f.count("e.b")), (1, 1));
+    f.insert("d.a", &doc! { "_id": 3 }).unwrap();
+    let (seen, open) = f.inside(open, || Ok(f.count("d.a"))).unwrap();
+    assert_eq!(seen, 2, "not what others wrote after it began");
+    assert_eq!(open.size().operations, 2);
+    let committed = f.store.commit_transaction(open).unwrap();
+    assert_eq!((f.count("d.a"), f.count("e.b")), (3, 2));
+    let a = f.store.collection(&ns("d.a")).unwrap();
+    assert_eq!(f.store.count_documents(&f.op, &a).unwrap(), 3);
+    let entry = &f.log(1)[0];
+    assert_eq!(entry.get_document("o").unwrap().get_array("applyOps").unwrap().len(), 2);
+    assert_eq!(entry.get_i64("txnNumber").unwrap(), 1);
+    let ts = entry.get_timestamp("ts").unwrap();
+    assert_eq!((u64::from(ts.time) << 32) | u64::from(ts.increment), committed);
+    let executed = f.store.executed_statements(&[1; 16]).unwrap().unwrap();
+    assert_eq!((executed.0, executed.1[0].id), (1, COMMIT_STATEMENT));
+}
+
+#[test]
+fn a_dropped_transaction_leaves_nothing() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
+    let (_, open) = f.inside(f.begin(1), || f.insert("d.a", &doc! { "_id": 2 })).unwrap();
+    drop(open);
+    let entered = f.begin(1).enter().unwrap();
+    f.insert("d.a", &doc! { "_id": 2 }).unwrap();
+    drop(entered);
+    assert_eq!(f.count("d.a"), 1);
+    assert!(!in_transaction());
+    f.insert("d.a", &doc! { "_id": 2 }).unwrap();
+}
+
+#[test]
+fn the_second_writer_of_a_record_is_told_at_once() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1, "x": 0 }).unwrap();
+    let (_, one) = f.inside(f.begin(1), || f.set("d.a", 1, 1)).unwrap();
+    let error = f.inside(f.begin(2), || f.set("d.a", 1, 2)).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::WriteConflict);
+    let late = f.begin(3);
+    f.store.commit_transaction(one).unwrap();
+    let error = f.inside(late, || f.set("d.a", 1, 3)).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::WriteConflict, "it began before the commit");
+    f.inside(f.begin(4), || f.set("d.a", 1, 4)).unwrap();
+}
+
+#[test]
+fn what_a_failed_unit_wrote_is_never_committed() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
+    let collection = f.store.collection(&ns("d.a")).unwrap();
+    let entered = f.begin(1).enter().unwrap();
+    let documents = [doc! { "_id": 2 }, doc! { "_id": 1 }].map(|it| DocBuf::from_bson(&it));
+    let failed = f.store.write(&f.op, &collection, |unit| {
+        documents.iter().try_for_each(|document| unit.insert(document.as_doc()))
+    });
+    assert_eq!(failed.unwrap_err().code(), ErrorCode::DuplicateKey);
+    let error = f.store.commit_transaction(entered.leave().unwrap()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchTransaction);
+    assert_eq!(f.count("d.a"), 1);
+}
+
+#[test]
+fn a_collection_made_inside_is_there_for_others_after_the_commit() {
+    let f = fixture();
+    let act = || {
+        f.index("d.new", "x")?;
+        f.insert("d.new", &doc! { "_id": 1, "x": 1 })?;
+        assert_eq!((f.count("d.new"), f.entries("d.new")), (1, 1));
+        let error = f.index("d.new", "y").unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OperationNotSupportedInTransaction);
+        Ok(())
+    };
+    // Refusing an index wrote nothing.
+    let ((), open) = f.inside(f.begin(1), act).unwrap();
+    assert!(f.store.collection(&ns("d.new")).is_none());
+    drop(open);
+    let ((), open) = f.inside(f.begin(1), act).unwrap();
+    let (_, other) = f.inside(f.begin(2), || f.insert("d.new", &doc! { "_id": 2 })).unwrap();
+    f.store.commit_transaction(open).unwrap();
+    assert_eq!((f.count("d.new"), f.entries("d.new")), (1, 1));
+    let error = f.store.commit_transaction(other).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WriteConflict, "the name is taken");
+    // Ids taken inside are never given again.
+    f.insert("d.later", &doc! { "_id": 1 }).unwrap();
+    let ids = ["d.new", "d.later"].map(|name| f.store.collection(&ns(name)).unwrap().id());
+    assert!(ids[0] < ids[1]);
+}
+
+#[test]
+fn no_index_misses_a_key() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
+    let (_, open) = f.inside(f.begin(1), || f.insert("d.a", &doc! { "_id": 2, "x": 2 })).unwrap();
+    f.index("d.a", "x").unwrap();
+    let error = f.store.commit_transaction(open).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
+    assert_eq!((f.count("d.a"), f.entries("d.a")), (1, 1));
+}
+
+#[test]
+fn a_statement_over_changed_definitions_fails() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
+    f.insert("d.b", &doc! { "_id": 1, "x": 1 }).unwrap();
+    let (open, other) = (f.begin(1), f.begin(2));
+    f.index("d.a", "x").unwrap();
+    let (seen, other) = f.inside(other, || Ok(f.count("d.b"))).unwrap();
+    assert_eq!(seen, 1, "another collection");
+    let error = f.inside(open, || Ok(f.entries("d.a"))).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
+    let (_, other) = f.inside(other, || f.insert("d.b", &doc! { "_id": 2 })).unwrap();
+    f.store.drop_collection(&ns("d.b")).unwrap();
+    assert!(f.store.commit_transaction(other).is_err());
+    assert_eq!(f.count("d.b"), 0);
+}
+
+#[test]
+fn a_long_transaction_has_several_entries_of_one_commit() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 0 }).unwrap();
+    let long = "x".repeat(5 << 20);
+    let act = || (1..=7).try_for_each(|id| f.insert("d.a", &doc! { "_id": id, "long": &long }));
+    let ((), open) = f.inside(f.begin(1), act).unwrap();
+    let before = f.store.oplog().settled();
+    let committed = f.store.commit_transaction(open).unwrap();
+    assert_eq!(f.store.oplog().settled(), committed);
+    assert_eq!(f.count("d.a"), 8);
+    let log = f.log(3);
+    let of = |at: usize| log[at].get_document("o").unwrap();
+    let operations = |at: usize| of(at).get_array("applyOps").unwrap().len();
+    assert_eq!(committed, before + 3);
+    assert_eq!(operations(0) + operations(1) + operations(2), 7);
+    assert_eq!(of(0).get_i64("count").unwrap(), 7);
+    assert!(of(1).get_bool("partialTxn").unwrap() && of(2).get_bool("partialTxn").unwrap());
+    for at in 0..2 {
+        let before = log[at].get_document("prevOpTime").unwrap().get_timestamp("ts").unwrap();
+        assert_eq!(before, log[at + 1].get_timestamp("ts").unwrap());
+    }
+    let size = |entry: &Document| DocBuf::from_bson(entry).as_bytes().len();
+    assert!(log.iter().all(|entry| size(entry) <= 16 << 20));
+}

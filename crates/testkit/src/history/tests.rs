@@ -1,0 +1,62 @@
+use super::*;
+
+fn kinds(history: &str) -> Vec<&'static str> {
+    let history: Vec<Transaction> =
+        history.trim().lines().map(|line| line.trim().parse().unwrap()).collect();
+    check(&history).into_iter().map(|anomaly| anomaly.kind).collect()
+}
+
+#[test]
+fn what_snapshot_isolation_allows() {
+    // One after the other.
+    assert!(kinds("1 2 ok a:1=1\n3 4 ok r:1=1 a:1=2\n5 6 ok r:1=1,2").is_empty());
+    // Write skew: both read what the other one overwrites.
+    let skew = "1 9 ok r:1= r:2= a:1=1\n1 9 ok r:1= r:2= a:2=2\n10 11 ok r:1=1 r:2=2";
+    assert!(kinds(skew).is_empty());
+    // Beside each other, with an older snapshot.
+    assert!(kinds("1 9 ok a:1=1\n2 8 ok r:1=\n10 11 ok r:1=1").is_empty());
+    // Nobody knows whether the first one was committed.
+    assert!(kinds("1 2 info a:1=1\n3 4 ok r:1=\n9 10 ok r:1=1").is_empty());
+    assert!(kinds("1 2 info a:1=1\n3 4 ok r:1=").is_empty());
+}
+
+#[test]
+fn what_it_forbids() {
+    let cases = [
+        ("twice", "1 2 ok a:1=1\n3 4 ok r:1=1,1"),
+        ("aborted read (G1a)", "1 2 fail a:1=1\n3 4 ok r:1=1"),
+        ("intermediate read (G1b)", "1 5 ok a:1=1 a:1=2\n1 4 ok r:1=1\n6 7 ok r:1=1,2"),
+        ("lost write", "1 2 ok a:1=1\n3 4 ok a:1=2\n5 6 ok r:1=2"),
+        (
+            "incompatible order",
+            "1 9 ok a:1=1\n1 9 ok a:1=2\n1 9 ok r:1=1\n1 9 ok r:1=2\n10 11 ok r:1=1,2",
+        ),
+        ("unrepeatable read", "1 9 ok r:1= r:1=1\n1 9 ok a:1=1\n10 11 ok r:1=1"),
+        ("own write missing", "1 9 ok a:1=1 r:1=\n10 11 ok r:1=1"),
+        ("from nowhere", "1 2 ok r:1=7"),
+    ];
+    for (kind, history) in cases {
+        assert_eq!(kinds(history).first(), Some(&kind), "{history}");
+    }
+}
+
+#[test]
+fn circles_that_it_forbids() {
+    let cases = [
+        // Read skew: one half of what another one wrote.
+        "1 9 ok a:1=1 a:2=2\n1 9 ok r:1=1 r:2=\n10 11 ok r:1=1 r:2=2",
+        // A lost update: both read the empty list and append.
+        "1 9 ok r:1= a:1=1\n1 9 ok r:1= a:1=2\n10 11 ok r:1=1,2",
+        // What is overwritten in opposite order (G0).
+        "1 9 ok a:1=1 a:2=2\n1 9 ok a:1=3 a:2=4\n10 11 ok r:1=1,3 r:2=4,2",
+        // Two that read each other's writes (G1c).
+        "1 9 ok a:1=1 r:2=2\n1 9 ok a:2=2 r:1=1\n10 11 ok r:1=1 r:2=2",
+        // A stale read: the writer had ended before.
+        "1 2 ok a:1=1\n3 4 ok r:1=\n5 6 ok r:1=1",
+        // A long fork: two readers that see two writers in opposite order.
+        "1 9 ok a:1=1\n1 9 ok a:2=2\n1 9 ok r:1=1 r:2=\n1 9 ok r:1= r:2=2\n10 11 ok r:1=1 r:2=2",
+    ];
+    for history in cases {
+        assert_eq!(kinds(history), ["circle"], "{history}");
+    }
+}

@@ -1,0 +1,295 @@
+//! Histories of concurrent transactions over the store: appends to lists and reads of them, checked for everything that snapshot
+//! isolation forbids ([`mayfly_testkit::history`]). `HISTORY_SEED=n` chooses the random numbers, `HISTORY_SECS=n` makes it long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
+use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
+use mayfly_storage::{
+    CreateIndexesOptions, IndexSelector, OpenTransaction, Store, TransactionOwner, UpdateStyle,
+    record_key,
+};
+use mayfly_testkit::history::{Outcome, Step, Transaction, check};
+use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, memory, memory_under_chaos};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::scripts::rocksdb;
+
+/// Lists live in as many collections, of two databases.
+const COLLECTIONS: [&str; 3] = ["one.lists", "one.others", "two.lists"];
+/// Lists in use at a time.
+const KEYS: u32 = 6;
+/// Appends to a list before another one takes its place.
+const APPENDS: u64 = 60;
+
+fn namespace(key: u32) -> Namespace {
+    let names = COLLECTIONS.map(|name| Namespace::parse(name).unwrap());
+    names.into_iter().nth(key as usize % COLLECTIONS.len()).unwrap()
+}
+
+fn values(document: RawDoc<'_>) -> Vec<u64> {
+    let list = document.get("list").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+    let number = |value| match value {
+        RawValue::Int64(number) => number as u64,
+        _ => 0,
+    };
+    list.iter().map(|element| number(element.value())).collect()
+}
+
+fn list(key: u32, values: &[u64]) -> DocBuf {
+    let mut document = DocBuilder::new();
+    document.append("_id", key as i32).append("length", values.len() as i32).start_array("list");
+    values.iter().for_each(|value| {
+        document.push(*value as i64);
+    });
+    document.end();
+    document.finish()
+}
+
+fn read(store: &Store, key: u32) -> Result<Vec<u64>> {
+    let Some(collection) = store.collection(&namespace(key)) else { return Ok(Vec::new()) };
+    let record_key = record_key(RawValue::Int32(key as i32));
+    Ok(store.read_one(&collection, &record_key, values)?.unwrap_or_default())
+}
+
+fn append(store: &Store, op: &OpCtx, key: u32, value: u64) -> Result<()> {
+    let (collection, _) = store.get_or_create(&namespace(key))?;
+    let record_key = record_key(RawValue::Int32(key as i32));
+    store.write(op, &collection, |unit| match unit.read(&record_key)? {
+        None => unit.insert(list(key, &[value]).as_doc()),
+        Some(old) => {
+            let mut values = values(old.as_doc());
+            values.push(value);
+            let new = list(key, &values);
+            unit.update(&record_key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+        }
+    })
+}
+
+/// What all clients share.
+struct Run {
+    store: Arc<Store>,
+    op: Arc<OpCtx>,
+    began: Instant,
+    next_value: AtomicU64,
+}
+
+/// One who runs transactions one after the other.
+struct Client<'r> {
+    run: &'r Run,
+    session: u8,
+    number: i64,
+    random: SmallRng,
+}
+
+impl Client<'_> {
+    fn now(&self) -> u64 {
+        self.run.began.elapsed().as_micros() as u64
+    }
+
+    fn transaction(&mut self) -> Transaction {
+        let begin = self.now();
+        let mut steps = Vec::new();
+        let result = match self.random.random_range(0..4) {
+            0 => self.alone(&mut steps),
+            _ => self.several(&mut steps),
+        };
+        Transaction { begin, end: self.now(), outcome: result, steps }
+    }
+
+    fn key(&mut self) -> u32 {
+        let turn = self.run.next_value.load(Ordering::Relaxed) / APPENDS;
+        turn as u32 * KEYS + self.random.random_range(0..KEYS)
+    }
+
+    /// A single write or read, outside transactions.
+    fn alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
+        let key = self.key();
+        let result = if self.random.random_bool(0.5) {
+            self.append(key, steps)
+        } else {
+            self.read(key, steps)
+        };
+        outcome(result)
+    }
+
+    fn append(&self, key: u32, steps: &mut Vec<Step>) -> Result<()> {
+        let value = self.run.next_value.fetch_add(1, Ordering::Relaxed) + 1;
+        steps.push(Step::Append { key, value });
+        append(&self.run.store, &self.run.op, key, value)
+    }
+
+    fn read(&self, key: u32, steps: &mut Vec<Step>) -> Result<()> {
+        let values = read(&self.run.store, key)?;
+        steps.push(Step::Read { key, values });
+        Ok(())
+    }
+
+    fn several(&mut self, steps: &mut Vec<Step>) -> Outcome {
+        self.number += 1;
+        let mut lsid = DocBuilder::new();
+        let id = [self.session; 16];
+        lsid.append("id", RawValue::Binary { subtype: 4, bytes: &id });
+        let owner = TransactionOwner { session: id, lsid: lsid.finish(), txn_number: self.number };
+        let begun = self.run.store.begin_transaction(owner);
+        match begun.and_then(|open| self.statements(open, steps)) {
+            // Given up by its client.
+            Ok(open) if self.random.random_bool(0.1) => {
+                drop(open);
+                Outcome::Fail
+            }
+            Ok(open) => outcome(self.run.store.commit_transaction(open).map(|_| ())),
+            Err(_) => Outcome::Fail,
+        }
+    }
+
+    fn statements(
+        &mut self,
+        mut open: OpenTransaction,
+        steps: &mut Vec<Step>,
+    ) -> Result<OpenTransaction> {
+        for _ in 0..self.random.random_range(1..6) {
+            let key = self.key();
+            let entered = open.enter()?;
+            if self.random.random_bool(0.5) {
+                self.append(key, steps)?;
+            } else {
+                self.read(key, steps)?;
+            }
+            open = entered.leave()?;
+            if self.random.random_bool(0.1) {
+                std::thread::yield_now();
+            }
+        }
+        Ok(open)
+    }
+}
+
+fn outcome(result: Result<()>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Ok,
+        Err(error) if error.code() == ErrorCode::HostUnreachable => Outcome::Info,
+        Err(_) => Outcome::Fail,
+    }
+}
+
+/// Makes and drops an index again and again.
+fn disturb(run: &Run, over: &AtomicBool) {
+    let mut spec = DocBuilder::new();
+    spec.start_document("key").append("length", 1).end().append("name", "length");
+    let spec = spec.finish();
+    for turn in 0.. {
+        if over.load(Ordering::Acquire) {
+            return;
+        }
+        let ns = namespace(turn % COLLECTIONS.len() as u32);
+        let options = CreateIndexesOptions::default();
+        let made = run.store.create_indexes(&run.op, &ns, &[spec.as_doc()], options);
+        std::thread::sleep(Duration::from_millis(3));
+        if made.is_ok() {
+            let _gone = run.store.drop_indexes(&ns, Some(&[IndexSelector::Name("length")]));
+        }
+    }
+}
+
+fn no_anomalies(open: OpenEngine, default_transactions: u64, disturbed: bool) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("HISTORY_SEED").unwrap_or_else(rand::random);
+    let seconds = number("HISTORY_SECS");
+    let fixture = Fixture::new(open);
+    let run = Run {
+        store: fixture.store().clone(),
+        op: OpCtx::detached(fixture.clock.clone()),
+        began: Instant::now(),
+        next_value: AtomicU64::new(0),
+    };
+    let over = AtomicBool::new(false);
+    let mut history: Vec<Transaction> = std::thread::scope(|threads| {
+        let clients: Vec<_> = (0..6u8)
+            .map(|session| {
+                let mut client = Client {
+                    run: &run,
+                    session,
+                    number: 0,
+                    random: SmallRng::seed_from_u64(seed.wrapping_add(u64::from(session))),
+                };
+                threads.spawn(move || {
+                    let mut seen = Vec::new();
+                    let more = |seen: &Vec<_>| match seconds {
+                        Some(seconds) => client.run.began.elapsed().as_secs() < seconds,
+                        None => (seen.len() as u64) < default_transactions,
+                    };
+                    while more(&seen) {
+                        seen.push(client.transaction());
+                    }
+                    seen
+                })
+            })
+            .collect();
+        if disturbed {
+            threads.spawn(|| disturb(&run, &over));
+        }
+        let seen: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        over.store(true, Ordering::Release);
+        seen.into_iter().flat_map(|seen| seen.unwrap()).collect()
+    });
+    let ok = history.iter().filter(|it| it.outcome == Outcome::Ok).count();
+    let turns = run.next_value.load(Ordering::Relaxed) / APPENDS;
+    let steps = (0..(turns as u32 + 1) * KEYS)
+        .map(|key| Step::Read { key, values: read(&run.store, key).unwrap() })
+        .collect();
+    let end = run.began.elapsed().as_micros() as u64;
+    history.push(Transaction { begin: end, end: end + 1, outcome: Outcome::Ok, steps });
+    let anomalies = check(&history);
+    assert!(
+        anomalies.is_empty(),
+        "HISTORY_SEED={seed}: {} anomalies in {} transactions: {}",
+        anomalies.len(),
+        history.len(),
+        anomalies.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    );
+    assert!(
+        ok > history.len() / 4,
+        "HISTORY_SEED={seed}: only {ok} of {} committed",
+        history.len()
+    );
+    // Indexes and counts agree with the records.
+    for name in COLLECTIONS {
+        let (db, collection) = name.split_once('.').unwrap();
+        let reply = fixture.ok(db, &format!("{{validate: '{collection}', full: true}}"));
+        let valid = reply.as_doc().get("valid");
+        assert_eq!(valid, Some(RawValue::Bool(true)), "HISTORY_SEED={seed}: {name}");
+    }
+}
+
+#[test]
+fn concurrent_transactions_over_memory() {
+    no_anomalies(memory(), 1_500, true);
+}
+
+#[test]
+fn concurrent_transactions_over_rocksdb() {
+    no_anomalies(rocksdb(), 1_500, true);
+}
+
+#[test]
+fn concurrent_transactions_under_chaos() {
+    no_anomalies(memory_under_chaos(rand::random()), 600, true);
+}
+
+#[test]
+fn concurrent_transactions_with_commits_in_doubt() {
+    let options = ChaosOptions {
+        seed: rand::random(),
+        unknown_commit_probability: 0.02,
+        short_pages: true,
+        ..ChaosOptions::default()
+    };
+    let chaos = ChaosEngine::new(Arc::new(MemoryEngine::new()), options);
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(chaos)));
+    no_anomalies(Box::new(move || engine.clone()), 600, false);
+}
