@@ -131,6 +131,13 @@ impl Error {
         self
     }
 
+    /// The same error with another text.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<String>) -> Error {
+        self.0.message = message.into();
+        self
+    }
+
     /// Sets the BSON document whose fields join the error reply.
     #[must_use]
     pub fn with_extra(mut self, bson: Vec<u8>) -> Error {

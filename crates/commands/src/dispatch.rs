@@ -369,9 +369,12 @@ pub(crate) const TRY_AGAIN: &[ErrorCode] = &[
     ErrorCode::SocketException,
 ];
 
-/// Whether a client sends a command again that ended with this code.
+/// Whether a client sends a command again that ended with this code. Of a transaction only its end is sent again.
 pub(crate) fn is_worth_repeating(code: ErrorCode, body: RawDoc<'_>) -> bool {
-    TRY_AGAIN.contains(&code) && body.get_element("txnNumber").is_some()
+    let finishing = || body.iter().next().is_some_and(|it| transaction::is_finishing(it.name()));
+    TRY_AGAIN.contains(&code)
+        && body.get_element("txnNumber").is_some()
+        && (body.get_element("autocommit").is_none() || finishing())
 }
 
 fn label(error: Error, body: RawDoc<'_>, name: &str) -> Error {

@@ -247,7 +247,7 @@ fn is_transient(code: ErrorCode, finishing: bool) -> bool {
 pub(crate) fn label(error: Error, name: &str) -> Error {
     let finishing = is_finishing(name);
     let error = match error.code() {
-        ErrorCode::WriteConflict => Error::new(ErrorCode::WriteConflict, CONFLICT),
+        ErrorCode::WriteConflict => error.with_message(CONFLICT),
         _ => error,
     };
     if is_transient(error.code(), finishing) {

@@ -69,7 +69,15 @@ enum Usage {
 
 /// Executed statements by the first id that each record stands for.
 #[derive(Default)]
-struct Statements(BTreeMap<i32, Executed>);
+struct Statements {
+    records: BTreeMap<i32, Executed>,
+    /// Bytes of the records' results.
+    bytes: usize,
+}
+
+/// Most bytes of results that a session remembers: of one statement that shows its document, and of many others. Whatever is asked
+/// beyond it is asked of the store again.
+const MOST_REMEMBERED: usize = 1 << 20;
 
 /// A session that is checked out for one command.
 pub struct CheckedOut {
@@ -132,7 +140,7 @@ impl Sessions {
         let mut state = self.lock(store, op, session)?;
         state.check_transaction(session, txn_number, beginning.is_some())?;
         if let Some(beginning) = beginning {
-            state.executed.0.clear();
+            state.executed.clear();
             state.txn_number = Some(txn_number);
             // What was open goes now.
             state.usage = Usage::Aborted;
@@ -249,7 +257,7 @@ impl State {
             _ => {
                 self.txn_number = Some(txn_number);
                 self.usage = Usage::Writes;
-                self.executed.0.clear();
+                self.executed.clear();
                 Ok(())
             }
         }
@@ -318,11 +326,17 @@ impl Usage {
 
 impl Statements {
     fn add(&mut self, executed: Executed) {
-        self.0.insert(executed.id, executed);
+        self.bytes += executed.result.as_bytes().len();
+        self.records.insert(executed.id, executed);
+    }
+
+    fn clear(&mut self) {
+        self.records.clear();
+        self.bytes = 0;
     }
 
     fn of(&self, id: i32) -> Option<&Executed> {
-        let (_, before) = self.0.range(..=id).next_back()?;
+        let (_, before) = self.records.range(..=id).next_back()?;
         (i64::from(id) < i64::from(before.id) + i64::from(before.count)).then_some(before)
     }
 }
@@ -463,6 +477,10 @@ impl CheckedOut {
 
 impl Drop for CheckedOut {
     fn drop(&mut self) {
+        if self.state.executed.bytes > MOST_REMEMBERED {
+            self.state.executed.clear();
+            self.doubt();
+        }
         // A statement that never gave its transaction back has undone it.
         if matches!(&self.state.usage, Usage::Open(transaction) if transaction.is_taken()) {
             self.abort_open();
@@ -520,12 +538,12 @@ mod tests {
         writes.begin_writes(session, 3).unwrap();
         writes.executed.add(Executed { id: 0, count: 2, result: DocBuf::empty() });
         writes.begin_writes(session, 3).unwrap();
-        assert_eq!(writes.executed.0.len(), 1);
+        assert_eq!(writes.executed.records.len(), 1);
         let error = writes.begin_writes(session, 2).unwrap_err();
         assert_eq!(error.code(), ErrorCode::TransactionTooOld);
         assert!(error.message().contains("abababab-abab-abab-abab-abababababab"));
         writes.begin_writes(session, 4).unwrap();
-        assert!(writes.executed.0.is_empty());
+        assert!(writes.executed.records.is_empty());
     }
 
     #[test]

@@ -76,9 +76,8 @@ fn transaction<'t>(
 }
 
 fn refuse(_: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    // NoShardingEnabled.
     Err(Error::new(
-        ErrorCode(203),
+        ErrorCode::ShardingStateNotInitialized,
         "Cannot accept sharding commands if sharding state has not been initialized with a shardIdentity document",
     ))
 }

@@ -96,7 +96,10 @@ fn create_collection(ctx: &CommandContext<'_>, ns: &Namespace, fields: &Fields<'
     match created {
         Err(error) if error.code() == ErrorCode::NamespaceExists => {
             let Some(existing) = store.collection(ns) else { return Err(error) };
-            // The same definition again changes nothing.
+            // The same definition again changes nothing; a transaction that makes what is there already has failed.
+            if in_transaction() {
+                return Err(error);
+            }
             if existing.options() == options {
                 return Ok(());
             }
