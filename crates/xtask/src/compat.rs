@@ -29,8 +29,12 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * Extensions that plain clients never notice are described in [EXPIRY.md](EXPIRY.md): the document `ttl` of a policy, `dryRun`,
   `onConflict`, `expireAfterSeconds: \"off\"` for an index, `$ttlStats`, `ttlStatus`, `ttlResume`, and last-modified policies on `_ts`.
   With `setParameter: lastModifiedTTL: false` a TTL index on `_ts` is one like any other.
-* `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, and do
-  not look for other addresses. Transactions of several statements do not exist yet and answer 238.
+* `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, run
+  transactions, and do not look for other addresses. Answers carry no `recoveryToken`: there is one server to ask.
+* Between two statements a transaction holds no lock on a collection: `createIndexes`, `drop` and other changes of what it
+  has touched do not wait for it. It then ends with 246 and `TransientTransactionError`, and drivers run it again.
+* In a transaction time stands still: what is due and hidden is so as of its beginning. What it has written itself carries that
+  time, too.
 * `--replSet NAME` makes a replica set of one member. `replSetStepDown` needs `force: true` and refuses at once without it, where
   the reference first waits for others to catch up. Cluster times are not signed.
 * A change stream goes back as far as the operation log does, and so do images before and after a change, which the log holds
@@ -68,9 +72,12 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   list time series.
 * `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's
   fields `ttl` (which policy deleted) and images of documents (`preImage`, `postImage`). Its sizes are estimated when it is long.
-* Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. The only
-  `atClusterTime` is that of the last write: an earlier one answers 239. Cluster times that clients gossip show in `$clusterTime`;
-  they do not move the operation log's clock.
+* Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. Earlier
+  times can be asked for that an answer named as its `atClusterTime` (`minSnapshotHistoryWindowInSeconds`), or behind which nothing
+  was written; others answer 239. A collection whose indexes or options have changed since answers 246. What is due and hidden
+  now is hidden in such reads, too. Cluster times that clients gossip show in `$clusterTime`; they move the operation log's clock
+  only when a command waits for them.
+* A change stream, and a read with read concern `majority`, show only what is on the disk: the answer waits for it.
 * A pattern that gives up on a text (10,000 steps from one place of it, or the stack of the compiled pattern), and one that is asked
   of a text of more than 16 KiB, is answered by an automaton in linear time where both engines read it alike. What it does not read (back references, lookaround, `x`, letters
   outside ASCII in either case) may take 200,000 steps and 16 MiB of stack. A command that meets a text beyond that fails with
@@ -79,8 +86,7 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, transactions of several statements,
-`2dsphereIndexVersion: 1`. Of time series: collations, indexes on `_id`, partial indexes and indexes of places
+Authentication and TLS, `2dsphereIndexVersion: 1`. Of time series: collations, indexes on `_id`, partial indexes and indexes of places
 by other fields than the meta field, `findAndModify`.
 
 ";

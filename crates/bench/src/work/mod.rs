@@ -13,6 +13,7 @@ mod restart;
 mod soak;
 mod stall;
 mod storm;
+mod transactions;
 mod ttl;
 mod update;
 mod ycsb;
@@ -155,6 +156,17 @@ pub(crate) const ALL: &[Work] = &[
     named_only("aggregate-lookup", "$lookup of 10 by an index, /look-up", aggregate::lookup),
     named_only("aggregate-windows", "$setWindowFields, moving mean, /document", aggregate::windows),
     named_only("aggregate-facet", "$facet of three, /document", aggregate::facet),
+    named_only("txn-outside-1", "$inc by _id outside, 1 connection", transactions::outside_one),
+    named_only("txn-outside-16", "$inc by _id outside, 16 connections", transactions::outside_many),
+    named_only("txn-1-1", "transactions of 1 $inc, 1 connection, each", transactions::of_one),
+    named_only("txn-1-16", "transactions of 1 $inc, 16 connections", transactions::of_one_many),
+    named_only("txn-10-1", "transactions of 10 $inc, 1 connection", transactions::of_ten),
+    named_only("txn-10-16", "transactions of 10 $inc, 16 connections", transactions::of_ten_many),
+    named_only("txn-100-1", "transactions of 100 $inc, 1 connection", transactions::of_hundred),
+    named_only("txn-100-16", "transactions of 100 $inc, 16 connections", transactions::of_hundred_many),
+    named_only("txn-counter", "one counter, 16 clients, a read and a write", transactions::counter),
+    named_only("txn-long", "a transaction of 100,000 writes; 1,000,000 reads", transactions::long),
+    named_only("txn-open", "1,000 open transactions of one write", transactions::open),
     named_only("stall", "sustained insertMany, 3 further indexes", stall::stall),
     named_only("soak", "reads, inserts, updates, TTL for long", soak::soak),
 ];
