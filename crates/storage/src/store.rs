@@ -36,6 +36,9 @@ use crate::write_block::UserWriteBlock;
 /// How often one write is tried again before the client sees the conflict.
 const MAX_RETRIES: u32 = 10_000;
 
+/// How often one of the server's own that can as well be done later.
+const BRIEF_RETRIES: u32 = 8;
+
 /// How often when its snapshot was too old: each try may have taken long.
 const MAX_RETRIES_TOO_OLD: u32 = 10;
 
@@ -240,6 +243,30 @@ impl Store {
         op: &OpCtx,
         collection: &Collection,
         others: &[ArchiveCollection],
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_tried(op, collection, others, u32::MAX, body)
+    }
+
+    /// As [`Store::write_unmeasured`], for what can be done later: an open transaction may hold a record for a long time.
+    ///
+    /// # Errors
+    /// As [`Store::write`]; 112 WriteConflict after a short time.
+    pub(crate) fn write_briefly<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_tried(op, collection, &[], BRIEF_RETRIES, body)
+    }
+
+    fn write_tried<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        others: &[ArchiveCollection],
+        most: u32,
         mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         if let Some(view) = open_view() {
@@ -256,7 +283,7 @@ impl Store {
             let mut archives = self.archives_of(collection);
             archives.extend_from_slice(others);
             match self.try_write(collection, &archives, &mut body) {
-                Err(error) if tries < most_tries(&error) => {
+                Err(error) if tries < most_tries(&error).min(most) => {
                     tries += 1;
                     self.write_conflicts.fetch_add(1, Ordering::Relaxed);
                     op.check()?;

@@ -178,7 +178,13 @@ impl Visit<'_> {
                 if allowed == Some(0) {
                     return Ok(VisitEnd::Paced(last));
                 }
-                let Some(done) = self.delete_batch(op, rest, allowed, moment, progress)? else {
+                let done = match self.delete_batch(op, rest, allowed, moment, progress) {
+                    Err(error) if error.code() == ErrorCode::WriteConflict => {
+                        self.delete_singly(op, rest, allowed, moment, progress)?
+                    }
+                    done => done?,
+                };
+                let Some(done) = done else {
                     return Ok(VisitEnd::PolicyChanged);
                 };
                 let (batch, after) = rest.split_at(done.clamp(1, rest.len()));
@@ -216,7 +222,7 @@ impl Visit<'_> {
         let options = &self.rule.policy().options;
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
-        let done = self.store.write_unmeasured(op, self.collection, |unit| {
+        let done = self.store.write_briefly(op, self.collection, |unit| {
             // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
             if !self.rule.holds_in(unit) {
                 return Ok(None);
@@ -278,6 +284,33 @@ impl Visit<'_> {
         }
         self.make_room(started);
         Ok(Some(done.dealt))
+    }
+
+    /// The same in units of one entry each, when a unit over several conflicts with a transaction that holds one of them: that one
+    /// stays for the next pass, and the others need not wait for it.
+    #[cold]
+    fn delete_singly(
+        &self,
+        op: &Arc<OpCtx>,
+        entries: &[(RecordKey, RecordKey)],
+        allowed: Option<usize>,
+        moment: Moment,
+        progress: &mut Progress,
+    ) -> Result<Option<usize>> {
+        let most = allowed.unwrap_or(usize::MAX).min(SCAN_ENTRIES).min(entries.len());
+        for (at, entry) in entries[..most].iter().enumerate() {
+            self.check(op)?;
+            match self.delete_batch(op, std::slice::from_ref(entry), None, moment, progress) {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(None),
+                Err(error) if error.code() == ErrorCode::WriteConflict => {}
+                Err(error) => return Err(error),
+            }
+            if self.target_met(progress) {
+                return Ok(Some(at + 1));
+            }
+        }
+        Ok(Some(most))
     }
 
     /// What is archived first and deleted then, in one unit.
