@@ -1,5 +1,5 @@
 //! Whether clients may write, kept over restarts: `setUserWriteBlockMode`. The check itself is the store's
-//! ([`mayfly_storage::Store::block_user_writes`]).
+//! ([`mayfly_storage::Writer::block_user_writes`]).
 //!
 //! ```text
 //! config.user_writes_critical_sections   { _id: "", blockNewUserShardedDDL, blockUserWrites, userWritesBlockReason? }

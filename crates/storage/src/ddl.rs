@@ -3,6 +3,7 @@
 //! Each holds the catalog's one lock, writes one engine transaction, and then publishes the new state. Dropping only makes a
 //! range unreachable; the sweeper clears it later.
 
+mod build;
 mod circle;
 mod convert;
 mod indexes;
@@ -27,12 +28,12 @@ use crate::catalog::{id_index_spec, local};
 use crate::index::spec::IndexSpec;
 use crate::oplog::OplogBatch;
 use crate::policy::TtlOptions;
-use crate::read::open_view;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use crate::record::new_uuid;
 use crate::record::storable::check_bytes;
 use crate::timeseries::{TimeSeries, default_index};
-use crate::write::{in_transaction, with_open};
+use crate::write::in_transaction;
 pub use indexes::{
     CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
     NewExpireAfter,
@@ -384,70 +385,6 @@ impl Store {
         own.commit().map_err(from_kv)?;
         Ok(id)
     }
-
-    /// One catalog transaction with its oplog entry, run again on a conflict; or a part of the transaction that this thread has
-    /// entered.
-    pub(crate) fn change<T>(
-        &self,
-        mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
-    ) -> Result<T> {
-        if let Some(view) = open_view() {
-            return with_open(&view, |txn, pending| body(txn, &mut pending.oplog));
-        }
-        self.change_after(|entry| self.check_user_write(entry), &mut body)
-    }
-
-    /// The same for the end of something that began when clients were allowed to write.
-    pub(crate) fn change_begun<T>(
-        &self,
-        mut body: impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
-    ) -> Result<T> {
-        self.change_after(|_| Ok(()), &mut body)
-    }
-
-    fn change_after<T>(
-        &self,
-        check: impl Fn(RawDoc<'_>) -> Result<()>,
-        body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
-    ) -> Result<T> {
-        let mut tries = 0;
-        loop {
-            let attempt = self.try_change(&check, body);
-            match attempt {
-                Err(error) if error.code() == ErrorCode::WriteConflict && tries < 1000 => {
-                    tries += 1
-                }
-                other => return other,
-            }
-        }
-    }
-
-    fn try_change<T>(
-        &self,
-        check: &impl Fn(RawDoc<'_>) -> Result<()>,
-        body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
-    ) -> Result<T> {
-        let mut txn = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
-        let mut oplog = OplogBatch::new();
-        let result = body(&mut *txn, &mut oplog)?;
-        let mut under_way = None;
-        if !oplog.is_empty() {
-            let now_ms = self.clock.now_ms();
-            let stamp = self.oplog.clock.next(now_ms);
-            let timestamp = stamp.timestamp();
-            let entry = oplog.finish(timestamp, now_ms);
-            check(entry.as_doc())?;
-            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
-                .map_err(from_kv)?;
-            under_way = Some(stamp);
-        }
-        if txn.size().1 > 0 {
-            txn.commit().map_err(from_kv)?;
-            self.note_commit();
-        }
-        drop(under_way);
-        Ok(result)
-    }
 }
 
 fn command_ns(ns: &Namespace) -> String {
@@ -489,12 +426,4 @@ fn put_gone(txn: &mut dyn Txn, collection: &Collection, state: &CollectionState)
 
 fn put_dropped(txn: &mut dyn Txn, id: u64) -> Result<()> {
     txn.put(Keyspace::Catalog, &catalog_key::dropped(id), &[], Guard::Checked).map_err(from_kv)
-}
-
-/// A random UUID, version 4.
-pub(crate) fn new_uuid() -> [u8; 16] {
-    let mut uuid: [u8; 16] = rand::random();
-    uuid[6] = uuid[6] & 0x0F | 0x40;
-    uuid[8] = uuid[8] & 0x3F | 0x80;
-    uuid
 }

@@ -3,21 +3,14 @@
 //! No query language in here, no wire format, no system clock. A [`Store`] stands over one byte store
 //! ([`mayfly_kv::Engine`]) and hands out [`Collection`]s, [`Snapshot`]s and [`WriteUnit`]s.
 
-mod build;
-mod capped;
 mod catalog;
 mod ddl;
-mod durability;
 mod empty_timestamps;
-mod fsync_lock;
 mod index;
-mod measurements;
 mod oplog;
 pub mod policy;
 mod read;
 mod record;
-mod retry;
-mod role;
 mod store;
 mod sweep;
 #[cfg(test)]
@@ -26,7 +19,6 @@ pub mod timeseries;
 pub mod ttl;
 mod views;
 mod write;
-mod write_block;
 
 pub use catalog::{Capped, Collection, Core, History, Index, Uses};
 pub use ddl::{
@@ -34,7 +26,6 @@ pub use ddl::{
     NewExpireAfter, Replacement,
 };
 pub use empty_timestamps::is_empty_timestamp;
-pub use fsync_lock::{FsyncLock, Writing};
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
 pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, Oplog, UpdateStyle, apply_delta};
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
@@ -44,7 +35,6 @@ pub use read::{
     whole_range,
 };
 pub use record::{RecordKey, record_key};
-pub use retry::{Executed, SessionKey, Statement};
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;
@@ -54,8 +44,9 @@ pub use views::{
 };
 
 pub use write::{
-    COMMIT_STATEMENT, EnteredTransaction, OpenTransaction, Together, TransactionOwner,
-    TransactionSize, WriteUnit, in_transaction,
+    COMMIT_STATEMENT, EnteredTransaction, Executed, FsyncLock, OpenTransaction, SessionKey,
+    Statement, Together, TransactionOwner, TransactionSize, WriteUnit, Writer, Writing,
+    in_transaction,
 };
 
 // What callers of the scans need.

@@ -2,6 +2,8 @@
 //!
 //! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped.
 
+mod statements;
+
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;

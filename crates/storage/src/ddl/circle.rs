@@ -3,7 +3,7 @@
 //!
 //! A policy names its archive, and names change hands: by `renameCollection`, and by everything that puts a collection in the
 //! place of another (`$out`, `convertToCapped`). So whoever gives a collection a policy or a name asks here, under the
-//! catalog's lock. What was made before that, or by an older server, is met where documents are deleted ([`crate::ttl::archive`]).
+//! catalog's lock. What was made before that, or by an older server, is met where documents are deleted ([`crate::write`]).
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 
 use crate::Store;
 use crate::policy::TtlOptions;
-use crate::ttl::archive::archive_names;
+use crate::write::archive_names;
 
 impl Store {
     /// Whether a collection of this name with these policies archives into itself in the end: the names on the way. What the

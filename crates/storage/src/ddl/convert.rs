@@ -12,13 +12,13 @@ use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
-use super::new_uuid;
 use super::replace::{check_no_build, temporary_name};
 use crate::Store;
 use crate::catalog::Collection;
 use crate::catalog::OF_CONVERSION;
 use crate::read::{Hidden, Scanned, whole_range};
 use crate::record::Record;
+use crate::record::new_uuid;
 
 /// Documents, and about how many bytes, that are copied in one unit.
 const UNIT_DOCUMENTS: usize = 256;

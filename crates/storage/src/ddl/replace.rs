@@ -15,11 +15,11 @@ use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::shell::Shell;
 
-use super::new_uuid;
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
 use crate::catalog::{OF_AGGREGATION, is_temporary};
 use crate::index::spec::IndexSpec;
+use crate::record::new_uuid;
 use crate::timeseries::TimeSeries;
 
 /// A new name for one.

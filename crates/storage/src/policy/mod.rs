@@ -9,6 +9,7 @@ mod options;
 mod pace;
 mod params;
 mod runtime;
+mod stats;
 pub mod value;
 pub(crate) mod watch;
 
@@ -17,5 +18,6 @@ pub use options::{ArchiveFormat, ArchiveTarget, TtlOptions};
 pub(crate) use pace::PaceLimits;
 pub use params::{TtlIndexRules, TtlParameters};
 pub use runtime::PolicyRuntime;
+pub use stats::TtlStats;
 pub use value::ExpireAfter;
 pub use watch::Suspension;

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode};
 use mayfly_kv::KvError;
 
 /// Converts with the reference's codes. Conflicts become 112 WriteConflict, which the retry loop of
-/// [`crate::Store::write`] takes up.
+/// [`crate::Writer::write`] takes up.
 pub(crate) fn from_kv(error: KvError) -> Error {
     let code = match &error {
         KvError::Conflict => ErrorCode::WriteConflict,

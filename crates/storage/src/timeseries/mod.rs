@@ -2,7 +2,7 @@
 //!
 //! The collection that clients call `X` is `system.buckets.X` here; `X` itself is a view that takes its buckets apart. The story
 //! of an insert:
-//! 1. measurements are grouped by their meta value, bytes compared ([`crate::measurements`]);
+//! 1. measurements are grouped by their meta value, bytes compared ([`crate::write`]);
 //! 2. each goes into the open bucket of its group whose span it falls into; which buckets are open stands in memory, bounded,
 //!    and what is not there is looked for in the store ([`open`]);
 //! 3. a bucket that gets more is taken apart, added to and packed again ([`mod@bucket`], [`mod@column`]): one record, its index keys and

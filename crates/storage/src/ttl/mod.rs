@@ -12,22 +12,21 @@
 //!
 //! Everything that decides is a function over plain values; the thread only waits and calls.
 
-pub(crate) mod archive;
+mod archive;
 mod census;
-pub(crate) mod load;
 mod monitor;
 pub(crate) mod pass;
 pub(crate) mod report;
 mod rule;
-mod stats;
 mod status;
 pub(crate) mod suspension;
 mod visit;
 
-pub use archive::{ArchivePlace, ArchiveSink};
 pub use census::Census;
 pub use monitor::TtlMonitor;
 pub use pass::PassState;
 pub use report::VisitReport;
-pub use stats::TtlStats;
 pub use status::PolicyStatus;
+
+pub use crate::policy::TtlStats;
+pub use crate::write::{ArchivePlace, ArchiveSink};

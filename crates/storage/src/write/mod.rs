@@ -1,11 +1,30 @@
-//! Writing: units over one collection, what follows from them at the commit, transactions of several statements.
+//! Writing: units over one collection and several, what follows from them at the commit, and transactions of several statements.
+//!
+//! [`Writer`] is the core with what commits need. It knows nothing of how collections come and go; where a policy archives into one,
+//! it asks ([`FindArchives`]).
 
+mod archive;
+mod capped;
+mod change;
+mod durability;
+mod fsync_lock;
+mod load;
+mod measurements;
 mod pending;
+mod retry;
+mod role;
 mod transaction;
 mod unit;
+mod user_block;
 mod within;
+mod writer;
 
-pub(crate) use pending::{Effects, Pending};
+pub(crate) use archive::{ArchiveCollection, FindArchives, archive_names};
+pub use archive::{ArchivePlace, ArchiveSink};
+pub(crate) use durability::SyncGate;
+pub use fsync_lock::{FsyncLock, Writing};
+pub(crate) use retry::recorded_at;
+pub use retry::{Executed, SessionKey, Statement};
 pub(crate) use transaction::with_open;
 pub use transaction::{
     COMMIT_STATEMENT, EnteredTransaction, OpenTransaction, TransactionOwner, TransactionSize,
@@ -13,3 +32,4 @@ pub use transaction::{
 };
 pub use unit::WriteUnit;
 pub use within::Together;
+pub use writer::Writer;

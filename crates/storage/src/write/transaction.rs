@@ -1,12 +1,12 @@
 //! Transactions of several statements, over any number of collections.
 //!
-//! 1. [`Core::begin_transaction`](crate::Core::begin_transaction) begins one over a snapshot that holds exactly what was
+//! 1. [`Core::begin_transaction`](crate::catalog::Core::begin_transaction) begins one over a snapshot that holds exactly what was
 //!    committed up to its time.
 //! 2. For each statement a thread enters it ([`OpenTransaction::enter`]): until it leaves, all reads of that thread
-//!    ([`crate::Core::snapshot`] and what is like it) are the transaction's, its own writes included, and every write unit
-//!    ([`crate::Store::write`]) writes into it and leaves its effects to the commit. A unit is run once: who is first to write a
+//!    ([`crate::catalog::Core::snapshot`] and what is like it) are the transaction's, its own writes included, and every write unit
+//!    ([`Writer::write`]) writes into it and leaves its effects to the commit. A unit is run once: who is first to write a
 //!    record wins, the other one is told at once (112), and whoever runs the statement ends the transaction.
-//! 3. [`Store::commit_transaction`](crate::Store::commit_transaction) makes everything visible at once, in one entry of the log,
+//! 3. [`Writer::commit_open`] makes everything visible at once, in one entry of the log,
 //!    or in several that belong together when one would be too long. Dropping the transaction undoes it.
 //!
 //! Between statements it holds no lock of the catalog or of a collection. Definitions may therefore change beneath it. What it
@@ -22,11 +22,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::DocBuf;
 
+use super::Writer;
+use super::archive::{ArchiveCollection, Archives, OpenArchives};
 use super::pending::Pending;
+use super::retry::{SessionKey, Statement, statement_row};
 use super::unit::WriteUnit;
 use crate::catalog::local::{self, LocalCatalog};
 use crate::catalog::{Collection, Core, Definition};
@@ -34,9 +37,6 @@ use crate::oplog::OplogBatch;
 use crate::read::{View, enter_view, leave_view};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
-use crate::retry::{Statement, statement_row};
-use crate::ttl::archive::{ArchiveCollection, Archives, OpenArchives};
-use crate::{SessionKey, Store};
 
 /// How long a commit waits for a change of a definition that is under way.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
@@ -123,6 +123,16 @@ impl OpenTransaction {
     /// The cluster time of what it reads.
     pub fn read_time(&self) -> u64 {
         self.read_time
+    }
+
+    /// Whether it made collections.
+    pub(crate) fn makes_collections(&self) -> bool {
+        !self.local.created.is_empty()
+    }
+
+    /// The names of those.
+    pub(crate) fn made(&self) -> impl Iterator<Item = Namespace> {
+        self.local.created.iter().map(|made| made.namespace())
     }
 
     /// How much it has written.
@@ -217,7 +227,7 @@ fn check_writable(collection: &Collection, ns: &str) -> Result<()> {
     Err(Error::new(ErrorCode::OperationNotSupportedInTransaction, text))
 }
 
-impl Store {
+impl Writer {
     /// Runs a unit in the transaction that this thread has entered. It is not run again: what it wrote before an error stays, so
     /// that the transaction cannot be committed any more.
     pub(crate) fn write_in_open<T>(
@@ -240,8 +250,7 @@ impl Store {
             let moment = view.moment;
             let mut unit =
                 WriteUnit::new(txn, pending, collection, &state, ns, moment, &self.watch);
-            unit.archives =
-                Archives { open: Some(&open), sink: self.archive_sink.get().map(|sink| &**sink) };
+            unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;
             pending.add(&known, effects);
@@ -250,12 +259,13 @@ impl Store {
     }
 
     /// Commits a transaction, with a record for its session that says so; gives the cluster time of the commit. One that wrote
-    /// nothing leaves no record.
+    /// nothing leaves no record. Who calls holds the catalog's lock when the transaction has made collections, and knows that
+    /// their names are free.
     ///
     /// # Errors
     /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction when a unit of it had failed;
     /// those of the engine.
-    pub fn commit_transaction(&self, transaction: OpenTransaction) -> Result<u64> {
+    pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<u64> {
         let OpenTransaction { view, local, mut pending, read_time, owner } = transaction;
         if pending.failed {
             let text = "a statement of the transaction failed, so that it cannot be committed";
@@ -265,15 +275,6 @@ impl Store {
             return Ok(read_time);
         }
         self.check_open()?;
-        // New names are given under the catalog's lock.
-        let changing = (!local.created.is_empty()).then(|| self.catalog.changing.lock());
-        for made in &local.created {
-            let ns = made.namespace();
-            if self.catalog.get(&ns).is_some() || self.view(&ns)?.is_some() {
-                let text = format!("{ns} was created by another operation meanwhile");
-                return Err(Error::new(ErrorCode::WriteConflict, text));
-            }
-        }
         // Others see them as new from the commit on.
         let names = local.created.iter().map(|made| made.namespace());
         let _definitions: Vec<_> =
@@ -320,7 +321,7 @@ impl Store {
         for (collection, effects) in pending.collections {
             self.note_effects(&collection, effects);
         }
-        drop((states, changing));
+        drop(states);
         self.note_commit();
         Ok(committed_at)
     }

@@ -1,7 +1,7 @@
 //! A write unit: documents, their index keys and the oplog entry in one engine transaction.
 //!
 //! The story of a write:
-//! 1. [`crate::Store::write`] takes the collection's state shared and begins a transaction;
+//! 1. [`super::Writer::write`] takes the collection's state shared and begins a transaction;
 //! 2. the body calls [`WriteUnit::insert`], [`WriteUnit::update`] or [`WriteUnit::delete`];
 //! 3. each maintains the keys of every index, those still being built included, and checks unique ones;
 //! 4. the commit adds the oplog entry and makes everything visible at once;
@@ -12,8 +12,9 @@ use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::shell::{Shell, ShellValue};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::archive::{Archives, OpenArchive};
+use super::capped::CappedUnit;
 use super::pending::{Effects, Pending};
-use crate::capped::CappedUnit;
 use crate::catalog::{Collection, CollectionState, Index, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
@@ -27,7 +28,6 @@ use crate::record::layout::{
 };
 use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record};
-use crate::ttl::archive::{Archives, OpenArchive};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

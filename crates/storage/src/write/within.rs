@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 
-use crate::Store;
-use crate::WriteUnit;
+use super::archive::ArchiveCollection;
+use super::{WriteUnit, Writer};
 use crate::catalog::Collection;
-use crate::ttl::archive::ArchiveCollection;
 
 /// The collections of one unit.
 pub struct Together {
@@ -21,11 +20,11 @@ pub struct Together {
     pub others: Vec<(Namespace, Arc<Collection>)>,
 }
 
-impl Store {
-    /// Runs a unit over several collections, as [`Store::write`] does over one.
+impl Writer {
+    /// Runs a unit over several collections, as [`Writer::write`] does over one.
     ///
     /// # Errors
-    /// As [`Store::write`]; 72 InvalidOptions when one of the others is capped.
+    /// As [`Writer::write`]; 72 InvalidOptions when one of the others is capped.
     pub fn write_together<T>(
         &self,
         op: &OpCtx,

@@ -1,3 +1,5 @@
+//! Histories that are allowed, and those that are not.
+
 use super::*;
 
 fn kinds(history: &str) -> Vec<&'static str> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::Result;
 
-use crate::Store;
+use super::Writer;
 
 /// Until when a node is not the primary.
 pub(crate) struct Primacy {
@@ -19,7 +19,7 @@ impl Default for Primacy {
     }
 }
 
-impl Store {
+impl Writer {
     /// Whether it is the primary of its data: it expires documents, and clients may write.
     pub fn is_primary(&self) -> bool {
         let until = self.primacy.away_until_micros.load(Ordering::Acquire);

@@ -9,6 +9,7 @@ use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
+use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
 use crate::record::RecordKey;
@@ -18,7 +19,6 @@ use crate::timeseries::bucket::{
 };
 use crate::timeseries::open::{Open, Stripe, remember};
 use crate::timeseries::{MeasurementFields, TimeSeries};
-use crate::{Store, WriteUnit};
 
 /// Buckets looked at in the store when memory knows none.
 const MAX_CANDIDATES: usize = 4;
@@ -50,11 +50,11 @@ impl Working {
     }
 }
 
-impl Store {
+impl Writer {
     /// Adds measurements to their buckets, in one unit; `also` runs in the same.
     ///
     /// # Errors
-    /// 2 BadValue for one without a time; those of [`Store::write`].
+    /// 2 BadValue for one without a time; those of [`Writer::write`].
     pub fn insert_measurements(
         &self,
         op: &OpCtx,

@@ -14,11 +14,11 @@ use mayfly_base::{Error, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use crate::catalog::{Capped, Collection};
+use super::WriteUnit;
+use crate::catalog::{Capped, Collection, Core};
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::{decode_record, decode_unique_value, object_range, prefixed};
-use crate::{Store, WriteUnit};
 
 /// A unit's part of it.
 pub(crate) struct CappedUnit {
@@ -32,7 +32,7 @@ impl CappedUnit {
     }
 }
 
-impl Store {
+impl Core {
     /// The key of the record with this `_id`; nothing when there is none in a collection that is not in the order of `_id`.
     ///
     /// # Errors

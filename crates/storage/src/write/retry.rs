@@ -9,22 +9,19 @@
 //! transaction number of the session makes rows of earlier ones void; what is older than a session may be is swept.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
-use mayfly_base::{Error, ErrorCode, Result, current, limits};
+use mayfly_base::{Error, ErrorCode, Result, current};
 use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
+use super::WriteUnit;
+use crate::catalog::Core;
 use crate::record::error::from_kv;
-use crate::{Store, WriteUnit};
 
 /// The id of a logical session.
 pub type SessionKey = [u8; 16];
 
-/// Rows deleted in one transaction.
-const SWEEP_ROWS: usize = 1000;
 const HEADER: usize = 20;
-const SESSION_MS: i64 = limits::SESSION_TIMEOUT_MINUTES as i64 * 60_000;
 
 /// A statement that a client may send again.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +62,7 @@ impl WriteUnit<'_> {
     }
 }
 
-impl Store {
+impl Core {
     /// The greatest transaction number of a session, and what was executed under it.
     ///
     /// # Errors
@@ -101,61 +98,6 @@ impl Store {
             let executed = rows.into_iter().filter(|(number, _)| *number == latest);
             (latest, executed.map(|(_, executed)| executed).collect())
         }))
-    }
-
-    /// Removes what sessions left behind that have timed out; looks only when something can be due.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub fn sweep_statements(&self) -> Result<()> {
-        let now_ms = self.clock.now_ms();
-        if now_ms < self.next_statement_due.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        // A statement that is recorded from now on is due later than this.
-        self.next_statement_due.store(now_ms.saturating_add(SESSION_MS), Ordering::Release);
-        let mut oldest_kept = i64::MAX;
-        let mut range = KeyRange { start: Vec::new(), end: vec![0xFF; 24] };
-        loop {
-            let mut due = Vec::new();
-            let mut last = None;
-            let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-            let limit = ScanLimit::rows(SWEEP_ROWS);
-            txn.scan(Keyspace::Session, &range, Direction::Forward, limit, &mut |key, value| {
-                last = Some(key.to_vec());
-                match parse(key, value).map(|row| row.wall_ms) {
-                    Some(wall_ms) if wall_ms.saturating_add(SESSION_MS) > now_ms => {
-                        oldest_kept = oldest_kept.min(wall_ms);
-                    }
-                    _ => due.push((key.to_vec(), value.to_vec())),
-                }
-                ControlFlow::Continue(())
-            })
-            .map_err(from_kv)?;
-            drop(txn);
-            if !due.is_empty() {
-                self.change(|txn, _| {
-                    for (key, value) in &due {
-                        let mut same = false;
-                        txn.get_locked(Keyspace::Session, key, &mut |now| same = now == value)
-                            .map_err(from_kv)?;
-                        if same {
-                            txn.delete(Keyspace::Session, key, Guard::Checked).map_err(from_kv)?;
-                        }
-                    }
-                    Ok(())
-                })?;
-            }
-            match last {
-                Some(last) => range = range.after(&last, Direction::Forward),
-                None => break,
-            }
-        }
-        if oldest_kept != i64::MAX {
-            let due = oldest_kept.saturating_add(SESSION_MS);
-            self.next_statement_due.fetch_min(due, Ordering::AcqRel);
-        }
-        Ok(())
     }
 }
 
@@ -204,4 +146,9 @@ fn parse<'a>(key: &[u8], value: &'a [u8]) -> Option<Row<'a>> {
         count: i32::from_le_bytes(header[16..20].try_into().ok()?),
         result: RawDoc::new(result)?,
     })
+}
+
+/// When a row was recorded, in milliseconds since 1970; nothing for a damaged one.
+pub(crate) fn recorded_at(key: &[u8], value: &[u8]) -> Option<i64> {
+    parse(key, value).map(|row| row.wall_ms)
 }

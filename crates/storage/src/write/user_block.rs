@@ -10,7 +10,7 @@ use mayfly_base::{Error, ErrorCode, Result, current};
 use mayfly_value::{RawDoc, RawValue};
 use parking_lot::Mutex;
 
-use crate::Store;
+use super::Writer;
 
 /// Why clients may not write; nothing while they may.
 #[derive(Default)]
@@ -22,13 +22,13 @@ pub(crate) struct UserWriteBlock {
 /// The reason of who gives none.
 const UNSPECIFIED: &str = "Unspecified";
 
-impl Store {
+impl Writer {
     /// Keeps clients from writing, or lets them again. When this returns, no write is under way that was let in before.
     pub fn block_user_writes(&self, reason: Option<&str>) {
         if let Some(reason) = reason {
-            reason.clone_into(&mut self.write_block.reason.lock());
+            reason.clone_into(&mut self.user_block.reason.lock());
         }
-        self.write_block.on.store(reason.is_some(), Ordering::SeqCst);
+        self.user_block.on.store(reason.is_some(), Ordering::SeqCst);
         if reason.is_some() {
             // Whoever commits holds one of these.
             drop(self.catalog.changing.lock());
@@ -38,8 +38,8 @@ impl Store {
 
     /// Why clients may not write; nothing while they may.
     pub fn user_writes_blocked(&self) -> Option<String> {
-        let on = self.write_block.on.load(Ordering::SeqCst);
-        on.then(|| self.write_block.reason.lock().clone())
+        let on = self.user_block.on.load(Ordering::SeqCst);
+        on.then(|| self.user_block.reason.lock().clone())
     }
 
     /// To be called with the entry of each commit, before it.
@@ -48,7 +48,7 @@ impl Store {
     /// 371 UserWritesBlocked.
     #[inline]
     pub(crate) fn check_user_write(&self, entry: RawDoc<'_>) -> Result<()> {
-        match self.write_block.on.load(Ordering::SeqCst) {
+        match self.user_block.on.load(Ordering::SeqCst) {
             false => Ok(()),
             true => self.check_blocked(entry),
         }
@@ -59,7 +59,7 @@ impl Store {
     /// # Errors
     /// 371 UserWritesBlocked.
     pub(crate) fn check_user_namespace(&self, ns: &str) -> Result<()> {
-        match self.write_block.on.load(Ordering::SeqCst) && is_of_users(ns) {
+        match self.user_block.on.load(Ordering::SeqCst) && is_of_users(ns) {
             false => Ok(()),
             true => self.check_client(),
         }
@@ -78,7 +78,7 @@ impl Store {
         if !by_client {
             return Ok(());
         }
-        let reason = self.write_block.reason.lock();
+        let reason = self.user_block.reason.lock();
         let text = match reason.as_str() {
             UNSPECIFIED => "User writes blocked".to_owned(),
             reason => format!("User writes blocked, reason: {reason}"),

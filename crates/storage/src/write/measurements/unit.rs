@@ -7,7 +7,7 @@ use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::WriteUnit;
+use super::super::WriteUnit;
 use crate::catalog::Index;
 use crate::oplog::UpdateStyle;
 use crate::read::{EntryVisitor, entry};

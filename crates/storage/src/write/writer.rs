@@ -1,0 +1,351 @@
+//! Committing write units: the central retry loop, and acknowledging what is durable.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use mayfly_base::{Error, ErrorCode, OpCtx, Result, current};
+use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
+
+use super::archive::{ArchiveCollection, ArchiveSink, Archives, FindArchives, OpenArchives};
+use super::capped::CappedUnit;
+use super::durability::SyncGate;
+use super::fsync_lock::FsyncLock;
+use super::load::ForegroundLoad;
+use super::pending::{Effects, Pending};
+use super::role::Primacy;
+use super::unit::WriteUnit;
+use super::user_block::UserWriteBlock;
+use crate::catalog::{Collection, Core};
+use crate::policy::TtlStats;
+use crate::read::open_view;
+use crate::record::error::from_kv;
+
+/// How often one write is tried again before the client sees the conflict.
+const MAX_RETRIES: u32 = 10_000;
+
+/// How often one of the server's own that can as well be done later.
+const BRIEF_RETRIES: u32 = 8;
+
+/// How often when its snapshot was too old: each try may have taken long.
+const MAX_RETRIES_TOO_OLD: u32 = 10;
+
+/// A core that can be written to.
+pub struct Writer {
+    core: Core,
+    pub(super) primacy: Primacy,
+    sync: SyncGate,
+    /// Units are refused from here on.
+    closing: AtomicBool,
+    ttl_stats: TtlStats,
+    /// Conflicts that led to another try, for serverStatus.
+    pub write_conflicts: AtomicI64,
+    pub(crate) load: ForegroundLoad,
+    archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
+    finds_archives: OnceLock<Weak<dyn FindArchives>>,
+    pub(super) user_block: UserWriteBlock,
+    /// Keeps writers out while `fsync` holds it.
+    pub fsync_lock: FsyncLock,
+}
+
+impl Deref for Writer {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(core: Core, sync: SyncGate) -> Writer {
+        Writer {
+            core,
+            primacy: Primacy::default(),
+            sync,
+            closing: AtomicBool::new(false),
+            ttl_stats: TtlStats::default(),
+            write_conflicts: AtomicI64::new(0),
+            load: ForegroundLoad::default(),
+            archive_sink: OnceLock::new(),
+            finds_archives: OnceLock::new(),
+            user_block: UserWriteBlock::default(),
+            fsync_lock: FsyncLock::default(),
+        }
+    }
+
+    /// Names who finds the collections that policies archive into.
+    pub(crate) fn find_archives_by(&self, finder: Weak<dyn FindArchives>) {
+        // There is one store over a writer, which does so when it is opened.
+        let _ = self.finds_archives.set(finder);
+    }
+
+    /// The collections that policies of this one archive into.
+    fn archives_of(&self, collection: &Collection) -> Vec<ArchiveCollection> {
+        if !collection.archives() {
+            return Vec::new();
+        }
+        let finder = self.finds_archives.get().and_then(Weak::upgrade);
+        finder.map_or_else(Vec::new, |finder| finder.archives_of(collection))
+    }
+
+    /// Who writes archives into files.
+    pub(crate) fn archive_sink(&self) -> Option<&dyn ArchiveSink> {
+        self.archive_sink.get().map(|sink| &**sink)
+    }
+
+    /// Units that come from here on are refused.
+    pub(crate) fn refuse_units(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Ends the thread that syncs.
+    pub(crate) fn close_gate(&self) {
+        self.sync.close();
+    }
+
+    /// The TTL monitor's counters.
+    pub fn ttl_stats(&self) -> &TtlStats {
+        &self.ttl_stats
+    }
+
+    /// Names who writes archives into files; the first one stays.
+    pub fn archive_into(&self, sink: Arc<dyn ArchiveSink>) {
+        // A second one would belong to a second server over the same store, which cannot be.
+        let _ = self.archive_sink.set(sink);
+    }
+
+    /// Runs a write unit and commits it; runs it again as long as it conflicts. The body has no side effects but through
+    /// the unit.
+    ///
+    /// # Errors
+    /// Those of the body and of the engine; 50 MaxTimeMSExpired and kills of the operation; 26 NamespaceNotFound when
+    /// the collection was dropped meanwhile.
+    pub fn write<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let began = self.clock.monotonic_micros();
+        let result = self.write_unmeasured(op, collection, body);
+        let now = self.clock.monotonic_micros();
+        self.load.note(now - began, now);
+        result
+    }
+
+    /// The same for the server's own work, which is to make room for that of others.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub(crate) fn write_unmeasured<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_beside(op, collection, &[], body)
+    }
+
+    /// The same with other collections that the unit may write to.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub(crate) fn write_beside<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        others: &[ArchiveCollection],
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_tried(op, collection, others, u32::MAX, body)
+    }
+
+    /// As [`Writer::write_unmeasured`], for what can be done later: an open transaction may hold a record for a long time.
+    ///
+    /// # Errors
+    /// As [`Writer::write`]; 112 WriteConflict after a short time.
+    pub(crate) fn write_briefly<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_tried(op, collection, &[], BRIEF_RETRIES, body)
+    }
+
+    fn write_tried<T>(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        others: &[ArchiveCollection],
+        most: u32,
+        mut body: impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(view) = open_view() {
+            let mut archives = self.archives_of(collection);
+            archives.extend_from_slice(others);
+            return self.write_in_open(&view, op, collection, &archives, &mut body);
+        }
+        if collection.capped().is_some() {
+            // What has to go depends on how much there is.
+            self.count_documents(op, collection)?;
+        }
+        let mut tries = 0;
+        loop {
+            let mut archives = self.archives_of(collection);
+            archives.extend_from_slice(others);
+            match self.try_write(collection, &archives, &mut body) {
+                Err(error) if tries < most_tries(&error).min(most) => {
+                    tries += 1;
+                    self.write_conflicts.fetch_add(1, Ordering::Relaxed);
+                    op.check()?;
+                    back_off(tries);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn try_write<T>(
+        &self,
+        collection: &Collection,
+        archives: &[ArchiveCollection],
+        body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let state = collection.state.read();
+        let namespace = collection.namespace();
+        if collection.is_dropped() {
+            return Err(Error::new(
+                ErrorCode::NamespaceNotFound,
+                format!("collection {namespace} was dropped"),
+            ));
+        }
+        self.check_open()?;
+        let moment = self.moment();
+        let now_ms = moment.now_ms;
+        // Units on a capped collection run one after the other.
+        let mut next = state.capped.map(|_| collection.capped.next.lock());
+        let open = OpenArchives::open(archives);
+        let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
+        let mut pending = Pending::new();
+        let ns = namespace.as_str();
+        let mut unit =
+            WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, moment, &self.watch);
+        if let (Some(limits), Some(next)) = (state.capped, &next) {
+            unit.capped = Some(CappedUnit::new(limits, **next));
+        }
+        unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
+        let result = body(&mut unit)?;
+        unit.make_room()?;
+        let number = unit.capped.as_ref().and_then(|capped| capped.next);
+        let effects = unit.effects;
+        self.commit(txn, pending, (collection, effects), now_ms)?;
+        if let Some(next) = &mut next {
+            **next = number;
+            collection.note_capped_commit();
+        }
+        Ok(result)
+    }
+
+    fn commit(
+        &self,
+        mut txn: Box<dyn Txn>,
+        mut pending: Pending,
+        (collection, effects): (&Collection, Effects),
+        now_ms: i64,
+    ) -> Result<()> {
+        if txn.size().1 == 0 {
+            return Ok(());
+        }
+        let mut under_way = None;
+        if !pending.oplog.is_empty() {
+            let stamp = self.oplog.clock.next(now_ms);
+            let timestamp = stamp.timestamp();
+            let entry = pending.oplog.finish(timestamp, now_ms);
+            self.check_user_write(entry.as_doc())?;
+            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
+                .map_err(from_kv)?;
+            // Given back when the commit is over.
+            under_way = Some(stamp);
+        }
+        txn.commit().map_err(from_kv)?;
+        drop(under_way);
+        pending.note_multikey();
+        self.note_effects(collection, effects);
+        for (collection, effects) in pending.collections {
+            self.note_effects(&collection, effects);
+        }
+        self.sync.note_commit();
+        Ok(())
+    }
+
+    /// Whether units are still taken.
+    ///
+    /// # Errors
+    /// 11600 InterruptedAtShutdown.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closing.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => {
+                let text = "the store is closing";
+                Err(Error::new(ErrorCode::InterruptedAtShutdown, text))
+            }
+        }
+    }
+
+    /// What was written is committed.
+    pub(crate) fn note_effects(&self, collection: &Collection, effects: Effects) {
+        let expired = effects.apply(collection);
+        if expired > 0 {
+            self.ttl_stats.deleted_documents.fetch_add(expired, Ordering::Relaxed);
+        }
+    }
+
+    /// A catalog change was committed outside a unit.
+    pub(crate) fn note_commit(&self) {
+        self.sync.note_commit();
+    }
+
+    /// Waits until everything committed before this call survives a crash of the machine.
+    ///
+    /// # Errors
+    /// Those of the engine; the store then refuses further writes.
+    pub async fn wait_durable(&self) -> Result<()> {
+        self.sync.wait().await
+    }
+
+    /// Waits until everything up to this timestamp of the operation log survives a crash of the machine.
+    ///
+    /// # Errors
+    /// As [`Writer::wait_durable`].
+    pub async fn wait_durable_up_to(&self, timestamp: u64) -> Result<()> {
+        self.sync.wait_up_to(timestamp).await
+    }
+
+    /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
+    pub fn is_durable(&self, timestamp: u64) -> bool {
+        self.sync.is_durable(timestamp)
+    }
+}
+
+/// How often a unit that failed so may be tried again.
+fn most_tries(error: &Error) -> u32 {
+    match error.code() {
+        ErrorCode::WriteConflict => MAX_RETRIES,
+        ErrorCode::SnapshotTooOld => MAX_RETRIES_TOO_OLD,
+        _ => 0,
+    }
+}
+
+/// Gives the other writer time; longer with each try.
+fn back_off(tries: u32) {
+    if tries < 4 {
+        std::thread::yield_now();
+    } else {
+        let cap = 50u64 << tries.min(9);
+        let micros = rand::random_range(cap / 4..=cap);
+        // The other writer may be a transaction, whose next statement needs a thread, too.
+        current::wait(|| std::thread::sleep(Duration::from_micros(micros.min(20_000))));
+    }
+}
