@@ -20,8 +20,6 @@ use crate::{Service, SessionId};
 
 /// `transactionLifetimeLimitSeconds` by default.
 const LIFETIME_SECS: i64 = 60;
-/// `maxTransactionLockRequestTimeoutMillis` by default.
-const LOCK_TIMEOUT_MS: i64 = 5;
 
 /// How often those are looked for whose time is over.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -29,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What of a transaction its client said when it began, for `currentOp`.
 #[derive(Clone, Debug)]
 pub struct Beginning {
-    /// `lsid` as sent.
+    /// Its session, as the log names it.
     pub lsid: DocBuf,
     /// `readConcern` as sent.
     pub read_concern: DocBuf,
@@ -44,8 +42,6 @@ pub struct OpenTransactions {
     open: Mutex<HashMap<SessionId, Arc<Handle>>>,
     /// `transactionLifetimeLimitSeconds`.
     pub lifetime_secs: AtomicI64,
-    /// `maxTransactionLockRequestTimeoutMillis`: told, but nobody waits for locks here.
-    pub lock_timeout_ms: AtomicI64,
     /// Begun.
     pub started: Counter,
     /// Ended without a commit.
@@ -118,7 +114,6 @@ impl Default for OpenTransactions {
         OpenTransactions {
             open: Mutex::default(),
             lifetime_secs: AtomicI64::new(LIFETIME_SECS),
-            lock_timeout_ms: AtomicI64::new(LOCK_TIMEOUT_MS),
             started: Counter::default(),
             aborted: Counter::default(),
             committed: Counter::default(),

@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use parking_lot::MutexGuard;
 
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Policy};
@@ -46,7 +47,7 @@ impl Store {
     /// # Errors
     /// 48 NamespaceExists, 72 InvalidOptions for a policy that would archive in a circle.
     pub fn create_collection(&self, ns: &Namespace, options: DocBuf) -> Result<Arc<Collection>> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         self.create_new_locked(ns, options, new_uuid())
     }
 
@@ -60,12 +61,18 @@ impl Store {
         options: DocBuf,
         uuid: [u8; 16],
     ) -> Result<Arc<Collection>> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         if self.catalog.all().values().any(|other| other.uuid() == uuid) {
             let text = format!("{ns} cannot be created with the UUID of another collection");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
         self.create_new_locked(ns, options, uuid)
+    }
+
+    /// The catalog's lock, for what a statement of an open transaction may do, too.
+    fn lock_catalog(&self) -> Result<MutexGuard<'_, ()>> {
+        let lock = &self.catalog.changing;
+        self.lock_in_time("the catalog", || lock.lock(), |longest| lock.try_lock_for(longest))
     }
 
     fn create_new_locked(
@@ -95,7 +102,7 @@ impl Store {
         if let Some(found) = self.collection(ns) {
             return Ok((found, false));
         }
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         match self.collection(ns) {
             Some(found) => Ok((found, false)),
             None => {

@@ -189,7 +189,9 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| open(s).lock_timeout_ms),
+    number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| s
+        .store
+        .transaction_lock_timeout_ms),
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",

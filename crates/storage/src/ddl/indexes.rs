@@ -171,7 +171,7 @@ impl Store {
         }
         let own_notes = result.notes.len();
         loop {
-            let changing = self.catalog.changing.lock();
+            let changing = self.lock_catalog()?;
             if collection.is_dropped() {
                 return Ok(None);
             }

@@ -32,7 +32,7 @@ use super::pending::Pending;
 use super::retry::{SessionKey, Statement, statement_row};
 use super::unit::WriteUnit;
 use crate::catalog::local::{self, LocalCatalog};
-use crate::catalog::{Collection, Core, Definition};
+use crate::catalog::{Collection, CollectionState, Core, Definition};
 use crate::oplog::OplogBatch;
 use crate::read::{View, enter_view, leave_view};
 use crate::record::error::from_kv;
@@ -213,8 +213,7 @@ fn shared(store: &Core, collection: &Collection) -> Result<Arc<Collection>> {
 }
 
 /// Refuses collections that transactions cannot write to.
-fn check_writable(collection: &Collection, ns: &str) -> Result<()> {
-    let state = collection.state.read_recursive();
+fn check_writable(state: &CollectionState, ns: &str) -> Result<()> {
     let text = if state.time_series.is_some() {
         format!("Cannot write to a time-series collection in a multi-document transaction: {ns}")
     } else if state.capped.is_some() {
@@ -240,9 +239,13 @@ impl Writer {
     ) -> Result<T> {
         op.check()?;
         let namespace = collection.namespace();
-        check_writable(collection, namespace.as_str())?;
         let known = shared(self, collection)?;
-        let state = collection.state.read();
+        let state = self.lock_in_time(
+            namespace.as_str(),
+            || collection.state.read(),
+            |longest| collection.state.try_read_for(longest),
+        )?;
+        check_writable(&state, namespace.as_str())?;
         local::with(|local| local.check_written(collection)).unwrap_or(Ok(()))?;
         let open = OpenArchives::open(archives);
         with_open(view, |txn, pending| {

@@ -15,6 +15,7 @@ use super::fsync_lock::FsyncLock;
 use super::load::ForegroundLoad;
 use super::pending::{Effects, Pending};
 use super::role::Primacy;
+use super::transaction::in_transaction;
 use super::unit::WriteUnit;
 use super::user_block::UserWriteBlock;
 use crate::catalog::{Collection, Core};
@@ -47,7 +48,12 @@ pub struct Writer {
     pub(super) user_block: UserWriteBlock,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
+    /// How long a statement of an open transaction waits for a lock, in milliseconds; negative for as long as it takes.
+    pub transaction_lock_timeout_ms: AtomicI64,
 }
+
+/// `maxTransactionLockRequestTimeoutMillis` by default.
+const TRANSACTION_LOCK_TIMEOUT_MS: i64 = 5;
 
 impl Deref for Writer {
     type Target = Core;
@@ -71,6 +77,7 @@ impl Writer {
             finds_archives: OnceLock::new(),
             user_block: UserWriteBlock::default(),
             fsync_lock: FsyncLock::default(),
+            transaction_lock_timeout_ms: AtomicI64::new(TRANSACTION_LOCK_TIMEOUT_MS),
         }
     }
 
@@ -87,6 +94,27 @@ impl Writer {
         }
         let finder = self.finds_archives.get().and_then(Weak::upgrade);
         finder.map_or_else(Vec::new, |finder| finder.archives_of(collection))
+    }
+
+    /// Takes a lock, for which a statement of an open transaction waits only so long: who holds it may wait for the transaction.
+    ///
+    /// # Errors
+    /// 24 LockTimeout.
+    pub(crate) fn lock_in_time<L>(
+        &self,
+        what: &str,
+        lock: impl FnOnce() -> L,
+        try_for: impl FnOnce(Duration) -> Option<L>,
+    ) -> Result<L> {
+        if !in_transaction() {
+            return Ok(lock());
+        }
+        let millis = self.transaction_lock_timeout_ms.load(Ordering::Relaxed);
+        let Ok(longest) = u64::try_from(millis) else { return Ok(lock()) };
+        try_for(Duration::from_millis(longest)).ok_or_else(|| {
+            let text = format!("Unable to acquire lock on {what} within {millis}ms.");
+            Error::new(ErrorCode::LockTimeout, text)
+        })
     }
 
     /// Who writes archives into files.

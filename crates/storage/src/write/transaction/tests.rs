@@ -267,3 +267,20 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     let size = |entry: &Document| DocBuf::from_bson(entry).as_bytes().len();
     assert!(log.iter().all(|entry| size(entry) <= 16 << 20));
 }
+
+#[test]
+fn a_statement_waits_only_so_long_for_a_lock() {
+    let f = fixture();
+    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
+    let collection = f.store.collection(&ns("d.a")).unwrap();
+    let open = f.begin(1);
+    let state = collection.state.write();
+    let error = f.inside(open, || f.insert("d.a", &doc! { "_id": 2 })).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::LockTimeout);
+    drop(state);
+    let changing = f.store.catalog.changing.lock();
+    let error = f.inside(f.begin(1), || f.insert("d.new", &doc! { "_id": 2 })).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::LockTimeout);
+    drop(changing);
+    f.inside(f.begin(1), || f.insert("d.new", &doc! { "_id": 2 })).unwrap();
+}
