@@ -3,7 +3,8 @@
 Which messages it cuts is said in Python (`cut`), or over the wire by a command that the proxy answers itself, so that suites of
 every language can use one: `{cut: "reply commitTransaction 2"}` cuts the next two commits after the server has answered them,
 `{cut: "request abortTransaction 1"}` the next abort before the server sees it, `{cut: "nothing"}` ends it. The reply's `cuts` is
-the number of connections cut so far.
+the number of connections cut so far. What is asked for holds for clients of the same application name as the one that asks, so
+that tests that run side by side do not cut each other's connections.
 
 A connection's messages stay in order: a request goes on only when the reply of the one before has come back, as drivers send them.
 """
@@ -12,10 +13,21 @@ import re
 import socket
 import struct
 import threading
+from collections import defaultdict
 
 OP_MSG = 2013
 #: Not part of what an application asks for; clients send them when they like.
-BESIDE = {"hello", "isMaster", "ismaster", "endSessions", "killCursors", "saslStart", "saslContinue", "cut"}
+HELLO = {"hello", "isMaster", "ismaster"}
+BESIDE = HELLO | {"endSessions", "killCursors"}
+
+
+class Cuts:
+    """What is to be cut for one application name, and what was."""
+
+    def __init__(self):
+        self.when, self.name, self.times, self.skip = "nothing", None, 0, 0
+        self.cuts = 0
+        self.names = []
 
 
 class CuttingProxy:
@@ -26,20 +38,29 @@ class CuttingProxy:
         self._lock = threading.Lock()
         self._open = set()
         self._closed = False
-        self.cut("nothing")
-        self.cuts = 0
-        self.names = []
+        self._asked = defaultdict(Cuts)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut(self, when, name=None, times=1, skip=0):
+    def cut(self, when, name=None, times=1, skip=0, app=b""):
         """Cuts at the next `times` messages of this name (None: any), after `skip` of them.
 
         `when`: "request" (the server does not see it), "reply" (the client does not see it), "nothing".
         """
         with self._lock:
-            self._when, self._name, self._times, self._skip = when, name, times, skip
+            asked = self._asked[app]
+            asked.when, asked.name, asked.times, asked.skip = when, name, times, skip
+
+    @property
+    def cuts(self):
+        """How often a connection of a client without an application name was cut."""
+        return self._asked[b""].cuts
+
+    @property
+    def names(self):
+        """The names of the commands that such clients sent."""
+        return self._asked[b""].names
 
     def close(self):
         with self._lock:
@@ -70,12 +91,15 @@ class CuttingProxy:
             replies = threading.Thread(target=self._replies, args=(server, client), daemon=True)
             replies.cutting = threading.Event()
             replies.start()
+            app = b""
             while message := _message(client):
                 name = _command(message)
+                if name is None or name in HELLO:
+                    app = _application(message) or app
                 if name == "cut":
-                    client.sendall(self._ordered(message))
+                    client.sendall(self._ordered(message, app))
                     continue
-                when = self._wanted(name)
+                when = self._wanted(name, app)
                 if when == "request":
                     return
                 if when == "reply":
@@ -101,26 +125,28 @@ class CuttingProxy:
         for end in (client, server):
             _shut(end)
 
-    def _wanted(self, name):
+    def _wanted(self, name, app):
         """What to do about a request of this name."""
         if name is None or name in BESIDE:
             return None
         with self._lock:
-            self.names.append(name)
-            if self._when == "nothing" or self._times == 0 or self._name not in (None, name):
+            asked = self._asked[app]
+            asked.names.append(name)
+            if asked.when == "nothing" or asked.times == 0 or asked.name not in (None, name):
                 return None
-            if self._skip > 0:
-                self._skip -= 1
+            if asked.skip > 0:
+                asked.skip -= 1
                 return None
-            self._times -= 1
-            self.cuts += 1
-            return self._when
+            asked.times -= 1
+            asked.cuts += 1
+            return asked.when
 
-    def _ordered(self, message):
+    def _ordered(self, message, app):
         """Does what the command `cut` says, and gives its reply."""
         words = _text(message).split()
-        self.cut(words[0], *words[1:2], *map(int, words[2:3]))
-        document = b"\x10cuts\x00" + struct.pack("<i", self.cuts) + b"\x01ok\x00" + struct.pack("<d", 1.0) + b"\x00"
+        self.cut(words[0], *words[1:2], *map(int, words[2:3]), app=app)
+        cuts = self._asked[app].cuts
+        document = b"\x10cuts\x00" + struct.pack("<i", cuts) + b"\x01ok\x00" + struct.pack("<d", 1.0) + b"\x00"
         body = struct.pack("<iBi", 0, 0, len(document) + 4) + document
         (request,) = struct.unpack_from("<i", message, 4)
         return struct.pack("<iiii", 16 + len(body), 0, request, OP_MSG) + body
@@ -147,6 +173,12 @@ def _command(message):
     if struct.unpack_from("<i", message, 12)[0] != OP_MSG or message[20] != 0:
         return None
     return message[26:message.index(b"\x00", 26)].decode()
+
+
+def _application(message):
+    """The name a client gives itself in its first message."""
+    found = re.search(rb"\x03application\x00....\x02name\x00....([^\x00]*)\x00", message, re.DOTALL)
+    return found and found[1]
 
 
 def _text(message):
