@@ -17,10 +17,14 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "python"))
+from cutting_proxy import CuttingProxy  # noqa: E402
+
 ROOT = HERE.parent.parent
 CACHE = Path(os.environ.get("MAYFLY_CACHE", Path.home() / ".cache" / "mayflydb")) / "clients"
 LOGS = ROOT / "tests" / ".work" / "clients"
@@ -114,6 +118,16 @@ class Server:
         if self.process.returncode != 0:
             found.append(f"server ended with {self.process.returncode} after SIGTERM")
         return found
+
+
+@contextmanager
+def proxy_to(uri: str):
+    """The address of a proxy that cuts connections at messages a suite names."""
+    proxy = CuttingProxy(*uri.removeprefix("mongodb://").split(":"))
+    try:
+        yield f"mongodb://127.0.0.1:{proxy.port}"
+    finally:
+        proxy.close()
 
 
 def run(command, seconds, log, **options) -> int:
@@ -241,7 +255,7 @@ class Node(Npm):
     failed_pattern = r"^# (?:fail|cancelled) (\d+)"
 
     def command(self):
-        command = [self.node, "--test", "--test-reporter=tap", "driver.test.js"]
+        command = [self.node, "--test", "--test-reporter=tap", "driver.test.js", "transactions.test.js"]
         return command, {"NODE_PATH": str(self.modules)}
 
 
@@ -360,7 +374,11 @@ def try_suite(suite: Suite, binary: Path) -> Outcome:
             before = suite.log.stat().st_size if suite.log.exists() else 0
             environment = {**os.environ, **extra, "MONGODB_URI": uri}
             environment["MONGODB_REPLICA_SET_URI"] = f"{member_uri}/?replicaSet=rs0"
-            status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
+            with proxy_to(uri) as proxy, proxy_to(member_uri) as member_proxy:
+                environment["MONGODB_PROXY_URI"] = proxy
+                # A member's own address leads around the proxy.
+                environment["MONGODB_REPLICA_SET_PROXY_URI"] = f"{member_proxy}/?directConnection=true"
+                status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
         passed, failed = suite.counts(suite.log.read_text(errors="replace")[before:])
         if status != 0 and failed == 0:
             why.append(f"the runner ended with {status}")

@@ -1,37 +1,17 @@
 /* libmongoc against a running server; what is expected is listed in ../README.md. Prints TAP. */
 
-#include <mongoc/mongoc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "suite.h"
+
 #include <time.h>
 
 #define DATABASE "clients_c"
 
 static mongoc_client_t *client;
 static mongoc_collection_t *coll;
-static bson_error_t error;
-static bool good;
+_Thread_local bson_error_t error;
+_Thread_local bool good;
 
-#define CHECK(condition, ...)                                                                  \
-   do {                                                                                        \
-      if (!(condition)) {                                                                      \
-         good = false;                                                                         \
-         printf ("# %s:%d: %s", __FILE__, __LINE__, #condition);                               \
-         printf (__VA_ARGS__);                                                                 \
-         printf ("\n");                                                                        \
-         return;                                                                               \
-      }                                                                                        \
-   } while (0)
-
-#define CHECK_OK(call)                                                                         \
-   CHECK (call, ": %d.%u %s", (int) error.domain, error.code, error.message)
-
-#define CHECK_FAILS(wanted, call)                                                              \
-   CHECK (!(call) && error.code == (wanted), ": %u %s", error.code, error.message)
-
-/* Documents live until the end of the program: it is short. */
-static bson_t *
+bson_t *
 json (const char *text)
 {
    bson_error_t why;
@@ -43,7 +23,7 @@ json (const char *text)
    return document;
 }
 
-static int64_t
+int64_t
 field (const bson_t *document, const char *path)
 {
    bson_iter_t start, found;
@@ -470,6 +450,14 @@ static const struct {
    {"unknown_command", unknown_command},
    {"index_errors", index_errors},
    {"write_and_query_errors", write_and_query_errors},
+   {"transaction_is_all_or_nothing", transaction_is_all_or_nothing},
+   {"loser_of_a_conflict_is_run_again", loser_of_a_conflict_is_run_again},
+   {"causal_session", causal_session},
+   {"snapshot_session", snapshot_session},
+   {"commit_is_tried_again", commit_is_tried_again},
+   {"result_of_a_commit_is_unknown", result_of_a_commit_is_unknown},
+   {"abort_leaves_nothing", abort_leaves_nothing},
+   {"statement_is_lost", statement_is_lost},
 };
 
 int

@@ -153,5 +153,7 @@ check('errors', () => {
   failure(2, 'BadValue', () => db.people.find({ a: { $noSuchOperator: 1 } }).toArray());
 });
 
+load('transactions.js');
+
 print(`${passed} passed, ${failed.length} failed`);
 if (failed.length > 0) quit(1);

@@ -497,16 +497,16 @@ def test_lost_replies_of_writes(proxied, coll):
     """The driver sends a write again whose reply was lost; the server gives the first answer."""
     proxy, client = proxied
     through = client[coll.database.name][coll.name]
-    proxy.cut("insert")
+    proxy.cut("reply", "insert")
     through.insert_one({"_id": 1, "n": 0})
-    proxy.cut("update")
+    proxy.cut("reply", "update")
     assert through.update_one({"_id": 1}, {"$inc": {"n": 1}}).modified_count == 1
-    proxy.cut("findAndModify")
+    proxy.cut("reply", "findAndModify")
     after = through.find_one_and_update({"_id": 1}, {"$inc": {"n": 1}}, return_document=True)
     assert after == {"_id": 1, "n": 2}
-    proxy.cut("insert")
+    proxy.cut("reply", "insert")
     assert len(through.insert_many([{"k": k} for k in range(1000)]).inserted_ids) == 1000
-    proxy.cut("delete")
+    proxy.cut("reply", "delete")
     assert through.delete_one({"k": {"$gte": 0}}).deleted_count == 1
     assert proxy.cuts == 5
     assert coll.count_documents({}) == 1000
