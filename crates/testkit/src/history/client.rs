@@ -21,7 +21,7 @@ use crate::dialect::{self, Env};
 const KEYS: u32 = 6;
 /// Numbers that are written before other lists and registers take their place.
 const TURN: u64 = 60;
-/// Turns before other collections take their place.
+/// Turns before other collections take their place, unless told otherwise.
 const GENERATION: u32 = 10;
 /// How often something whose outcome is unknown is asked for again.
 const ATTEMPTS: usize = 12;
@@ -52,6 +52,8 @@ pub struct Run {
     next_value: AtomicU64,
     complaints: Mutex<Vec<String>>,
     refusals: Mutex<BTreeMap<i32, u64>>,
+    /// After so many turns other collections are used.
+    generation: u32,
     /// The disturber ends, and clients that run until they are told to.
     pub over: AtomicBool,
 }
@@ -63,12 +65,18 @@ impl Default for Run {
             next_value: AtomicU64::new(0),
             complaints: Mutex::default(),
             refusals: Mutex::default(),
+            generation: GENERATION,
             over: AtomicBool::new(false),
         }
     }
 }
 
 impl Run {
+    /// A history over the same few collections from beginning to end.
+    pub fn over_few_collections() -> Run {
+        Run { generation: u32::MAX / KEYS, ..Run::default() }
+    }
+
     /// Since the first client began.
     pub fn elapsed(&self) -> Duration {
         self.began.elapsed()
@@ -103,12 +111,35 @@ impl Run {
         self.next_value.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Where a list lives.
+    fn list_at(&self, key: u32) -> (&'static str, String) {
+        let (db, name) = [("one", "lists"), ("one", "others"), ("two", "lists")][key as usize % 3];
+        (db, format!("{name}{}", key / KEYS / self.generation))
+    }
+
+    /// Where a register lives.
+    fn register_at(&self, key: u32) -> (&'static str, String) {
+        ("two", format!("registers{}", key / KEYS / self.generation))
+    }
+
+    /// A read of two lists at once.
+    fn lookup(&self, key: u32) -> String {
+        let other = beside(key);
+        format!(
+            "{{aggregate: '{}', pipeline: [{{$match: {{_id: {key}}}}}, {{$lookup: {{from: '{}', \
+             pipeline: [{{$match: {{_id: {other}}}}}], as: 'other'}}}}], cursor: {{}}",
+            self.list_at(key).1,
+            self.list_at(other).1
+        )
+    }
+
     /// All collections that have been in use.
     pub fn namespaces(&self) -> Vec<(&'static str, String)> {
-        let generations = 0..=self.turn() / GENERATION;
+        let generations = 0..=self.turn() / self.generation;
         let of = |generation| {
-            let first = generation * GENERATION * KEYS;
-            [list_at(first), list_at(first + 1), list_at(first + 2), register_at(first)]
+            let first = generation * self.generation * KEYS;
+            let lists = [first, first + 1, first + 2].map(|key| self.list_at(key));
+            lists.into_iter().chain([self.register_at(first)])
         };
         generations.flat_map(of).collect()
     }
@@ -136,24 +167,14 @@ impl Run {
         };
         let mut steps = Vec::new();
         for key in 0..(self.turn() + 1) * KEYS {
-            let values = get(list_at(key), key).map(|it| list(it.as_doc())).unwrap_or_default();
+            let values =
+                get(self.list_at(key), key).map(|it| list(it.as_doc())).unwrap_or_default();
             steps.push(Step::Read { key, values });
-            let value = get(register_at(key), key).and_then(|it| register(it.as_doc()));
+            let value = get(self.register_at(key), key).and_then(|it| register(it.as_doc()));
             steps.push(Step::Get { key, value });
         }
         Ok(Transaction { begin, end: self.now(), outcome: Outcome::Ok, steps })
     }
-}
-
-/// Where a list lives.
-fn list_at(key: u32) -> (&'static str, String) {
-    let (db, name) = [("one", "lists"), ("one", "others"), ("two", "lists")][key as usize % 3];
-    (db, format!("{name}{}", key / KEYS / GENERATION))
-}
-
-/// Where a register lives.
-fn register_at(key: u32) -> (&'static str, String) {
-    ("two", format!("registers{}", key / KEYS / GENERATION))
 }
 
 fn parsed(command: &str) -> DocBuf {
@@ -298,23 +319,23 @@ impl<'r, L: Line> Client<'r, L> {
         let key = self.key();
         match self.random.random_range(0..3) {
             0 => {
-                let command = format!("{}}}", find(&list_at(key).1, key));
-                let Ok(reply) = self.ask(list_at(key).0, &parsed(&command)) else {
+                let command = format!("{}}}", find(&self.run.list_at(key).1, key));
+                let Ok(reply) = self.ask(self.run.list_at(key).0, &parsed(&command)) else {
                     return Outcome::Fail;
                 };
                 note_list(&reply, key, steps)
             }
             1 => {
-                let command = format!("{}}}", find(&register_at(key).1, key));
-                let Ok(reply) = self.ask(register_at(key).0, &parsed(&command)) else {
+                let command = format!("{}}}", find(&self.run.register_at(key).1, key));
+                let Ok(reply) = self.ask(self.run.register_at(key).0, &parsed(&command)) else {
                     return Outcome::Fail;
                 };
                 note_register(&reply, key, steps)
             }
             _ => {
                 let concern = "readConcern: {level: 'snapshot'}";
-                let command = format!("{}, {concern}}}", lookup(key));
-                let Ok(reply) = self.ask(list_at(key).0, &parsed(&command)) else {
+                let command = format!("{}, {concern}}}", self.run.lookup(key));
+                let Ok(reply) = self.ask(self.run.list_at(key).0, &parsed(&command)) else {
                     return Outcome::Fail;
                 };
                 note_both(&reply, key, steps)
@@ -348,7 +369,7 @@ impl<'r, L: Line> Client<'r, L> {
 
     fn append_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
         let (key, value) = (self.key(), self.run.value());
-        let (db, collection) = list_at(key);
+        let (db, collection) = self.run.list_at(key);
         let shows = self.random.random_bool(0.5);
         steps.push(Step::Append { key, value });
         match self.repeated(db, &append(&collection, key, value, shows)) {
@@ -364,7 +385,7 @@ impl<'r, L: Line> Client<'r, L> {
     /// Writes a register if it still holds what it held.
     fn write_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
         let (key, value) = (self.key(), self.run.value());
-        let (db, collection) = register_at(key);
+        let (db, collection) = self.run.register_at(key);
         let command = format!("{}}}", find(&collection, key));
         let Ok(reply) = self.ask(db, &parsed(&command)) else { return Outcome::Fail };
         if reply.code != 0 {
@@ -489,15 +510,15 @@ impl<'r, L: Line> Client<'r, L> {
 
     fn step(&mut self, steps: &mut Vec<Step>) -> Result<(), Ended> {
         let key = self.key();
-        let (db, collection) = list_at(key);
-        let (register_db, registers) = register_at(key);
+        let (db, collection) = self.run.list_at(key);
+        let (register_db, registers) = self.run.register_at(key);
         match self.random.random_range(0..7) {
             0 => {
                 let reply = self.statement(db, &find(&collection, key))?;
                 note_list(&reply, key, steps);
             }
             1 => {
-                let reply = self.statement(db, &lookup(key))?;
+                let reply = self.statement(db, &self.run.lookup(key))?;
                 note_both(&reply, key, steps);
             }
             it @ (2 | 3) => {
@@ -551,17 +572,6 @@ fn beside(key: u32) -> u32 {
     }
 }
 
-/// Reads two lists at once.
-fn lookup(key: u32) -> String {
-    let other = beside(key);
-    format!(
-        "{{aggregate: '{}', pipeline: [{{$match: {{_id: {key}}}}}, {{$lookup: {{from: '{}', \
-         pipeline: [{{$match: {{_id: {other}}}}}], as: 'other'}}}}], cursor: {{}}",
-        list_at(key).1,
-        list_at(other).1
-    )
-}
-
 fn append(collection: &str, key: u32, value: u64, shows: bool) -> String {
     let change = format!("{{$push: {{list: NumberLong({value})}}, $inc: {{length: 1}}}}");
     match shows {
@@ -611,18 +621,18 @@ fn note_shown(reply: &Reply, key: u32, shows: bool, steps: &mut Vec<Step>) {
     }
 }
 
-/// Makes and drops indexes, and kills operations and sessions, until the run is over.
-pub fn disturb<L: Line>(run: &Run, line: &mut L, clients: u8, seed: u64) {
+/// Makes and drops indexes if wanted, and kills operations and sessions, until the run is over.
+pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: bool, clients: u8, seed: u64) {
     let mut random = SmallRng::seed_from_u64(!seed);
     while !run.over.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(1..20)));
         let key = run.turn() * KEYS + random.random_range(0..KEYS);
         let (db, collection) = match random.random_bool(0.3) {
-            true => register_at(key),
-            false => list_at(key),
+            true => run.register_at(key),
+            false => run.list_at(key),
         };
         // Whoever is killed or not there is no matter.
-        let _answer = match random.random_range(0..8) {
+        let _answer = match random.random_range(if indexes { 0 } else { 5 }..8) {
             0..3 => {
                 let index = "{key: {length: 1}, name: 'length'}";
                 line.ask(
