@@ -82,6 +82,8 @@ pub(super) fn ends_command(error: &Error) -> bool {
             | ErrorCode::InterruptedAtShutdown
             | ErrorCode::InterruptedDueToReplStateChange
             | ErrorCode::NotWritablePrimary
+            // Nobody knows whether the statement was committed: the client may send the command again.
+            | ErrorCode::HostUnreachable
     ) || transaction::ends_statement(error)
 }
 

@@ -11,7 +11,7 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Result, current};
-use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit, TxnOptions};
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
 use super::WriteUnit;
@@ -74,21 +74,21 @@ impl Core {
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut rows = Vec::new();
         let mut damaged = false;
-        let range = KeyRange::prefix(session);
-        txn.scan(
-            Keyspace::Session,
-            &range,
-            Direction::Forward,
-            ScanLimit::NONE,
-            &mut |key, value| {
-                match parse(key, value) {
-                    Some(row) => rows.push((row.txn_number, row.executed())),
-                    None => damaged = true,
-                }
-                ControlFlow::Continue(())
-            },
-        )
-        .map_err(from_kv)?;
+        let mut range = KeyRange::prefix(session);
+        let mut see = |key: &[u8], value: &[u8]| {
+            match parse(key, value) {
+                Some(row) => rows.push((row.txn_number, row.executed())),
+                None => damaged = true,
+            }
+            ControlFlow::Continue(())
+        };
+        let (forward, all) = (Direction::Forward, ScanLimit::NONE);
+        // An engine may pause a scan where it likes.
+        while let ScanEnd::More { last_key } =
+            txn.scan(Keyspace::Session, &range, forward, all, &mut see).map_err(from_kv)?
+        {
+            range = range.after(&last_key, forward);
+        }
         if damaged {
             let text = "a stored statement of a session is damaged";
             return Err(Error::new(ErrorCode::DataCorruptionDetected, text));

@@ -15,11 +15,15 @@
 //! ```text
 //! <begin> <end> <outcome> <operation> ...         a line for each transaction; microseconds of one clock
 //! 120 460 ok a:3=17 r:3=1,2,17 r:5=               appended 17 to list 3, read list 3, read the empty list 5
+//! 470 480 ok g:2=8 w:2=19 g:4=                    read 8 in register 2, wrote 19 there, read register 4, which has no value yet
 //! ```
 //!
-//! The outcome is `ok`, `fail` (surely without effect) or `info` (nobody knows). The last line may read all lists once more.
+//! A transaction reads a register before it writes it, so that the values of a register are a chain, and become lists
+//! ([`registers`]). The outcome is `ok`, `fail` (surely without effect) or `info` (nobody knows). The last line may read all lists once more.
 
+pub mod client;
 mod graph;
+mod registers;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +32,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use graph::Graph;
+use registers::as_lists;
 
 /// What became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,20 @@ pub enum Step {
         key: u32,
         /// What it held.
         values: Vec<u64>,
+    },
+    /// Wrote a register that the same transaction has read before.
+    Write {
+        /// The register.
+        key: u32,
+        /// The number, of which there is one in the whole history.
+        value: u64,
+    },
+    /// Read a register.
+    Get {
+        /// The register.
+        key: u32,
+        /// What it held.
+        value: Option<u64>,
     },
 }
 
@@ -89,7 +108,9 @@ impl fmt::Display for Anomaly {
 
 /// The anomalies of a history; none when it may have come from snapshot isolation.
 pub fn check(history: &[Transaction]) -> Vec<Anomaly> {
-    let mut checker = Checker { history, anomalies: Vec::new(), writers: HashMap::new() };
+    let (lists, anomalies) = as_lists(history);
+    let history = lists.as_slice();
+    let mut checker = Checker { history, anomalies, writers: HashMap::new() };
     checker.note_writers();
     for (at, transaction) in history.iter().enumerate() {
         if transaction.outcome != Outcome::Fail {
@@ -173,6 +194,8 @@ impl Checker<'_> {
                     self.check_values(at, *key, values);
                     seen.insert(*key, values.clone());
                 }
+                // They have become lists.
+                Step::Write { .. } | Step::Get { .. } => {}
             }
         }
     }
@@ -313,6 +336,41 @@ impl Checker<'_> {
     }
 }
 
+impl fmt::Display for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = match self.outcome {
+            Outcome::Ok => "ok",
+            Outcome::Fail => "fail",
+            Outcome::Info => "info",
+        };
+        write!(f, "{} {} {outcome}", self.begin, self.end)?;
+        for step in &self.steps {
+            match step {
+                Step::Append { key, value } => write!(f, " a:{key}={value}")?,
+                Step::Read { key, values } => {
+                    let values: Vec<_> = values.iter().map(u64::to_string).collect();
+                    write!(f, " r:{key}={}", values.join(","))?;
+                }
+                Step::Write { key, value } => write!(f, " w:{key}={value}")?,
+                Step::Get { key, value: Some(value) } => write!(f, " g:{key}={value}")?,
+                Step::Get { key, value: None } => write!(f, " g:{key}=")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a history as text.
+///
+/// # Errors
+/// The line, and what is wrong with it.
+pub fn parse(text: &str) -> Result<Vec<Transaction>, String> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let transaction =
+        |(at, line): (usize, &str)| line.parse().map_err(|why| format!("line {}: {why}", at + 1));
+    lines.map(transaction).collect()
+}
+
 impl FromStr for Transaction {
     type Err = String;
 
@@ -344,6 +402,8 @@ fn step(word: &str) -> Result<Step, String> {
     match (kind, values.as_slice()) {
         ("a", [value]) => Ok(Step::Append { key, value: *value }),
         ("r", _) => Ok(Step::Read { key, values }),
+        ("w", [value]) => Ok(Step::Write { key, value: *value }),
+        ("g", [] | [_]) => Ok(Step::Get { key, value: values.first().copied() }),
         _ => Err(wrong()),
     }
 }

@@ -62,3 +62,48 @@ fn circles_that_it_forbids() {
         assert_eq!(kinds(history), ["circle"], "{history}");
     }
 }
+
+#[test]
+fn registers_that_are_right() {
+    // A chain, with a failed one beside it, and one of which nobody knows.
+    assert!(
+        kinds("1 2 ok g:1= w:1=1\n3 4 ok g:1=1 w:1=2\n3 4 fail g:1=1 w:1=3\n9 9 ok g:1=2")
+            .is_empty()
+    );
+    assert!(
+        kinds("1 2 ok g:1= w:1=1\n3 4 info g:1=1 w:1=2\n5 6 ok g:1=1 w:1=3\n9 9 ok g:1=3")
+            .is_empty()
+    );
+    assert!(kinds("1 2 ok g:1= w:1=1\n3 4 info g:1=1 w:1=2\n9 9 ok g:1=2").is_empty());
+    // Twice in one transaction; a list of the same number is another thing.
+    assert!(kinds("1 2 ok g:1= w:1=1 w:1=2 g:1=2\n3 4 ok a:1=3\n9 9 ok r:1=3 g:1=2").is_empty());
+}
+
+#[test]
+fn registers_that_are_wrong() {
+    let cases = [
+        ("lost update", "1 9 ok g:1= w:1=1\n1 9 ok g:1= w:1=2\n10 11 ok g:1=2"),
+        ("unrepeatable read", "1 9 ok g:1= g:1=1\n1 9 ok g:1= w:1=1\n10 11 ok g:1=1"),
+        ("aborted read (G1a)", "1 2 fail g:1= w:1=1\n3 4 ok g:1=1"),
+        ("intermediate read (G1b)", "1 9 ok g:1= w:1=1 w:1=2\n2 3 ok g:1=1\n10 11 ok g:1=2"),
+        ("lost write", "1 2 ok g:1= w:1=1\n10 11 ok g:1="),
+        ("own write missing", "1 9 ok g:1= w:1=1 g:1=\n10 11 ok g:1=1"),
+        ("from nowhere", "1 2 ok g:1=7"),
+        ("twice", "1 9 ok g:1=2 w:1=1\n1 9 ok g:1=1 w:1=2\n10 11 ok g:1=2"),
+        ("circle", "1 2 ok g:1= w:1=1\n3 4 ok g:1=\n5 6 ok g:1=1"),
+        ("circle", "1 9 ok g:1= w:1=1 a:2=2\n1 9 ok g:1=1 r:2=\n10 11 ok g:1=1 r:2=2"),
+    ];
+    for (kind, history) in cases {
+        assert!(kinds(history).contains(&kind), "{history}: {:?}", kinds(history));
+    }
+}
+
+#[test]
+fn text_is_read_as_it_was_written() {
+    let text = "1 2 ok a:1=1 r:1=1,2 r:2= g:1= w:1=3 g:1=3\n3 4 fail\n5 6 info a:1=4";
+    let written: Vec<_> = parse(text).unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(written.join("\n"), text);
+    for wrong in ["x 2 ok", "1 2 perhaps", "1 2 ok a:1=", "1 2 ok g:1=1,2", "1 2 ok z:1=1"] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}

@@ -8,6 +8,7 @@ mod collations;
 mod deletion;
 mod fsync_lock;
 mod history;
+mod history_commands;
 mod index_kinds;
 mod model;
 mod policies;

@@ -1,0 +1,672 @@
+//! Clients that make histories by commands, over any [`Line`] to a server: in this process, or over a network that loses replies.
+//!
+//! A client runs one transaction after the other, each some statements on lists and registers, and between them single writes that
+//! it may send again. It behaves as a driver does: it sends a single write again under the same number when it got no answer, gives
+//! a transaction up when a statement failed, and asks by `commitTransaction` again when it does not know what became of a commit.
+//! What the server may never answer is kept as a complaint ([`Run::complaints`]).
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::{Outcome, Step, Transaction};
+use crate::dialect::{self, Env};
+
+/// Lists, and as many registers, in use at a time.
+const KEYS: u32 = 6;
+/// Numbers that are written before other lists and registers take their place.
+const TURN: u64 = 60;
+/// Turns before other collections take their place, unless told otherwise.
+const GENERATION: u32 = 10;
+/// How often something whose outcome is unknown is asked for again.
+const ATTEMPTS: usize = 12;
+
+/// Refusals that a client must expect: conflicts, kills, limits, and a server that ends.
+const EXPECTED: &[i32] = &[6, 24, 91, 112, 189, 246, 251, 290, 11000, 11600, 11601, 11602];
+/// After these a client may always begin its transaction again, and the answer must say so.
+const TRANSIENT: &[i32] = &[24, 112, 246, 251];
+/// What became of a write is not known.
+const DOUBTFUL: &[i32] = &[6, 91, 189, 11600, 11602];
+
+/// Nobody knows whether the command was executed.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost;
+
+/// A way to a server.
+pub trait Line {
+    /// Runs a command, which has no `$db` yet.
+    ///
+    /// # Errors
+    /// The answer did not come.
+    fn ask(&mut self, db: &str, command: RawDoc<'_>) -> Result<DocBuf, Lost>;
+}
+
+/// What all clients of a history share.
+pub struct Run {
+    began: Instant,
+    next_value: AtomicU64,
+    complaints: Mutex<Vec<String>>,
+    refusals: Mutex<BTreeMap<i32, u64>>,
+    /// After so many turns other collections are used.
+    generation: u32,
+    /// The disturber ends, and clients that run until they are told to.
+    pub over: AtomicBool,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run {
+            began: Instant::now(),
+            next_value: AtomicU64::new(0),
+            complaints: Mutex::default(),
+            refusals: Mutex::default(),
+            generation: GENERATION,
+            over: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Run {
+    /// A history over the same few collections from beginning to end.
+    pub fn over_few_collections() -> Run {
+        Run { generation: u32::MAX / KEYS, ..Run::default() }
+    }
+
+    /// Since the first client began.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Keeps what must not be.
+    pub fn complain(&self, text: String) {
+        if let Ok(mut complaints) = self.complaints.lock() {
+            complaints.push(text);
+        }
+    }
+
+    /// What must not be, in the order in which it happened.
+    pub fn complaints(&self) -> Vec<String> {
+        self.complaints.lock().map(|list| list.clone()).unwrap_or_default()
+    }
+
+    /// How often commands were refused, by code.
+    pub fn refusals(&self) -> BTreeMap<i32, u64> {
+        self.refusals.lock().map(|counts| counts.clone()).unwrap_or_default()
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_micros() as u64
+    }
+
+    fn turn(&self) -> u32 {
+        (self.next_value.load(Ordering::Relaxed) / TURN) as u32
+    }
+
+    fn value(&self) -> u64 {
+        self.next_value.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Where a list lives.
+    fn list_at(&self, key: u32) -> (&'static str, String) {
+        let (db, name) = [("one", "lists"), ("one", "others"), ("two", "lists")][key as usize % 3];
+        (db, format!("{name}{}", key / KEYS / self.generation))
+    }
+
+    /// Where a register lives.
+    fn register_at(&self, key: u32) -> (&'static str, String) {
+        ("two", format!("registers{}", key / KEYS / self.generation))
+    }
+
+    /// A read of two lists at once.
+    fn lookup(&self, key: u32) -> String {
+        let other = beside(key);
+        format!(
+            "{{aggregate: '{}', pipeline: [{{$match: {{_id: {key}}}}}, {{$lookup: {{from: '{}', \
+             pipeline: [{{$match: {{_id: {other}}}}}], as: 'other'}}}}], cursor: {{}}",
+            self.list_at(key).1,
+            self.list_at(other).1
+        )
+    }
+
+    /// All collections that have been in use.
+    pub fn namespaces(&self) -> Vec<(&'static str, String)> {
+        let generations = 0..=self.turn() / self.generation;
+        let of = |generation| {
+            let first = generation * self.generation * KEYS;
+            let lists = [first, first + 1, first + 2].map(|key| self.list_at(key));
+            lists.into_iter().chain([self.register_at(first)])
+        };
+        generations.flat_map(of).collect()
+    }
+
+    /// Reads all lists and registers, when nobody writes any more.
+    ///
+    /// # Errors
+    /// What was not answered as it should be.
+    pub fn read_all(&self, line: &mut dyn Line) -> Result<Transaction, String> {
+        let begin = self.now();
+        let mut found: BTreeMap<String, BTreeMap<u32, DocBuf>> = BTreeMap::new();
+        for (db, collection) in self.namespaces() {
+            let command = format!("{{find: '{collection}', batchSize: 100000}}");
+            let reply = line.ask(db, parsed(&command).as_doc()).map_err(|_| "no answer".to_owned());
+            let reply = Reply::of(reply?);
+            if reply.code != 0 {
+                return Err(format!("{db}.{collection}: {}", reply.shown()));
+            }
+            let by_key =
+                reply.batch().into_iter().map(|it| (number(it.as_doc(), "_id") as u32, it));
+            found.insert(format!("{db}.{collection}"), by_key.collect());
+        }
+        let get = |(db, collection): (&str, String), key| {
+            found.get(&format!("{db}.{collection}")).and_then(|all| all.get(&key))
+        };
+        let mut steps = Vec::new();
+        for key in 0..(self.turn() + 1) * KEYS {
+            let values =
+                get(self.list_at(key), key).map(|it| list(it.as_doc())).unwrap_or_default();
+            steps.push(Step::Read { key, values });
+            let value = get(self.register_at(key), key).and_then(|it| register(it.as_doc()));
+            steps.push(Step::Get { key, value });
+        }
+        Ok(Transaction { begin, end: self.now(), outcome: Outcome::Ok, steps })
+    }
+}
+
+fn parsed(command: &str) -> DocBuf {
+    match dialect::document(command, &Env::default()) {
+        Ok(command) => command,
+        Err(why) => panic!("{why}: {command}"),
+    }
+}
+
+fn number(document: RawDoc<'_>, name: &str) -> i64 {
+    match document.get(name) {
+        Some(RawValue::Int32(number)) => i64::from(number),
+        Some(RawValue::Int64(number)) => number,
+        _ => 0,
+    }
+}
+
+fn list(document: RawDoc<'_>) -> Vec<u64> {
+    let values = document.get("list").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+    let value = |value| match value {
+        RawValue::Int64(value) => value as u64,
+        _ => 0,
+    };
+    values.iter().map(|element| value(element.value())).collect()
+}
+
+fn register(document: RawDoc<'_>) -> Option<u64> {
+    Some(number(document, "value") as u64).filter(|value| *value > 0)
+}
+
+/// An answer that came.
+struct Reply {
+    document: DocBuf,
+    /// 0 when all went well; that of the first write error, too.
+    code: i32,
+}
+
+impl Reply {
+    fn of(document: DocBuf) -> Reply {
+        let reply = document.as_doc();
+        let first = reply.get("writeErrors").and_then(RawValue::as_array);
+        let first = first.and_then(|errors| errors.iter().next()?.value().as_document());
+        let is_ok = reply.get("ok") == Some(RawValue::Double(1.0));
+        let code = match (is_ok, first) {
+            (true, None) => 0,
+            (true, Some(first)) => number(first, "code") as i32,
+            (false, _) => number(reply, "code") as i32,
+        };
+        // A reply without ok and without a code is wrong, too.
+        let code = if code == 0 && !is_ok { -1 } else { code };
+        Reply { code, document }
+    }
+
+    fn has(&self, label: &str) -> bool {
+        let labels = self.document.as_doc().get("errorLabels").and_then(RawValue::as_array);
+        labels.is_some_and(|labels| labels.iter().any(|it| it.value() == RawValue::String(label)))
+    }
+
+    fn is_acknowledged(&self) -> bool {
+        self.document.as_doc().get("writeConcernError").is_none()
+    }
+
+    fn batch(&self) -> Vec<DocBuf> {
+        let cursor = self.document.as_doc().get("cursor").and_then(RawValue::as_document);
+        let batch = cursor.and_then(|cursor| cursor.get("firstBatch")?.as_array());
+        let batch = batch.unwrap_or(RawDoc::EMPTY);
+        batch.iter().filter_map(|it| it.value().as_document().map(RawDoc::to_owned)).collect()
+    }
+
+    fn first(&self) -> Option<DocBuf> {
+        self.batch().into_iter().next()
+    }
+
+    /// The document that `findAndModify` shows.
+    fn value(&self) -> Option<DocBuf> {
+        self.document.as_doc().get("value")?.as_document().map(RawDoc::to_owned)
+    }
+
+    fn shown(&self) -> String {
+        dialect::show(self.document.as_doc())
+    }
+}
+
+/// Why a transaction ends before its commit.
+enum Ended {
+    /// The server refused a statement.
+    Refused,
+    /// The answer to a statement did not come.
+    Lost,
+}
+
+/// One who runs transactions one after the other.
+pub struct Client<'r, L> {
+    run: &'r Run,
+    line: L,
+    session: u8,
+    number: i64,
+    random: SmallRng,
+    /// Whether the next statement begins the transaction.
+    begins: bool,
+}
+
+impl<'r, L: Line> Client<'r, L> {
+    /// A client with a session of its own.
+    pub fn new(run: &'r Run, line: L, session: u8, seed: u64) -> Client<'r, L> {
+        let random = SmallRng::seed_from_u64(seed.wrapping_add(u64::from(session)));
+        Client { run, line, session, number: 0, random, begins: false }
+    }
+
+    /// Runs a transaction, or something alone.
+    pub fn transaction(&mut self) -> Transaction {
+        let begin = self.run.now();
+        let mut steps = Vec::new();
+        let outcome = match self.random.random_range(0..8) {
+            0 => self.read_alone(&mut steps),
+            1 => self.append_alone(&mut steps),
+            2 => self.write_alone(&mut steps),
+            _ => self.several(&mut steps),
+        };
+        Transaction { begin, end: self.run.now(), outcome, steps }
+    }
+
+    fn key(&mut self) -> u32 {
+        self.run.turn() * KEYS + self.random.random_range(0..KEYS)
+    }
+
+    fn ask(&mut self, db: &str, command: &DocBuf) -> Result<Reply, Lost> {
+        let reply = Reply::of(self.line.ask(db, command.as_doc())?);
+        if reply.code != 0 {
+            if let Ok(mut counts) = self.run.refusals.lock() {
+                *counts.entry(reply.code).or_default() += 1;
+            }
+            if !EXPECTED.contains(&reply.code) {
+                let command = dialect::show(command.as_doc());
+                self.run.complain(format!("unexpected: {} to {command}", reply.shown()));
+            }
+        }
+        Ok(reply)
+    }
+
+    fn read_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
+        let key = self.key();
+        match self.random.random_range(0..3) {
+            0 => {
+                let command = format!("{}}}", find(&self.run.list_at(key).1, key));
+                let Ok(reply) = self.ask(self.run.list_at(key).0, &parsed(&command)) else {
+                    return Outcome::Fail;
+                };
+                note_list(&reply, key, steps)
+            }
+            1 => {
+                let command = format!("{}}}", find(&self.run.register_at(key).1, key));
+                let Ok(reply) = self.ask(self.run.register_at(key).0, &parsed(&command)) else {
+                    return Outcome::Fail;
+                };
+                note_register(&reply, key, steps)
+            }
+            _ => {
+                let concern = "readConcern: {level: 'snapshot'}";
+                let command = format!("{}, {concern}}}", self.run.lookup(key));
+                let Ok(reply) = self.ask(self.run.list_at(key).0, &parsed(&command)) else {
+                    return Outcome::Fail;
+                };
+                note_both(&reply, key, steps)
+            }
+        }
+    }
+
+    /// Sends a single write until it is answered; nothing when its outcome stays unknown.
+    fn repeated(&mut self, db: &str, command: &str) -> Option<Reply> {
+        self.number += 1;
+        let command = parsed(&format!("{command}}}"));
+        let mut body = DocBuilder::new();
+        body.append_all(command.as_doc()).start_document("lsid");
+        body.append("id", RawValue::Binary { subtype: 4, bytes: &[self.session; 16] }).end();
+        body.append("txnNumber", self.number);
+        let body = body.finish();
+        for attempt in 0..ATTEMPTS {
+            if attempt > 2 {
+                std::thread::sleep(Duration::from_millis(5 << attempt.min(6)));
+            }
+            match self.ask(db, &body) {
+                Ok(reply) if reply.code == 0 && !reply.is_acknowledged() => {}
+                Ok(reply) if DOUBTFUL.contains(&reply.code) || reply.has("RetryableWriteError") => {
+                }
+                Ok(reply) => return Some(reply),
+                Err(Lost) => {}
+            }
+        }
+        None
+    }
+
+    fn append_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
+        let (key, value) = (self.key(), self.run.value());
+        let (db, collection) = self.run.list_at(key);
+        let shows = self.random.random_bool(0.5);
+        steps.push(Step::Append { key, value });
+        match self.repeated(db, &append(&collection, key, value, shows)) {
+            None => Outcome::Info,
+            Some(reply) if reply.code != 0 => Outcome::Fail,
+            Some(reply) => {
+                note_shown(&reply, key, shows, steps);
+                Outcome::Ok
+            }
+        }
+    }
+
+    /// Writes a register if it still holds what it held.
+    fn write_alone(&mut self, steps: &mut Vec<Step>) -> Outcome {
+        let (key, value) = (self.key(), self.run.value());
+        let (db, collection) = self.run.register_at(key);
+        let command = format!("{}}}", find(&collection, key));
+        let Ok(reply) = self.ask(db, &parsed(&command)) else { return Outcome::Fail };
+        if reply.code != 0 {
+            return Outcome::Fail;
+        }
+        let before = reply.first().and_then(|it| register(it.as_doc()));
+        steps.push(Step::Get { key, value: before });
+        let command = match before {
+            Some(before) => format!(
+                "{{update: '{collection}', updates: [{{q: {{_id: {key}, value: NumberLong({before})}}, \
+                 u: {{$set: {{value: NumberLong({value})}}}}}}]"
+            ),
+            None => format!(
+                "{{insert: '{collection}', documents: [{{_id: {key}, value: NumberLong({value})}}]"
+            ),
+        };
+        match self.repeated(db, &command) {
+            None => {
+                steps.push(Step::Write { key, value });
+                Outcome::Info
+            }
+            Some(reply) if reply.code != 0 => {
+                steps.push(Step::Write { key, value });
+                Outcome::Fail
+            }
+            // Somebody else was faster: it has only read.
+            Some(reply) if number(reply.document.as_doc(), "n") == 0 => Outcome::Ok,
+            Some(_) => {
+                steps.push(Step::Write { key, value });
+                Outcome::Ok
+            }
+        }
+    }
+
+    /// A statement of the open transaction.
+    fn statement(&mut self, db: &str, command: &str) -> Result<Reply, Ended> {
+        let reply = self.statement_or_end(db, command).map_err(|_| Ended::Lost)?;
+        if reply.code == 0 {
+            return Ok(reply);
+        }
+        if TRANSIENT.contains(&reply.code) && !reply.has("TransientTransactionError") {
+            self.run.complain(format!("no label: {} to {command}", reply.shown()));
+        }
+        Err(Ended::Refused)
+    }
+
+    fn statement_or_end(&mut self, db: &str, command: &str) -> Result<Reply, Lost> {
+        let command = parsed(&format!("{command}}}"));
+        let mut body = DocBuilder::new();
+        body.append_all(command.as_doc()).start_document("lsid");
+        body.append("id", RawValue::Binary { subtype: 4, bytes: &[self.session; 16] }).end();
+        body.append("txnNumber", self.number).append("autocommit", false);
+        if std::mem::take(&mut self.begins) {
+            body.append("startTransaction", true);
+        }
+        self.ask(db, &body.finish())
+    }
+
+    fn several(&mut self, steps: &mut Vec<Step>) -> Outcome {
+        (self.number, self.begins) = (self.number + 1, true);
+        for _ in 0..self.random.random_range(1..6) {
+            match self.step(steps) {
+                Ok(()) => {}
+                Err(Ended::Refused) if self.random.random_bool(0.3) => {
+                    // It is over: to commit it must fail.
+                    if let Ok(reply) = self.statement_or_end("admin", "{commitTransaction: 1")
+                        && reply.code == 0
+                    {
+                        let number = self.number;
+                        self.run.complain(format!("a failed transaction was committed: {number}"));
+                    }
+                    return Outcome::Fail;
+                }
+                Err(Ended::Refused | Ended::Lost) => {
+                    if self.random.random_bool(0.5) {
+                        let _answer = self.statement_or_end("admin", "{abortTransaction: 1");
+                    }
+                    return Outcome::Fail;
+                }
+            }
+            if self.random.random_bool(0.1) {
+                std::thread::yield_now();
+            }
+        }
+        if self.random.random_bool(0.07) {
+            let _answer = self.statement_or_end("admin", "{abortTransaction: 1");
+            return Outcome::Fail;
+        }
+        self.commit()
+    }
+
+    fn commit(&mut self) -> Outcome {
+        for attempt in 0..ATTEMPTS {
+            if attempt > 2 {
+                std::thread::sleep(Duration::from_millis(5 << attempt.min(6)));
+            }
+            match self.statement_or_end("admin", "{commitTransaction: 1") {
+                Ok(reply) if reply.code == 0 && reply.is_acknowledged() => {
+                    if self.random.random_bool(0.1) {
+                        self.commit_again();
+                    }
+                    return Outcome::Ok;
+                }
+                Ok(reply) if reply.has("TransientTransactionError") => return Outcome::Fail,
+                // Unknown, interrupted, or not known to be durable: the next answer must be true.
+                Ok(_) | Err(Lost) => {}
+            }
+        }
+        Outcome::Info
+    }
+
+    /// A commit that was acknowledged is, however often one asks.
+    fn commit_again(&mut self) {
+        if let Ok(reply) = self.statement_or_end("admin", "{commitTransaction: 1")
+            && reply.code != 0
+            && !DOUBTFUL.contains(&reply.code)
+            && reply.code != 11601
+        {
+            self.run.complain(format!("an acknowledged commit was denied: {}", reply.shown()));
+        }
+    }
+
+    fn step(&mut self, steps: &mut Vec<Step>) -> Result<(), Ended> {
+        let key = self.key();
+        let (db, collection) = self.run.list_at(key);
+        let (register_db, registers) = self.run.register_at(key);
+        match self.random.random_range(0..7) {
+            0 => {
+                let reply = self.statement(db, &find(&collection, key))?;
+                note_list(&reply, key, steps);
+            }
+            1 => {
+                let reply = self.statement(db, &self.run.lookup(key))?;
+                note_both(&reply, key, steps);
+            }
+            it @ (2 | 3) => {
+                let (value, shows) = (self.run.value(), it == 2);
+                steps.push(Step::Append { key, value });
+                let reply = self.statement(db, &append(&collection, key, value, shows))?;
+                note_shown(&reply, key, shows, steps);
+            }
+            4 => {
+                let reply = self.statement(register_db, &find(&registers, key))?;
+                note_register(&reply, key, steps);
+            }
+            5 => {
+                let reply = self.statement(register_db, &find(&registers, key))?;
+                note_register(&reply, key, steps);
+                let value = self.run.value();
+                let command = format!(
+                    "{{update: '{registers}', updates: [{{q: {{_id: {key}}}, \
+                     u: {{$set: {{value: NumberLong({value})}}}}, upsert: true}}]"
+                );
+                self.statement(register_db, &command)?;
+                steps.push(Step::Write { key, value });
+            }
+            _ => {
+                let value = self.run.value();
+                let command = format!(
+                    "{{findAndModify: '{registers}', query: {{_id: {key}}}, \
+                     update: {{$set: {{value: NumberLong({value})}}}}, upsert: true"
+                );
+                let reply = self.statement(register_db, &command)?;
+                let before = reply.value().and_then(|it| register(it.as_doc()));
+                steps.push(Step::Get { key, value: before });
+                steps.push(Step::Write { key, value });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find(collection: &str, key: u32) -> String {
+    format!("{{find: '{collection}', filter: {{_id: {key}}}")
+}
+
+/// Another list in the same database.
+fn beside(key: u32) -> u32 {
+    match key % 6 {
+        0 | 3 => key + 1,
+        1 | 4 => key - 1,
+        2 => key + 3,
+        _ => key - 3,
+    }
+}
+
+fn append(collection: &str, key: u32, value: u64, shows: bool) -> String {
+    let change = format!("{{$push: {{list: NumberLong({value})}}, $inc: {{length: 1}}}}");
+    match shows {
+        true => format!(
+            "{{findAndModify: '{collection}', query: {{_id: {key}}}, update: {change}, upsert: true, new: true"
+        ),
+        false => format!(
+            "{{update: '{collection}', updates: [{{q: {{_id: {key}}}, u: {change}, upsert: true}}]"
+        ),
+    }
+}
+
+fn note_list(reply: &Reply, key: u32, steps: &mut Vec<Step>) -> Outcome {
+    if reply.code != 0 {
+        return Outcome::Fail;
+    }
+    let values = reply.first().map(|it| list(it.as_doc())).unwrap_or_default();
+    steps.push(Step::Read { key, values });
+    Outcome::Ok
+}
+
+fn note_register(reply: &Reply, key: u32, steps: &mut Vec<Step>) -> Outcome {
+    if reply.code != 0 {
+        return Outcome::Fail;
+    }
+    let value = reply.first().and_then(|it| register(it.as_doc()));
+    steps.push(Step::Get { key, value });
+    Outcome::Ok
+}
+
+fn note_both(reply: &Reply, key: u32, steps: &mut Vec<Step>) -> Outcome {
+    let outcome = note_list(reply, key, steps);
+    if let Some(first) = reply.first() {
+        let others = first.as_doc().get("other").and_then(RawValue::as_array);
+        let other = others.and_then(|others| others.iter().next()?.value().as_document());
+        let values = other.map(list).unwrap_or_default();
+        steps.push(Step::Read { key: beside(key), values });
+    }
+    outcome
+}
+
+/// What `findAndModify` shows of a list that it has appended to.
+fn note_shown(reply: &Reply, key: u32, shows: bool, steps: &mut Vec<Step>) {
+    if shows {
+        let values = reply.value().map(|it| list(it.as_doc())).unwrap_or_default();
+        steps.push(Step::Read { key, values });
+    }
+}
+
+/// Makes and drops indexes if wanted, and kills operations and sessions, until the run is over.
+pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: bool, clients: u8, seed: u64) {
+    let mut random = SmallRng::seed_from_u64(!seed);
+    while !run.over.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(random.random_range(1..20)));
+        let key = run.turn() * KEYS + random.random_range(0..KEYS);
+        let (db, collection) = match random.random_bool(0.3) {
+            true => run.register_at(key),
+            false => run.list_at(key),
+        };
+        // Whoever is killed or not there is no matter.
+        let _answer = match random.random_range(if indexes { 0 } else { 5 }..8) {
+            0..3 => {
+                let index = "{key: {length: 1}, name: 'length'}";
+                line.ask(
+                    db,
+                    parsed(&format!("{{createIndexes: '{collection}', indexes: [{index}]}}"))
+                        .as_doc(),
+                )
+            }
+            3..5 => line.ask(
+                db,
+                parsed(&format!("{{dropIndexes: '{collection}', index: 'length'}}")).as_doc(),
+            ),
+            5 => {
+                let mut command = DocBuilder::new();
+                command.start_array("killSessions").push_document();
+                let id = [random.random_range(1..=clients); 16];
+                command.append("id", RawValue::Binary { subtype: 4, bytes: &id }).end().end();
+                line.ask("admin", command.finish().as_doc())
+            }
+            _ => kill_one(line, &mut random),
+        };
+    }
+}
+
+fn kill_one<L: Line>(line: &mut L, random: &mut SmallRng) -> Result<DocBuf, Lost> {
+    let reply = line.ask("admin", parsed("{currentOp: 1, active: true}").as_doc())?;
+    let running =
+        reply.as_doc().get("inprog").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
+    let running = running.iter().filter_map(|it| it.value().as_document());
+    let of_sessions = running.filter(|it| it.get("lsid").is_some());
+    let ids: Vec<i64> = of_sessions.map(|it| number(it, "opid")).filter(|id| *id != 0).collect();
+    if ids.is_empty() {
+        return Ok(DocBuf::empty());
+    }
+    let id = ids[random.random_range(0..ids.len())];
+    line.ask("admin", parsed(&format!("{{killOp: 1, op: {id}}}")).as_doc())
+}
