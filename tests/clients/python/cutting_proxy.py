@@ -13,9 +13,11 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections import defaultdict
 
 OP_MSG = 2013
+LATE_SECS = 0.5
 #: Not part of what an application asks for; clients send them when they like.
 HELLO = {"hello", "isMaster", "ismaster"}
 BESIDE = HELLO | {"endSessions", "killCursors"}
@@ -26,7 +28,7 @@ class Cuts:
 
     def __init__(self):
         self.when, self.name, self.times, self.skip = "nothing", None, 0, 0
-        self.cuts = 0
+        self.cuts = self.late = 0
         self.names = []
 
 
@@ -46,7 +48,8 @@ class CuttingProxy:
     def cut(self, when, name=None, times=1, skip=0, app=b""):
         """Cuts at the next `times` messages of this name (None: any), after `skip` of them.
 
-        `when`: "request" (the server does not see it), "reply" (the client does not see it), "nothing".
+        `when`: "request" (the server does not see it), "reply" (the client does not see it), "late" (the client does not see the
+        reply, and the server sees the request half a second later), "nothing".
         """
         with self._lock:
             asked = self._asked[app]
@@ -56,6 +59,11 @@ class CuttingProxy:
     def cuts(self):
         """How often a connection of a client without an application name was cut."""
         return self._asked[b""].cuts
+
+    @property
+    def late(self):
+        """How many late requests of such clients the server has answered."""
+        return self._asked[b""].late
 
     @property
     def names(self):
@@ -101,6 +109,15 @@ class CuttingProxy:
                     continue
                 when = self._wanted(name, app)
                 if when == "request":
+                    return
+                if when == "late":
+                    replies.cutting.set()
+                    _close(client)
+                    time.sleep(LATE_SECS)
+                    server.sendall(message)
+                    replies.join(LATE_SECS * 10)
+                    with self._lock:
+                        self._asked[app].late += 1
                     return
                 if when == "reply":
                     replies.cutting.set()

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from itertools import product
 
 import pytest
@@ -68,6 +69,13 @@ class Through:
         first.update_one({"_id": 1}, {"$set": {"n": n + 1}}, session=session)
         second.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
         second.insert_one({"of": n}, session=session)
+
+    def wait_for_late(self, when):
+        """Until the server has answered the request that came late."""
+        deadline = time.monotonic() + 20
+        while when == "late" and self.proxy.late == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def there(self):
         """How often all of it is there; never a part."""
@@ -160,7 +168,11 @@ def test_cut_at_every_message():
         through.proxy.cut(when, skip=at)
         session.with_transaction(through.write)
         assert (through.proxy.cuts, through.proxy.names[: at + 1]) == (1, messages[: at + 1])
+        through.wait_for_late(when)
         assert through.there() == 1
+        # Whatever came late, the session goes on.
+        session.with_transaction(through.write)
+        assert through.there() == 2
 
     def once(through, session, when, at):
         """Without the loop: wholly there where the driver says so, else wholly absent."""
@@ -170,13 +182,16 @@ def test_cut_at_every_message():
                 through.write(session)
         except ConnectionFailure as error:
             assert messages[at] != "commitTransaction" and error.has_error_label(TRANSIENT)
-            assert through.there() == 0
+            there = 0
         else:
-            assert messages[at] == "commitTransaction" and through.there() == 1
-        assert through.proxy.cuts == 1
+            assert messages[at] == "commitTransaction"
+            there = 1
+        assert through.there() == there and through.proxy.cuts == 1
+        through.wait_for_late(when)
+        assert through.there() == there
 
-    at_once(loops, WHEN, range(len(messages)))
-    at_once(once, WHEN, range(len(messages)))
+    at_once(loops, [*WHEN, "late"], range(len(messages)))
+    at_once(once, [*WHEN, "late"], range(len(messages)))
 
 
 def test_a_client_that_is_gone_leaves_nothing():
