@@ -54,6 +54,8 @@ pub struct Run {
     refusals: Mutex<BTreeMap<i32, u64>>,
     /// After so many turns other collections are used.
     generation: u32,
+    /// Whether a client is sometimes slower than `transactionLifetimeLimitSeconds` of 1.
+    is_slow: bool,
     /// The disturber ends, and clients that run until they are told to.
     pub over: AtomicBool,
 }
@@ -66,6 +68,7 @@ impl Default for Run {
             complaints: Mutex::default(),
             refusals: Mutex::default(),
             generation: GENERATION,
+            is_slow: false,
             over: AtomicBool::new(false),
         }
     }
@@ -75,6 +78,11 @@ impl Run {
     /// A history over the same few collections from beginning to end.
     pub fn over_few_collections() -> Run {
         Run { generation: u32::MAX / KEYS, ..Run::default() }
+    }
+
+    /// A history of clients that are sometimes slower than a `transactionLifetimeLimitSeconds` of 1.
+    pub fn with_slow_clients() -> Run {
+        Run { is_slow: true, ..Run::default() }
     }
 
     /// Since the first client began.
@@ -468,6 +476,9 @@ impl<'r, L: Line> Client<'r, L> {
             }
             if self.random.random_bool(0.1) {
                 std::thread::yield_now();
+            }
+            if self.run.is_slow && self.random.random_bool(0.0002) {
+                std::thread::sleep(Duration::from_millis(1300));
             }
         }
         if self.random.random_bool(0.07) {

@@ -1,0 +1,210 @@
+//! Makes a history over the network and checks it: clients run transactions and single writes against a server that is killed and
+//! started again over the same folder, on connections that are cut; what was acknowledged must be there, and all that was seen must
+//! go with snapshot isolation (`mayfly_testkit::history`).
+//!
+//! It keeps the history, and after a failure the folder, and says where.
+
+mod line;
+mod server;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use mayfly_testkit::dialect::{self, Env};
+use mayfly_testkit::history::client::{Client, Line, Run, disturb};
+use mayfly_testkit::history::{Outcome, Transaction, check};
+use mayfly_value::RawValue;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use line::{Network, Wire};
+use server::Server;
+
+/// Concurrent transactions over the network, kills of the server and cut connections, and a check of what the clients saw.
+#[derive(Parser)]
+struct Arguments {
+    /// The program mayflydb.
+    #[arg(long, env = "MAYFLYDB_BIN")]
+    server: PathBuf,
+    /// How long clients run.
+    #[arg(long, default_value_t = 12)]
+    seconds: u64,
+    /// Clients at once.
+    #[arg(long, default_value_t = 8)]
+    clients: u8,
+    /// Milliseconds between two ends of the server, on average; 0 for none.
+    #[arg(long, default_value_t = 2500)]
+    kill_every: u64,
+    /// How many of a thousand commands lose their connection.
+    #[arg(long, default_value_t = 5)]
+    cuts: u32,
+    /// Where the random numbers begin.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the history goes; otherwise it is kept after a failure only.
+    #[arg(long)]
+    history: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    match history(&arguments, seed) {
+        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
+        Ok(wrong) => {
+            println!("{} things are wrong:", wrong.len());
+            wrong.iter().take(20).for_each(|wrong| println!("{wrong}"));
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            println!("{why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs all; gives what is wrong.
+fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
+    let folder = tempfile::Builder::new().prefix("mayfly-wire-history-").tempdir();
+    let folder = folder.map_err(|error| error.to_string())?;
+    let mut server = Server::start(&arguments.server, folder.path())?;
+    let (run, network) = (Run::with_slow_clients(), Network::default());
+    network.port.store(server.port, Ordering::Release);
+    let cutting = f64::from(arguments.cuts.min(1000)) / 1000.0;
+    let mut ends = Ends::default();
+    let mut failed = None;
+    let mut history: Vec<Transaction> = std::thread::scope(|threads| {
+        let (run, network) = (&run, &network);
+        let client = |session: u8| {
+            let line = Wire::new(network, run, seed.wrapping_mul(31) + u64::from(session), cutting);
+            let mut client = Client::new(run, line, session, seed);
+            threads.spawn(move || {
+                let mut seen = Vec::new();
+                while !run.over.load(Ordering::Acquire) {
+                    seen.push(client.transaction());
+                }
+                seen
+            })
+        };
+        let clients: Vec<_> = (1..=arguments.clients).map(client).collect();
+        threads.spawn(|| {
+            disturb(run, &mut Wire::new(network, run, seed, 0.0), true, arguments.clients, seed);
+        });
+        failed = ends.again_and_again(arguments, seed, &mut server, run, network).err();
+        run.over.store(true, Ordering::Release);
+        let seen = clients.into_iter().map(|client| client.join().unwrap_or_default());
+        seen.flatten().collect()
+    });
+    let seconds = run.elapsed().as_secs_f64();
+    if let Some(why) = failed {
+        let _kept = folder.keep();
+        return Err(why);
+    }
+    // What was acknowledged last must survive, too.
+    server.kill()?;
+    server.restart()?;
+    network.port.store(server.port, Ordering::Release);
+    let mut line = Wire::new(&network, &run, seed, 0.0);
+    history.sort_by_key(|it| it.begin);
+    history.push(run.read_all(&mut line)?);
+    let mut wrong = run.complaints();
+    wrong.extend(damaged(&run, &mut line)?);
+    wrong.extend(server.stop().err());
+    wrong.extend(server.complaints());
+    let checked = Instant::now();
+    wrong.extend(check(&history).iter().map(ToString::to_string));
+    let count = |outcome| history.iter().filter(|it| it.outcome == outcome).count();
+    println!(
+        "{} transactions in {seconds:.0} s: {} ok, {} failed, {} unknown; {} kills, {} orderly ends, {} cuts, \
+         {} answers lost; refused by code {:?}; checked in {:.1} s",
+        history.len(),
+        count(Outcome::Ok),
+        count(Outcome::Fail),
+        count(Outcome::Info),
+        ends.kills + 1,
+        ends.stops,
+        network.cuts.load(Ordering::Relaxed),
+        network.lost.load(Ordering::Relaxed),
+        run.refusals(),
+        checked.elapsed().as_secs_f64(),
+    );
+    if !wrong.is_empty() {
+        let folder = folder.keep();
+        println!("kept: {}", folder.display());
+        write(&history, &folder.join("history"))?;
+    }
+    if let Some(file) = &arguments.history {
+        write(&history, file)?;
+    }
+    Ok(wrong)
+}
+
+/// How often the server was ended.
+#[derive(Default)]
+struct Ends {
+    kills: u32,
+    stops: u32,
+}
+
+impl Ends {
+    /// Ends the server and starts it again until the time is over.
+    fn again_and_again(
+        &mut self,
+        arguments: &Arguments,
+        seed: u64,
+        server: &mut Server,
+        run: &Run,
+        network: &Network,
+    ) -> Result<(), String> {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let all = Duration::from_secs(arguments.seconds);
+        loop {
+            let pause = match arguments.kill_every {
+                0 => all,
+                every => Duration::from_millis(random.random_range(every / 5..=every * 9 / 5)),
+            };
+            let left = all.saturating_sub(run.elapsed());
+            std::thread::sleep(pause.min(left));
+            if pause >= left {
+                return Ok(());
+            }
+            if random.random_bool(0.2) {
+                server.stop()?;
+                self.stops += 1;
+            } else {
+                server.kill()?;
+                self.kills += 1;
+            }
+            server.restart()?;
+            network.port.store(server.port, Ordering::Release);
+        }
+    }
+}
+
+/// Collections whose indexes or counts do not agree with their records.
+fn damaged(run: &Run, line: &mut Wire<'_>) -> Result<Vec<String>, String> {
+    let mut damaged = Vec::new();
+    for (db, collection) in run.namespaces() {
+        let command = format!("{{validate: '{collection}', full: true}}");
+        let command = dialect::document(&command, &Env::default())?;
+        let reply = line.ask(db, command.as_doc()).map_err(|_| "no answer".to_owned())?;
+        if reply.as_doc().get("valid") == Some(RawValue::Bool(false)) {
+            damaged.push(format!("{db}.{collection}: {}", dialect::show(reply.as_doc())));
+        }
+    }
+    Ok(damaged)
+}
+
+fn write(history: &[Transaction], file: &Path) -> Result<(), String> {
+    let text = |error: std::io::Error| format!("{}: {error}", file.display());
+    let mut out = std::io::BufWriter::new(std::fs::File::create(file).map_err(text)?);
+    for transaction in history {
+        writeln!(out, "{transaction}").map_err(text)?;
+    }
+    out.flush().map_err(text)
+}
