@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::{OpCtx, Result};
 
@@ -29,6 +29,17 @@ impl Default for ScriptLimits {
 /// Runs a wait and tells whoever owns this thread that it is gone meanwhile.
 pub type AnnounceWait = fn(&mut dyn FnMut());
 
+/// Told of waits, when threads have other work that must not wait with them.
+static ANNOUNCE_WAIT: OnceLock<AnnounceWait> = OnceLock::new();
+
+/// From here on this is told of every wait; the first one stays.
+pub fn announce_waits_by(announce: AnnounceWait) {
+    let _ = ANNOUNCE_WAIT.set(announce);
+}
+
+/// Asked before a statement is recorded that a client may send again; an error undoes the statement.
+pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()>>;
+
 /// What this thread works on.
 #[derive(Clone, Default)]
 pub struct Current {
@@ -36,8 +47,6 @@ pub struct Current {
     pub op: Option<Arc<OpCtx>>,
     /// What its scripts may take.
     pub scripts: ScriptLimits,
-    /// To be told of waits, when the thread has other work that must not wait with it.
-    pub announce_wait: Option<AnnounceWait>,
 }
 
 /// Work between two looks at the operation, in units of [`spend`].
@@ -69,8 +78,7 @@ pub fn current() -> Current {
 /// Waits for somebody else's work. Whatever else this thread is meant to do goes on elsewhere, so that the one who is waited for
 /// is never behind the one who waits.
 pub fn wait<T>(waiting: impl FnOnce() -> T) -> T {
-    let announce = CURRENT.with_borrow(|current| current.announce_wait);
-    let Some(announce) = announce else { return waiting() };
+    let Some(announce) = ANNOUNCE_WAIT.get() else { return waiting() };
     let (mut waiting, mut result) = (Some(waiting), None);
     announce(&mut || {
         if let Some(waiting) = waiting.take() {
@@ -99,15 +107,32 @@ pub fn spend(units: usize) -> Result<()> {
     CURRENT.with_borrow(|current| current.op.as_ref().map_or(Ok(()), |op| op.check()))
 }
 
+thread_local! {
+    static BEFORE_RECORD: RefCell<Option<BeforeRecord>> = const { RefCell::new(None) };
+}
+
+/// While this is there, the thread's statements are asked about before they are recorded.
+pub struct AskedBeforeRecord(());
+
+impl Drop for AskedBeforeRecord {
+    fn drop(&mut self) {
+        BEFORE_RECORD.take();
+    }
+}
+
+/// Asks this before each statement of this thread is recorded, until the result goes.
+#[must_use]
+pub fn ask_before_record(ask: BeforeRecord) -> AskedBeforeRecord {
+    BEFORE_RECORD.set(Some(ask));
+    AskedBeforeRecord(())
+}
+
 /// To be called in the unit that records a statement which a client may send again.
 ///
 /// # Errors
-/// Those of [`OpCtx::before_record`].
+/// What [`ask_before_record`] brought in says.
 pub fn before_record(statement: i32) -> Result<()> {
-    CURRENT.with_borrow(|current| match &current.op {
-        Some(op) => op.before_record(statement),
-        None => Ok(()),
-    })
+    BEFORE_RECORD.with_borrow(|ask| ask.as_ref().map_or(Ok(()), |ask| ask(statement)))
 }
 
 impl Drop for Entered {
@@ -127,7 +152,7 @@ mod tests {
     fn a_guard_restores_what_was_before() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let scripts = ScriptLimits { timeout_ms: 5, ..ScriptLimits::default() };
-        let outer = enter(Current { op: Some(op), scripts, ..Current::default() });
+        let outer = enter(Current { op: Some(op), scripts });
         drop(enter(Current::default()));
         assert_eq!(current().scripts.timeout_ms, 5);
         assert!(current().op.is_some());
@@ -141,13 +166,22 @@ mod tests {
             static ANNOUNCED: Cell<u32> = const { Cell::new(0) };
         }
         assert_eq!(wait(|| 1), 1);
-        let announce = |act: &mut dyn FnMut()| {
+        announce_waits_by(|act| {
             ANNOUNCED.set(ANNOUNCED.get() + 1);
             act();
-        };
-        let _entered = enter(Current { announce_wait: Some(announce), ..Current::default() });
+        });
         assert_eq!(wait(|| 2), 2);
         assert_eq!(ANNOUNCED.get(), 1);
+    }
+
+    #[test]
+    fn statements_are_asked_about_as_long_as_somebody_wants_it() {
+        let refused = || crate::Error::internal("not this one");
+        let asked =
+            ask_before_record(Box::new(move |id| if id == 1 { Err(refused()) } else { Ok(()) }));
+        assert!(before_record(0).is_ok() && before_record(1).is_err());
+        drop(asked);
+        assert!(before_record(1).is_ok());
     }
 
     #[test]
@@ -155,7 +189,7 @@ mod tests {
         let clock = Arc::new(ManualClock::at_ms(0));
         let op = OpCtx::detached(clock.clone());
         op.set_max_time_ms(10);
-        let _entered = enter(Current { op: Some(op), ..Current::default() });
+        let _entered = enter(Current { op: Some(op) });
         let steps = |most: usize| (0..most).try_for_each(|_| spend(1));
         assert!(steps(10 * UNITS_PER_LOOK).is_ok());
         clock.advance_ms(10);

@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -59,12 +59,8 @@ pub struct OpCtx {
     pub waited_micros: AtomicI64,
     /// Whether only a primary may do it.
     writes: AtomicBool,
-    before_record: OnceLock<BeforeRecord>,
     info: Mutex<OpInfo>,
 }
-
-/// Asked before a statement is recorded that a client may send again; an error undoes the statement.
-pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()> + Send + Sync>;
 
 impl OpCtx {
     /// An operation outside any registry, for tests and start-up work.
@@ -85,7 +81,6 @@ impl OpCtx {
             yields: AtomicU64::new(0),
             waited_micros: AtomicI64::new(0),
             writes: AtomicBool::new(false),
-            before_record: OnceLock::new(),
             info: Mutex::new(info),
         }
     }
@@ -140,23 +135,6 @@ impl OpCtx {
     /// Whether it writes.
     pub fn writes(&self) -> bool {
         self.writes.load(Ordering::SeqCst)
-    }
-
-    /// From now on this is asked before the unit of each of its repeatable statements commits; the first one stays.
-    pub fn ask_before_record(&self, ask: BeforeRecord) {
-        let _ = self.before_record.set(ask);
-    }
-
-    /// To be called in the unit that records the statement with this id.
-    ///
-    /// # Errors
-    /// What [`OpCtx::ask_before_record`] brought in says.
-    #[inline]
-    pub fn before_record(&self, statement: i32) -> Result<()> {
-        match self.before_record.get() {
-            None => Ok(()),
-            Some(ask) => ask(statement),
-        }
     }
 
     /// Asks it to end with this code at its next check. The first killer wins.

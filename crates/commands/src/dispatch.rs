@@ -260,7 +260,6 @@ fn run_row(
     let _entered = current::enter(Current {
         op: Some(guard.op().clone()),
         scripts: service.settings.script_limits(),
-        announce_wait: Some(announce_wait),
     });
     let mut context = CommandContext {
         service,
@@ -291,8 +290,17 @@ fn run_row(
         data_wait: None,
     };
     let began_at = doc.len();
-    let _writing = may_write(service, guard.op(), row)
-        .inspect_err(|_| context.transaction.iter_mut().for_each(CheckedOut::abort_open))?;
+    let _writing = match may_write(service, guard.op(), row) {
+        Ok(writing) => writing,
+        Err(error) => {
+            context.transaction.iter_mut().for_each(CheckedOut::abort_open);
+            return Err(error);
+        }
+    };
+    let _asked = match may_fail {
+        true => context.faults.watch_statements(service, &request),
+        false => None,
+    };
     let statement = match &mut context.transaction {
         Some(session) if !transaction::is_finishing(row.name) => Some(session.enter(guard.op())?),
         _ => None,
@@ -502,9 +510,9 @@ pub(crate) fn may_block<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The same for waits deep inside a command.
-fn announce_wait(wait: &mut dyn FnMut()) {
-    may_block(wait);
+/// Makes waits deep inside commands give their threads away.
+pub fn announce_waits() {
+    current::announce_waits_by(|wait| may_block(wait));
 }
 
 /// The database: `$db`, or the one in the message's own header.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mayfly_base::current::{self, AskedBeforeRecord};
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_service::{Connection, FailPoint, Service};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
@@ -48,9 +49,6 @@ impl Faults {
     ) -> Result<()> {
         if !waited {
             self.fail_command(service, connection, op, request)?;
-        }
-        if request.generic.txn_number.is_some() {
-            self.watch_statements(service, op);
         }
         Ok(())
     }
@@ -95,11 +93,18 @@ impl Faults {
 
     /// From here on the point of repeatable writes is passed by each statement that has an effect. The unit of a statement may
     /// run more than once, and passes it once.
-    fn watch_statements(&mut self, service: &Service, op: &OpCtx) {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn watch_statements(
+        &mut self,
+        service: &Service,
+        request: &Request<'_>,
+    ) -> Option<AskedBeforeRecord> {
+        request.generic.txn_number?;
         let points = service.fail_points.clone();
         let hang_up = self.by_statement.get_or_insert_default().clone();
         let last: Mutex<Option<(i32, Option<ErrorCode>)>> = Mutex::new(None);
-        op.ask_before_record(Box::new(move |statement| {
+        Some(current::ask_before_record(Box::new(move |statement| {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             let fails = match *last {
                 Some((id, fails)) if id == statement => fails,
@@ -117,7 +122,7 @@ impl Faults {
             *last = Some((statement, fails));
             let text = "Failing the write due to the fail point 'onPrimaryTransactionalWrite'";
             fails.map_or(Ok(()), |code| Err(Error::new(code, text)))
-        }));
+        })))
     }
 }
 

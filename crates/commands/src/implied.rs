@@ -13,7 +13,7 @@ const READS: &[&str] = &["aggregate", "count", "dbHash", "distinct", "find"];
 
 /// Whether a command shows only what is durable by the time of the reply: its own read concern says so, or the default one of
 /// reads does.
-#[inline]
+#[inline(always)]
 pub(crate) fn only_durable(service: &Service, request: &Request<'_>) -> bool {
     let concern = &request.generic.read_concern;
     match concern.level {

@@ -28,7 +28,9 @@ mod transaction;
 
 pub use context::{CommandContext, DataWait, Exhaust};
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
-pub use dispatch::{Dispatched, Incoming, Outcome, Repeat, append_failure, dispatch};
+pub use dispatch::{
+    Dispatched, Incoming, Outcome, Repeat, announce_waits, append_failure, dispatch,
+};
 pub use fields::Fields;
 pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, WriteConcern};
 pub use request::{DocumentSequence, Documents, Request};

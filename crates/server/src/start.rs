@@ -98,6 +98,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     if let Some(archive) = archive {
         store.archive_into(Arc::new(archive));
     }
+    mayfly_commands::announce_waits();
     let service = Service::new(ServiceOptions {
         store,
         ops,
