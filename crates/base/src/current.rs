@@ -189,7 +189,7 @@ mod tests {
         let clock = Arc::new(ManualClock::at_ms(0));
         let op = OpCtx::detached(clock.clone());
         op.set_max_time_ms(10);
-        let _entered = enter(Current { op: Some(op) });
+        let _entered = enter(Current { op: Some(op), ..Current::default() });
         let steps = |most: usize| (0..most).try_for_each(|_| spend(1));
         assert!(steps(10 * UNITS_PER_LOOK).is_ok());
         clock.advance_ms(10);
