@@ -198,3 +198,94 @@ def test_changes_go_on_after_an_error_that_allows_it(uri, watched):
         with failing(uri, "failGetMoreAfterCursorCheckout", errorCode=6):
             assert stream.next()["documentKey"] == {"_id": 10}
     assert 6 in watched.commands.of("getMore")
+
+
+# the end of a transaction
+
+
+def count_up(watched, runs):
+    def body(session):
+        runs.append(1)
+        watched.db.c.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
+        watched.client.fail_points_too.c.update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True, session=session)
+
+    return body
+
+
+def counted(watched):
+    """How often both are there."""
+    counts = [db.c.find_one({"_id": 1}) for db in (watched.db, watched.client.fail_points_too)]
+    first, second = [(found or {}).get("n", 0) for found in counts]
+    assert first == second
+    return first
+
+
+@pytest.fixture
+def session(watched):
+    watched.client.drop_database("fail_points_too")
+    with watched.client.start_session() as session:
+        yield session
+    watched.client.drop_database("fail_points_too")
+
+
+def test_a_commit_of_a_server_that_goes_is_tried_again(uri, watched, session):
+    # The driver asks who is there when the next heartbeat is due: what the server says of itself has not changed.
+    watching = Watched(uri, heartbeatFrequencyMS=500)
+    with watching.client, watching.client.start_session() as own:
+        with failing(uri, failCommands=["commitTransaction"], errorCode=11602, appName="watched") as passed:
+            runs = []
+            own.with_transaction(count_up(watching, runs))
+            assert (len(runs), passed()) == (1, 1)
+    assert watching.commands.of("commitTransaction") == [11602, "ok"]
+    assert counted(watched) == 1
+
+
+def test_a_commit_that_is_not_possible_runs_the_transaction_again(uri, watched, session):
+    with failing(uri, failCommands=["commitTransaction"], errorCode=251, appName="watched") as passed:
+        runs = []
+        session.with_transaction(count_up(watched, runs))
+        assert (len(runs), passed()) == (2, 1)
+    assert watched.commands.of("commitTransaction") == [251, "ok"]
+    assert counted(watched) == 1
+
+
+def test_a_commit_that_nobody_confirmed_is_committed_again(uri, watched, session):
+    error = {"code": 64, "errmsg": "waited in vain"}
+    with failing(uri, failCommands=["commitTransaction"], writeConcernError=error, appName="watched") as passed:
+        runs = []
+        session.with_transaction(count_up(watched, runs))
+        assert (len(runs), passed()) == (1, 1)
+    assert watched.commands.of("commitTransaction") == [64, "ok"]
+    assert counted(watched) == 1
+
+
+def test_a_commit_that_takes_too_long(uri, watched, session):
+    """Whether it is there is not known; who commits again knows it."""
+    data = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": 300, "appName": "watched"}
+    with failing(uri, **data):
+        runs = []
+        with pytest.raises(OperationFailure) as failed:
+            session.with_transaction(count_up(watched, runs), max_commit_time_ms=50)
+        assert failed.value.code == 50
+        assert failed.value.has_error_label("UnknownTransactionCommitResult")
+    assert (len(runs), counted(watched)) == (1, 0)
+    session.commit_transaction()
+    assert counted(watched) == 1
+
+
+@pytest.mark.parametrize("code", [112, 251])
+def test_a_statement_that_may_be_tried_again_runs_the_transaction_again(uri, watched, session, code):
+    mode = {"skip": 1}
+    with failing(uri, failCommands=["update"], mode=mode, errorCode=code, appName="watched"):
+        runs = []
+
+        def body(session):
+            if runs:
+                with MongoClient(uri) as other:
+                    other.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+            count_up(watched, runs)(session)
+
+        session.with_transaction(body)
+    assert len(runs) == 2
+    assert watched.commands.of("update") == ["ok", code, "ok", "ok"]
+    assert counted(watched) == 1
