@@ -1,3 +1,5 @@
+//! Histories that snapshot isolation allows, and those that it forbids.
+
 use super::*;
 
 fn kinds(history: &str) -> Vec<&'static str> {
