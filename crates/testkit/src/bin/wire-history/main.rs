@@ -124,7 +124,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let count = |outcome| history.iter().filter(|it| it.outcome == outcome).count();
     println!(
         "{} transactions in {seconds:.0} s: {} ok, {} failed, {} unknown; {} kills, {} orderly ends, {} cuts, \
-         {} answers lost; refused by code {:?}; checked in {:.1} s",
+         {} answers lost; refused by code {:?}; asked again: {:?}; checked in {:.1} s",
         history.len(),
         count(Outcome::Ok),
         count(Outcome::Fail),
@@ -134,6 +134,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         network.cuts.load(Ordering::Relaxed),
         network.lost.load(Ordering::Relaxed),
         run.refusals(),
+        run.repeats(),
         checked.elapsed().as_secs_f64(),
     );
     if !wrong.is_empty() {
