@@ -10,13 +10,15 @@ export MAYFLY_CACHE CARGO_TARGET_DIR
 # Every cargo command that compiles the engine goes through it: see scripts/rocksdb.
 CARGO := scripts/rocksdb cargo
 
-.PHONY: help run build dist test check-fmt check-clippy check-tidy test-rust test-fuzz clients
+.PHONY: help run build dist test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
 .PHONY: bench instructions docs fmt setup setup-build clean
 
 help:
 	@echo 'make run ARGS="--port 27018"   build a release and start it; ARGS are flags of mayflydb'
 	@echo 'make test                      every check and every test'
 	@echo 'make clients                   the client suites alone (tests/clients)'
+	@echo 'make histories                 histories over the network with kills and cuts, for ten minutes;'
+	@echo '                               ARGS="--seconds 60" or other flags of wire-history instead'
 	@echo 'make dist                      the binary as it is packaged: optimised across crates, two minutes more'
 	@echo 'make bench                     every budget beside its measurement, medians of five runs (10 minutes);'
 	@echo '                               ARGS="table --quick" or other flags of mayfly-bench instead'
@@ -57,6 +59,11 @@ test-fuzz: setup-build
 clients: setup
 	$(CARGO) build --locked -p mayfly-server
 	MAYFLYDB_BIN="$(CARGO_TARGET_DIR)/debug/mayflydb" tests/clients/run.py
+
+histories: setup-build
+	$(CARGO) build --locked -p mayfly-server -p mayfly-testkit
+	"$(CARGO_TARGET_DIR)/debug/wire-history" --server "$(CARGO_TARGET_DIR)/debug/mayflydb" \
+		$(or $(ARGS),--seconds 600 --clients 16)
 
 bench: dist
 	$(CARGO) build --profile dist --locked -p mayfly-bench

@@ -153,7 +153,7 @@ fn recursion_and_memory_end() {
     );
     check_fails("var a = []; a.toString = () => String(a); return '' + a", "139: ");
     let scripts = ScriptLimits { heap_bytes: 16 << 20, ..ScriptLimits::default() };
-    let _entered = enter(Current { scripts });
+    let _entered = enter(Current { scripts, ..Current::default() });
     check_fails(
         "var a = []; while (true) a.push('x'.repeat(1 << 16) + a.length);",
         "139: Out of memory",
@@ -194,7 +194,7 @@ fn loops_end_with_the_operation() {
 #[test]
 fn a_call_has_a_time_of_its_own() {
     let scripts = ScriptLimits { timeout_ms: 20, ..ScriptLimits::default() };
-    let _entered = enter(Current { scripts });
+    let _entered = enter(Current { scripts, ..Current::default() });
     check_fails("while (true) {}", "11601: JavaScript execution interrupted");
     check_fails("return {get a() { while (true) {} }}", "11601: ");
 }
@@ -284,7 +284,7 @@ fn memory_may_run_out_anywhere() {
     let source = "function (d) { d.more = d.items.map(function (id) { return {id: id, s: id.str + d.text}; }); return d; }";
     for heap_kb in (50..1500).step_by(17) {
         let scripts = ScriptLimits { heap_bytes: heap_kb << 10, ..ScriptLimits::default() };
-        let _entered = enter(Current { scripts });
+        let _entered = enter(Current { scripts, ..Current::default() });
         let result = call(source, &[document.as_doc().into()]);
         assert!(heap_kb > 200 || result.is_err(), "{heap_kb} KB");
     }
@@ -310,7 +310,7 @@ fn nesting_has_a_limit_in_both_directions() {
 #[test]
 fn built_in_loops_end_too() {
     let scripts = ScriptLimits { timeout_ms: 50, ..ScriptLimits::default() };
-    let _entered = enter(Current { scripts });
+    let _entered = enter(Current { scripts, ..Current::default() });
     for call in [
         "join.call(like)",
         "reverse.call(like)",

@@ -52,6 +52,7 @@ pub struct Run {
     next_value: AtomicU64,
     complaints: Mutex<Vec<String>>,
     refusals: Mutex<BTreeMap<i32, u64>>,
+    repeats: Mutex<BTreeMap<&'static str, u64>>,
     /// After so many turns other collections are used.
     generation: u32,
     /// Whether a client is sometimes slower than `transactionLifetimeLimitSeconds` of 1.
@@ -67,6 +68,7 @@ impl Default for Run {
             next_value: AtomicU64::new(0),
             complaints: Mutex::default(),
             refusals: Mutex::default(),
+            repeats: Mutex::default(),
             generation: GENERATION,
             is_slow: false,
             over: AtomicBool::new(false),
@@ -105,6 +107,19 @@ impl Run {
     /// How often commands were refused, by code.
     pub fn refusals(&self) -> BTreeMap<i32, u64> {
         self.refusals.lock().map(|counts| counts.clone()).unwrap_or_default()
+    }
+
+    /// What became of writes and commits that were asked for again, because nobody knew.
+    pub fn repeats(&self) -> BTreeMap<&'static str, u64> {
+        self.repeats.lock().map(|counts| counts.clone()).unwrap_or_default()
+    }
+
+    fn note_repeat(&self, attempt: usize, what: &'static str) {
+        if attempt > 0
+            && let Ok(mut repeats) = self.repeats.lock()
+        {
+            *repeats.entry(what).or_default() += 1;
+        }
     }
 
     fn now(&self) -> u64 {
@@ -368,7 +383,17 @@ impl<'r, L: Line> Client<'r, L> {
                 Ok(reply) if reply.code == 0 && !reply.is_acknowledged() => {}
                 Ok(reply) if DOUBTFUL.contains(&reply.code) || reply.has("RetryableWriteError") => {
                 }
-                Ok(reply) => return Some(reply),
+                Ok(reply) => {
+                    let recalled = reply.document.as_doc();
+                    let was_executed = ["retriedStmtId", "retriedStmtIds"]
+                        .iter()
+                        .any(|name| recalled.get(name).is_some());
+                    self.run.note_repeat(
+                        attempt,
+                        if was_executed { "writes recalled" } else { "writes executed then" },
+                    );
+                    return Some(reply);
+                }
                 Err(Lost) => {}
             }
         }
@@ -485,22 +510,29 @@ impl<'r, L: Line> Client<'r, L> {
             let _answer = self.statement_or_end("admin", "{abortTransaction: 1");
             return Outcome::Fail;
         }
-        self.commit()
+        let has_written =
+            steps.iter().any(|it| matches!(it, Step::Append { .. } | Step::Write { .. }));
+        self.commit(has_written)
     }
 
-    fn commit(&mut self) -> Outcome {
+    fn commit(&mut self, has_written: bool) -> Outcome {
         for attempt in 0..ATTEMPTS {
             if attempt > 2 {
                 std::thread::sleep(Duration::from_millis(5 << attempt.min(6)));
             }
             match self.statement_or_end("admin", "{commitTransaction: 1") {
                 Ok(reply) if reply.code == 0 && reply.is_acknowledged() => {
-                    if self.random.random_bool(0.1) {
+                    self.run.note_repeat(attempt, "commits known");
+                    // What wrote nothing leaves no trace, and is unknown after a crash.
+                    if has_written && self.random.random_bool(0.1) {
                         self.commit_again();
                     }
                     return Outcome::Ok;
                 }
-                Ok(reply) if reply.has("TransientTransactionError") => return Outcome::Fail,
+                Ok(reply) if reply.has("TransientTransactionError") => {
+                    self.run.note_repeat(attempt, "commits denied");
+                    return Outcome::Fail;
+                }
                 // Unknown, interrupted, or not known to be durable: the next answer must be true.
                 Ok(_) | Err(Lost) => {}
             }

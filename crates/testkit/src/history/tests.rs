@@ -1,4 +1,4 @@
-//! Histories that are allowed, and those that are not.
+//! Histories that snapshot isolation allows, and those that it forbids.
 
 use super::*;
 

@@ -293,3 +293,23 @@ fn concurrent_transactions_with_commits_in_doubt() {
     let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(chaos)));
     no_anomalies(Box::new(move || engine.clone()), 600, false);
 }
+
+#[test]
+fn a_file_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = |text: &str| {
+        let file = folder.path().join("history");
+        std::fs::write(&file, text).unwrap();
+        let program = env!("CARGO_BIN_EXE_check-history");
+        let output = std::process::Command::new(program).arg(&file).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert_eq!(
+        status("1 2 ok a:1=1\n3 4 ok r:1=1\n"),
+        (Some(0), "2 transactions, 0 anomalies\n".into())
+    );
+    let (code, text) = status("1 2 ok a:1=1\n3 4 ok r:1=\n");
+    assert_eq!(code, Some(1));
+    assert!(text.contains("lost write"), "{text}");
+    assert_eq!(status("1 2 perhaps").0, Some(2));
+}

@@ -88,7 +88,12 @@ fn no_anomalies(open: OpenEngine, transactions: usize, in_doubt: bool) {
         };
         *outcomes.entry(name).or_default() += 1;
     }
-    println!("{outcomes:?} in {:?}, refused by code {:?}", run.elapsed(), run.refusals());
+    println!(
+        "{outcomes:?} in {:?}, refused by code {:?}, asked again: {:?}",
+        run.elapsed(),
+        run.refusals(),
+        run.repeats()
+    );
     history.push(run.read_all(&mut Direct(fixture)).unwrap());
     let mut wrong = run.complaints();
     wrong.extend(check(&history).iter().map(ToString::to_string));

@@ -48,6 +48,9 @@ struct Arguments {
     /// Where the history goes; otherwise it is kept after a failure only.
     #[arg(long)]
     history: Option<PathBuf>,
+    /// Further arguments of the server, behind `--`.
+    #[arg(last = true)]
+    server_arguments: Vec<String>,
 }
 
 fn main() -> ExitCode {
@@ -72,7 +75,7 @@ fn main() -> ExitCode {
 fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let folder = tempfile::Builder::new().prefix("mayfly-wire-history-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
-    let mut server = Server::start(&arguments.server, folder.path())?;
+    let mut server = Server::start(&arguments.server, &arguments.server_arguments, folder.path())?;
     let (run, network) = (Run::with_slow_clients(), Network::default());
     network.port.store(server.port, Ordering::Release);
     let cutting = f64::from(arguments.cuts.min(1000)) / 1000.0;
@@ -121,7 +124,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let count = |outcome| history.iter().filter(|it| it.outcome == outcome).count();
     println!(
         "{} transactions in {seconds:.0} s: {} ok, {} failed, {} unknown; {} kills, {} orderly ends, {} cuts, \
-         {} answers lost; refused by code {:?}; checked in {:.1} s",
+         {} answers lost; refused by code {:?}; asked again: {:?}; checked in {:.1} s",
         history.len(),
         count(Outcome::Ok),
         count(Outcome::Fail),
@@ -131,6 +134,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         network.cuts.load(Ordering::Relaxed),
         network.lost.load(Ordering::Relaxed),
         run.refusals(),
+        run.repeats(),
         checked.elapsed().as_secs_f64(),
     );
     if !wrong.is_empty() {

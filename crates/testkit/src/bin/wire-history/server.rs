@@ -11,6 +11,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 /// A running server.
 pub(crate) struct Server {
     program: PathBuf,
+    arguments: Vec<String>,
     folder: PathBuf,
     child: Child,
     /// How often it was started.
@@ -21,11 +22,16 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts it over an empty folder.
-    pub(crate) fn start(program: &Path, folder: &Path) -> Result<Server, String> {
+    pub(crate) fn start(
+        program: &Path,
+        arguments: &[String],
+        folder: &Path,
+    ) -> Result<Server, String> {
         std::fs::create_dir_all(folder.join("data")).map_err(|error| error.to_string())?;
-        let (child, port) = spawn(program, folder, 1)?;
+        let (child, port) = spawn(program, arguments, folder, 1)?;
         Ok(Server {
             program: program.to_owned(),
+            arguments: arguments.to_vec(),
             folder: folder.to_owned(),
             child,
             starts: 1,
@@ -36,7 +42,7 @@ impl Server {
     /// Starts it again; it must have ended.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.starts += 1;
-        (self.child, self.port) = spawn(&self.program, &self.folder, self.starts)?;
+        (self.child, self.port) = spawn(&self.program, &self.arguments, &self.folder, self.starts)?;
         Ok(())
     }
 
@@ -96,7 +102,12 @@ fn log_file(folder: &Path, start: u32) -> PathBuf {
     folder.join(format!("server-{start}.log"))
 }
 
-fn spawn(program: &Path, folder: &Path, start: u32) -> Result<(Child, u16), String> {
+fn spawn(
+    program: &Path,
+    arguments: &[String],
+    folder: &Path,
+    start: u32,
+) -> Result<(Child, u16), String> {
     let log = log_file(folder, start);
     let text = |error: std::io::Error| format!("{}: {error}", program.display());
     let out = File::create(&log).map_err(text)?;
@@ -104,6 +115,7 @@ fn spawn(program: &Path, folder: &Path, start: u32) -> Result<(Child, u16), Stri
         .args(["--port", "0", "--storageEngine", "rocksdb", "--dbpath"])
         .arg(folder.join("data"))
         .args(["--setParameter", "transactionLifetimeLimitSeconds=1"])
+        .args(arguments)
         .stdin(Stdio::null())
         .stderr(out.try_clone().map_err(text)?)
         .stdout(out)
