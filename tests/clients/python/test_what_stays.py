@@ -103,12 +103,12 @@ def test_cursors_that_lost_their_place(db):
     assert list(tailable) == [] and not tailable.alive
 
     db.c.insert_many({"i": number} for number in range(10))
-    cursor = db.c.find(batch_size=2)
+    cursor = db.c.find(batch_size=2, session=session)
     next(cursor)
     next(cursor)
     db.c.rename("d")
     command = {"getMore": cursor.cursor_id, "collection": "c"}
-    assert code_of(lambda: db.command(command)) == 175
+    assert code_of(lambda: db.command(command, session=session)) == 175
 
 
 def test_the_state_of_the_clock_is_told(db):
