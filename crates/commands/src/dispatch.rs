@@ -192,7 +192,11 @@ fn run_row(
     let Handler::Run(run) = row.handler else {
         return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
     };
-    let mut generic = generic::parse(incoming.body, row.name)?;
+    let body = incoming.body;
+    // In its place from the beginning: it is long.
+    let generic = generic::parse(body, row.name)?;
+    let mut request = Request { row, name, db, body, generic, sequences: incoming.sequences };
+    let generic = &mut request.generic;
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
     }
@@ -202,7 +206,7 @@ fn run_row(
     }
     match generic.transaction {
         None => generic.read_concern.check(service, row, incoming.body)?,
-        Some(_) => transaction::validate(service, &mut generic, (row.name, db, incoming.body))?,
+        Some(_) => transaction::validate(service, generic, (row.name, db, incoming.body))?,
     }
     let writes = row.flags.has(RowFlags::WRITE_CONCERN) || row.flags.has(RowFlags::MAY_WRITE);
     if generic.write_concern.given && !writes {
@@ -210,7 +214,7 @@ fn run_row(
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
     if writes && (generic.transaction.is_none() || transaction::is_finishing(row.name)) {
-        implied::set_write_concern(service, &mut generic)?;
+        implied::set_write_concern(service, generic)?;
     }
     let unmet = generic.write_concern.unmet;
     if let Some(unmet) = unmet.filter(|_| service.replica_set.get().is_none()) {
@@ -219,8 +223,6 @@ fn run_row(
     if let Some(session) = generic.lsid {
         service.sessions.touch(session, service.clock.now_ms())?;
     }
-    let body = incoming.body;
-    let request = Request { row, name, db, body, generic, sequences: incoming.sequences };
     let guard = service.ops.begin(op_info(connection, &request));
     guard.op().set_writes(row.flags.has(RowFlags::WRITE_CONCERN));
     // Behind its registration: a step-down finds it there, or it finds the step-down here.
