@@ -45,7 +45,7 @@ pub struct ChaosOptions {
 /// The wrapper.
 pub struct ChaosEngine {
     inner: Arc<dyn Engine>,
-    options: ChaosOptions,
+    options: Mutex<ChaosOptions>,
     random: Mutex<SmallRng>,
     clock: Arc<dyn Clock>,
 }
@@ -63,7 +63,12 @@ impl ChaosEngine {
         clock: Arc<dyn Clock>,
     ) -> ChaosEngine {
         let random = Mutex::new(SmallRng::seed_from_u64(options.seed));
-        ChaosEngine { inner, options, random, clock }
+        ChaosEngine { inner, options: Mutex::new(options), random, clock }
+    }
+
+    /// From the next transaction on it behaves so; random numbers go on as they were.
+    pub fn change(&self, options: ChaosOptions) {
+        *self.options.lock() = options;
     }
 }
 
@@ -74,14 +79,16 @@ impl Engine for ChaosEngine {
 
     fn caps(&self) -> Caps {
         let caps = self.inner.caps();
-        self.options.limits.map_or(caps, |limits| narrower(caps, limits))
+        self.options.lock().limits.map_or(caps, |limits| narrower(caps, limits))
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        let caps = self.caps();
+        let chaos = *self.options.lock();
         Ok(Box::new(ChaosTxn {
             inner: self.inner.begin(options)?,
-            options: self.options,
-            caps: self.caps(),
+            options: chaos,
+            caps,
             random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
             begun: self.clock.monotonic_micros(),
             clock: Arc::clone(&self.clock),
@@ -89,10 +96,12 @@ impl Engine for ChaosEngine {
     }
 
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
+        let caps = self.caps();
+        let chaos = *self.options.lock();
         Ok(Arc::new(ChaosHeld {
             inner: self.inner.hold()?,
-            options: self.options,
-            caps: self.caps(),
+            options: chaos,
+            caps,
             random: Mutex::new(SmallRng::seed_from_u64(self.random.lock().random())),
             begun: self.clock.monotonic_micros(),
             clock: Arc::clone(&self.clock),

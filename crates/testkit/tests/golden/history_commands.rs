@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_testkit::history::client::{Client, Line, Lost, Run, disturb};
 use mayfly_testkit::history::{Outcome, Transaction, check};
-use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, dialect, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::scripts::rocksdb;
@@ -37,24 +37,26 @@ fn age(fixture: &Fixture, run: &Run) {
     }
 }
 
-/// In doubt is what an engine leaves in doubt from its second opening on. Nobody says what of the catalog is there then, so that it
-/// is made before, and nothing of it changes.
-fn no_anomalies(open: OpenEngine, transactions: usize, in_doubt: bool) {
+/// Faults begin when the store is open and its collections are there: nobody says what of the catalog is there after a commit in
+/// doubt, so that nothing of it changes then.
+fn no_anomalies(
+    open: OpenEngine,
+    transactions: usize,
+    faults: Option<(Arc<ChaosEngine>, ChaosOptions)>,
+) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = number("HISTORY_SEED").unwrap_or_else(rand::random);
     let seconds = number("HISTORY_SECS");
-    let mut fixture = Fixture::new(open);
-    let run = match in_doubt {
-        false => Run::default(),
-        true => Run::over_few_collections(),
-    };
-    if in_doubt {
+    let fixture = Fixture::new(open);
+    let indexes = faults.is_none();
+    let run = if indexes { Run::default() } else { Run::over_few_collections() };
+    fixture.ok("admin", "{setParameter: 1, transactionLifetimeLimitSeconds: 1}");
+    if let Some((engine, options)) = faults {
         for (db, collection) in run.namespaces() {
             fixture.ok(db, &format!("{{create: '{collection}'}}"));
         }
-        fixture.restart();
+        engine.change(options);
     }
-    fixture.ok("admin", "{setParameter: 1, transactionLifetimeLimitSeconds: 1}");
     let (run, fixture) = (&run, &fixture);
     let more = move |seen: usize| match seconds {
         Some(seconds) => run.elapsed().as_secs() < seconds,
@@ -72,7 +74,6 @@ fn no_anomalies(open: OpenEngine, transactions: usize, in_doubt: bool) {
             })
         };
         let clients: Vec<_> = (1..=CLIENTS).map(client).collect();
-        let indexes = !in_doubt;
         threads.spawn(move || disturb(run, &mut Direct(fixture), indexes, CLIENTS, seed));
         threads.spawn(|| age(fixture, run));
         let seen: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
@@ -117,17 +118,17 @@ fn no_anomalies(open: OpenEngine, transactions: usize, in_doubt: bool) {
 
 #[test]
 fn commands_over_memory() {
-    no_anomalies(memory(), 600, false);
+    no_anomalies(memory(), 600, None);
 }
 
 #[test]
 fn commands_over_rocksdb() {
-    no_anomalies(rocksdb(), 600, false);
+    no_anomalies(rocksdb(), 600, None);
 }
 
 #[test]
 fn commands_under_chaos() {
-    no_anomalies(memory_under_chaos(rand::random()), 300, false);
+    no_anomalies(memory_under_chaos(rand::random()), 300, None);
 }
 
 #[test]
@@ -138,13 +139,49 @@ fn commands_with_commits_in_doubt() {
         short_pages: true,
         ..ChaosOptions::default()
     };
-    let memory: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
-    let openings = AtomicUsize::new(0);
-    let open = move || -> Arc<dyn Engine> {
-        match openings.fetch_add(1, Ordering::Relaxed) {
-            0 => memory.clone(),
-            _ => Arc::new(ChaosEngine::new(memory.clone(), options)),
+    let (open, engine) = calm();
+    no_anomalies(open, 300, Some((engine, options)));
+}
+
+/// An engine without faults, until it is told to have some.
+fn calm() -> (OpenEngine, Arc<ChaosEngine>) {
+    let chaos = Arc::new(ChaosEngine::new(Arc::new(MemoryEngine::new()), ChaosOptions::default()));
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(chaos.clone()));
+    (Box::new(move || engine.clone()), chaos)
+}
+
+/// No commit is answered, half are applied: a client that sends its write until it is answered has written once.
+#[test]
+fn a_write_in_doubt_is_sent_again() {
+    let (open, engine) = calm();
+    let fixture = Fixture::new(open);
+    fixture.ok("test", "{insert: 'c', documents: [{_id: 'n', n: 0}]}");
+    let options = ChaosOptions { unknown_commit_probability: 1.0, ..ChaosOptions::default() };
+    engine.change(options);
+    let mut doubts = 0;
+    for turn in 1..=20 {
+        let write = match turn % 4 {
+            0 => "update: 'c', updates: [{q: {_id: 'n'}, u: {$inc: {n: 1}}}]".to_owned(),
+            1 => format!("insert: 'c', documents: [{{_id: {turn}}}]"),
+            2 => "findAndModify: 'c', query: {_id: 'n'}, update: {$inc: {n: 1}}".to_owned(),
+            _ => format!("delete: 'c', deletes: [{{q: {{_id: {}}}, limit: 1}}]", turn - 2),
+        };
+        let session = "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAABw==')}";
+        let command = format!("{{{write}, {session}, txnNumber: NumberLong({turn})}}");
+        loop {
+            let reply = fixture.run("test", &command);
+            if reply.as_doc().get("ok") == Some(RawValue::Double(1.0)) {
+                let shown = dialect::show(reply.as_doc());
+                assert!(shown.contains("retriedStmtId"), "{command}: {shown}");
+                break;
+            }
+            let shown = dialect::show(reply.as_doc());
+            assert!(shown.contains("RetryableWriteError") && shown.contains("code: 6"), "{shown}");
+            doubts += 1;
+            assert!(doubts < 1000, "{command}: {shown}");
         }
-    };
-    no_anomalies(Box::new(open), 300, true);
+    }
+    let found = fixture.ok("test", "{find: 'c'}");
+    let shown = dialect::show(found.as_doc());
+    assert!(shown.contains("[{_id: 'n', n: 10}]"), "{shown}");
 }

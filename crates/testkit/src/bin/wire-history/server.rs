@@ -111,7 +111,14 @@ fn spawn(
     let log = log_file(folder, start);
     let text = |error: std::io::Error| format!("{}: {error}", program.display());
     let out = File::create(&log).map_err(text)?;
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    // What is said of a server in the environment is said of another one.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MAYFLYDB_") {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
         .args(["--port", "0", "--storageEngine", "rocksdb", "--dbpath"])
         .arg(folder.join("data"))
         .args(["--setParameter", "transactionLifetimeLimitSeconds=1"])
