@@ -219,18 +219,25 @@ def test_what_is_refused(client, coll):
 
 
 def test_the_lifetime_is_limited(client, coll):
+    def idle(session):
+        # Other suites have transactions on the same server.
+        shown = client.admin.aggregate([{"$currentOp": {"idleSessions": True}}])
+        lsid = session.session_id["id"]
+        return [op for op in shown if op.get("lsid", {}).get("id") == lsid and "transaction" in op]
+
     client.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 1})
     try:
         aborted = client.admin.command("serverStatus")["transactions"]["totalAborted"]
         with client.start_session() as session:
             session.start_transaction()
             coll.insert_one({"_id": 1}, session=session)
-            (idle,) = [op for op in client.admin.aggregate([{"$currentOp": {}}]) if op.get("desc") == "inactive transaction"]
-            assert idle["transaction"]["parameters"]["autocommit"] is False
+            (shown,) = idle(session)
+            assert shown["transaction"]["parameters"]["autocommit"] is False
             deadline = time.monotonic() + 20
-            while client.admin.command("serverStatus")["transactions"]["totalAborted"] == aborted:
+            while idle(session):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
+            assert client.admin.command("serverStatus")["transactions"]["totalAborted"] > aborted
             with pytest.raises(OperationFailure) as caught:
                 coll.insert_one({"_id": 2}, session=session)
             assert caught.value.code == 251 and caught.value.has_error_label(TRANSIENT)
