@@ -1,8 +1,9 @@
 //! All commands: the groups' rows, then the missing ones. The first row with a name wins, so that a command
 //! stops being missing by getting a row.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::{Row, admin, crud, ddl, diagnostics, missing};
 
