@@ -29,6 +29,7 @@ mod spool;
 mod stage;
 mod tail;
 mod validator;
+mod view_reads;
 
 pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use change::ChangeScope;
@@ -52,3 +53,4 @@ pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,
     StagePlace, StageRow,
 };
+pub use view_reads::view_reads;

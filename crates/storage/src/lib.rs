@@ -39,8 +39,8 @@ pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;
 pub use views::{
-    MAX_VIEW_DEPTH, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
-    reads_of as view_reads, shown_buckets,
+    MAX_VIEW_DEPTH, ReadsOf, ResolvedView, SHOW_BUCKETS_STAGE, SYSTEM_VIEWS, UNPACK_STAGE, View,
+    shown_buckets,
 };
 
 pub use write::{

@@ -63,6 +63,9 @@ fn id_key(ns: &Namespace) -> Vec<u8> {
     record_key(RawValue::String(ns.as_str()))
 }
 
+/// The names that a view's definition reads in a database: its source, and those in its pipeline, whose language is known above.
+pub type ReadsOf<'f> = &'f dyn Fn(&str, RawDoc<'_>) -> Vec<Namespace>;
+
 impl Store {
     /// The collection of buckets of the time series of this name, and what it is.
     pub fn time_series_named(&self, ns: &Namespace) -> Option<(Arc<Collection>, Arc<TimeSeries>)> {
@@ -151,7 +154,7 @@ impl Store {
         Err(too_deep(ns))
     }
 
-    /// Creates a view. The caller has checked the pipeline, and hands over the names that it reads.
+    /// Creates a view. The caller has checked the pipeline.
     ///
     /// # Errors
     /// 48 NamespaceExists, 5 GraphContainsCycle, 165 ViewDepthLimitExceeded.
@@ -160,7 +163,7 @@ impl Store {
         op: &OpCtx,
         ns: &Namespace,
         options: RawDoc<'_>,
-        reads: &[Namespace],
+        reads_of: ReadsOf<'_>,
     ) -> Result<()> {
         let _changing = self.catalog.changing.lock();
         if self.catalog.get(ns).is_some() {
@@ -178,8 +181,9 @@ impl Store {
             }
             None => {}
         }
-        self.check_graph(ns, reads)?;
-        self.check_collations(ns, definition.as_doc(), reads)?;
+        let reads = reads_of(ns.db(), definition.as_doc());
+        self.check_graph(ns, &reads, reads_of)?;
+        self.check_collations(ns, definition.as_doc(), &reads)?;
         let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
         self.write(op, &views, |unit| unit.insert(definition.as_doc()))
     }
@@ -193,11 +197,12 @@ impl Store {
         op: &OpCtx,
         ns: &Namespace,
         options: RawDoc<'_>,
-        reads: &[Namespace],
+        reads_of: ReadsOf<'_>,
     ) -> Result<()> {
         let _changing = self.catalog.changing.lock();
-        self.check_graph(ns, reads)?;
-        self.check_collations(ns, options, reads)?;
+        let reads = reads_of(ns.db(), options);
+        self.check_graph(ns, &reads, reads_of)?;
+        self.check_collations(ns, options, &reads)?;
         self.write_view(op, ns, Some(options)).and_then(|found| match found {
             true => Ok(()),
             false => Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist")),
@@ -258,7 +263,12 @@ impl Store {
     }
 
     /// Follows what a view will read: it must not come back to it, and not go too deep.
-    fn check_graph(&self, ns: &Namespace, reads: &[Namespace]) -> Result<()> {
+    fn check_graph(
+        &self,
+        ns: &Namespace,
+        reads: &[Namespace],
+        reads_of: ReadsOf<'_>,
+    ) -> Result<()> {
         let mut level: Vec<(Namespace, Vec<Namespace>)> =
             reads.iter().map(|read| (read.clone(), vec![ns.clone()])).collect();
         for _ in 0..MAX_VIEW_DEPTH {
@@ -286,44 +296,6 @@ impl Store {
             }
         }
         Err(too_deep(ns))
-    }
-}
-
-/// The names that a view reads: its own source, and those in its pipeline.
-pub fn reads_of(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
-    let mut names = Vec::new();
-    if let Some(RawValue::String(on)) = view.get("viewOn") {
-        names.push(on);
-    }
-    if let Some(RawValue::Array(pipeline)) = view.get("pipeline") {
-        pipeline_reads(pipeline, 0, &mut names);
-    }
-    names.into_iter().filter_map(|name| Namespace::new(db, name).ok()).collect()
-}
-
-/// Other collections that stages name: `from` of look-ups, `coll` of unions, and those in pipelines inside.
-fn pipeline_reads<'p>(pipeline: RawDoc<'p>, depth: usize, names: &mut Vec<&'p str>) {
-    if depth > MAX_VIEW_DEPTH {
-        return;
-    }
-    let stages = pipeline.iter().filter_map(|stage| stage.value().as_document());
-    for stage in stages.filter_map(|stage| stage.iter().next()) {
-        match (stage.name(), stage.value()) {
-            ("$unionWith", RawValue::String(name)) => names.push(name),
-            ("$lookup" | "$graphLookup" | "$unionWith", RawValue::Document(spec)) => {
-                let named = ["from", "coll"].into_iter().filter_map(|field| spec.get(field));
-                names.extend(named.filter_map(RawValue::as_str));
-                if let Some(RawValue::Array(inner)) = spec.get("pipeline") {
-                    pipeline_reads(inner, depth + 1, names);
-                }
-            }
-            ("$facet", RawValue::Document(facets)) => {
-                for inner in facets.iter().filter_map(|facet| facet.value().as_array()) {
-                    pipeline_reads(inner, depth + 1, names);
-                }
-            }
-            _ => {}
-        }
     }
 }
 

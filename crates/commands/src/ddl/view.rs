@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Around, Pipeline};
-use mayfly_storage::view_reads;
+use mayfly_query::{Around, Pipeline, view_reads};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::command_scope;
@@ -29,8 +28,7 @@ pub(super) fn create(
         Some(collation) => Collation::parse(collation, "create.collation")?,
     };
     let options = definition(ctx, ns, on, pipeline, collation)?;
-    let reads = view_reads(ns.db(), options.as_doc());
-    ctx.service.store.create_view(ctx.op, ns, options.as_doc(), &reads)
+    ctx.service.store.create_view(ctx.op, ns, options.as_doc(), &view_reads)
 }
 
 /// Changes a view; what is there now is `existing`.
@@ -51,8 +49,7 @@ pub(super) fn change(
     let on = on.or(existing.get("viewOn").and_then(RawValue::as_str)).unwrap_or_default();
     let pipeline = pipeline.unwrap_or(old);
     let options = definition(ctx, ns, on, pipeline, Collation::of_options(existing)?)?;
-    let reads = view_reads(ns.db(), options.as_doc());
-    ctx.service.store.replace_view(ctx.op, ns, options.as_doc(), &reads)
+    ctx.service.store.replace_view(ctx.op, ns, options.as_doc(), &view_reads)
 }
 
 /// `viewOn`, `pipeline` and `collation`, checked.

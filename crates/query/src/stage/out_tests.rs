@@ -149,7 +149,7 @@ fn a_target_that_became_a_view_stays_one() {
     let (code, _) = changed(&fixture, |store, op| {
         store.drop_collection(&ns("o")).unwrap();
         let view = DocBuf::from_bson(&doc! { "viewOn": "c", "pipeline": [] });
-        store.create_view(op, &ns("o"), view.as_doc(), &[ns("c")]).unwrap();
+        store.create_view(op, &ns("o"), view.as_doc(), &crate::view_reads).unwrap();
     });
     assert_eq!(code, ErrorCode::NamespaceExists);
     assert!(fixture.store().view(&ns("o")).unwrap().is_some());
