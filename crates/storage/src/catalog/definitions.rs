@@ -13,7 +13,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use mayfly_base::Namespace;
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use parking_lot::Mutex;
 
 /// So many changes are remembered. Reads as of a time before those void every name.
@@ -81,12 +81,23 @@ impl Definitions {
     }
 
     /// Whether one of the names may mean something else than it did in this edition.
-    pub(crate) fn changed_since(&self, edition: u64, names: &[Namespace]) -> bool {
+    fn changed_since(&self, edition: u64, names: &[Namespace]) -> bool {
         let changes = self.0.lock();
         if changes.edition == edition || names.is_empty() {
             return false;
         }
         edition < changes.forgotten || names.iter().any(|name| changes.concern(name, edition))
+    }
+
+    /// That none of the names may.
+    ///
+    /// # Errors
+    /// 246 SnapshotUnavailable.
+    pub(crate) fn check_since(&self, edition: u64, names: &[Namespace]) -> Result<()> {
+        match self.changed_since(edition, names) {
+            false => Ok(()),
+            true => Err(changed("")),
+        }
     }
 
     /// Whether what has the name may have to be written otherwise than in this edition. Who holds the collection's state shared
@@ -96,6 +107,16 @@ impl Definitions {
         changes.edition != edition
             && (edition < changes.forgotten || changes.later(name, edition).next().is_some())
     }
+}
+
+/// What a reader of an earlier time is told; `what` names what has changed.
+pub(super) fn changed(what: &str) -> Error {
+    Error::new(
+        ErrorCode::SnapshotUnavailable,
+        format!(
+            "Unable to read from a snapshot due to pending collection catalog changes{what}; please retry the operation."
+        ),
+    )
 }
 
 impl Changes {

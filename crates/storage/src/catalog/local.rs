@@ -6,8 +6,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Namespace, Result};
 
+use super::definitions::changed;
 use super::{Collection, Definitions};
 
 thread_local! {
@@ -46,10 +47,7 @@ impl LocalCatalog {
     /// # Errors
     /// 246 SnapshotUnavailable.
     pub(crate) fn check(&self) -> Result<()> {
-        match self.definitions.changed_since(self.edition, &self.names) {
-            false => Ok(()),
-            true => Err(changed("")),
-        }
+        self.definitions.check_since(self.edition, &self.names)
     }
 
     /// A collection is written as it was when the transaction began, or was made by it. To be asked with its state held
@@ -119,13 +117,4 @@ pub(super) fn look_up(ns: &Namespace, shared: Option<Arc<Collection>>) -> Option
         None
     });
     found.flatten().or(shared)
-}
-
-fn changed(what: &str) -> Error {
-    Error::new(
-        ErrorCode::SnapshotUnavailable,
-        format!(
-            "Unable to read from a snapshot due to pending collection catalog changes{what}; please retry the operation."
-        ),
-    )
 }

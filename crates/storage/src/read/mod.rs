@@ -65,9 +65,6 @@ pub type RecordVisitor<'v> = dyn FnMut(&[u8], RawDoc<'_>) -> Result<ControlFlow<
 /// Sees all records, hidden ones included.
 pub(crate) type StoredVisitor<'v> = dyn FnMut(&[u8], Record<'_>) -> Result<ControlFlow<()>> + 'v;
 
-/// Sees keys and values as they are stored.
-type ValueVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>> + 'v;
-
 /// Sees index entries. They live only for the call.
 pub type EntryVisitor<'v> = dyn FnMut(Entry<'_>) -> Result<ControlFlow<()>> + 'v;
 
@@ -279,11 +276,12 @@ impl Snapshot {
         visit: &mut RecordVisitor<'_>,
     ) -> Result<Scanned> {
         let hidden = Hidden::of(collection, &self.watch, || self.moment);
-        self.scan_values(collection, range, direction, limit, &mut |key, value| match hidden
-            .visible(value)?
-        {
-            Some(document) => visit(key, document),
-            None => Ok(ControlFlow::Continue(())),
+        let object = (Keyspace::Record, collection.id());
+        self.scan_object(object, range, direction, limit, |key, value| {
+            match hidden.visible(value)? {
+                Some(document) => visit(key, document),
+                None => Ok(ControlFlow::Continue(())),
+            }
         })
     }
 
@@ -299,24 +297,26 @@ impl Snapshot {
         limit: ScanLimit,
         visit: &mut StoredVisitor<'_>,
     ) -> Result<Scanned> {
-        self.scan_values(collection, range, direction, limit, &mut |key, value| {
+        let object = (Keyspace::Record, collection.id());
+        self.scan_object(object, range, direction, limit, |key, value| {
             visit(key, decode_stored(value)?)
         })
     }
 
-    fn scan_values(
+    /// Visits the keys of an object, without its id, and their values.
+    fn scan_object(
         &self,
-        collection: &Collection,
+        (keyspace, id): (Keyspace, u64),
         range: &KeyRange,
         direction: Direction,
         limit: ScanLimit,
-        visit: &mut ValueVisitor<'_>,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>,
     ) -> Result<Scanned> {
-        let range = object_subrange(collection.id(), range);
+        let range = object_subrange(id, range);
         let mut failed = None;
         let end = self
             .txn
-            .scan(Keyspace::Record, &range, direction, limit, &mut |key, value| {
+            .scan(keyspace, &range, direction, limit, &mut |key, value| {
                 visit(&key[8..], value).unwrap_or_else(|error| {
                     failed = Some(error);
                     ControlFlow::Break(())
@@ -341,24 +341,13 @@ impl Snapshot {
         limit: ScanLimit,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<Scanned> {
-        let range = object_subrange(index.id(), range);
-        let mut failed = None;
-        let end = self
-            .txn
-            .scan(Keyspace::Index, &range, direction, limit, &mut |key, value| {
-                let Some(entry) = entry(index, &key[8..], value) else {
-                    return ControlFlow::Continue(());
-                };
-                visit(entry).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                })
-            })
-            .map_err(from_kv)?;
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(relative(end)),
-        }
+        let object = (Keyspace::Index, index.id());
+        self.scan_object(object, range, direction, limit, |position, value| {
+            match entry(index, position, value) {
+                Some(entry) => visit(entry),
+                None => Ok(ControlFlow::Continue(())),
+            }
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, Result};
 use mayfly_kv::{
     Direction, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, Visitor,
 };
@@ -147,13 +147,7 @@ impl PinnedReads {
     /// # Errors
     /// 246 SnapshotUnavailable.
     pub fn check(&self, store: &Core) -> Result<()> {
-        match store.definitions.changed_since(self.edition, &noted()) {
-            false => Ok(()),
-            true => Err(Error::new(
-                ErrorCode::SnapshotUnavailable,
-                "Unable to read from a snapshot due to pending collection catalog changes; please retry the operation.",
-            )),
-        }
+        store.definitions.check_since(self.edition, &noted())
     }
 }
 

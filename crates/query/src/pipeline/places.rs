@@ -1,0 +1,108 @@
+//! Where stages may stand: behind `$changeStream`, inside a transaction, at the end of a change stream.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::RawDoc;
+
+use crate::stage::{SPLIT_LARGE_EVENT, Stage};
+
+/// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
+const BEHIND_CHANGES: &[&str] = &[
+    "$addFields",
+    SPLIT_LARGE_EVENT,
+    "$match",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$set",
+    "$unset",
+];
+
+/// Refuses stages that may not stand behind `$changeStream`.
+///
+/// # Errors
+/// 20 IllegalOperation.
+pub(super) fn check_behind_changes(pipeline: RawDoc<'_>) -> Result<()> {
+    let stages = pipeline.iter().skip(1).filter_map(|stage| stage.value().as_document());
+    let names = stages.filter_map(|stage| stage.iter().next());
+    match names.map(|field| field.name()).find(|name| !BEHIND_CHANGES.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            ErrorCode::IllegalOperation,
+            format!("{name} is not permitted in a $changeStream pipeline"),
+        )),
+    }
+}
+
+/// Stages that no transaction runs: those that write, that read what is no part of its snapshot, and `$unionWith`, which the
+/// reference refuses, too.
+const NOT_IN_TRANSACTIONS: &[&str] = &[
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$collStats",
+    "$currentOp",
+    "$indexStats",
+    "$listClusterCatalog",
+    "$listLocalSessions",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$merge",
+    "$out",
+    "$planCacheStats",
+    "$queryStats",
+    "$ttlStats",
+    "$unionWith",
+];
+
+/// Refuses stages that no transaction runs.
+///
+/// # Errors
+/// 263 OperationNotSupportedInTransaction.
+#[cold]
+pub(super) fn check_in_transaction(spec: RawDoc<'_>) -> Result<()> {
+    let name = spec.iter().next().map_or("", |field| field.name());
+    match NOT_IN_TRANSACTIONS.contains(&name) {
+        true => Err(Error::new(
+            ErrorCode::OperationNotSupportedInTransaction,
+            format!("Stage not supported inside of a multi-document transaction: {name}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Checks where the stage stands that splits events, and tells it which fragments were seen.
+///
+/// # Errors
+/// 20 IllegalOperation, 7182802, 280 ChangeStreamFatalError.
+pub(super) fn check_split(stages: &mut [Stage]) -> Result<()> {
+    let resumed = match stages.first() {
+        Some(Stage::ChangeStream(options)) => Some(options.resumed()),
+        _ => None,
+    };
+    let count = stages.len();
+    let split = stages.iter_mut().enumerate().find_map(|(at, stage)| match stage {
+        Stage::SplitLargeEvent(seen) => Some((at, seen)),
+        _ => None,
+    });
+    match (resumed, split) {
+        (None, Some(_)) => Err(Error::new(
+            ErrorCode::IllegalOperation,
+            format!("{SPLIT_LARGE_EVENT} can only be used in a $changeStream pipeline"),
+        )),
+        (Some(_), Some((at, _))) if at + 1 < count => Err(Error::new(
+            ErrorCode(7182802),
+            format!("{SPLIT_LARGE_EVENT} must be the last stage in the pipeline"),
+        )),
+        (Some(Some(_)), None) => Err(Error::new(
+            ErrorCode::ChangeStreamFatalError,
+            format!(
+                "To resume from a split event, the $changeStream pipeline must include a {SPLIT_LARGE_EVENT} stage"
+            ),
+        )),
+        (Some(resumed), Some((_, seen))) => {
+            *seen = resumed;
+            Ok(())
+        }
+        (_, None) => Ok(()),
+    }
+}
