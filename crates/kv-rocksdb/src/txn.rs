@@ -24,6 +24,7 @@ pub(crate) const CAPS: Caps = Caps {
     max_txn_keys: 16 << 20,
     max_txn_age_ms: u64::MAX,
     durable: true,
+    clusters_records: false,
 };
 
 /// From this many keys on a batched read pays.

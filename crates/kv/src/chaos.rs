@@ -25,6 +25,7 @@ pub const NARROW_LIMITS: Caps = Caps {
     max_txn_keys: 100_000,
     max_txn_age_ms: 5_000,
     durable: false,
+    clusters_records: false,
 };
 
 /// How bad it gets. By default not at all.
@@ -154,6 +155,7 @@ fn narrower(a: Caps, b: Caps) -> Caps {
         max_txn_keys: a.max_txn_keys.min(b.max_txn_keys),
         max_txn_age_ms: a.max_txn_age_ms.min(b.max_txn_age_ms),
         durable: a.durable,
+        clusters_records: a.clusters_records || b.clusters_records,
     }
 }
 

@@ -108,6 +108,9 @@ pub struct Caps {
     pub max_txn_age_ms: u64,
     /// Whether data outlives the process.
     pub durable: bool,
+    /// Whether one look-up less by `_id` is worth more than records in the order of their insertion: where each costs a way
+    /// through a network.
+    pub clusters_records: bool,
 }
 
 /// How a transaction begins.

@@ -29,6 +29,7 @@ const CAPS: Caps = Caps {
     max_txn_keys: 16 << 20,
     max_txn_age_ms: u64::MAX,
     durable: false,
+    clusters_records: false,
 };
 
 /// The engine. Its data goes with it.

@@ -1,5 +1,6 @@
 //! A cursor: what a client pages through. It holds a plan and key positions, no engine object.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -231,10 +232,14 @@ fn fill_from_plan(
     let matcher = executor.query().matcher.clone();
     let (shape, failures) = (executor.shape(), executor.failures());
     let asked = Asked::by(projection.as_ref());
-    let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor));
-    executor.run(store, op, &mut |_, document, metadata| {
+    let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor, asked));
+    executor.run(store, op, &mut |record, document, metadata| {
+        let record = match &key {
+            Some(key) => key.record(store, record, document)?,
+            None => Cow::Borrowed(record),
+        };
         let noted = match (asked, &key) {
-            (Some(asked), Some(key)) => Some(asked.noted(key, document, metadata)),
+            (Some(asked), Some(key)) => Some(asked.noted(key, &record, document, metadata)),
             _ => None,
         };
         let metadata = noted.as_ref().unwrap_or(metadata);
@@ -244,7 +249,7 @@ fn fill_from_plan(
         let result = projected.as_ref().map_or(document, DocBuf::as_doc);
         Ok(match &key {
             Some(key) if !shape.is_plain() => {
-                batch.take(shape.shown(key, document, result).as_doc())
+                batch.take(shape.shown(key, &record, document, result).as_doc())
             }
             _ => batch.take(result),
         })

@@ -108,6 +108,8 @@ fn note_use(collection: &Collection, access: &Access) {
             }
         }
         Access::Text(text) => text.index.runtime.uses.add(),
+        // Counted with the collection, which may do without this index.
+        Access::Index { index, .. } if index.spec.name() == "_id_" => collection.id_uses.add(),
         Access::Index { index, .. } => index.runtime.uses.add(),
         Access::Near(near) => near.index.runtime.uses.add(),
     }
@@ -396,7 +398,7 @@ impl Executor {
             Access::Nothing => Ok(true),
             Access::Id(key) => {
                 let (matcher, mut result) = (&self.query.matcher, Ok(()));
-                store.read_one(&self.collection, key, |document| {
+                store.read_by_id(&self.collection, key, |key, document| {
                     count(op, 1, 1);
                     let matched = matcher.matches(document);
                     let matched = matched.map_err(|error| self.failures().named(error));

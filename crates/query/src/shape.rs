@@ -1,11 +1,12 @@
 //! What `find` shows instead of, or beside, its documents: the keys of the index (`returnKey`), the records' keys
 //! (`showRecordId`).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
 use mayfly_mql::Projection;
-use mayfly_storage::Collection;
+use mayfly_storage::{Collection, Store, record_id};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -18,7 +19,8 @@ use crate::{Executor, Plan};
 pub struct ResultShape {
     /// Only the fields of the index that the plan uses; none for a collection scan.
     pub key_only: bool,
-    /// The record's key as `$recordId`. Records are clustered by `_id`, so it is binary, as the reference shows it there.
+    /// The record's key as `$recordId`: its number; of a record that is clustered by its `_id` the bytes, as the reference shows
+    /// it there.
     pub record_id: bool,
 }
 
@@ -48,6 +50,7 @@ impl ResultShape {
     pub(crate) fn shown(
         self,
         key: &KeyPaths,
+        record: &[u8],
         document: RawDoc<'_>,
         projected: RawDoc<'_>,
     ) -> DocBuf {
@@ -58,7 +61,7 @@ impl ResultShape {
             out.append_all(projected);
         }
         if self.record_id {
-            key.append_record("$recordId", document, &mut out);
+            key.append_record("$recordId", record, &mut out);
         }
         out.finish()
     }
@@ -83,6 +86,7 @@ impl Asked {
     pub(crate) fn noted(
         self,
         key: &KeyPaths,
+        record: &[u8],
         document: RawDoc<'_>,
         metadata: &Metadata,
     ) -> Metadata {
@@ -94,7 +98,7 @@ impl Asked {
             notes.end();
         }
         if self.record_id {
-            key.append_record(RECORD_ID, document, &mut notes);
+            key.append_record(RECORD_ID, record, &mut notes);
         }
         Metadata::new(notes.finish())
     }
@@ -104,11 +108,13 @@ impl Asked {
 pub(crate) struct KeyPaths {
     paths: Vec<String>,
     collection: Arc<Collection>,
+    wants_record: bool,
 }
 
 impl KeyPaths {
     /// Those of the executor's plan.
-    pub(crate) fn of(executor: &Executor) -> KeyPaths {
+    pub(crate) fn of(executor: &Executor, asked: Option<Asked>) -> KeyPaths {
+        let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
         let id = || vec!["_id".to_owned()];
         let paths = match &executor.plan().access {
             Access::Index { index, .. } => {
@@ -119,13 +125,29 @@ impl KeyPaths {
             Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
             Access::Records { .. } | Access::Nothing | Access::Text(_) => Vec::new(),
         };
-        KeyPaths { paths, collection: executor.collection().clone() }
+        KeyPaths { paths, collection: executor.collection().clone(), wants_record }
     }
 
-    fn append_record(&self, name: &str, document: RawDoc<'_>, out: &mut DocBuilder) {
-        let id = document.get("_id").unwrap_or(RawValue::Null);
-        let bytes = self.collection.record_key(id);
-        out.append(name, RawValue::Binary { subtype: 0, bytes: &bytes });
+    /// The key of a document's record: the one it came with, or, as a sorted result comes without it, the one that it has now.
+    pub(crate) fn record<'k>(
+        &self,
+        store: &Store,
+        known: &'k [u8],
+        document: RawDoc<'_>,
+    ) -> Result<Cow<'k, [u8]>> {
+        match (self.wants_record && known.is_empty(), document.get("_id")) {
+            (true, Some(id)) => {
+                Ok(Cow::Owned(store.locate(&self.collection, id)?.unwrap_or_default()))
+            }
+            _ => Ok(Cow::Borrowed(known)),
+        }
+    }
+
+    fn append_record(&self, name: &str, record: &[u8], out: &mut DocBuilder) {
+        // It may be gone by now.
+        if !record.is_empty() {
+            out.append(name, record_id(record, self.collection.is_numbered()));
+        }
     }
 
     fn append(&self, document: RawDoc<'_>, out: &mut DocBuilder) {

@@ -219,7 +219,7 @@ impl Store {
             for spec in own.iter().chain(further) {
                 state.indexes.push(ready(txn, spec)?);
             }
-            if state.capped.is_some() || state.time_series.is_some() {
+            if !self.is_clustered(&state) {
                 state.id_index = Some(ready(txn, &id_index_spec(collation.as_ref())?)?);
             }
             put_collection(txn, id, ns, &uuid, &state)?;
@@ -238,6 +238,13 @@ impl Store {
             });
         }
         Ok(collection)
+    }
+
+    /// Whether the records of a new collection are in the order of `_id`.
+    fn is_clustered(&self, state: &CollectionState) -> bool {
+        let plain = state.capped.is_none() && state.time_series.is_none();
+        let asked = state.options.as_doc().get("clusteredIndex").is_some();
+        plain && (asked || self.engine().caps().clusters_records)
     }
 
     /// Drops a collection; gives the number of indexes it had, `_id_` included, or nothing when there was none.

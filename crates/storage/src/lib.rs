@@ -34,7 +34,7 @@ pub use read::{
     RecordVisitor, Scanned, Snapshot, ValidateOptions, Validated, ValidatedIndex, position_of,
     whole_range,
 };
-pub use record::{RecordKey, record_key};
+pub use record::{IdKey, RecordKey, id_key, record_id};
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;

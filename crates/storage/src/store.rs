@@ -177,19 +177,33 @@ impl Store {
         self.commit_open(transaction)
     }
 
-    /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind.
+    /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind; and the record numbers
+    /// that were handed out.
     fn load_counts(&self) -> Result<()> {
-        let found = self.change(|txn, _| {
+        let (found, numbers) = self.change(|txn, _| {
             let found = rows(txn, b'k')?;
+            let numbers = rows(txn, b'r')?;
             for (id, _) in &found {
                 txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
-            Ok(found)
+            Ok((found, numbers))
         })?;
         let all = self.catalog.all();
         let by_id: HashMap<u64, &Arc<Collection>> =
             all.values().map(|collection| (collection.id(), collection)).collect();
+        for (id, value) in &numbers {
+            let next = value.as_slice().try_into().map(u64::from_be_bytes);
+            match (by_id.get(id), next) {
+                (Some(collection), Ok(next)) => collection.numbers.go_on_at(next),
+                // Of a collection that a transaction made which was not committed.
+                (None, _) => {}
+                (Some(_), Err(_)) => {
+                    let text = "the record numbers of a collection in the catalog cannot be read";
+                    return Err(Error::new(ErrorCode::DataCorruptionDetected, text));
+                }
+            }
+        }
         for (id, value) in &found {
             let numbers = (value.get(..8), value.get(8..16));
             let collection = by_id.get(id);
@@ -208,6 +222,11 @@ impl Store {
             for collection in self.catalog.all().values() {
                 // A unit that began before the store was closing still counts; one that hangs makes the next start count.
                 let Some(_no_writers) = collection.state.try_write_for(LAST_UNIT) else { continue };
+                if let Some(next) = collection.numbers.unused() {
+                    let key = catalog_key::numbers(collection.id());
+                    txn.put(Keyspace::Catalog, &key, &next.to_be_bytes(), Guard::Checked)
+                        .map_err(from_kv)?;
+                }
                 if collection.counts.exact.load(Ordering::Acquire) {
                     let mut value =
                         collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();

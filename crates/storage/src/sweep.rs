@@ -102,6 +102,8 @@ impl Store {
             self.change(|txn, _| {
                 txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
                     .map_err(from_kv)?;
+                txn.delete(Keyspace::Catalog, &catalog_key::numbers(id), Guard::Checked)
+                    .map_err(from_kv)?;
                 txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)
                     .map_err(from_kv)
             })?;

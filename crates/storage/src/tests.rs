@@ -105,7 +105,7 @@ impl Fixture {
 
     fn entries(&self, name: &str, index: usize) -> usize {
         let collection = self.store.collection(&ns(name)).unwrap();
-        let index = collection.ready_indexes()[index].clone();
+        let index = collection.indexes()[index].clone();
         let mut count = 0;
         let snapshot = self.store.snapshot().unwrap();
         snapshot
@@ -147,7 +147,7 @@ fn unique_index_refuses_and_a_failed_build_leaves_nothing() {
     assert!(collection.indexes().is_empty());
     f.store
         .write(&f.op, &collection, |unit| {
-            let key = record_key(RawValue::Int32(2));
+            let key = f.key(2);
             let old = unit.read(&key)?.unwrap();
             unit.delete(&key, old.as_doc())
         })
@@ -168,11 +168,11 @@ fn multikey_keys_follow_updates() {
     f.insert("d.c", &doc! { "_id": 1, "a": [1, 2, 2, 3] }).unwrap();
     assert_eq!(f.entries("d.c", 0), 3);
     let collection = f.store.collection(&ns("d.c")).unwrap();
-    assert!(collection.ready_indexes()[0].is_multikey());
+    assert!(collection.indexes()[0].is_multikey());
     let new = DocBuf::from_bson(&doc! { "_id": 1, "a": [3, 4] });
     f.store
         .write(&f.op, &collection, |unit| {
-            let key = record_key(RawValue::Int32(1));
+            let key = f.key(1);
             let old = unit.read(&key)?.unwrap();
             unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
         })
@@ -180,7 +180,7 @@ fn multikey_keys_follow_updates() {
     assert_eq!(f.entries("d.c", 0), 2);
     let reopened = over(f.engine.clone(), f.clock.clone());
     let collection = reopened.store.collection(&ns("d.c")).unwrap();
-    assert!(collection.ready_indexes()[0].is_multikey(), "the mark outlives a restart");
+    assert!(collection.indexes()[0].is_multikey(), "the mark outlives a restart");
 }
 
 #[test]
@@ -271,8 +271,7 @@ fn t_35_a_descending_index_expires_oldest_first() {
     assert!(f.store.run_ttl_sub_pass(&mut PassState::default(), &never).unwrap());
     assert_eq!(f.count("d.c"), 31);
     let collection = f.store.collection(&ns("d.c")).unwrap();
-    let oldest = record_key(RawValue::Int32(49));
-    assert!(f.store.read_one(&collection, &oldest, |_| ()).unwrap().is_none());
+    assert!(f.store.locate(&collection, RawValue::Int32(49)).unwrap().is_none());
     f.pass();
     assert_eq!(f.count("d.c"), 1);
 }
@@ -374,7 +373,7 @@ fn racing_writers_and_an_index_build_agree() {
                     let new = DocBuf::from_bson(&doc! { "_id": id, "a": 1000 + round });
                     f.store
                         .write(&f.op, &collection, |unit| {
-                            let key = record_key(RawValue::Int32(id));
+                            let key = f.key(id);
                             let old = unit.read(&key)?.unwrap();
                             unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
                         })
@@ -408,9 +407,9 @@ fn rebuilt_indexes_are_right_while_writers_go_on() {
                 let id = round % 300;
                 let new = DocBuf::from_bson(&doc! { "_id": id, "a": [round, id], "u": id });
                 let change = f.store.write(&f.op, &collection, |unit| {
-                    let old = unit.read(&record_key(RawValue::Int32(id)))?.unwrap();
+                    let old = unit.read(&f.key(id))?.unwrap();
                     let (old, new) = (old.as_doc(), new.as_doc());
-                    unit.update(&record_key(RawValue::Int32(id)), old, new, UpdateStyle::Operators)
+                    unit.update(&f.key(id), old, new, UpdateStyle::Operators)
                 });
                 change.unwrap();
             }
@@ -469,13 +468,13 @@ fn a_unique_key_of_another_document_survives_a_change_that_the_build_has_not_rea
     f.insert("d.c", &doc! { "_id": 2, "u": 7 }).unwrap();
     let (old, new) = (doc! { "_id": 1000, "u": 5 }, doc! { "_id": 1000, "u": 6 });
     let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
-    let key = record_key(RawValue::Int32(1000));
+    let key = f.key(1000);
     let update = |unit: &mut WriteUnit<'_>| {
         unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
     };
     f.store.write(&f.op, &collection, update).unwrap();
     let gone = DocBuf::from_bson(&doc! { "_id": 2000, "u": 7 });
-    let key = record_key(RawValue::Int32(2000));
+    let key = f.key(2000);
     f.store.write(&f.op, &collection, |unit| unit.delete(&key, gone.as_doc())).unwrap();
     f.store.finish_building(&collection, &building).unwrap();
     assert_eq!(f.entries("d.c", 0), 3);
@@ -484,6 +483,12 @@ fn a_unique_key_of_another_document_survives_a_change_that_the_build_has_not_rea
 }
 
 impl Fixture {
+    /// The key of a record of `d.c`.
+    fn key(&self, id: i32) -> RecordKey {
+        let collection = self.store.collection(&ns("d.c")).unwrap();
+        self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap()
+    }
+
     /// The oplog, oldest first.
     fn oplog(&self) -> Vec<Document> {
         let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
@@ -504,7 +509,7 @@ fn the_oplog_tells_replacements_from_changes() {
     let f = fixture();
     f.insert("d.c", &doc! { "_id": 1, "a": 1, "b": 1 }).unwrap();
     let collection = f.store.collection(&ns("d.c")).unwrap();
-    let key = record_key(RawValue::Int32(1));
+    let key = f.key(1);
     let write = |new: &[Document], style| {
         f.store
             .write(&f.op, &collection, |unit| {
@@ -632,7 +637,7 @@ fn a_long_array_changes_its_keys() {
     let (old, new) = (array(0), array(1));
     f.insert("d.c", &Document::from_reader(old.as_doc().as_bytes()).unwrap()).unwrap();
     let collection = f.store.collection(&ns("d.c")).unwrap();
-    let key = record_key(RawValue::Int32(1));
+    let key = f.key(1);
     let update = |unit: &mut WriteUnit<'_>| {
         unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
     };
@@ -745,7 +750,7 @@ fn a_filter_that_fails_decides_nothing() {
     let another = doc! { "_id": 2, "hard": 1 };
     assert_eq!(f.insert("d.c", &another).unwrap_err().code(), unfinished);
     let collection = f.store.collection(&ns("d.c")).unwrap();
-    let (key, old) = (record_key(RawValue::Int32(1)), DocBuf::from_bson(&old));
+    let (key, old) = (f.key(1), DocBuf::from_bson(&old));
     let new = DocBuf::from_bson(&doc! { "_id": 1 });
     let update = |unit: &mut WriteUnit<'_>| {
         unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
@@ -757,7 +762,7 @@ fn a_filter_that_fails_decides_nothing() {
     // An index is not built without it.
     let partial = doc! { "key": { "z": 1 }, "name": "z_1", "partialFilterExpression": { "y": 1 } };
     assert_eq!(f.index("d.c", &partial).unwrap_err().code(), unfinished);
-    assert_eq!(f.store.collection(&ns("d.c")).unwrap().ready_indexes().len(), 1);
+    assert_eq!(f.store.collection(&ns("d.c")).unwrap().ready_indexes().len(), 2);
     assert_eq!((f.count("d.c"), f.entries("d.c", 0)), (1, 1));
 
     fails.store(false, Ordering::Relaxed);
@@ -863,7 +868,7 @@ fn damaged_bytes_are_not_stored() {
     fixture.insert("test.c", &whole).unwrap();
     let whole = DocBuf::from_bson(&whole);
     let collection = fixture.store.collection(&ns("test.c")).unwrap();
-    let key = collection.record_key(RawValue::Int32(1));
+    let key = fixture.store.locate(&collection, RawValue::Int32(1)).unwrap().unwrap();
     let write = |act: &dyn Fn(&mut WriteUnit<'_>) -> mayfly_base::Result<()>| {
         fixture.store.write(&fixture.op, &collection, act).unwrap_err().code()
     };

@@ -14,7 +14,8 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawElement, RawValue, 
 
 use crate::catalog::Definition;
 use crate::read::Scanned;
-use crate::record::layout::record_key;
+use crate::record::IdKey;
+use crate::record::layout::id_key;
 use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
 
 /// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
@@ -59,8 +60,8 @@ pub struct View {
     pub options: DocBuf,
 }
 
-fn id_key(ns: &Namespace) -> Vec<u8> {
-    record_key(RawValue::String(ns.as_str()))
+fn view_key(ns: &Namespace) -> IdKey {
+    id_key(RawValue::String(ns.as_str()))
 }
 
 /// The names that a view's definition reads in a database: its source, and those in its pipeline, whose language is known above.
@@ -84,7 +85,7 @@ impl Store {
         }
         let Ok(system) = Namespace::new(ns.db(), SYSTEM_VIEWS) else { return Ok(None) };
         match self.collection(&system) {
-            Some(views) => self.read_one(&views, &id_key(ns), |view| view.to_owned()),
+            Some(views) => self.read_by_id(&views, &view_key(ns), |_, view| view.to_owned()),
             None => Ok(None),
         }
     }
@@ -116,7 +117,10 @@ impl Store {
                     Ok(std::ops::ControlFlow::Continue(()))
                 })?;
             match scanned {
-                Scanned::Exhausted => return Ok(views),
+                Scanned::Exhausted => {
+                    views.sort_by(|a: &View, b| a.name.cmp(&b.name));
+                    return Ok(views);
+                }
                 Scanned::Paused(last) => range = range.after(&last, direction),
             }
         }
@@ -227,8 +231,9 @@ impl Store {
         let Some(views) = self.catalog.get(&Namespace::new(ns.db(), SYSTEM_VIEWS)?) else {
             return Ok(false);
         };
-        let key = id_key(ns);
+        let id_key = view_key(ns);
         self.write(op, &views, |unit| {
+            let Some(key) = unit.locate(id_key.clone())? else { return Ok(false) };
             let Some(old) = unit.read(&key)? else { return Ok(false) };
             match options {
                 None => unit.delete(&key, old.as_doc())?,

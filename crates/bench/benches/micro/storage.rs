@@ -15,7 +15,7 @@ use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_storage::{
     Collection, CreateIndexesOptions, Direction, KeyRange, RecordKey, ScanLimit, Store,
-    StoreOptions, UpdateStyle, record_key, whole_range,
+    StoreOptions, UpdateStyle, whole_range,
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use tempfile::TempDir;
@@ -93,7 +93,7 @@ fn point_read(bencher: Bencher<'_, '_>, over: Over) {
 #[divan::bench(args = ENGINES)]
 fn index_scan(bencher: Bencher<'_, '_>, over: Over) {
     let bed = Bed::new(over);
-    let index = bed.collection.ready_indexes()[0].clone();
+    let index = bed.collection.indexes()[0].clone();
     let (range, forward) = (whole_range(), Direction::Forward);
     bencher.counter(ItemsCount::new(SCANNED)).bench_local(|| {
         let mut bytes = 0;
@@ -234,6 +234,9 @@ fn load(store: &Store, op: &OpCtx, namespace: &Namespace) -> Vec<RecordKey> {
         });
         written.expect("a write");
     }
-    let id = |item: &DocBuf| item.as_doc().get("_id").map(record_key).expect("an item has an _id");
-    items.iter().map(id).collect()
+    let key = |item: &DocBuf| {
+        let id = item.as_doc().get("_id").expect("an item has an _id");
+        store.locate(&collection, id).expect("a read").expect("the item is there")
+    };
+    items.iter().map(key).collect()
 }

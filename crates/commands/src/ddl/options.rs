@@ -118,8 +118,7 @@ fn auto_index_id(fields: &Fields<'_>, ns: &Namespace) -> Result<()> {
     }
 }
 
-/// `clusteredIndex`: every collection is in the order of `_id` here, so it changes what listings show. Manual: "Clustered
-/// Collections".
+/// `clusteredIndex`: records are in the order of `_id`. Manual: "Clustered Collections".
 fn clustered(fields: &Fields<'_>, options: &mut DocBuilder) -> Result<()> {
     let Some(index) = fields.get("clusteredIndex") else { return Ok(()) };
     let RawValue::Document(index) = index else {

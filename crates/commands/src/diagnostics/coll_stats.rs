@@ -1,6 +1,6 @@
 //! `collStats`: number and size of a collection's documents and of its indexes.
 //!
-//! Records are clustered by `_id`, so that `_id_` takes no room of its own and shows 0.
+//! Where records are clustered by `_id`, that takes no room of its own and shows 0.
 
 use mayfly_base::{Namespace, Result};
 use mayfly_service::top::Latencies;
@@ -209,12 +209,14 @@ fn append(
         doc.push(index.spec.name());
     }
     doc.end();
-    let index_bytes: i64 = sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum();
+    let id_bytes = if own > 0 { bytes(sizes.id_index_bytes.unwrap_or(0)) } else { 0 };
+    let index_bytes: i64 =
+        id_bytes + sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum::<i64>();
     doc.append("totalIndexSize", small(index_bytes / scale));
     doc.append("totalSize", small((storage + index_bytes) / scale));
     doc.start_document("indexSizes");
     if own > 0 {
-        doc.append("_id_", 0);
+        doc.append("_id_", small(id_bytes / scale));
     }
     for (index, size) in &sizes.indexes {
         doc.append(index.spec.name(), small(bytes(*size) / scale));

@@ -58,12 +58,12 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// Nothing for `_id`, else the index whose key begins with the pattern, or with the fields of `min`.
+    /// That on `_id`, nothing where records are clustered by it, else the index whose key begins with the pattern, or with the fields of `min`.
     fn index(&self, collection: &Collection) -> Result<Option<Arc<Index>>> {
         let pattern = self.key_pattern.unwrap_or(self.min);
         let names: Vec<&str> = pattern.iter().map(|field| field.name()).collect();
         if names == ["_id"] {
-            return Ok(None);
+            return Ok(collection.id_index());
         }
         let fits = |index: &Arc<Index>| {
             let fields = index.spec.fields();

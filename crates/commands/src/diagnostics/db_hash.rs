@@ -66,23 +66,31 @@ fn wanted(body: RawDoc<'_>) -> Result<Vec<&str>> {
     Ok(wanted)
 }
 
-/// The hash of the documents as one snapshot has them: in the order of the records, which of capped collections is that of
-/// their insertion.
+/// The hash of the documents as one snapshot has them: in the order of `_id`, of capped collections in that of their insertion.
 fn hash(ctx: &CommandContext<'_>, collection: &Collection) -> Result<String> {
     let snapshot = ctx.service.store.snapshot()?;
     let (mut digest, mut range) = (Md5::new(), whole_range());
+    let by_id = collection.id_index().filter(|_| collection.capped().is_none());
     let mut documents = 0u64;
     loop {
-        let direction = Direction::Forward;
-        let see = &mut |_: &[u8], document: RawDoc<'_>| {
+        let (direction, all) = (Direction::Forward, ScanLimit::NONE);
+        let mut take = |document: RawDoc<'_>| {
             digest.update(document.as_bytes());
             documents += 1;
-            if documents.is_multiple_of(1024) {
-                ctx.op.check()?;
-            }
-            Ok(ControlFlow::Continue(()))
+            if documents.is_multiple_of(1024) { ctx.op.check() } else { Ok(()) }
         };
-        match snapshot.scan_records(collection, &range, direction, ScanLimit::NONE, see)? {
+        let scanned = match &by_id {
+            None => {
+                snapshot.scan_records(collection, &range, direction, all, &mut |_, document| {
+                    take(document).map(ControlFlow::Continue)
+                })
+            }
+            Some(index) => snapshot.scan_index(index, &range, direction, all, &mut |entry| {
+                snapshot.record(collection, entry.record_key, &mut take)?;
+                Ok(ControlFlow::Continue(()))
+            }),
+        };
+        match scanned? {
             Scanned::Exhausted => return Ok(hexadecimal(digest)),
             Scanned::Paused(last) => range = range.after(&last, direction),
         }

@@ -36,6 +36,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         sums.data += sizes.data_bytes;
         sums.storage += bytes(sizes.storage_bytes);
         sums.indexes += sizes.indexes.len() as i64 + 1;
+        sums.index_bytes += bytes(sizes.id_index_bytes.unwrap_or(0));
         sums.index_bytes += sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum::<i64>();
     }
     let views = views(ctx.service, request.db)?;

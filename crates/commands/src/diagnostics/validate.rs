@@ -1,7 +1,7 @@
 //! `validate`: checks the records and indexes of a collection while everybody goes on working with it.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::{EntryFinding, ValidateOptions, Validated};
+use mayfly_storage::{EntryFinding, ValidateOptions, Validated, record_id};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
@@ -95,7 +95,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     append_entries("missingIndexEntries", &found, &found.missing, doc);
     doc.start_array("corruptRecords");
     for key in found.corrupt.iter().take(MAX_SHOWN) {
-        doc.push(RawValue::Binary { subtype: 0, bytes: key });
+        doc.push(record_id(key, found.numbered));
     }
     doc.end();
     doc.append("uuid", RawValue::Binary { subtype: 4, bytes: &collection.uuid() });
@@ -156,7 +156,7 @@ fn append_findings(shown: &Shown<'_>, found: &Validated, valid: bool, doc: &mut 
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
     doc.append("nNonCompliantDocuments", small(found.not_conformant));
     doc.append("nrecords", small(found.records));
-    // That of a capped collection is checked like others, and is among them.
+    // That on `_id` is among them, unless records are clustered by it.
     let listed = || {
         let hidden = |name: &str| shown.buckets && name == "_id_";
         found.indexes.iter().filter(move |of| !hidden(of.index.spec.name()))
@@ -196,8 +196,7 @@ fn append_entries(name: &str, found: &Validated, list: &[EntryFinding], doc: &mu
     for finding in list {
         doc.push_document();
         doc.append("indexName", found.indexes[finding.index].index.spec.name());
-        let record = RawValue::Binary { subtype: 0, bytes: &finding.record_key };
-        doc.append("recordId", record);
+        doc.append("recordId", record_id(&finding.record_key, found.numbered));
         if let Some(id) = &finding.id {
             doc.append("idKey", id);
         }

@@ -195,8 +195,8 @@ impl Builder {
                 };
                 let found = match store.collection(&ns).filter(same) {
                     Some(collection) => {
-                        let key = collection.record_key(id);
-                        store.read_one(&collection, &key, |document| document.to_owned())?
+                        let key = collection.id_key(id);
+                        store.read_by_id(&collection, &key, |_, document| document.to_owned())?
                     }
                     None => None,
                 };

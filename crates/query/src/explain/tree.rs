@@ -1,6 +1,6 @@
 //! From a plan to the tree of stages that clients know.
 //!
-//! Records are clustered by `_id`: what is read by `_id` shows as the index scan that it replaces.
+//! Where records are clustered by `_id`, what is read by `_id` shows as the index scan that it replaces.
 
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, Index, IndexField, KeyRange, whole_range};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{ErrorCode, OpCtx, Result};
-use mayfly_storage::{Collection, RecordKey, Store};
+use mayfly_storage::{Collection, IdKey, RecordKey, Store};
 
 use super::MAX_LOST_RACES;
 use crate::plan::Access;
@@ -72,6 +72,23 @@ pub(super) fn for_each_record(
     }
 }
 
+/// Acts on the record with this `_id`: on another one when the first is gone by then, and somebody put that in its place.
+fn act_by_id(
+    store: &Store,
+    collection: &Collection,
+    id_key: &IdKey,
+    act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
+) -> Result<()> {
+    let mut before = None;
+    while let Some(key) = store.locate_key(collection, id_key)? {
+        if before.as_ref() == Some(&key) || act(&key)? {
+            return Ok(());
+        }
+        before = Some(key);
+    }
+    Ok(())
+}
+
 fn search_and_act(
     store: &Store,
     op: &OpCtx,
@@ -89,7 +106,7 @@ fn search_and_act(
         op.check()?;
         op.keys_examined.fetch_add(1, Ordering::Relaxed);
         op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        return act(key).map(|_| Searched::Done);
+        return act_by_id(store, &located, key, act).map(|()| Searched::Done);
     }
     executor.find_for_write();
     let most = if multi { BATCH_RECORDS } else { 1 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{Error, OpCtx, Result};
-use mayfly_storage::{Collection, RecordKey, Store, WriteUnit};
+use mayfly_storage::{Collection, IdKey, RecordKey, Store, WriteUnit};
 
 use super::UpdateSpec;
 use super::change::{Change, change_one};
@@ -19,8 +19,8 @@ use crate::{Executor, Flow};
 
 /// Where a statement's record is.
 enum Place {
-    /// Here, if there is one.
-    ById(RecordKey),
+    /// Of this `_id`, whose record was here.
+    ById(IdKey, RecordKey),
     /// Here.
     Found(RecordKey),
     /// There was none.
@@ -102,7 +102,8 @@ fn place_of(
     if let Access::Id(key) = plan(collection, &spec.query)?.access {
         op.keys_examined.fetch_add(1, Ordering::Relaxed);
         op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        return Ok(Place::ById(key));
+        let found = store.locate_key(collection, &key)?;
+        return Ok(found.map_or(Place::Nowhere, |found| Place::ById(key, found)));
     }
     let mut executor = Executor::new(collection.clone(), spec.query.clone())?;
     let mut found = Place::Nowhere;
@@ -121,10 +122,12 @@ fn write_one(
     must_match: bool,
 ) -> Result<Option<Failure>> {
     let shown = Shown::nothing(&spec.query);
-    if let Place::ById(key) | Place::Found(key) = place {
+    if let Place::ById(_, key) | Place::Found(key) = place {
         match (change_one(unit, key, spec, shown, op.now_ms())?, place) {
             (Change::Same(_) | Change::Written { .. }, _) => return Ok(None),
-            (Change::Gone, Place::ById(_)) => {}
+            // Somebody may have put another record in its place.
+            (Change::Gone, Place::ById(id, key))
+                if unit.locate(id.clone())?.is_none_or(|now| now == *key) => {}
             (Change::Gone, _) => return Ok(Some(Failure::Changed)),
         }
     }

@@ -146,7 +146,7 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
         value => {
             let readable = !Collation::concerns(value)
                 || same_collation(collection.collation(), query.collation.as_ref());
-            let access = || Access::Id(collection.record_key(value));
+            let access = || Access::Id(collection.id_key(value));
             readable.then(|| Plan::new(access(), false))
         }
     }

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, RecordKey, whole_range};
+use mayfly_storage::{Collection, Direction, IdKey, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
@@ -35,8 +35,8 @@ pub enum Access {
     /// The filter cannot hold for any document.
     Nothing,
     /// One record by its `_id`.
-    Id(RecordKey),
-    /// Records in their order: by `_id`, by insertion in a capped collection, by their start in one of buckets.
+    Id(IdKey),
+    /// Records in their order: by insertion, by `_id` where they are clustered by it, by their start in a collection of buckets.
     Records {
         /// In the order of the scan.
         ranges: Vec<KeyRange>,
@@ -141,9 +141,7 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
         return near::plan(collection, query, path, near, &field_bounds(&predicates));
     }
     // The most frequent query of all needs no bounds.
-    let in_id_order = collection.in_id_order();
-    if in_id_order && let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query))
-    {
+    if let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query)) {
         return Ok(plan);
     }
     // An order by $natural asks for a collection scan.
@@ -185,8 +183,8 @@ fn hinted(
         }
         Hint::Between { .. } => false,
     };
-    // In a capped collection and over buckets it is an index like others.
-    if wants_id && collection.in_id_order() {
+    // Where records are not in its order it is an index like others.
+    if wants_id && collection.id_index().is_none() {
         return Ok(choose::by_id(collection, query, bounds, "_id", true)
             .unwrap_or_else(|| choose::collection_scan(collection, query)));
     }

@@ -112,10 +112,11 @@ fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fix
     let done = std::thread::scope(|scope| {
         let acting = scope.spawn(|| act(&f));
         let changed = || {
-            let first =
-                f.store.read_one(&counted, &mayfly_storage::record_key(RawValue::Int32(0)), |d| {
-                    d.get("n") != Some(RawValue::Int32(0))
-                });
+            let first = f.store.read_by_id(
+                &counted,
+                &mayfly_storage::id_key(RawValue::Int32(0)),
+                |_, d| d.get("n") != Some(RawValue::Int32(0)),
+            );
             first.unwrap() != Some(false)
         };
         while !changed() {

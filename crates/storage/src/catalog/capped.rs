@@ -41,8 +41,8 @@ impl Capped {
 /// What writers and followers of a capped collection share.
 #[derive(Default)]
 pub(crate) struct CappedRuntime {
-    /// The next record number once it is known. Held by the unit that writes.
-    pub(crate) next: Mutex<Option<u64>>,
+    /// Held by the unit that writes.
+    pub(crate) writing: Mutex<()>,
     /// Commits that may have added records.
     commits: AtomicU64,
     committed: Signal,

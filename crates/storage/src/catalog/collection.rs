@@ -12,13 +12,15 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
+use crate::catalog::numbers::Numbers;
 use crate::catalog::{
     Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
 };
 use crate::index::validation::Validation;
 use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
 use crate::policy::{PolicyRuntime, TtlOptions};
-use crate::record::layout::{RecordKey, record_key_in};
+use crate::record::IdKey;
+use crate::record::layout::id_key_in;
 use crate::timeseries::{OpenBuckets, TimeSeries};
 
 /// A collection.
@@ -36,9 +38,13 @@ pub struct Collection {
     /// Whether some policy archives.
     archives: AtomicBool,
     pub(crate) state: RwLock<CollectionState>,
+    /// What [`Collection::id_index_id`] gives.
+    id_index_id: Option<u64>,
     pub(crate) counts: Counts,
     pub(crate) capped: CappedRuntime,
-    /// How often plans have used the order of `_id`.
+    /// The numbers of its records, where they have numbers.
+    pub(crate) numbers: Numbers,
+    /// How often plans have used the index on `_id`, or the order of the records in its place.
     pub id_uses: Uses,
     /// Of a collection of buckets: those that are open.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
@@ -61,7 +67,7 @@ pub(crate) struct CollectionState {
     pub capped: Option<Capped>,
     /// The time series among them: documents are buckets of measurements.
     pub time_series: Option<Arc<TimeSeries>>,
-    /// The index on `_id` of capped collections and of buckets; elsewhere the records themselves are in its order.
+    /// The index on `_id`; nothing where the records themselves are in its order.
     pub id_index: Option<Arc<Index>>,
     /// All indexes, those still being built included; `_id_` is not among them.
     pub indexes: Vec<Arc<Index>>,
@@ -245,9 +251,11 @@ impl Collection {
             temporary: AtomicBool::new(temporary),
             hides_expired: AtomicBool::new(!temporary && state.hides_expired()),
             archives: AtomicBool::new(!temporary && state.archives()),
+            id_index_id: state.id_index.as_ref().map(|index| index.id),
             state: RwLock::new(state),
             counts: Counts::default(),
             capped: CappedRuntime::default(),
+            numbers: Numbers::default(),
             id_uses: Uses::default(),
             ttl,
             open_buckets,
@@ -334,9 +342,22 @@ impl Collection {
         self.collation.as_ref()
     }
 
-    /// The key of the record with this `_id`.
-    pub fn record_key(&self, id: RawValue<'_>) -> RecordKey {
-        record_key_in(id, self.collation.as_deref())
+    /// The ordered key of this `_id`: what its entry is called in the index on `_id`, or its record where records are
+    /// clustered by `_id`.
+    pub fn id_key(&self, id: RawValue<'_>) -> IdKey {
+        id_key_in(id, self.collation.as_deref()).0
+    }
+
+    /// The id of the index on `_id`, which is the same as long as the collection is there; nothing where records are clustered
+    /// by `_id`.
+    #[inline]
+    pub(crate) fn id_index_id(&self) -> Option<u64> {
+        self.id_index_id
+    }
+
+    /// The index on `_id`; nothing where records are clustered by `_id`.
+    pub fn id_index(&self) -> Option<Arc<Index>> {
+        self.state.read_recursive().id_index.clone()
     }
 
     /// The same for a read that began when the collection had this name.
@@ -396,16 +417,16 @@ impl Collection {
     /// The field that records stand in the order of; nothing where that is no field.
     pub fn clustered_by(&self) -> Option<Cow<'static, str>> {
         let state = self.state.read_recursive();
-        match (&state.time_series, state.capped) {
+        match (&state.time_series, &state.id_index) {
             (Some(series), _) => Some(format!("control.min.{}", series.fields.time).into()),
             (None, Some(_)) => None,
             (None, None) => Some("_id".into()),
         }
     }
 
-    /// Whether records stand in the order of `_id`.
-    pub fn in_id_order(&self) -> bool {
-        self.state.read_recursive().id_index.is_none()
+    /// Whether records are named by numbers, in the order of their insertion.
+    pub fn is_numbered(&self) -> bool {
+        self.id_index_id.is_some() && self.open_buckets.is_none()
     }
 
     /// All policies that archive.
@@ -418,7 +439,12 @@ impl Collection {
         self.state.read_recursive().indexes.clone()
     }
 
-    /// Indexes whose build is over; that on `_id` is among them when the collection is capped.
+    /// The ids of all indexes, that on `_id` included.
+    pub(crate) fn index_ids(&self) -> Vec<u64> {
+        self.state.read_recursive().maintained().map(|index| index.id).collect()
+    }
+
+    /// Indexes whose build is over; that on `_id` is among them where there is one.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
         self.state.read_recursive().maintained().filter(|index| index.is_ready()).cloned().collect()
     }

@@ -27,6 +27,7 @@ mod core;
 mod definitions;
 mod history;
 pub(crate) mod local;
+pub(crate) mod numbers;
 mod policy;
 mod temporary;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
 use mayfly_value::keys;
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::catalog::{Collection, Core, Index, Policy};
 use crate::index::keygen::KeySet;
@@ -17,7 +17,7 @@ use crate::record::error::from_kv;
 use crate::record::layout::{
     decode_record, decode_stored, decode_unique_value, object_subrange, prefixed,
 };
-use crate::record::{Moment, Record};
+use crate::record::{Moment, Record, RecordKey};
 
 mod history;
 mod pin;
@@ -125,6 +125,57 @@ impl Core {
 }
 
 impl Core {
+    /// The key of the record with this `_id`; nothing when there is none. Where records are clustered by `_id` it is not asked
+    /// whether there is one.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn locate(&self, collection: &Collection, id: RawValue<'_>) -> Result<Option<RecordKey>> {
+        self.locate_key(collection, &collection.id_key(id))
+    }
+
+    /// The same by the ordered key of the `_id`.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn locate_key(&self, collection: &Collection, id_key: &[u8]) -> Result<Option<RecordKey>> {
+        let Some(index) = collection.id_index_id() else { return Ok(Some(id_key.to_vec())) };
+        let mut found = None;
+        self.get_one(Keyspace::Index, &prefixed(index, id_key), &mut |value| {
+            found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
+        })?;
+        Ok(found)
+    }
+
+    /// Shows the record with the `_id` of this ordered key as of now, without a snapshot: its key and its document.
+    ///
+    /// # Errors
+    /// As [`Core::read_one`].
+    pub fn read_by_id<T>(
+        &self,
+        collection: &Collection,
+        id_key: &[u8],
+        see: impl FnOnce(&[u8], RawDoc<'_>) -> T,
+    ) -> Result<Option<T>> {
+        if collection.id_index_id().is_none() {
+            return self.read_one(collection, id_key, |document| see(id_key, document));
+        }
+        let (mut see, mut before) = (Some(see), None);
+        loop {
+            let Some(key) = self.locate_key(collection, id_key)? else { return Ok(None) };
+            // No snapshot holds both together. What is gone by now may have come back as another record.
+            if before.as_ref() == Some(&key) {
+                return Ok(None);
+            }
+            let seen = self
+                .read_one(collection, &key, |document| see.take().map(|see| see(&key, document)))?;
+            if let Some(seen) = seen {
+                return Ok(seen);
+            }
+            before = Some(key);
+        }
+    }
+
     /// Shows the value of one key as the reads of this thread see it.
     ///
     /// # Errors
@@ -262,7 +313,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// Visits records in `_id` order, those that may be seen. The range is in record keys; an empty end means no upper
+    /// Visits records in the order of their keys, those that may be seen. The range is in record keys; an empty end means no upper
     /// bound. The limit counts hidden ones, too.
     ///
     /// # Errors
@@ -285,7 +336,7 @@ impl Snapshot {
         })
     }
 
-    /// Visits all records in `_id` order, hidden ones included.
+    /// Visits all records in the order of their keys, hidden ones included.
     ///
     /// # Errors
     /// As [`Snapshot::scan_records`].

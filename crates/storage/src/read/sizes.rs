@@ -27,8 +27,9 @@ pub struct CollectionSizes {
     pub data_bytes: i64,
     /// Bytes of its records in the engine, roughly.
     pub storage_bytes: u64,
-    /// Its indexes but `_id_`, each with its bytes in the engine. Records are clustered by `_id`, which takes no room of
-    /// its own.
+    /// Bytes of its index on `_id`; nothing where records are clustered by that.
+    pub id_index_bytes: Option<u64>,
+    /// Its other indexes, each with its bytes in the engine.
     pub indexes: Vec<(Arc<Index>, u64)>,
 }
 
@@ -146,6 +147,10 @@ impl Core {
         Ok(CollectionSizes {
             documents,
             data_bytes: self.data_bytes(collection),
+            id_index_bytes: collection
+                .id_index_id()
+                .map(|id| bytes_of(Keyspace::Index, id))
+                .transpose()?,
             storage_bytes: bytes_of(Keyspace::Record, collection.id())?,
             indexes,
         })
@@ -159,8 +164,8 @@ impl Core {
     pub fn engine_bytes(&self, collection: &Collection) -> Result<u64> {
         let documents = collection.counts.documents.load(Ordering::Acquire);
         let mut bytes = self.bytes_of(Keyspace::Record, collection.id(), documents)?;
-        for index in collection.indexes() {
-            bytes += self.bytes_of(Keyspace::Index, index.id(), documents)?;
+        for id in collection.index_ids() {
+            bytes += self.bytes_of(Keyspace::Index, id, documents)?;
         }
         Ok(bytes)
     }
@@ -171,9 +176,8 @@ impl Core {
     /// # Errors
     /// Those of the engine and of the operation's deadline, which is looked at between the parts.
     pub fn compact(&self, op: &OpCtx, collection: &Collection) -> Result<u64> {
-        let indexes = collection.indexes();
         let mut parts = vec![(Keyspace::Record, collection.id())];
-        parts.extend(indexes.iter().map(|index| (Keyspace::Index, index.id())));
+        parts.extend(collection.index_ids().into_iter().map(|id| (Keyspace::Index, id)));
         let mut freed = 0;
         for (keyspace, id) in parts {
             op.check()?;

@@ -6,7 +6,7 @@
 //! 2. The entries of each index are counted. As many as there should be, none of which is missing: there is no other.
 //! 3. Only where the numbers differ each entry is asked whether its document has such a key.
 //!
-//! Records are clustered by `_id`; there is no further index on it that could disagree.
+//! The index on `_id` is checked like others. Where records are clustered by `_id` there is none that could disagree.
 
 mod bson;
 #[cfg(test)]
@@ -85,11 +85,13 @@ pub struct Validated {
     pub records: i64,
     /// Number of documents that was kept.
     pub kept_records: i64,
+    /// Whether records are named by numbers.
+    pub numbered: bool,
     /// Records that cannot be read.
     pub corrupt: Vec<RecordKey>,
     /// Documents with what BSON should not have.
     pub not_conformant: i64,
-    /// The indexes but `_id_`.
+    /// The indexes, that on `_id` first where there is one.
     pub indexes: Vec<ValidatedIndex>,
     /// Entries that are missing, as many as may be listed.
     pub missing: Vec<EntryFinding>,
@@ -115,6 +117,7 @@ impl Core {
         let mut found = Validated::default();
         let (snapshot, kept_bytes) = {
             let _no_writers = collection.state.write();
+            found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
             (self.snapshot()?, collection.counts.bytes.load(Ordering::Acquire))
         };
@@ -199,6 +202,7 @@ impl Run<'_> {
 
     fn records(&mut self) -> Result<()> {
         let mut keys = KeySet::default();
+        let clustered = self.collection.id_index().is_none();
         self.walk(Keyspace::Record, self.collection.id(), &mut |run, key, value| {
             run.found.records += 1;
             let readable = decode_stored(value).ok().filter(|stored| is_readable(stored.document));
@@ -207,10 +211,12 @@ impl Run<'_> {
                 run.corrupt(key);
                 return Ok(());
             };
-            // Records of capped collections and of buckets stand under other keys.
-            let elsewhere = run.collection.capped().is_some() && key.len() != 8;
-            let misnamed = run.collection.in_id_order() && run.collection.record_key(id) != key;
-            if elsewhere || misnamed {
+            let misnamed = match clustered {
+                true => run.collection.id_key(id) != key,
+                // A number, or the start of a bucket.
+                false => key.len() != 8,
+            };
+            if misnamed {
                 run.corrupt(key);
                 return Ok(());
             }

@@ -1,15 +1,16 @@
 //! Keys and values as they lie in the byte store.
 //!
 //! ```text
-//! record   | collection id, 8 bytes big-endian | ordered key of _id |
-//!          | (capped: record number, 8 bytes big-endian; see [`crate::capped`]) |
+//! record   | collection id, 8 bytes big-endian | record key |
+//!          | record key: record number, 8 bytes big-endian; see [`crate::catalog::numbers`]
+//!          | (clustered by _id: ordered key of _id) |
 //!          | (buckets: ordered key of their start, 8 bytes; see [`crate::timeseries`]) |
 //!          | 1 | flags | last-modified ms, 8 bytes little-endian | BSON, exact bytes |
 //!
-//! index    | index id, 8 bytes | ordered keys of the values | ordered key of _id |
+//! index    | index id, 8 bytes | ordered keys of the values | record key |
 //!          | type bits |
 //! unique   | index id, 8 bytes | ordered keys of the values |
-//!          | length of record key, varint | ordered key of _id | type bits |
+//!          | length of record key, varint | record key | type bits |
 //!
 //! oplog    | seconds << 32 + increment, 8 bytes big-endian |   | the entry, BSON |
 //!
@@ -23,6 +24,7 @@
 //!          | 'm' | index id |   | multikey mask, 4 bytes little-endian
 //!          | 'd' | id |         | a dropped object whose range waits for the sweeper
 //!          | 'k' | id |         | documents and bytes at the last clean close
+//!          | 'r' | id |         | the first record number that was not handed out, 8 bytes big-endian
 //! ```
 
 use mayfly_base::{Error, ErrorCode, Result};
@@ -36,19 +38,33 @@ use crate::record::Record;
 pub(crate) const RECORD_HEADER: usize = 10;
 const RECORD_FORMAT: u8 = 1;
 
-/// The ordered key of an `_id`, without the collection's prefix: how a record is named inside its collection.
+/// How a record is named inside its collection, without the collection's prefix: its number, the ordered key of its `_id`
+/// where the collection is clustered by that, or the start of a bucket.
 pub type RecordKey = Vec<u8>;
 
-/// The record key of this `_id` in a collection with the simple collation.
-pub fn record_key(id: RawValue<'_>) -> RecordKey {
-    record_key_in(id, None)
+/// The ordered key of an `_id`.
+pub type IdKey = Vec<u8>;
+
+/// The ordered key of this `_id` in a collection with the simple collation.
+pub fn id_key(id: RawValue<'_>) -> IdKey {
+    id_key_in(id, None).0
 }
 
-/// The record key of this `_id`; strings that the collection's collation does not tell apart share one.
-pub(crate) fn record_key_in(id: RawValue<'_>, collation: Option<&Collation>) -> RecordKey {
+/// The ordered key of this `_id`, and what it does not say; strings that the collection's collation does not tell apart share
+/// one.
+pub(crate) fn id_key_in(id: RawValue<'_>, collation: Option<&Collation>) -> (IdKey, TypeBits) {
     let mut key = Vec::with_capacity(32);
-    keys::append_value_in(&mut key, &mut TypeBits::default(), id, false, collation);
-    key
+    let mut bits = TypeBits::default();
+    keys::append_value_in(&mut key, &mut bits, id, false, collation);
+    (key, bits)
+}
+
+/// A record's key as clients are shown it: its number where records have numbers, elsewhere its bytes.
+pub fn record_id(record_key: &[u8], numbered: bool) -> RawValue<'_> {
+    match record_key.try_into().map(u64::from_be_bytes) {
+        Ok(number) if numbered => RawValue::Int64(number as i64),
+        _ => RawValue::Binary { subtype: 0, bytes: record_key },
+    }
 }
 
 /// An object's id, followed by the rest of the key.
@@ -158,6 +174,10 @@ pub(crate) mod catalog_key {
 
     pub(crate) fn counts(id: u64) -> Vec<u8> {
         with_id(b'k', id)
+    }
+
+    pub(crate) fn numbers(id: u64) -> Vec<u8> {
+        with_id(b'r', id)
     }
 
     fn with_id(kind: u8, id: u64) -> Vec<u8> {

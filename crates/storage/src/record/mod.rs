@@ -9,7 +9,7 @@ pub(crate) mod storable;
 
 use mayfly_value::RawDoc;
 
-pub use layout::{RecordKey, record_key};
+pub use layout::{IdKey, RecordKey, id_key, record_id};
 
 /// A document as it is stored.
 #[derive(Clone, Copy)]

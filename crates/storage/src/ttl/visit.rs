@@ -550,7 +550,7 @@ mod tests {
         }
 
         fn policy(&self) -> Rule {
-            let index = self.collection.ready_indexes()[0].id();
+            let index = self.collection.indexes()[0].id();
             Rule::now(&self.collection, index, TtlIndexRules::Manual).unwrap()
         }
 
@@ -617,7 +617,7 @@ mod tests {
             };
             assert_eq!(left_after_two(key, paused), 2, "paused");
             let hold = |it: &Overdue| {
-                let id = it.collection.record_key(RawValue::Int32(3));
+                let id = it.store.locate(&it.collection, RawValue::Int32(3)).unwrap().unwrap();
                 let held = DocBuf::from_bson(
                     &doc! { "_id": 3, "x": Bson::DateTime(DateTime::from_millis(NOW - 1000)), "hold": true },
                 );

@@ -194,8 +194,11 @@ impl WriteUnit<'_> {
     fn copy_into(&mut self, open: &OpenArchive<'_>, document: RawDoc<'_>) -> Result<()> {
         self.beside(open, |unit| {
             let id = document.get("_id").unwrap_or(RawValue::Null);
-            let key = open.collection.record_key(id);
-            match unit.read_stored(&key)? {
+            let there = match unit.locate(open.collection.id_key(id))? {
+                Some(key) => unit.read_stored(&key)?,
+                None => None,
+            };
+            match there {
                 None => unit.insert_checked(document),
                 // Archived before, by a unit that was run again by hand.
                 Some((there, _)) if there.as_doc() == document => Ok(()),

@@ -251,8 +251,7 @@ impl Writer {
         with_open(view, |txn, pending| {
             let ns = namespace.as_str();
             let moment = view.moment;
-            let mut unit =
-                WriteUnit::new(txn, pending, collection, &state, ns, moment, &self.watch);
+            let mut unit = WriteUnit::new(txn, pending, collection, &state, ns, moment, self);
             unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;

@@ -15,18 +15,18 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 use super::archive::{Archives, OpenArchive};
 use super::capped::CappedUnit;
 use super::pending::{Effects, Pending};
-use crate::catalog::{Collection, CollectionState, Index, Policy};
+use crate::catalog::{Collection, CollectionState, Core, Index, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle, delta};
-use crate::policy::watch::ClockWatch;
 use crate::read::hidden_by;
-use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::{
-    catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, prefixed,
+    catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, id_key_in,
+    prefixed,
 };
 use crate::record::storable::{check_bytes, check_storable};
+use crate::record::{IdKey, RecordKey};
 use crate::record::{Moment, Record};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct WriteUnit<'s> {
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
     moment: Moment,
-    watch: &'s ClockWatch,
+    core: &'s Core,
     /// What follows from the transaction's writes at its commit.
     pub(crate) pending: &'s mut Pending,
     /// The same for those of this unit alone.
@@ -72,7 +72,7 @@ impl<'s> WriteUnit<'s> {
         state: &'s CollectionState,
         ns: &'s str,
         moment: Moment,
-        watch: &'s ClockWatch,
+        core: &'s Core,
     ) -> WriteUnit<'s> {
         WriteUnit {
             txn,
@@ -80,7 +80,7 @@ impl<'s> WriteUnit<'s> {
             state,
             ns,
             moment,
-            watch,
+            core,
             pending,
             effects: Effects::default(),
             unvalidated: false,
@@ -111,7 +111,7 @@ impl<'s> WriteUnit<'s> {
             state: open.state(),
             ns: open.namespace(),
             moment: self.moment,
-            watch: self.watch,
+            core: self.core,
             pending: &mut *self.pending,
             effects: Effects::default(),
             unvalidated: true,
@@ -189,26 +189,67 @@ impl<'s> WriteUnit<'s> {
             validation.check_insert(self.ns, document)?;
         }
         self.check_capped_size(document)?;
-        let number = self.next_number()?;
-        let in_id_order = number.is_none();
-        let record_key = number.unwrap_or_else(|| self.collection.record_key(id));
-        let key = prefixed(self.collection.id(), &record_key);
-        if in_id_order
-            && self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?
-            && !self.expire_hidden(&record_key)?
-        {
-            let collation = self.collection.collation();
-            return Err(self.duplicate("_id_", &id_pattern(), id_value(id), collation));
+        if self.collection.is_numbered() {
+            let (engine, collection) = (self.core.engine(), self.collection);
+            let number = collection.numbers.take(1, engine, collection.id())?;
+            return self.insert_as(&number.to_be_bytes(), document);
         }
-        self.insert_as(document, &key, &record_key)
+        let key = self.collection.id_key(id);
+        self.look_up_new(&key, id)?;
+        self.insert_as(&key, document)
+    }
+
+    /// Refuses to add a record where there is one that may be seen.
+    fn look_up_new(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
+        let key = prefixed(self.collection.id(), record_key);
+        let there = self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?;
+        if there && !self.expire_hidden(record_key)? {
+            return Err(self.duplicate_id(id));
+        }
+        Ok(())
+    }
+
+    fn duplicate_id(&self, id: RawValue<'_>) -> Error {
+        self.duplicate("_id_", &id_pattern(), id_value(id), self.collection.collation())
+    }
+
+    /// Adds the entry of the index on `_id`, where there is one.
+    fn add_id(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
+        let Some(index) = &self.state.id_index else { return Ok(()) };
+        let collation = self.collection.collation().map(|collation| &**collation);
+        let (id_key, bits) = id_key_in(id, collation);
+        let entry = prefixed(index.id(), &id_key);
+        if let Some(owner) = self.other_owner(&entry, record_key)?
+            && !self.expire_hidden(&owner)?
+        {
+            return Err(self.duplicate_id(id));
+        }
+        encode_unique_value(&mut self.scratch.value, record_key, bits.as_bytes());
+        // The look-up holds the lock.
+        self.txn.put(Keyspace::Index, &entry, &self.scratch.value, Guard::Derived).map_err(from_kv)
+    }
+
+    /// Removes the entry of the index on `_id`, where there is one.
+    fn remove_id(&mut self, id: RawValue<'_>) -> Result<()> {
+        let Some(index) = &self.state.id_index else { return Ok(()) };
+        let entry = prefixed(index.id(), &self.collection.id_key(id));
+        self.txn.delete(Keyspace::Index, &entry, Guard::Checked).map_err(from_kv)
+    }
+
+    /// The key of the record with the `_id` of this key, as it is in the unit.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn locate(&mut self, id_key: IdKey) -> Result<Option<RecordKey>> {
+        let Some(index) = &self.state.id_index else { return Ok(Some(id_key)) };
+        self.other_owner(&prefixed(index.id(), &id_key), &[])
     }
 
     /// Adds a document as the record of this key, which the unit has looked up under its lock.
     pub(crate) fn insert_under(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
         check_bytes(document)?;
         check_storable(document)?;
-        let key = prefixed(self.collection.id(), record_key);
-        self.insert_as(document, &key, record_key)
+        self.insert_as(record_key, document)
     }
 
     /// Adds a document as the record of this key unless there is one.
@@ -220,17 +261,16 @@ impl<'s> WriteUnit<'s> {
         record_key: &[u8],
         document: RawDoc<'_>,
     ) -> Result<()> {
-        let key = prefixed(self.collection.id(), record_key);
-        if self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)? {
-            let id = id_value(checked_id(document)?);
-            return Err(self.duplicate("_id_", &id_pattern(), id, None));
-        }
+        self.look_up_new(record_key, checked_id(document)?)?;
         self.insert_under(record_key, document)
     }
 
-    fn insert_as(&mut self, document: RawDoc<'_>, key: &[u8], record_key: &[u8]) -> Result<()> {
+    /// Adds a document as the record of this key, which is new, or which the unit has looked up under its lock.
+    fn insert_as(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
+        self.add_id(record_key, checked_id(document)?)?;
+        let key = prefixed(self.collection.id(), record_key);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.insert_with(&mut scratch, document, key, record_key);
+        let result = self.insert_with(&mut scratch, document, &key, record_key);
         self.scratch = scratch;
         result?;
         self.pending.oplog.insert(self.ns, &self.collection.uuid(), document);
@@ -247,10 +287,9 @@ impl<'s> WriteUnit<'s> {
         record_key: &[u8],
     ) -> Result<()> {
         encode_record(&mut scratch.value, self.moment.now_ms, document);
-        // The look-up holds the lock.
         self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Derived).map_err(from_kv)?;
         let state = self.state;
-        for index in state.maintained() {
+        for index in &state.indexes {
             if index.covers(document)? {
                 index_keys(&index.spec, self.written(document), &mut scratch.new_keys)?;
                 self.add_keys(index, scratch, document, record_key, |_| true)?;
@@ -277,6 +316,10 @@ impl<'s> WriteUnit<'s> {
         self.check_capped_size(new)?;
         if let Some(validation) = self.validation() {
             validation.check_update(self.ns, old, new)?;
+        }
+        if self.state.id_index.is_some() && stored_id(old) != stored_id(new) {
+            self.remove_id(checked_id(old)?)?;
+            self.add_id(record_key, checked_id(new)?)?;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let result = self.update_with(&mut scratch, record_key, old, new);
@@ -307,7 +350,7 @@ impl<'s> WriteUnit<'s> {
         encode_record(&mut scratch.value, self.moment.now_ms, new);
         self.txn.put(Keyspace::Record, &key, &scratch.value, Guard::Checked).map_err(from_kv)?;
         let state = self.state;
-        for index in state.maintained() {
+        for index in &state.indexes {
             scratch.old_keys.clear();
             scratch.new_keys.clear();
             if index.covers(old)? {
@@ -363,9 +406,11 @@ impl<'s> WriteUnit<'s> {
         let key = prefixed(self.collection.id(), record_key);
         let stored = self.as_stored(record_key, document)?;
         self.txn.delete(Keyspace::Record, &key, Guard::Checked).map_err(from_kv)?;
+        let id = document.get("_id").unwrap_or(RawValue::Null);
+        self.remove_id(id)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         let state = self.state;
-        for index in state.maintained() {
+        for index in &state.indexes {
             if index.covers(document)? {
                 let mut keys = std::mem::take(&mut scratch.old_keys);
                 index_keys(&index.spec, stored, &mut keys)?;
@@ -377,7 +422,6 @@ impl<'s> WriteUnit<'s> {
             }
         }
         self.scratch = scratch;
-        let id = document.get("_id").unwrap_or(RawValue::Null);
         let image = self.state.keeps_images.then_some(document);
         self.pending.oplog.delete(self.ns, &self.collection.uuid(), id, expired, image);
         self.effects.documents -= 1;
@@ -422,7 +466,7 @@ impl<'s> WriteUnit<'s> {
 
     /// Whether documents of the collection may be hidden now.
     fn hides(&self) -> bool {
-        self.collection.hides_expired() && self.watch.look()
+        self.collection.hides_expired() && self.core.watch.look()
     }
 
     /// The same whether hidden or not, with the time of its modification.
@@ -710,6 +754,11 @@ fn plain_value<'a>(document: RawDoc<'a>, parts: &[String]) -> RawValue<'a> {
         }
     }
     value
+}
+
+/// The `_id` as it is stored, its type first.
+fn stored_id(document: RawDoc<'_>) -> Option<(u8, &[u8])> {
+    document.get_element("_id").map(|id| (id.type_byte(), id.data()))
 }
 
 /// The `_id` of a document about to be stored.

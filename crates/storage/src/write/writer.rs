@@ -253,24 +253,20 @@ impl Writer {
         let moment = self.moment();
         let now_ms = moment.now_ms;
         // Units on a capped collection run one after the other.
-        let mut next = state.capped.map(|_| collection.capped.next.lock());
+        let one_writes = state.capped.map(|_| collection.capped.writing.lock());
         let open = OpenArchives::open(archives);
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut pending = Pending::new();
         let ns = namespace.as_str();
         let mut unit =
-            WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, moment, &self.watch);
-        if let (Some(limits), Some(next)) = (state.capped, &next) {
-            unit.capped = Some(CappedUnit::new(limits, **next));
-        }
+            WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, moment, self);
+        unit.capped = state.capped.map(|limits| CappedUnit { limits });
         unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
         let result = body(&mut unit)?;
         unit.make_room()?;
-        let number = unit.capped.as_ref().and_then(|capped| capped.next);
         let effects = unit.effects;
         self.commit(txn, pending, (collection, effects), now_ms)?;
-        if let Some(next) = &mut next {
-            **next = number;
+        if one_writes.is_some() {
             collection.note_capped_commit();
         }
         Ok(result)

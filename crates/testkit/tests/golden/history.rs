@@ -9,7 +9,7 @@ use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_storage::{
     CreateIndexesOptions, IndexSelector, OpenTransaction, Store, TransactionOwner, UpdateStyle,
-    record_key,
+    id_key,
 };
 use mayfly_testkit::history::{Outcome, Step, Transaction, check};
 use mayfly_testkit::{Fixture, KeptOpen, OpenEngine, memory, memory_under_chaos};
@@ -52,20 +52,27 @@ fn list(key: u32, values: &[u64]) -> DocBuf {
 
 fn read(store: &Store, key: u32) -> Result<Vec<u64>> {
     let Some(collection) = store.collection(&namespace(key)) else { return Ok(Vec::new()) };
-    let record_key = record_key(RawValue::Int32(key as i32));
-    Ok(store.read_one(&collection, &record_key, values)?.unwrap_or_default())
+    let id_key = id_key(RawValue::Int32(key as i32));
+    let read = store.read_by_id(&collection, &id_key, |_, document| values(document))?;
+    Ok(read.unwrap_or_default())
 }
 
 fn append(store: &Store, op: &OpCtx, key: u32, value: u64) -> Result<()> {
     let (collection, _) = store.get_or_create(&namespace(key))?;
-    let record_key = record_key(RawValue::Int32(key as i32));
-    store.write(op, &collection, |unit| match unit.read(&record_key)? {
-        None => unit.insert(list(key, &[value]).as_doc()),
-        Some(old) => {
-            let mut values = values(old.as_doc());
-            values.push(value);
-            let new = list(key, &values);
-            unit.update(&record_key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+    let id_key = id_key(RawValue::Int32(key as i32));
+    store.write(op, &collection, |unit| {
+        let found = match unit.locate(id_key.clone())? {
+            Some(record) => unit.read(&record)?.map(|old| (record, old)),
+            None => None,
+        };
+        match found {
+            None => unit.insert(list(key, &[value]).as_doc()),
+            Some((record, old)) => {
+                let mut values = values(old.as_doc());
+                values.push(value);
+                let new = list(key, &values);
+                unit.update(&record, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+            }
         }
     })
 }

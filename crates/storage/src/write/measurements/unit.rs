@@ -44,7 +44,7 @@ impl WriteUnit<'_> {
             return Ok(false);
         }
         let Some(index) = &self.state.id_index else { return Ok(true) };
-        let key = prefixed(index.id(), &self.collection.record_key(id));
+        let key = prefixed(index.id(), &self.collection.id_key(id));
         let taken = self.txn.get_locked(Keyspace::Index, &key, &mut |_| {}).map_err(from_kv)?;
         Ok(!taken)
     }

@@ -60,7 +60,7 @@ impl Fixture {
 
     fn set(&self, name: &str, id: i32, x: i32) -> Result<()> {
         let collection = self.store.collection(&ns(name)).unwrap();
-        let key = record_key(RawValue::Int32(id));
+        let key = self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
         let new = DocBuf::from_bson(&doc! { "_id": id, "x": x });
         self.store.write(&self.op, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
@@ -84,7 +84,7 @@ impl Fixture {
 
     fn entries(&self, name: &str) -> usize {
         let collection = self.store.collection(&ns(name)).unwrap();
-        let index = collection.ready_indexes()[0].clone();
+        let index = collection.indexes()[0].clone();
         let snapshot = self.store.snapshot().unwrap();
         let counted = snapshot.count_entries(&index, &whole_range(), ScanLimit::NONE);
         counted.unwrap().0 as usize

@@ -1,0 +1,102 @@
+//! The numbers of a collection's records: they ascend, and none is ever used twice.
+//!
+//! ```text
+//! catalog  | 'r' | collection id |   the first number that was not handed out, 8 bytes big-endian
+//! ```
+//!
+//! Numbers are handed out from a range whose end stands in the catalog before the first of them is used. A crash loses what was left
+//! of the range; a clean close notes how far it was used.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::{Engine, Guard, Keyspace, KvError, KvResult, TxnOptions};
+use parking_lot::Mutex;
+
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
+
+/// Numbers reserved at once: at first, and at most.
+const RESERVED_FIRST: u64 = 256;
+const RESERVED_MAX: u64 = 1 << 16;
+/// How often a range is written again when nobody knows whether it was.
+const UNKNOWN_TRIES: usize = 8;
+/// The greatest number of a record: numbers are shown as signed integers.
+const LAST: u64 = i64::MAX as u64;
+
+/// What hands out the numbers of one collection.
+pub(crate) struct Numbers {
+    next: AtomicU64,
+    /// Numbers below this one may be used.
+    reserved: AtomicU64,
+    reserving: Mutex<()>,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers {
+            next: AtomicU64::new(1),
+            reserved: AtomicU64::new(1),
+            reserving: Mutex::default(),
+        }
+    }
+}
+
+impl Numbers {
+    /// Goes on behind what the catalog says was handed out. To be called before the first is.
+    pub(crate) fn go_on_at(&self, next: u64) {
+        self.next.store(next, Ordering::Release);
+        self.reserved.store(next, Ordering::Release);
+    }
+
+    /// The first number that was not handed out, when more are reserved. To be asked when no more are handed out.
+    pub(crate) fn unused(&self) -> Option<u64> {
+        let next = self.next.load(Ordering::Acquire);
+        (next < self.reserved.load(Ordering::Acquire)).then_some(next)
+    }
+
+    /// Hands out so many, and gives the first of them.
+    ///
+    /// # Errors
+    /// 15 Overflow when there are no more; those of the engine.
+    #[inline]
+    pub(crate) fn take(&self, count: u64, engine: &dyn Engine, collection: u64) -> Result<u64> {
+        let first = self.next.fetch_add(count, Ordering::AcqRel);
+        let end = first + count;
+        if end > self.reserved.load(Ordering::Acquire) {
+            self.reserve(end, engine, collection)?;
+        }
+        Ok(first)
+    }
+
+    #[cold]
+    fn reserve(&self, end: u64, engine: &dyn Engine, collection: u64) -> Result<()> {
+        let _one_reserves = self.reserving.lock();
+        if end <= self.reserved.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if end > LAST {
+            // Handed back as far as possible: the next one is refused as well.
+            self.next.store(LAST, Ordering::Release);
+            let text = "the collection has no record numbers left; copy it into a new one";
+            return Err(Error::new(ErrorCode::Overflow, text));
+        }
+        let reserved = (end + (end / 4).clamp(RESERVED_FIRST, RESERVED_MAX)).min(LAST);
+        let key = catalog_key::numbers(collection);
+        let written = || -> KvResult<()> {
+            let mut txn = engine.begin(TxnOptions::default())?;
+            txn.put(Keyspace::Catalog, &key, &reserved.to_be_bytes(), Guard::Derived)?;
+            txn.commit()
+        };
+        let mut result = written();
+        for _ in 0..UNKNOWN_TRIES {
+            if !matches!(result, Err(KvError::CommitUnknown(_) | KvError::Conflict)) {
+                break;
+            }
+            result = written();
+        }
+        result.map_err(from_kv)?;
+        self.reserved.store(reserved, Ordering::Release);
+        Ok(())
+    }
+}
