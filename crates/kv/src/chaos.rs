@@ -39,6 +39,8 @@ pub struct ChaosOptions {
     pub unknown_commit_probability: f64,
     /// Whether scans pause after one to three entries.
     pub short_pages: bool,
+    /// Whether records are to be clustered ([`Caps::clusters_records`]).
+    pub clusters_records: bool,
     /// Enforced besides the engine's own: sizes as `TooLarge`, age as `TooOld`.
     pub limits: Option<Caps>,
 }
@@ -79,8 +81,10 @@ impl Engine for ChaosEngine {
     }
 
     fn caps(&self) -> Caps {
-        let caps = self.inner.caps();
-        self.options.lock().limits.map_or(caps, |limits| narrower(caps, limits))
+        let (caps, options) = (self.inner.caps(), *self.options.lock());
+        let clusters_records = caps.clusters_records || options.clusters_records;
+        let caps = Caps { clusters_records, ..caps };
+        options.limits.map_or(caps, |limits| narrower(caps, limits))
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {

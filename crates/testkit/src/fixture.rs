@@ -46,6 +46,12 @@ pub fn memory_under_chaos(seed: u64) -> OpenEngine {
     Box::new(move || engine.clone())
 }
 
+/// The same engine, over which records are clustered by `_id`.
+pub fn clustered(open: OpenEngine) -> OpenEngine {
+    let options = ChaosOptions { clusters_records: true, ..ChaosOptions::default() };
+    Box::new(move || Arc::new(ChaosEngine::new(open(), options)))
+}
+
 /// A running server inside a test.
 pub struct Fixture {
     open: OpenEngine,

@@ -20,7 +20,7 @@ mod runner;
 pub mod script;
 
 pub use dialect::Env;
-pub use fixture::{Fixture, OpenEngine, START_MS, memory, memory_under_chaos};
+pub use fixture::{Fixture, OpenEngine, START_MS, clustered, memory, memory_under_chaos};
 pub use kept::KeptOpen;
 pub use power::PowerCut;
 pub use runner::{Failure, Indexes, Outcome, Runner};

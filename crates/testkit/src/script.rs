@@ -4,6 +4,7 @@
 //! # source: db.collection.find(), "Definition"      <- a page of the manual or a rule; holds until the next one
 //! # indexes matter                                  <- tag: not to be run with indexes left out
 //! # conflicts matter                                <- tag: not to be run where writes conflict at random
+//! # insertion order matters                         <- tag: not to be run where records are clustered by _id
 //!
 //! test {insert: 'c', documents: [{_id: 1}]}         <- a command without an answer must succeed
 //! test {find: 'c', filter: {}}
@@ -32,6 +33,8 @@ pub struct Script {
     pub indexes_matter: bool,
     /// A conflict is an answer of its own: nobody runs a statement of a transaction again.
     pub conflicts_matter: bool,
+    /// Its answers are in the order in which documents were inserted, or show the numbers of records.
+    pub insertion_order_matters: bool,
     /// In the order of the file.
     pub blocks: Vec<Block>,
     /// The file's lines.
@@ -98,10 +101,12 @@ impl Script {
         let mut parser = Parser { lines: &lines, at: 0, sourced: false };
         let mut blocks = Vec::new();
         let (mut indexes_matter, mut conflicts_matter) = (false, false);
+        let mut insertion_order_matters = false;
         while let Some(line) = lines.get(parser.at) {
             if line.trim() == "# indexes matter" {
                 indexes_matter = true;
             }
+            insertion_order_matters |= line.trim() == "# insertion order matters";
             if line.trim() == "# conflicts matter" {
                 conflicts_matter = true;
             }
@@ -114,7 +119,15 @@ impl Script {
             let block = block.map_err(|why| format!("{}:{number}: {why}", path.display()))?;
             blocks.push(block);
         }
-        Ok(Script { path: path.to_owned(), indexes_matter, conflicts_matter, blocks, lines })
+        let path = path.to_owned();
+        Ok(Script {
+            path,
+            indexes_matter,
+            conflicts_matter,
+            insertion_order_matters,
+            blocks,
+            lines,
+        })
     }
 }
 

@@ -213,8 +213,7 @@ impl Run<'_> {
             };
             let misnamed = match clustered {
                 true => run.collection.id_key(id) != key,
-                // A number, or the start of a bucket.
-                false => key.len() != 8,
+                false => run.collection.is_numbered() && key.len() != 8,
             };
             if misnamed {
                 run.corrupt(key);

@@ -1,12 +1,12 @@
-//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, and without indexes that only make queries
-//! fast. No answer may differ.
+//! Runs every script under `tests/scripts` on memory, under chaos, on RocksDB, without indexes that only make queries fast,
+//! and over records that are clustered by `_id`. No answer may differ.
 //!
 //! `SCRIPT=ttl/t_01` runs only the scripts whose path contains the text; `UPDATE_SCRIPTS=1` takes recorded answers anew.
 
 use std::path::{Path, PathBuf};
 
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
-use mayfly_testkit::{Indexes, OpenEngine, Runner, Script, memory, memory_under_chaos};
+use mayfly_testkit::{Indexes, OpenEngine, Runner, Script, clustered, memory, memory_under_chaos};
 use tempfile::TempDir;
 
 fn folder() -> PathBuf {
@@ -47,6 +47,18 @@ enum Conflicts {
 }
 
 fn run_all(indexes: Indexes, conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
+    run_those(indexes, open, &|script| conflicts == Conflicts::Real || !script.conflicts_matter);
+}
+
+/// Over records that are clustered by `_id`.
+fn run_clustered(conflicts: Conflicts, open: &dyn Fn() -> OpenEngine) {
+    run_those(Indexes::All, &|| clustered(open()), &|script| {
+        !script.insertion_order_matters
+            && (conflicts == Conflicts::Real || !script.conflicts_matter)
+    });
+}
+
+fn run_those(indexes: Indexes, open: &dyn Fn() -> OpenEngine, wanted: &dyn Fn(&Script) -> bool) {
     let update = std::env::var_os("UPDATE_SCRIPTS").is_some_and(|value| value == "1");
     let runner = Runner { indexes, update: update && indexes == Indexes::All };
     let (mut checked, mut failures, mut ran) = (0, Vec::new(), 0);
@@ -54,7 +66,7 @@ fn run_all(indexes: Indexes, conflicts: Conflicts, open: &dyn Fn() -> OpenEngine
         if indexes == Indexes::OnlyMeaningful && script.indexes_matter {
             continue;
         }
-        if conflicts == Conflicts::Random && script.conflicts_matter {
+        if !wanted(&script) {
             continue;
         }
         let outcome = runner.run(&script, open());
@@ -97,4 +109,19 @@ fn scripts_on_rocksdb() {
 #[test]
 fn scripts_on_rocksdb_without_indexes() {
     run_all(Indexes::OnlyMeaningful, Conflicts::Real, &rocksdb);
+}
+
+#[test]
+fn scripts_on_memory_with_clustered_records() {
+    run_clustered(Conflicts::Real, &memory);
+}
+
+#[test]
+fn scripts_on_rocksdb_with_clustered_records() {
+    run_clustered(Conflicts::Real, &rocksdb);
+}
+
+#[test]
+fn scripts_under_chaos_with_clustered_records() {
+    run_clustered(Conflicts::Random, &|| memory_under_chaos(13));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::{ParseContext, Update, UpdateContext};
-use mayfly_storage::{Collection, RecordKey, UpdateStyle, WriteUnit, apply_delta};
+use mayfly_storage::{Collection, UpdateStyle, WriteUnit, apply_delta};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, equal_values};
 
 use super::entry::{Entry, EntryKind};
@@ -13,8 +13,6 @@ use crate::CommandContext;
 /// An entry and the record that it is for.
 pub(super) struct DocumentChange<'a> {
     pub(super) collection: Arc<Collection>,
-    /// Where the record is; nothing in a capped collection that has none with the `_id`.
-    key: Option<RecordKey>,
     id: RawValue<'a>,
     action: Action<'a>,
 }
@@ -65,8 +63,7 @@ impl<'a> DocumentChange<'a> {
             }
             EntryKind::Delete | EntryKind::Command | EntryKind::Note => Action::Remove,
         };
-        let key = ctx.service.store.locate(&collection, id)?;
-        Ok(Some(DocumentChange { collection, key, id, action }))
+        Ok(Some(DocumentChange { collection, id, action }))
     }
 
     /// Writes; false when the document of an update is missing.
@@ -77,22 +74,23 @@ impl<'a> DocumentChange<'a> {
         if ctx.bypass_validation {
             unit.bypass_validation();
         }
-        let old = match &self.key {
-            Some(key) => unit.read(key)?.map(|old| (key, old)),
+        // An operation before this one may have put it there.
+        let old = match unit.locate(self.collection.id_key(self.id))? {
+            Some(key) => unit.read(&key)?.map(|old| (key, old)),
             None => None,
         };
         match (&self.action, old) {
-            (Action::Remove, Some((key, old))) => unit.delete(key, old.as_doc())?,
+            (Action::Remove, Some((key, old))) => unit.delete(&key, old.as_doc())?,
             (Action::Remove, None) => {}
             (Action::Put(new), Some((key, old))) => {
                 if *new != old.as_doc() {
-                    unit.update(key, old.as_doc(), *new, UpdateStyle::Replacement)?;
+                    unit.update(&key, old.as_doc(), *new, UpdateStyle::Replacement)?;
                 }
             }
             (Action::Put(new), None) => unit.insert(*new)?,
             (Action::Change { change, .. }, Some((key, old))) => {
                 if let Some(new) = change.applied(old.as_doc(), ctx.op.now_ms())? {
-                    unit.update(key, old.as_doc(), new.as_doc(), change.style())?;
+                    unit.update(&key, old.as_doc(), new.as_doc(), change.style())?;
                 }
             }
             (Action::Change { change, upsert: true }, None) => {
