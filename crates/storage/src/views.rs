@@ -231,12 +231,12 @@ impl Store {
         self.write(op, &views, |unit| {
             let Some(old) = unit.read(&key)? else { return Ok(false) };
             match options {
-                None => unit.delete(&key, old.as_doc())?,
+                None => unit.delete(&key, &old)?,
                 Some(options) => {
                     let mut new = DocBuilder::new();
                     new.append("_id", ns.as_str()).append_all(options);
                     let new = new.finish();
-                    unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Replacement)?;
+                    unit.update(&key, &old, new.as_doc(), UpdateStyle::Replacement)?;
                 }
             }
             Ok(true)
