@@ -126,7 +126,7 @@ impl Store {
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn trim_oplog(&self) -> Result<()> {
+    pub fn trim_oplog(&self) -> Result<()> {
         self.oplog.store_segments(false)?;
         let Some(cut) = self.oplog.due_cut() else { return Ok(()) };
         self.note_cut(cut)?;
