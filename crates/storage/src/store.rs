@@ -125,6 +125,12 @@ impl Store {
         store.drop_temporary()?;
         if options.background {
             *store.sweeper.lock() = Some(Sweeper::start(&store).map_err(no_thread)?);
+            let weak = Arc::downgrade(&store);
+            store.oplog.trim_by(Box::new(move || {
+                if let Some(store) = weak.upgrade() {
+                    store.wake_sweeper();
+                }
+            }));
             *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
         }
         Ok(store)

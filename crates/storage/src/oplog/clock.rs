@@ -150,6 +150,11 @@ impl OplogClock {
         self.open.lock().window.cut(self.settled())
     }
 
+    /// Whether the log is clearly longer than it may be.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.open.lock().window.is_overfull()
+    }
+
     /// The log was cut there.
     pub(super) fn forget(&self, cut: u64) {
         self.open.lock().window.forget(cut);

@@ -1,8 +1,8 @@
 //! The log as a whole: the clock that hands out its timestamps, and what is kept of it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use mayfly_base::Result;
 use mayfly_kv::{
@@ -30,6 +30,8 @@ pub struct Oplog {
     limit: u64,
     /// Held by who writes segments into the catalog.
     storing: Mutex<()>,
+    /// Trims the log soon.
+    trimmer: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The newest entry.
@@ -62,7 +64,8 @@ impl Oplog {
         };
         let clock = OplogClock::after(last_known, window);
         let (cut, storing) = (AtomicU64::new(cut), Mutex::new(()));
-        Ok((Oplog { engine, clock, cut, limit, storing }, last.wall_ms))
+        let trimmer = OnceLock::new();
+        Ok((Oplog { engine, clock, cut, limit, storing, trimmer }, last.wall_ms))
     }
 
     /// The timestamp up to which the log is complete now.
@@ -104,11 +107,26 @@ impl Oplog {
     /// after a crash.
     #[inline]
     pub(crate) fn note_commit(&self) {
-        if self.clock.has_segments()
-            && let Err(error) = self.store_segments(false)
-        {
+        if self.clock.has_segments() {
+            self.note_segments();
+        }
+    }
+
+    #[cold]
+    fn note_segments(&self) {
+        if let Err(error) = self.store_segments(false) {
             tracing::warn!(%error, "how much was logged is not on record");
         }
+        // What is removed while the log is too long would be kept for nothing.
+        if let Some(trim) = self.trimmer.get().filter(|_| self.clock.is_overfull()) {
+            trim();
+        }
+    }
+
+    /// Names who is told when the log is longer than it may be.
+    pub(crate) fn trim_by(&self, trimmer: Box<dyn Fn() + Send + Sync>) {
+        // There is one store over a log, which does so when it is opened.
+        let _ = self.trimmer.set(trimmer);
     }
 
     /// Writes the segments into the catalog that it does not have yet; with `all` that at the end, too.

@@ -15,6 +15,9 @@ use std::collections::VecDeque;
 /// Segments of a log that is as long as it may be.
 const SEGMENTS: u64 = 64;
 
+/// By what part of its limit the log may be longer before somebody is told to trim it.
+const OVERFULL: u64 = 8;
+
 /// A part of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -125,6 +128,11 @@ impl Window {
         cut
     }
 
+    /// Whether it is longer than it may be by more than a few segments.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.sums().0 > self.limit.saturating_add(self.limit / OVERFULL)
+    }
+
     /// The log was cut there.
     pub(super) fn forget(&mut self, cut: u64) {
         while self.ended.front().is_some_and(|segment| segment.end <= cut) {
@@ -172,5 +180,8 @@ mod tests {
         window.forget(10);
         assert_eq!(window.sums(), (1_000, 1));
         assert!(!window.end_segment(12));
+        assert!(window.is_overfull());
+        let window = |bytes| Window::new(64, Vec::new(), (bytes, 1));
+        assert!(!window(72).is_overfull() && window(73).is_overfull());
     }
 }
