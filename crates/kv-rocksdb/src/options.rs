@@ -137,7 +137,7 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
     cf.set_target_file_size_base(32 << 20);
     cf.set_max_write_buffer_number(4);
     match keyspace {
-        Keyspace::Record | Keyspace::Index | Keyspace::Oplog => {
+        Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Kept => {
             cf.set_write_buffer_size(32 * MB);
             // Files dense in tombstones are compacted soon: nothing else cleans up after a mass deletion.
             cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);

@@ -30,8 +30,9 @@ pub(crate) fn sweep(
         batch.delete_cf(&family, key);
         ControlFlow::Continue(())
     })?;
-    // Few entries of the oplog may be much: it is trimmed by whole files.
-    let short = end == ScanEnd::Exhausted && (batch.is_empty() || keyspace != Keyspace::Oplog);
+    // Few entries of the oplog may be much, and few kept versions: both are trimmed by whole files.
+    let by_files = matches!(keyspace, Keyspace::Oplog | Keyspace::Kept);
+    let short = end == ScanEnd::Exhausted && (batch.is_empty() || !by_files);
     if short {
         return if batch.is_empty() { Ok(()) } else { write(store, batch) };
     }

@@ -9,8 +9,8 @@ use mayfly_kv::key_hash::key_hash;
 use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
-    Caps, Direction, Guard, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, ScanEnd,
-    ScanLimit, Txn, Visitor,
+    Caps, Direction, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
+    ScanEnd, ScanLimit, Txn, Visitor,
 };
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
@@ -269,6 +269,23 @@ impl Txn for RocksTxn {
         Ok(())
     }
 
+    fn put_with_gap(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        guard: Guard,
+        gap: usize,
+    ) -> KvResult<()> {
+        CAPS.check_write(key, value, self.buffer.size())?;
+        self.claim(keyspace, key, guard)?;
+        self.buffer.put_with_gap(keyspace, key, value, gap)
+    }
+
+    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
+        self.buffer.fill_gaps(bytes);
+    }
+
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         CAPS.check_write(key, &[], self.buffer.size())?;
         self.claim(keyspace, key, guard)?;
@@ -285,6 +302,7 @@ impl Txn for RocksTxn {
     }
 
     fn commit(mut self: Box<Self>) -> KvResult<()> {
+        self.buffer.check_filled()?;
         let result = if self.buffer.is_empty() { Ok(()) } else { self.write() };
         let surely_not_applied = matches!(
             result,

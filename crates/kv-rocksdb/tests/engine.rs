@@ -62,7 +62,7 @@ fn retries_survive_chaos() {
         conflict_probability: 0.1,
         unknown_commit_probability: 0.1,
         short_pages: true,
-        limits: None,
+        ..ChaosOptions::default()
     };
     conformance::transfers(&ChaosEngine::new(open(folder.path()).unwrap(), options));
 }

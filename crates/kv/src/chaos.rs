@@ -13,8 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
-    KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace,
+    KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
 /// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
@@ -252,6 +252,22 @@ impl Txn for ChaosTxn {
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
         self.check_write(key, value, guard)?;
         self.inner.put(keyspace, key, value, guard)
+    }
+
+    fn put_with_gap(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        guard: Guard,
+        gap: usize,
+    ) -> KvResult<()> {
+        self.check_write(key, value, guard)?;
+        self.inner.put_with_gap(keyspace, key, value, guard, gap)
+    }
+
+    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
+        self.inner.fill_gaps(bytes);
     }
 
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {

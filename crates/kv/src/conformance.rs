@@ -30,6 +30,7 @@ pub const CASES: &[Case] = &[
     ("own writes", plain::own_writes),
     ("many own writes", plain::many_own_writes),
     ("multi get", plain::multi_get),
+    ("gaps", plain::gaps),
     ("keyspaces are apart", plain::keyspaces_are_apart),
     ("extreme sizes", plain::extreme_sizes),
     ("read only", plain::read_only),

@@ -30,12 +30,20 @@ pub enum Keyspace {
     Catalog = 3,
     /// Sessions and retryable writes.
     Session = 4,
+    /// Versions of records that the operation log refers to and that are gone from their place.
+    Kept = 5,
 }
 
 impl Keyspace {
     /// All of them, by number.
-    pub const ALL: [Keyspace; 5] =
-        [Keyspace::Record, Keyspace::Index, Keyspace::Oplog, Keyspace::Catalog, Keyspace::Session];
+    pub const ALL: [Keyspace; 6] = [
+        Keyspace::Record,
+        Keyspace::Index,
+        Keyspace::Oplog,
+        Keyspace::Catalog,
+        Keyspace::Session,
+        Keyspace::Kept,
+    ];
 
     /// The name of its column family or table.
     pub fn name(self) -> &'static str {
@@ -45,6 +53,7 @@ impl Keyspace {
             Keyspace::Oplog => "oplog",
             Keyspace::Catalog => "catalog",
             Keyspace::Session => "session",
+            Keyspace::Kept => "kept",
         }
     }
 }
@@ -130,6 +139,9 @@ pub enum Guard {
     /// engine may skip its own check.
     Derived,
 }
+
+/// Length of what a value may leave open until shortly before the commit.
+pub const GAP_BYTES: usize = 8;
 
 /// Half-open: `start <= key < end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,6 +294,23 @@ pub trait Txn: Send {
 
     /// Writes a key.
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()>;
+
+    /// Writes a key whose value has eight bytes at `gap` that are not known yet: [`Txn::fill_gaps`] writes them before the
+    /// commit. Reads of the transaction see the value as it was given until then.
+    ///
+    /// # Errors
+    /// As [`Txn::put`]; [`KvError::Invalid`] when the gap is not within the value.
+    fn put_with_gap(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        guard: Guard,
+        gap: usize,
+    ) -> KvResult<()>;
+
+    /// Writes these bytes into all gaps that were left so far. A commit with gaps is refused ([`KvError::Invalid`]).
+    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]);
 
     /// Removes a key.
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()>;

@@ -1,6 +1,6 @@
 //! An engine in memory: for tests, and the model that other engines are compared with.
 //!
-//! A persistent ordered map per keyspace makes a snapshot a copy of five pointers. Commits take the lock for as long
+//! A persistent ordered map per keyspace makes a snapshot a copy of six pointers. Commits take the lock for as long
 //! as they apply their batch; conflicts are the tracker's.
 
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::key_hash::key_hash;
 use crate::scan::{Cursor, ScanRequest, merged_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
-    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
-    KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace,
+    KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
 type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
@@ -222,6 +222,23 @@ impl Txn for MemoryTxn {
         Ok(())
     }
 
+    fn put_with_gap(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        guard: Guard,
+        gap: usize,
+    ) -> KvResult<()> {
+        CAPS.check_write(key, value, self.buffer.size())?;
+        self.claim(keyspace, key, guard)?;
+        self.buffer.put_with_gap(keyspace, key, value, gap)
+    }
+
+    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
+        self.buffer.fill_gaps(bytes);
+    }
+
     fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         CAPS.check_write(key, &[], self.buffer.size())?;
         self.claim(keyspace, key, guard)?;
@@ -238,6 +255,7 @@ impl Txn for MemoryTxn {
     }
 
     fn commit(self: Box<Self>) -> KvResult<()> {
+        self.buffer.check_filled()?;
         if !self.buffer.is_empty() {
             let mut maps = self.maps.write();
             for (keyspace, key, write) in self.buffer.ops() {

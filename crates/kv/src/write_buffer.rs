@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use crate::key_hash::{HashedKeys, key_hash};
-use crate::{Direction, KeyRange, Keyspace};
+use crate::{Direction, GAP_BYTES, KeyRange, Keyspace, KvError, KvResult};
 
 /// Up to this many operations are searched one by one instead of through an index.
 const SEARCHED: usize = 8;
@@ -28,6 +28,8 @@ const NONE: u32 = u32::MAX;
 pub struct WriteBuffer {
     arena: Vec<u8>,
     ops: Vec<Op>,
+    /// Where in the arena bytes are missing.
+    gaps: Vec<u32>,
     /// Operations by keyspace.
     counts: [usize; Keyspace::ALL.len()],
     hashed: RefCell<Hashed>,
@@ -80,6 +82,44 @@ impl WriteBuffer {
     /// Adds a put.
     pub fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) {
         self.push(keyspace, key, value, false);
+    }
+
+    /// Adds a put whose value has eight bytes at `gap` that will be filled in later.
+    ///
+    /// # Errors
+    /// [`KvError::Invalid`] when the gap is not within the value.
+    pub fn put_with_gap(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        gap: usize,
+    ) -> KvResult<()> {
+        if gap.checked_add(GAP_BYTES).is_none_or(|end| end > value.len()) {
+            return Err(KvError::Invalid("a gap that is not within its value".into()));
+        }
+        let at = self.arena.len() + key.len() + gap;
+        self.push(keyspace, key, value, false);
+        self.gaps.push(at as u32);
+        Ok(())
+    }
+
+    /// Fills all gaps that were left so far.
+    pub fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
+        for at in self.gaps.drain(..) {
+            self.arena[at as usize..][..GAP_BYTES].copy_from_slice(&bytes);
+        }
+    }
+
+    /// To be called before a commit.
+    ///
+    /// # Errors
+    /// [`KvError::Invalid`] when gaps are left.
+    pub fn check_filled(&self) -> KvResult<()> {
+        match self.gaps.is_empty() {
+            true => Ok(()),
+            false => Err(KvError::Invalid("a commit with gaps in its values".into())),
+        }
     }
 
     /// Adds a delete.
@@ -243,6 +283,25 @@ mod tests {
             buffer.put(Keyspace::Record, b"k", b"2");
             assert_eq!(buffer.get(Keyspace::Record, b"k"), Some(OwnWrite::Put(b"2")));
         }
+    }
+
+    #[test]
+    fn gaps_are_filled_where_they_were_left() {
+        let mut buffer = WriteBuffer::new();
+        assert!(buffer.put_with_gap(Keyspace::Record, b"k", b"1234567", 0).is_err());
+        assert!(buffer.put_with_gap(Keyspace::Record, b"k", b"12345678", 1).is_err());
+        assert!(buffer.put_with_gap(Keyspace::Record, b"k", b"12345678", usize::MAX).is_err());
+        assert!(buffer.is_empty() && buffer.check_filled().is_ok());
+        buffer.put(Keyspace::Index, b"i", b"i");
+        buffer.put_with_gap(Keyspace::Record, b"key", b"<........>", 1).unwrap();
+        assert!(buffer.check_filled().is_err());
+        buffer.fill_gaps(*b"12345678");
+        buffer.put_with_gap(Keyspace::Record, b"l", b"........", 0).unwrap();
+        buffer.fill_gaps(*b"abcdefgh");
+        assert!(buffer.check_filled().is_ok());
+        assert_eq!(buffer.get(Keyspace::Record, b"key"), Some(OwnWrite::Put(b"<12345678>")));
+        assert_eq!(buffer.get(Keyspace::Record, b"l"), Some(OwnWrite::Put(b"abcdefgh")));
+        assert_eq!(buffer.get(Keyspace::Index, b"i"), Some(OwnWrite::Put(b"i")));
     }
 
     #[test]

@@ -34,6 +34,7 @@ fn retries_survive_chaos() {
             unknown_commit_probability: 0.1,
             short_pages: true,
             limits: Some(NARROW_LIMITS),
+            ..ChaosOptions::default()
         }));
     }
 }

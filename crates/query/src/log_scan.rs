@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
-use mayfly_storage::{Direction, LogEnd, LogRange, Store};
+use mayfly_storage::{Direction, LogEnd, LogEntry, LogRange, Store};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 /// Entries, and about how many bytes of them, that are read at once.
@@ -31,6 +31,7 @@ pub enum LogOrder {
 /// A scan of the log.
 pub struct LogScan {
     left: LogRange,
+    entries: EntryFilter,
     order: LogOrder,
     queue: VecDeque<DocBuf>,
     /// The log was complete up to here when it was read last.
@@ -44,8 +45,22 @@ impl LogScan {
     /// A scan of the entries that may pass a filter.
     pub fn new(filter: RawDoc<'_>, order: LogOrder) -> LogScan {
         let mut left = LogRange { first: 1, last: u64::MAX };
-        narrow(filter, &mut left, 0);
-        LogScan { left, order, queue: VecDeque::new(), settled: 0, begun: false, over: false }
+        let mut entries = EntryFilter::default();
+        narrow(filter, &mut left, &mut entries, 0);
+        LogScan {
+            left,
+            entries,
+            order,
+            queue: VecDeque::new(),
+            settled: 0,
+            begun: false,
+            over: false,
+        }
+    }
+
+    /// Strings are not to be compared byte by byte.
+    pub fn read_all(&mut self) {
+        self.entries = EntryFilter::default();
     }
 
     /// Whether no further entry will come.
@@ -70,22 +85,38 @@ impl LogScan {
     pub(crate) fn next(&mut self, store: &Store, op: &OpCtx) -> Result<Option<DocBuf>> {
         if self.queue.is_empty() && !self.over {
             op.check()?;
-            self.read(store)?;
+            self.read(store, op)?;
         }
         Ok(self.queue.pop_front())
     }
 
-    fn read(&mut self, store: &Store) -> Result<()> {
+    fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
         let cut = store.oplog().cut();
         let direction = match self.order {
             LogOrder::Descending => Direction::Backward,
             LogOrder::Ascending | LogOrder::Following => Direction::Forward,
         };
         let (queue, mut bytes, mut last) = (&mut self.queue, 0, None);
-        let end = store.oplog().read(self.left, direction, &mut |timestamp, entry| {
+        let (filter, mut looked_at) = (&self.entries, 0);
+        let end = store.oplog().read(self.left, direction, &mut |entry| {
+            last = Some(entry.timestamp());
+            looked_at += 1;
+            if looked_at % QUEUED == 0 {
+                op.check()?;
+            }
+            if !filter.may_pass(entry) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let entry = match entry.whole() {
+                Ok(entry) => entry.into_owned(),
+                // It was cut off meanwhile.
+                Err(error) if error.code() == ErrorCode::ChangeStreamHistoryLost => {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Err(error) => return Err(error),
+            };
             bytes += entry.as_bytes().len();
-            queue.push_back(entry.to_owned());
-            last = Some(timestamp);
+            queue.push_back(entry);
             let enough = queue.len() >= QUEUED || bytes >= QUEUED_BYTES;
             Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -94,7 +125,7 @@ impl LogScan {
             let now = store.oplog().cut();
             if !self.begun && now != cut {
                 self.queue.clear();
-                return self.read(store);
+                return self.read(store, op);
             }
             if self.begun && now >= self.left.first {
                 return Err(Error::new(
@@ -123,15 +154,33 @@ impl LogScan {
     }
 }
 
-/// Narrows a range to what comparisons of `ts` with timestamps leave of it.
-fn narrow(filter: RawDoc<'_>, range: &mut LogRange, depth: usize) {
+/// What the filter says of strings that are the same with and without the documents of an entry: who looks for one collection
+/// reads no documents of others.
+#[derive(Default)]
+struct EntryFilter {
+    equal: Vec<(&'static str, String)>,
+}
+
+impl EntryFilter {
+    fn may_pass(&self, entry: &LogEntry<'_>) -> bool {
+        self.equal.iter().all(|(name, text)| {
+            // Anything but another string is for the filter itself to decide.
+            !matches!(entry.get(name), Some(RawValue::String(found)) if found != text)
+        })
+    }
+}
+
+/// Narrows a range to what comparisons of `ts` with timestamps leave of it, and notes which strings are asked for.
+fn narrow(filter: RawDoc<'_>, range: &mut LogRange, entries: &mut EntryFilter, depth: usize) {
     for element in filter {
         match (element.name(), element.value()) {
             ("$and", RawValue::Array(parts)) if depth < MAX_DEPTH => {
                 for part in parts.iter().filter_map(|part| part.value().as_document()) {
-                    narrow(part, range, depth + 1);
+                    narrow(part, range, entries, depth + 1);
                 }
             }
+            ("op", RawValue::String(text)) => entries.equal.push(("op", text.to_owned())),
+            ("ns", RawValue::String(text)) => entries.equal.push(("ns", text.to_owned())),
             ("ts", RawValue::Timestamp(time)) => compare("$eq", time, range),
             ("ts", RawValue::Document(comparisons)) => {
                 for comparison in comparisons {
@@ -180,5 +229,16 @@ mod tests {
         assert_eq!(range(doc! { "ts": { "$gt": 5, "$ne": at(7) }, "op": "i" }), (1, u64::MAX));
         assert_eq!(range(doc! { "$or": [{ "ts": at(5) }, { "op": "i" }] }), (1, u64::MAX));
         assert_eq!(range(doc! { "ts": { "$lt": at(0) } }), (1, 0));
+    }
+
+    #[test]
+    fn strings_of_the_outermost_conjunction_are_looked_for() {
+        let wanted = |filter: mayfly_value::bson::Document| {
+            let filter = DocBuf::from_bson(&filter);
+            LogScan::new(filter.as_doc(), LogOrder::Ascending).entries.equal
+        };
+        let both = doc! { "ns": "a.b", "$and": [{ "op": "i" }], "ui": "x", "o.ns": "c" };
+        assert_eq!(wanted(both), [("ns", "a.b".to_owned()), ("op", "i".to_owned())]);
+        assert_eq!(wanted(doc! { "$or": [{ "op": "i" }], "ns": { "$in": ["a.b"] } }), []);
     }
 }

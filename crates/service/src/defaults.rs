@@ -183,7 +183,7 @@ pub(crate) fn put(
             None => None,
         };
         match old {
-            Some((key, old)) => unit.update(key, old.as_doc(), document, UpdateStyle::Replacement),
+            Some((key, old)) => unit.update(key, &old, document, UpdateStyle::Replacement),
             None => unit.insert(document),
         }
     })

@@ -140,9 +140,8 @@ impl Profiler {
         document.append("_id", self.next_id(op.now_ms())).append_all(about);
         let document = document.finish();
         store.write(op, &collection, |unit| {
-            unit.insert(document.as_doc())?;
             unit.leave_unlogged();
-            Ok(())
+            unit.insert(document.as_doc())
         })?;
         if store.data_bytes(&collection) <= MOST_BYTES {
             return Ok(());
@@ -164,12 +163,12 @@ impl Profiler {
                 break;
             }
             store.write(op, &collection, |unit| {
+                unit.leave_unlogged();
                 for (key, _) in &oldest {
                     if let Some(document) = unit.read(key)? {
-                        unit.delete(key, document.as_doc())?;
+                        unit.delete(key, &document)?;
                     }
                 }
-                unit.leave_unlogged();
                 Ok(())
             })?;
         }

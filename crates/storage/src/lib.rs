@@ -27,14 +27,17 @@ pub use ddl::{
 };
 pub use empty_timestamps::is_empty_timestamp;
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
-pub use oplog::{LogEnd, LogRange, LogSizes, OPLOG, Oplog, UpdateStyle, apply_delta};
+pub use oplog::{
+    EntryVisitor as LogVisitor, LogEnd, LogEntry, LogObject, LogOperation, LogRange, LogSizes,
+    OPLOG, OperationVisitor, Oplog, UpdateStyle, apply_delta,
+};
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
     CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, PinnedReads,
     RecordVisitor, Scanned, Snapshot, ValidateOptions, Validated, ValidatedIndex, position_of,
     whole_range,
 };
-pub use record::{IdKey, RecordKey, id_key, record_id};
+pub use record::{IdKey, RecordKey, StoredDocument, id_key, record_id};
 pub use store::{Store, StoreOptions};
 pub use timeseries::{BucketView, Granularity, MeasurementFields, TimeSeries, shown_bucket};
 pub use ttl::TtlStats;

@@ -125,6 +125,12 @@ impl Store {
         store.drop_temporary()?;
         if options.background {
             *store.sweeper.lock() = Some(Sweeper::start(&store).map_err(no_thread)?);
+            let weak = Arc::downgrade(&store);
+            store.oplog.trim_by(Box::new(move || {
+                if let Some(store) = weak.upgrade() {
+                    store.wake_sweeper();
+                }
+            }));
             *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
         }
         Ok(store)
@@ -256,11 +262,12 @@ impl Store {
         self.refuse_units();
         let counted = self.store_counts();
         let recorded = self.record_suspension_last();
+        let measured = self.oplog.store_segments(true);
         self.close_gate();
         // Held snapshots keep the engine's files open; none comes any more.
         self.history.set_window_secs(0);
         self.engine.close().map_err(from_kv)?;
-        counted.and(recorded)
+        counted.and(recorded).and(measured)
     }
 
     /// Makes the sweeper look at once.

@@ -2,6 +2,7 @@
 //!
 //! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped.
 
+mod kept;
 mod statements;
 
 use std::sync::{Arc, Weak};
@@ -9,10 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mayfly_base::Result;
-use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, SweepEnd};
+use mayfly_kv::{Guard, KeyRange, Keyspace, SweepEnd, TxnOptions};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
+use crate::oplog::visit_all;
 use crate::record::error::from_kv;
 use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
@@ -92,47 +94,49 @@ impl Store {
     /// Those of the engine.
     pub fn sweep_once(&self) -> Result<()> {
         loop {
-            let Some(id) = self.catalog.dropped.lock().first().copied() else { return Ok(()) };
-            for keyspace in OBJECT_KEYSPACES {
-                let range = object_range(id);
-                while self.engine().sweep_range(keyspace, &range, SWEEP_KEYS).map_err(from_kv)?
-                    == SweepEnd::More
-                {}
+            let dropped = self.catalog.dropped.lock().clone();
+            if dropped.is_empty() {
+                return Ok(());
             }
-            self.change(|txn, _| {
-                txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
-                    .map_err(from_kv)?;
-                txn.delete(Keyspace::Catalog, &catalog_key::numbers(id), Guard::Checked)
-                    .map_err(from_kv)?;
-                txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)
-                    .map_err(from_kv)
-            })?;
-            self.catalog.dropped.lock().retain(|other| *other != id);
+            dropped.iter().try_for_each(|id| self.keep_logged_versions(*id))?;
+            // Whole files go at once: what was kept, and the drops, must not be behind that after a power cut.
+            self.engine().sync().map_err(from_kv)?;
+            dropped.iter().try_for_each(|id| self.sweep_object(*id))?;
         }
     }
 
-    /// Cuts the oldest part of the oplog when it is over its size: the older half of its time, again and again.
-    pub(crate) fn trim_oplog(&self) -> Result<()> {
-        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
-        for _ in 0..16 {
-            let bytes =
-                self.engine().approximate_bytes(Keyspace::Oplog, &whole).map_err(from_kv)?;
-            if bytes <= self.oplog.limit() {
-                return Ok(());
-            }
-            let (Some(first), Some(last)) =
-                (self.oplog.edge(Direction::Forward)?, self.oplog.edge(Direction::Backward)?)
-            else {
-                return Ok(());
-            };
-            // An eighth at a time: entries are spread unevenly over time.
-            let cut = first + (last - first) / 8;
-            if cut <= first {
-                return Ok(());
-            }
-            self.note_cut(cut - 1)?;
-            let range = KeyRange { start: vec![0], end: cut.to_be_bytes().to_vec() };
-            while self.engine().sweep_range(Keyspace::Oplog, &range, SWEEP_KEYS).map_err(from_kv)?
+    fn sweep_object(&self, id: u64) -> Result<()> {
+        for keyspace in OBJECT_KEYSPACES {
+            let range = object_range(id);
+            while self.engine().sweep_range(keyspace, &range, SWEEP_KEYS).map_err(from_kv)?
+                == SweepEnd::More
+            {}
+        }
+        self.change(|txn, _| {
+            txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
+                .map_err(from_kv)?;
+            txn.delete(Keyspace::Catalog, &catalog_key::numbers(id), Guard::Checked)
+                .map_err(from_kv)?;
+            txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)
+                .map_err(from_kv)
+        })?;
+        self.catalog.dropped.lock().retain(|other| *other != id);
+        Ok(())
+    }
+
+    /// Cuts the oldest segments of the oplog when it is over its size, and what is kept for them.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn trim_oplog(&self) -> Result<()> {
+        self.oplog.store_segments(false)?;
+        let Some(cut) = self.oplog.due_cut() else { return Ok(()) };
+        self.note_cut(cut)?;
+        // Whole files go at once, and after a power cut somebody must know it.
+        self.engine().sync().map_err(from_kv)?;
+        let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
+        for keyspace in [Keyspace::Oplog, Keyspace::Kept] {
+            while self.engine().sweep_range(keyspace, &range, SWEEP_KEYS).map_err(from_kv)?
                 == SweepEnd::More
             {}
         }
@@ -141,12 +145,27 @@ impl Store {
 
     /// Notes that entries up to this timestamp go, before they do.
     fn note_cut(&self, last: u64) -> Result<()> {
+        let mut gone = Vec::new();
+        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let range = KeyRange {
+            start: catalog_key::segment(0),
+            end: catalog_key::segment(last.saturating_add(1)),
+        };
+        visit_all(&*txn, Keyspace::Catalog, range, &mut |key, _| {
+            gone.push(key.to_vec());
+            Ok(())
+        })?;
+        drop(txn);
         self.change(|txn, _| {
+            for key in &gone {
+                txn.delete(Keyspace::Catalog, key, Guard::Checked).map_err(from_kv)?;
+            }
             let value = last.to_be_bytes();
             txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, Guard::Checked)
                 .map_err(from_kv)
         })?;
         self.oplog.set_cut(last);
+        self.oplog.forget_segments(last);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::{Caps, ChaosEngine, ChaosOptions, Engine, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_kv::{Caps, ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
@@ -149,7 +149,7 @@ fn unique_index_refuses_and_a_failed_build_leaves_nothing() {
         .write(&f.op, &collection, |unit| {
             let key = f.key(2);
             let old = unit.read(&key)?.unwrap();
-            unit.delete(&key, old.as_doc())
+            unit.delete(&key, &old)
         })
         .unwrap();
     f.index("d.c", &spec).unwrap();
@@ -174,7 +174,7 @@ fn multikey_keys_follow_updates() {
         .write(&f.op, &collection, |unit| {
             let key = f.key(1);
             let old = unit.read(&key)?.unwrap();
-            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
         })
         .unwrap();
     assert_eq!(f.entries("d.c", 0), 2);
@@ -375,7 +375,7 @@ fn racing_writers_and_an_index_build_agree() {
                         .write(&f.op, &collection, |unit| {
                             let key = f.key(id);
                             let old = unit.read(&key)?.unwrap();
-                            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+                            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
                         })
                         .unwrap();
                 }
@@ -408,8 +408,7 @@ fn rebuilt_indexes_are_right_while_writers_go_on() {
                 let new = DocBuf::from_bson(&doc! { "_id": id, "a": [round, id], "u": id });
                 let change = f.store.write(&f.op, &collection, |unit| {
                     let old = unit.read(&f.key(id))?.unwrap();
-                    let (old, new) = (old.as_doc(), new.as_doc());
-                    unit.update(&f.key(id), old, new, UpdateStyle::Operators)
+                    unit.update(&f.key(id), &old, new.as_doc(), UpdateStyle::Operators)
                 });
                 change.unwrap();
             }
@@ -466,16 +465,19 @@ fn a_unique_key_of_another_document_survives_a_change_that_the_build_has_not_rea
     // As if the build had passed 1 and 2, and not reached the others.
     f.insert("d.c", &doc! { "_id": 1, "u": 5 }).unwrap();
     f.insert("d.c", &doc! { "_id": 2, "u": 7 }).unwrap();
-    let (old, new) = (doc! { "_id": 1000, "u": 5 }, doc! { "_id": 1000, "u": 6 });
-    let (old, new) = (DocBuf::from_bson(&old), DocBuf::from_bson(&new));
+    let new = DocBuf::from_bson(&doc! { "_id": 1000, "u": 6 });
     let key = f.key(1000);
     let update = |unit: &mut WriteUnit<'_>| {
-        unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+        let old = unit.read(&key)?.unwrap();
+        unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
     };
     f.store.write(&f.op, &collection, update).unwrap();
-    let gone = DocBuf::from_bson(&doc! { "_id": 2000, "u": 7 });
     let key = f.key(2000);
-    f.store.write(&f.op, &collection, |unit| unit.delete(&key, gone.as_doc())).unwrap();
+    let delete = |unit: &mut WriteUnit<'_>| {
+        let gone = unit.read(&key)?.unwrap();
+        unit.delete(&key, &gone)
+    };
+    f.store.write(&f.op, &collection, delete).unwrap();
     f.store.finish_building(&collection, &building).unwrap();
     assert_eq!(f.entries("d.c", 0), 3);
     let again = f.insert("d.c", &doc! { "_id": 3, "u": 5 }).unwrap_err();
@@ -491,15 +493,15 @@ impl Fixture {
 
     /// The oplog, oldest first.
     fn oplog(&self) -> Vec<Document> {
-        let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
-        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        let whole = LogRange { first: 1, last: u64::MAX };
         let mut entries = Vec::new();
-        let limit = ScanLimit::NONE;
-        txn.scan(Keyspace::Oplog, &whole, Direction::Forward, limit, &mut |_, value| {
-            entries.push(bson::Document::from_reader(value).unwrap());
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        let see = &mut |entry: &LogEntry<'_>| {
+            let whole = entry.whole()?;
+            assert_eq!(entry.bytes(), whole.as_doc().as_bytes().len() as u64);
+            entries.push(bson::Document::from_reader(whole.as_doc().as_bytes()).unwrap());
+            Ok(ControlFlow::Continue(()))
+        };
+        self.store.oplog().read(whole, Direction::Forward, see).unwrap();
         entries
     }
 }
@@ -515,7 +517,7 @@ fn the_oplog_tells_replacements_from_changes() {
             .write(&f.op, &collection, |unit| {
                 new.iter().try_for_each(|new| {
                     let (old, new) = (unit.read(&key)?.unwrap(), DocBuf::from_bson(new));
-                    unit.update(&key, old.as_doc(), new.as_doc(), style)
+                    unit.update(&key, &old, new.as_doc(), style)
                 })
             })
             .unwrap();
@@ -639,7 +641,8 @@ fn a_long_array_changes_its_keys() {
     let collection = f.store.collection(&ns("d.c")).unwrap();
     let key = f.key(1);
     let update = |unit: &mut WriteUnit<'_>| {
-        unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+        let old = unit.read(&key)?.unwrap();
+        unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
     };
     f.store.write(&f.op, &collection, update).unwrap();
     assert_eq!(f.entries("d.c", 0), 90_000);
@@ -750,14 +753,18 @@ fn a_filter_that_fails_decides_nothing() {
     let another = doc! { "_id": 2, "hard": 1 };
     assert_eq!(f.insert("d.c", &another).unwrap_err().code(), unfinished);
     let collection = f.store.collection(&ns("d.c")).unwrap();
-    let (key, old) = (f.key(1), DocBuf::from_bson(&old));
+    let key = f.key(1);
     let new = DocBuf::from_bson(&doc! { "_id": 1 });
     let update = |unit: &mut WriteUnit<'_>| {
-        unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+        let old = unit.read(&key)?.unwrap();
+        unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
     };
     let updated = f.store.write(&f.op, &collection, update);
     assert_eq!(updated.unwrap_err().code(), unfinished);
-    let deleted = f.store.write(&f.op, &collection, |unit| unit.delete(&key, old.as_doc()));
+    let deleted = f.store.write(&f.op, &collection, |unit| {
+        let old = unit.read(&key)?.unwrap();
+        unit.delete(&key, &old)
+    });
     assert_eq!(deleted.unwrap_err().code(), unfinished);
     // An index is not built without it.
     let partial = doc! { "key": { "z": 1 }, "name": "z_1", "partialFilterExpression": { "y": 1 } };
@@ -826,8 +833,8 @@ fn what_follows_the_log_learns_that_it_was_cut() {
     }
     let follow = |store: &Store, after: u64| {
         let mut seen = Vec::new();
-        let read = store.oplog().read_changes(after, &mut |timestamp, _| {
-            seen.push(timestamp);
+        let read = store.oplog().read_changes(after, &mut |entry| {
+            seen.push(entry.timestamp());
             Ok(ControlFlow::Continue(()))
         });
         read.map(|reached| (seen, reached)).map_err(|error| error.code())
@@ -866,7 +873,6 @@ fn damaged_bytes_are_not_stored() {
     let fixture = fixture();
     let whole = doc! {"_id": 1, "a": {"b": 1}, "c": [{"d": 1}]};
     fixture.insert("test.c", &whole).unwrap();
-    let whole = DocBuf::from_bson(&whole);
     let collection = fixture.store.collection(&ns("test.c")).unwrap();
     let key = fixture.store.locate(&collection, RawValue::Int32(1)).unwrap().unwrap();
     let write = |act: &dyn Fn(&mut WriteUnit<'_>) -> mayfly_base::Result<()>| {
@@ -886,7 +892,10 @@ fn damaged_bytes_are_not_stored() {
     for style in [UpdateStyle::Replacement, UpdateStyle::Operators, UpdateStyle::Growth] {
         for damaged in &updated {
             let new = with_early_end(damaged);
-            let code = write(&|unit| unit.update(&key, whole.as_doc(), new.as_doc(), style));
+            let code = write(&|unit| {
+                let old = unit.read(&key)?.unwrap();
+                unit.update(&key, &old, new.as_doc(), style)
+            });
             assert_eq!(code, ErrorCode::InvalidBSON, "{style:?} {damaged}");
         }
     }

@@ -236,12 +236,12 @@ impl Store {
             let Some(key) = unit.locate(id_key.clone())? else { return Ok(false) };
             let Some(old) = unit.read(&key)? else { return Ok(false) };
             match options {
-                None => unit.delete(&key, old.as_doc())?,
+                None => unit.delete(&key, &old)?,
                 Some(options) => {
                     let mut new = DocBuilder::new();
                     new.append("_id", ns.as_str()).append_all(options);
                     let new = new.finish();
-                    unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Replacement)?;
+                    unit.update(&key, &old, new.as_doc(), UpdateStyle::Replacement)?;
                 }
             }
             Ok(true)

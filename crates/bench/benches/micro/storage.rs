@@ -75,7 +75,7 @@ fn delete(bencher: Bencher<'_, '_>, over: Over) {
     bencher.with_inputs(inputs).bench_local_values(|key| {
         bed.write(|unit| {
             let item = unit.read(&key)?.expect("an item");
-            unit.delete(&key, item.as_doc())
+            unit.delete(&key, &item)
         });
     });
 }
@@ -141,7 +141,7 @@ fn change(bencher: Bencher<'_, '_>, over: Over, field: &str) {
         bed.write(|unit| {
             let old = unit.read(&key)?.expect("an item");
             let new = with_value(old.as_doc(), field, value);
-            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
         });
     });
 }

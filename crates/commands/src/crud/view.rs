@@ -152,7 +152,10 @@ impl Stages {
                     return Err(Error::bad_value(text));
                 }
             };
-            let scan = LogScan::new(filter.unwrap_or(RawDoc::EMPTY), order);
+            let mut scan = LogScan::new(filter.unwrap_or(RawDoc::EMPTY), order);
+            if view.collation.is_some() {
+                scan.read_all();
+            }
             let run = parsed.start_log(scan, settings);
             ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
             return Ok(run);

@@ -1,7 +1,7 @@
 //! One transaction at a time: reading, writing, sizes, sweeping, closing.
 
 use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
-use crate::{Direction, Guard, KeyRange, Keyspace, KvError, SweepEnd, TxnOptions};
+use crate::{Direction, Guard, KeyRange, Keyspace, KvError, SweepEnd, Txn, TxnOptions};
 
 pub(super) fn get_put_delete(make: &Make<'_>) {
     let engine = &*make();
@@ -55,6 +55,36 @@ pub(super) fn many_own_writes(make: &Make<'_>) {
     }
     txn.commit().unwrap();
     assert_eq!(all(&*begin(engine), &whole(), Direction::Backward).len(), 1_000);
+}
+
+pub(super) fn gaps(make: &Make<'_>) {
+    let engine = &*make();
+    let put = |txn: &mut dyn Txn, key: &[u8], value: &[u8], gap| {
+        txn.put_with_gap(RECORD, key, value, Guard::Checked, gap)
+    };
+    let mut txn = begin(engine);
+    put(&mut *txn, b"a", b"-........-", 1).unwrap();
+    assert_eq!(get(&*txn, b"a"), Some(b"-........-".to_vec()), "until it is filled it is as given");
+    put(&mut *txn, b"b", b"00000000", 0).unwrap();
+    txn.put(RECORD, b"c", b"........", Guard::Checked).unwrap();
+    // What is written over or removed has no gap any more that anybody sees.
+    put(&mut *txn, b"d", b"........", 0).unwrap();
+    txn.put(RECORD, b"d", b"........", Guard::Checked).unwrap();
+    put(&mut *txn, b"e", b"........", 0).unwrap();
+    txn.delete(RECORD, b"e", Guard::Checked).unwrap();
+    assert!(matches!(put(&mut *txn, b"f", b"short", 0), Err(KvError::Invalid(_))));
+    txn.fill_gaps(*b"12345678");
+    assert_eq!(get(&*txn, b"a"), Some(b"-12345678-".to_vec()));
+    txn.commit().unwrap();
+    let stored = [now(engine, b"a"), now(engine, b"b"), now(engine, b"c"), now(engine, b"d")];
+    let wanted = [&b"-12345678-"[..], b"12345678", b"........", b"........"];
+    assert_eq!(stored, wanted.map(|value| Some(value.to_vec())));
+    assert_eq!([now(engine, b"e"), now(engine, b"f")], [None, None]);
+    let mut txn = begin(engine);
+    put(&mut *txn, b"a", b"........", 0).unwrap();
+    assert!(matches!(txn.commit(), Err(KvError::Invalid(_))), "a gap is left");
+    assert_eq!(now(engine, b"a"), Some(b"-12345678-".to_vec()));
+    fill(engine, &[(b"a", b"later")]);
 }
 
 pub(super) fn multi_get(make: &Make<'_>) {

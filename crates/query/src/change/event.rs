@@ -2,7 +2,7 @@
 //! contract, section 9).
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_storage::Store;
+use mayfly_storage::{LogEntry, LogOperation, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::delta::Described;
@@ -36,7 +36,7 @@ pub(super) enum Part {
 }
 
 /// Whether the entry is one of several of a transaction.
-pub(super) fn part_of_transaction(entry: RawDoc<'_>) -> Option<Part> {
+pub(super) fn part_of_transaction(entry: &LogEntry<'_>) -> Option<Part> {
     let before = previous(entry)?;
     let command = entry.get("o").and_then(RawValue::as_document)?;
     match command.get("partialTxn") {
@@ -47,35 +47,17 @@ pub(super) fn part_of_transaction(entry: RawDoc<'_>) -> Option<Part> {
 
 /// The timestamp of the entry before this one of the same transaction, 0 when it is the first; nothing for an entry of no
 /// transaction of several statements.
-pub(super) fn previous(entry: RawDoc<'_>) -> Option<u64> {
+pub(super) fn previous(entry: &LogEntry<'_>) -> Option<u64> {
     match entry.get("prevOpTime")?.as_document()?.get("ts")? {
         RawValue::Timestamp(before) => Some(before),
         _ => None,
     }
 }
 
-/// Visits the operations of an entry.
-pub(super) fn operations<'e>(entry: RawDoc<'e>, visit: &mut dyn FnMut(RawDoc<'e>)) {
-    // A document may have a field of this name, too.
-    let is_command = entry.get("op") == Some(RawValue::String("c"));
-    let several = entry.get("o").and_then(RawValue::as_document).filter(|_| is_command);
-    let several = several.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
-    match several {
-        Some(list) => {
-            for operation in list {
-                if let RawValue::Document(operation) = operation.value() {
-                    visit(operation);
-                }
-            }
-        }
-        None => visit(entry),
-    }
-}
-
 /// What an operation is about.
 struct About<'e> {
-    entry: RawDoc<'e>,
-    operation: RawDoc<'e>,
+    entry: &'e LogEntry<'e>,
+    operation: &'e LogOperation<'e>,
     token: Token,
     db: &'e str,
     collection: &'e str,
@@ -89,8 +71,8 @@ impl Builder {
     pub(super) fn event(
         &self,
         store: &Store,
-        entry: RawDoc<'_>,
-        operation: RawDoc<'_>,
+        entry: &LogEntry<'_>,
+        operation: &LogOperation<'_>,
         token: Token,
     ) -> Result<Outcome> {
         let text = |name| operation.get(name).and_then(RawValue::as_str);
@@ -130,7 +112,7 @@ impl Builder {
         out.append("wallTime", about.entry.get("wall").unwrap_or(RawValue::Null));
         // Of a transaction of several statements.
         for name in ["txnNumber", "lsid"] {
-            if let Some(element) = about.entry.get_element(name) {
+            if let Some(element) = about.entry.fields().get_element(name) {
                 out.append_element(element);
             }
         }
@@ -139,7 +121,8 @@ impl Builder {
 
     fn change(&self, store: &Store, about: &About<'_>) -> Result<DocBuf> {
         let part = |name| about.operation.get(name).and_then(RawValue::as_document);
-        let object = part("o").unwrap_or(RawDoc::EMPTY);
+        let object = about.operation.object()?;
+        let object = object.as_doc();
         let delta = object.get("diff").and_then(RawValue::as_document);
         let is_delta = delta.is_some() && object.get("$v").is_some();
         let kind = match about.operation.get("op").and_then(RawValue::as_str) {

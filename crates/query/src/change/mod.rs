@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
-use mayfly_storage::{Direction, LogRange, Store};
+use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use event::{Builder, Outcome, Part};
@@ -207,7 +207,8 @@ impl ChangeStream {
             failed: None,
         };
         let mut seen = 0u64;
-        let reached = store.oplog().read_changes(from.read_behind(), &mut |timestamp, entry| {
+        let reached = store.oplog().read_changes(from.read_behind(), &mut |entry| {
+            let timestamp = entry.timestamp();
             seen += 1;
             if seen.is_multiple_of(QUEUED as u64) {
                 op.check()?;
@@ -218,13 +219,13 @@ impl ChangeStream {
                 Some(Part::Last { before }) => {
                     let mut at = 0;
                     read_parts(store, before, &mut |part| {
-                        at = reading.entry(timestamp, part, at);
+                        at = reading.entry(timestamp, part, at)?;
                         op.check().map(|()| reading.flow())
                     })?;
-                    reading.entry(timestamp, entry, at);
+                    reading.entry(timestamp, entry, at)?;
                 }
                 None => {
-                    reading.entry(timestamp, entry, 0);
+                    reading.entry(timestamp, entry, 0)?;
                 }
             }
             match reading.failed.take() {
@@ -261,18 +262,24 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// Makes events of an entry, whose first operation has this number; gives the number behind its last one.
-    fn entry(&mut self, timestamp: u64, entry: RawDoc<'_>, first: u32) -> u32 {
+    /// Makes events of an entry, whose first operation has this number; gives the number behind its last one, unless nothing more
+    /// is wanted before that.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected.
+    fn entry(&mut self, timestamp: u64, entry: &LogEntry<'_>, first: u32) -> Result<u32> {
         let mut next = first;
-        event::operations(entry, &mut |operation| {
+        entry.operations(&mut |operation| {
             let token = Token { timestamp, at: next, kind: Kind::Event, fragment: None };
             next += 1;
             self.operation(entry, operation, token);
-        });
-        next
+            let done = self.failed.is_some() || self.over || self.cut_short;
+            Ok(if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(next)
     }
 
-    fn operation(&mut self, entry: RawDoc<'_>, operation: RawDoc<'_>, token: Token) {
+    fn operation(&mut self, entry: &LogEntry<'_>, operation: &LogOperation<'_>, token: Token) {
         // Of the event that it goes on behind there may be the end left to tell, which only commands bring.
         let known = token == self.from;
         let command = || operation.get("op").and_then(RawValue::as_str) == Some("c");
@@ -316,17 +323,13 @@ impl Reading<'_> {
 ///
 /// # Errors
 /// 286 ChangeStreamHistoryLost when the log does not keep all of them any more.
-fn read_parts(
-    store: &Store,
-    last: u64,
-    visit: &mut dyn FnMut(RawDoc<'_>) -> Result<ControlFlow<()>>,
-) -> Result<()> {
+fn read_parts(store: &Store, last: u64, visit: &mut LogVisitor<'_>) -> Result<()> {
     let oplog = store.oplog();
     let mut first = last;
     loop {
         let mut before = None;
         let range = LogRange { first, last: first };
-        oplog.read(range, Direction::Forward, &mut |_, part| {
+        oplog.read(range, Direction::Forward, &mut |part| {
             before = event::previous(part);
             Ok(ControlFlow::Break(()))
         })?;
@@ -343,7 +346,7 @@ fn read_parts(
         }
     }
     let range = LogRange { first, last };
-    oplog.read(range, Direction::Forward, &mut |_, part| visit(part))?;
+    oplog.read(range, Direction::Forward, visit)?;
     oplog.check_kept(first.saturating_sub(1))
 }
 

@@ -36,7 +36,7 @@ pub(super) fn change_one(
     let Some(after) = update.apply(before.as_doc(), &context)? else {
         let same = Some(before.as_doc());
         shown.check(Images { before: same, after: same })?;
-        return Ok(Change::Same(before));
+        return Ok(Change::Same(before.into_document()));
     };
     if after.as_bytes().len() > MAX_USER_DOCUMENT_BYTES {
         let text =
@@ -52,10 +52,10 @@ pub(super) fn change_one(
     }
     let images = Images { before: Some(before.as_doc()), after: Some(after.as_doc()) };
     shown.check(images)?;
-    unit.update(key, before.as_doc(), after.as_doc(), style)?;
+    unit.update(key, &before, after.as_doc(), style)?;
     if let Some(repeatable) = &spec.repeatable {
         let outcome = ModifyOutcome { matched: 1, modified: 1, upserted: None };
         repeatable.record(unit, &outcome, images)?;
     }
-    Ok(Change::Written { before, after })
+    Ok(Change::Written { before: before.into_document(), after })
 }

@@ -136,7 +136,7 @@ fn delete_from(
         }
         let images = Images { before: only.as_ref().map(DocBuf::as_doc), after: None };
         shown.check(images)?;
-        unit.retain_measurements(key, document.as_doc(), fields, &|row| kept[row])?;
+        unit.retain_measurements(key, &document, fields, &|row| kept[row])?;
         if let Some(repeatable) = &spec.repeatable {
             let outcome = ModifyOutcome { matched: gone, ..ModifyOutcome::default() };
             repeatable.record(unit, &outcome, images)?;

@@ -180,13 +180,13 @@ fn delete_with(
                 return Ok(None);
             }
             shown.check(Images { before: Some(document.as_doc()), after: None })?;
-            unit.delete(key, document.as_doc())?;
+            unit.delete(key, &document)?;
             if let Some(repeatable) = repeatable {
                 let outcome = ModifyOutcome { matched: 1, ..ModifyOutcome::default() };
                 let before = Some(document.as_doc());
                 repeatable.record(unit, &outcome, Images { before, after: None })?;
             }
-            Ok(Some(document))
+            Ok(Some(document.into_document()))
         })?;
         let acted = gone.is_some();
         gone.into_iter().for_each(&mut *seen);

@@ -219,11 +219,6 @@ impl CollectionState {
         self.policies.iter().any(|policy| policy.holds(document))
     }
 
-    /// Whether a record's time of modification has index entries.
-    pub(crate) fn follows_modification(&self) -> bool {
-        self.indexes.iter().any(|index| index.spec.is_last_modified())
-    }
-
     /// All indexes that writes maintain.
     pub(crate) fn maintained(&self) -> impl Iterator<Item = &Arc<Index>> {
         maintained(self.id_index.as_ref(), &self.indexes)

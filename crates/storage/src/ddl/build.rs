@@ -17,7 +17,6 @@ use mayfly_kv::{Direction, Keyspace, ScanLimit};
 use crate::Store;
 use crate::catalog::{Collection, Index};
 use crate::read::{Scanned, whole_range};
-use crate::record::Record;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::prefixed;
@@ -86,10 +85,9 @@ impl Store {
             for record_key in batch {
                 let key = prefixed(collection.id(), record_key);
                 unit.txn.lock(Keyspace::Record, &key).map_err(from_kv)?;
-                let Some((document, modified_ms)) = unit.read_stored(record_key)? else { continue };
-                let record = Record { document: document.as_doc(), modified_ms };
+                let Some(stored) = unit.read_stored(record_key)? else { continue };
                 for index in building {
-                    unit.backfill(index, record_key, record)?;
+                    unit.backfill(index, record_key, stored.record())?;
                 }
             }
             Ok(())

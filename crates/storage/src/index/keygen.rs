@@ -430,7 +430,7 @@ mod tests {
         let spec = IndexSpec::from_catalog(spec).unwrap();
         let document = DocBuf::from_bson(document);
         let mut out = KeySet::default();
-        let record = Record { document: document.as_doc(), modified_ms: 0 };
+        let record = Record { document: document.as_doc(), modified_ms: 0, logged_at: None };
         index_keys(&spec, record, &mut out)?;
         Ok(out.iter().map(|(key, _)| key.to_vec()).collect())
     }

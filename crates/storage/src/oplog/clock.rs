@@ -5,10 +5,11 @@
 //! timestamp was committed or never will be.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::window::{Segment, Window};
 use crate::record::signal::Signal;
 
 /// Source of timestamps: seconds in the high half, increment in the low half.
@@ -20,6 +21,8 @@ pub(crate) struct OplogClock {
     /// Told when nothing is under way, and when commits may begin again.
     at_rest: Condvar,
     committed: Signal,
+    /// A segment ended that the catalog does not have yet.
+    segments_ended: AtomicBool,
 }
 
 #[derive(Default)]
@@ -28,6 +31,8 @@ struct Open {
     timestamps: Vec<u64>,
     /// How many wait for none to be; nothing is handed out meanwhile.
     waiting: usize,
+    /// How much was logged.
+    window: Window,
 }
 
 /// A timestamp whose commit is under way: to be kept until it is over, however it ends.
@@ -35,17 +40,20 @@ pub(crate) struct Stamp<'c> {
     clock: &'c OplogClock,
     first: u64,
     timestamp: u64,
+    /// Bytes and entries that were committed under it.
+    logged: (u64, u64),
 }
 
 impl OplogClock {
-    /// Goes on after this timestamp.
-    pub(crate) fn after(last: u64) -> OplogClock {
+    /// Goes on after this timestamp, of a log of which so much is there.
+    pub(super) fn after(last: u64, window: Window) -> OplogClock {
         OplogClock {
             last: AtomicU64::new(last),
             settled: Arc::new(AtomicU64::new(last)),
-            open: Mutex::default(),
+            open: Mutex::new(Open { window, ..Open::default() }),
             at_rest: Condvar::new(),
             committed: Signal::default(),
+            segments_ended: AtomicBool::new(false),
         }
     }
 
@@ -75,7 +83,7 @@ impl OplogClock {
         let timestamp = first + (count - 1);
         self.last.store(timestamp, Ordering::Release);
         open.timestamps.push(first);
-        Stamp { clock: self, first, timestamp }
+        Stamp { clock: self, first, timestamp, logged: (0, 0) }
     }
 
     /// Does something short while no commit is under way; it is given the last timestamp, which nothing that was committed is
@@ -109,6 +117,49 @@ impl OplogClock {
         goes
     }
 
+    /// Bytes and entries of the log.
+    pub(super) fn logged(&self) -> (u64, u64) {
+        self.open.lock().window.sums()
+    }
+
+    /// Whether there may be segments that the catalog does not have yet.
+    #[inline]
+    pub(super) fn has_segments(&self) -> bool {
+        self.segments_ended.load(Ordering::Relaxed)
+    }
+
+    /// Segments that the catalog does not have yet; with `all` the open one ends, too.
+    pub(super) fn segments(&self, all: bool) -> Vec<Segment> {
+        let mut open = self.open.lock();
+        if all && open.timestamps.is_empty() {
+            open.window.end_segment(self.last());
+        }
+        open.window.to_store(self.settled())
+    }
+
+    /// The catalog has the segments up to this timestamp.
+    pub(super) fn note_stored(&self, end: u64) {
+        let mut open = self.open.lock();
+        open.window.note_stored(end);
+        let more = !open.window.to_store(u64::MAX).is_empty();
+        self.segments_ended.store(more, Ordering::Relaxed);
+    }
+
+    /// Up to where the log is to be cut.
+    pub(super) fn cut(&self) -> Option<u64> {
+        self.open.lock().window.cut(self.settled())
+    }
+
+    /// Whether the log is clearly longer than it may be.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.open.lock().window.is_overfull()
+    }
+
+    /// The log was cut there.
+    pub(super) fn forget(&self, cut: u64) {
+        self.open.lock().window.forget(cut);
+    }
+
     /// The last timestamp below which the log is complete, for those who cannot ask the clock.
     pub(crate) fn shared_settled(&self) -> Arc<AtomicU64> {
         self.settled.clone()
@@ -131,6 +182,11 @@ impl Stamp<'_> {
         self.first
     }
 
+    /// The commit was applied, with so many entries of so many bytes for readers.
+    pub(crate) fn committed(mut self, entries: u64, bytes: u64) {
+        self.logged = (bytes, entries);
+    }
+
     /// The timestamp; of several the last.
     pub(crate) fn timestamp(&self) -> u64 {
         self.timestamp
@@ -141,6 +197,10 @@ impl Drop for Stamp<'_> {
     fn drop(&mut self) {
         let mut open = self.clock.open.lock();
         open.timestamps.retain(|timestamp| *timestamp != self.first);
+        let (bytes, entries) = self.logged;
+        if entries > 0 && open.window.add(self.first, bytes, entries, self.clock.last()) {
+            self.clock.segments_ended.store(true, Ordering::Relaxed);
+        }
         let settled =
             open.timestamps.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
         self.clock.settled.store(settled, Ordering::Release);
@@ -159,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_log_is_complete_below_the_first_open_timestamp() {
-        let clock = OplogClock::after(5);
+        let clock = OplogClock::after(5, Window::default());
         assert_eq!(clock.settled(), 5);
         let (first, second) = (clock.next(0), clock.next(0));
         assert_eq!((first.timestamp(), second.timestamp()), (6, 7));
@@ -171,7 +231,7 @@ mod tests {
 
     #[test]
     fn time_goes_on_behind_what_is_under_way() {
-        let clock = OplogClock::after(5);
+        let clock = OplogClock::after(5, Window::default());
         let under_way = clock.next(0);
         assert!(clock.advance_to(100));
         assert_eq!((clock.last(), clock.settled()), (100, 5));
@@ -184,7 +244,7 @@ mod tests {
 
     #[test]
     fn nothing_is_under_way_at_rest() {
-        let clock = OplogClock::after(0);
+        let clock = OplogClock::after(0, Window::default());
         let under_way = AtomicU64::new(0);
         std::thread::scope(|threads| {
             for _ in 0..3 {

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
-use mayfly_value::RawDoc;
+use mayfly_base::Result;
+use mayfly_kv::{Direction, KeyRange, ScanEnd, TxnOptions};
 
 use super::Oplog;
+use super::read::EntryVisitor;
+use super::resolve::{Resolver, history_lost};
 use crate::record::error::from_kv;
 
 impl Oplog {
@@ -15,11 +16,7 @@ impl Oplog {
     ///
     /// # Errors
     /// 286 ChangeStreamHistoryLost when entries behind the timestamp are not kept any more; those of the visitor.
-    pub fn read_changes(
-        &self,
-        after: u64,
-        visit: &mut dyn FnMut(u64, RawDoc<'_>) -> Result<ControlFlow<()>>,
-    ) -> Result<u64> {
+    pub fn read_changes(&self, after: u64, visit: &mut EntryVisitor<'_>) -> Result<u64> {
         // Asked before the snapshot, which then has everything below.
         let settled = self.settled();
         if settled <= after {
@@ -27,33 +24,18 @@ impl Oplog {
             return Ok(after);
         }
         let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let resolver = Resolver::new(&*self.engine, &*txn, &self.cut);
         let end = settled.saturating_add(1).to_be_bytes().to_vec();
         let mut range = KeyRange { start: after.saturating_add(1).to_be_bytes().to_vec(), end };
         let mut reached = after;
         loop {
-            let mut outcome = Ok(ControlFlow::Continue(()));
-            let see = &mut |key: &[u8], value: &[u8]| {
-                let timestamp = key.try_into().ok().map(u64::from_be_bytes);
-                let (Some(timestamp), Some(entry)) = (timestamp, RawDoc::new(value)) else {
-                    outcome = Err(Error::new(
-                        ErrorCode::DataCorruptionDetected,
-                        "an entry of the operation log cannot be read",
-                    ));
-                    return ControlFlow::Break(());
-                };
-                outcome = visit(timestamp, entry);
-                match outcome {
-                    Ok(flow) => {
-                        reached = timestamp;
-                        flow
-                    }
-                    Err(_) => ControlFlow::Break(()),
-                }
-            };
-            let scanned = txn
-                .scan(Keyspace::Oplog, &range, Direction::Forward, ScanLimit::NONE, see)
-                .map_err(from_kv)?;
-            let flow = outcome?;
+            let mut flow = ControlFlow::Continue(());
+            let scanned =
+                self.scan(&resolver, &*txn, &range, Direction::Forward, &mut |entry| {
+                    flow = visit(entry)?;
+                    reached = entry.timestamp();
+                    Ok(flow)
+                })?;
             // Asked behind the reading: what was cut meanwhile may have been missed.
             self.check_kept(after)?;
             match scanned {
@@ -71,10 +53,7 @@ impl Oplog {
     pub fn check_kept(&self, after: u64) -> Result<()> {
         match after < self.cut() {
             false => Ok(()),
-            true => Err(Error::new(
-                ErrorCode::ChangeStreamHistoryLost,
-                "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
-            )),
+            true => Err(history_lost()),
         }
     }
 }

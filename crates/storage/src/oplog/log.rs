@@ -1,24 +1,37 @@
 //! The log as a whole: the clock that hands out its timestamps, and what is kept of it.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use mayfly_base::Result;
-use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanLimit, TxnOptions};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_kv::{
+    Direction, Engine, Guard, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn,
+    TxnOptions,
+};
+use mayfly_value::RawValue;
+use parking_lot::Mutex;
 
-use super::OplogClock;
+use super::read::unreadable;
+use super::window::{Segment, Window};
+use super::{OplogClock, decode};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+
+/// How often segments are written again after a conflict.
+const MAX_TRIES: u32 = 1000;
 
 /// The operation log of a store.
 pub struct Oplog {
     pub(super) engine: Arc<dyn Engine>,
     pub(crate) clock: OplogClock,
     /// Entries up to this timestamp are not kept any more.
-    cut: AtomicU64,
+    pub(super) cut: AtomicU64,
     limit: u64,
+    /// Held by who writes segments into the catalog.
+    storing: Mutex<()>,
+    /// Trims the log soon.
+    trimmer: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The newest entry.
@@ -31,7 +44,7 @@ struct LastEntry {
 }
 
 impl Oplog {
-    /// The log in this engine, to be trimmed to about `limit` bytes; and when its newest entry was written, in milliseconds since
+    /// The log in this engine, to be trimmed to about `limit` bytes as readers see them; and when its newest entry was written, in milliseconds since
     /// 1970.
     ///
     /// # Errors
@@ -42,13 +55,17 @@ impl Oplog {
         limit: u64,
     ) -> Result<(Oplog, Option<i64>)> {
         let last = last_entry(&*engine)?;
+        let cut = load_cut(&*engine)?;
+        let window = load_window(&*engine, cut, limit)?;
         // Clients may have been told of timestamps whose commits a crash took back: none of them is handed out again.
-        let clock = OplogClock::after(match last.timestamp {
+        let last_known = match last.timestamp.max(cut) {
             0 => 0,
             timestamp => timestamp.max(OplogClock::second_behind(now_ms)),
-        });
-        let cut = AtomicU64::new(load_cut(&*engine)?);
-        Ok((Oplog { engine, clock, cut, limit }, last.wall_ms))
+        };
+        let clock = OplogClock::after(last_known, window);
+        let (cut, storing) = (AtomicU64::new(cut), Mutex::new(()));
+        let trimmer = OnceLock::new();
+        Ok((Oplog { engine, clock, cut, limit, storing, trimmer }, last.wall_ms))
     }
 
     /// The timestamp up to which the log is complete now.
@@ -71,26 +88,75 @@ impl Oplog {
         self.cut.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// The size that the log is trimmed to, in bytes.
+    /// The size that the log is trimmed to, in bytes of entries as readers see them.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The timestamp of the first entry in this direction.
+    /// Up to where the log is to be cut to be within its limit; nothing when it is.
+    pub(crate) fn due_cut(&self) -> Option<u64> {
+        self.clock.cut()
+    }
+
+    /// The segments up to this timestamp, which the catalog has: they go when the log is cut there.
+    pub(crate) fn forget_segments(&self, cut: u64) {
+        self.clock.forget(cut);
+    }
+
+    /// To be called behind a commit: segments that ended go into the catalog. Nothing depends on it but the time that a start takes
+    /// after a crash.
+    #[inline]
+    pub(crate) fn note_commit(&self) {
+        if self.clock.has_segments() {
+            self.note_segments();
+        }
+    }
+
+    #[cold]
+    fn note_segments(&self) {
+        if let Err(error) = self.store_segments(false) {
+            tracing::warn!(%error, "how much was logged is not on record");
+        }
+        // What is removed while the log is too long would be kept for nothing.
+        if let Some(trim) = self.trimmer.get().filter(|_| self.clock.is_overfull()) {
+            trim();
+        }
+    }
+
+    /// Names who is told when the log is longer than it may be.
+    pub(crate) fn trim_by(&self, trimmer: Box<dyn Fn() + Send + Sync>) {
+        // There is one store over a log, which does so when it is opened.
+        let _ = self.trimmer.set(trimmer);
+    }
+
+    /// Writes the segments into the catalog that it does not have yet; with `all` that at the end, too.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(crate) fn edge(&self, direction: Direction) -> Result<Option<u64>> {
-        let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
-        let mut edge = None;
-        txn.scan(Keyspace::Oplog, &whole, direction, ScanLimit::rows(1), &mut |key, _| {
-            edge = key.try_into().ok().map(u64::from_be_bytes);
-            ControlFlow::Break(())
-        })
-        .map_err(from_kv)?;
-        Ok(edge)
+    pub(crate) fn store_segments(&self, all: bool) -> Result<()> {
+        let Some(_one_stores) = self.storing.try_lock() else { return Ok(()) };
+        let segments = self.clock.segments(all);
+        let Some(last) = segments.last() else { return Ok(()) };
+        let mut tries = 0;
+        loop {
+            match put_segments(&*self.engine, &segments) {
+                Err(KvError::Conflict) if tries < MAX_TRIES => tries += 1,
+                other => break other.map_err(from_kv)?,
+            }
+        }
+        self.clock.note_stored(last.end);
+        Ok(())
     }
+}
+
+fn put_segments(engine: &dyn Engine, segments: &[Segment]) -> KvResult<()> {
+    let mut txn = engine.begin(TxnOptions::default())?;
+    for segment in segments {
+        // Nobody else writes it.
+        let key = catalog_key::segment(segment.end);
+        txn.put(Keyspace::Catalog, &key, &segment.encode(), Guard::Derived)?;
+    }
+    txn.commit()
 }
 
 fn last_entry(engine: &dyn Engine) -> Result<LastEntry> {
@@ -100,7 +166,7 @@ fn last_entry(engine: &dyn Engine) -> Result<LastEntry> {
     let limit = ScanLimit::rows(1);
     txn.scan(Keyspace::Oplog, &range, Direction::Backward, limit, &mut |key, value| {
         last.timestamp = key.try_into().map_or(0, u64::from_be_bytes);
-        last.wall_ms = match RawDoc::new(value).and_then(|entry| entry.get("wall")) {
+        last.wall_ms = match decode(value).and_then(|entry| entry.fields.get("wall")) {
             Some(RawValue::Date(wall_ms)) => Some(wall_ms),
             _ => None,
         };
@@ -119,4 +185,58 @@ fn load_cut(engine: &dyn Engine) -> Result<u64> {
     })
     .map_err(from_kv)?;
     Ok(cut)
+}
+
+/// What the catalog says of the log, and what stands behind that.
+fn load_window(engine: &dyn Engine, cut: u64, limit: u64) -> Result<Window> {
+    let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+    let mut segments = Vec::new();
+    visit_all(&*txn, Keyspace::Catalog, KeyRange::prefix(b"l"), &mut |key, value| {
+        let end = catalog_key::id_of(key).filter(|end| *end > cut);
+        segments.extend(end.and_then(|end| Segment::decode(end, value)));
+        Ok(())
+    })?;
+    let counted = segments.last().map_or(cut, |segment| segment.end);
+    let start = counted.saturating_add(1).to_be_bytes().to_vec();
+    let (mut bytes, mut entries) = (0, 0);
+    let rest = KeyRange { start, end: vec![0xFF; 9] };
+    visit_all(&*txn, Keyspace::Oplog, rest, &mut |_, value| {
+        bytes += decode(value).ok_or_else(unreadable)?.logical;
+        entries += 1;
+        Ok(())
+    })?;
+    Ok(Window::new(limit, segments, (bytes, entries)))
+}
+
+/// Sees keys and values.
+type RowVisitor<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
+
+/// Shows a range from its first key to its last.
+pub(crate) fn visit_all(
+    txn: &dyn Txn,
+    keyspace: Keyspace,
+    mut range: KeyRange,
+    visit: &mut RowVisitor<'_>,
+) -> Result<()> {
+    loop {
+        let mut failed = None;
+        let see = &mut |key: &[u8], value: &[u8]| match visit(key, value) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let scanned = txn
+            .scan(keyspace, &range, Direction::Forward, ScanLimit::NONE, see)
+            .map_err(from_kv)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        // An engine may end a page early.
+        match scanned {
+            ScanEnd::Exhausted => return Ok(()),
+            ScanEnd::More { last_key } => range = range.after(&last_key, Direction::Forward),
+        }
+    }
 }

@@ -3,36 +3,73 @@
 //! A unit with one operation writes it as it is; a unit with several writes one `applyOps` entry. Entries have the
 //! reference's field names. Timestamps are handed out shortly before the commit, strictly ascending. Of collections whose
 //! change streams show documents before and after a change, an entry has them: `preImage`, `postImage`.
+//!
+//! A document that stands in a record is not written a second time: the entry refers to the record, by its key and its version
+//! (`stored`), and whoever reads the log is shown what the record holds (`entry`, `resolve`). Whoever overwrites or removes a
+//! record whose entry is still kept puts the document into [`Keyspace::Kept`](mayfly_kv::Keyspace::Kept) in the same transaction;
+//! trimming the log clears both. The log's limit counts entries with their documents (`window`).
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::policy::value::seconds_value;
+use stored::ReferenceBuilder;
 use transactions::Parts;
 
 mod apply;
 mod clock;
 mod diff;
+mod entry;
 mod follow;
 mod log;
 mod read;
+mod resolve;
+mod stored;
 mod transactions;
+mod window;
 
 pub use apply::apply_delta;
 pub(crate) use clock::OplogClock;
 pub(crate) use diff::delta;
+pub use entry::{LogEntry, LogObject, LogOperation, OperationVisitor};
 pub use log::Oplog;
-pub use read::{LogEnd, LogRange, LogSizes, OPLOG};
+pub(crate) use log::visit_all;
+pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
+pub(crate) use stored::{StoredEntry, decode, records_of};
 
 /// The operations of one unit, in the entry that the log will hold.
 ///
-/// A first operation stands in the entry itself; when a second one comes, both become items of `applyOps`.
+/// A first operation stands in the entry itself; when a second one comes, both become items of `applyOps`. Inserts into one
+/// collection whose documents stand in records become one item.
 pub(crate) struct OplogBatch {
     entry: Option<DocBuilder>,
+    /// The entry has an array of items.
+    nested: bool,
+    /// Items of the entry, and the operations that they stand for.
+    items: usize,
+    operations: usize,
+    /// By how much the entry is longer for readers.
+    excess: i64,
+    refers: bool,
+    /// Inserts that are no item yet.
+    run: Run,
+    /// Operations of all parts, with those of the run.
     count: usize,
-    /// About how long the entry will be.
-    expected: usize,
     /// Of a transaction of several statements: `applyOps` for a single operation, too, and another part where one is full.
     transaction: Option<Parts>,
+}
+
+/// Inserts into one collection that follow each other.
+#[derive(Default)]
+struct Run {
+    count: usize,
+    collection: u64,
+    uuid: [u8; 16],
+    ns: String,
+    records: ReferenceBuilder,
+    /// Bytes of their documents.
+    documents: usize,
+    /// Bytes of the operations for readers.
+    logical: usize,
 }
 
 /// How an update came to its new document: the log says it, because those who follow it are told.
@@ -53,16 +90,51 @@ pub(crate) struct ExpiredBy<'a> {
     pub(crate) expire_after_secs: i64,
 }
 
+/// What an operation is done to.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    pub(crate) ns: &'a str,
+    pub(crate) uuid: [u8; 16],
+}
+
+/// A record that an operation refers to.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordInLog<'a> {
+    pub(crate) collection: u64,
+    pub(crate) key: &'a [u8],
+}
+
+/// An update, as the log shows it.
+pub(crate) struct LoggedUpdate<'a> {
+    pub(crate) old: RawDoc<'a>,
+    pub(crate) new: RawDoc<'a>,
+    pub(crate) delta: Option<&'a DocBuf>,
+    /// Where the new document stands, when the log refers to it.
+    pub(crate) record: Option<RecordInLog<'a>>,
+    /// Whether the log holds the documents before and after.
+    pub(crate) images: bool,
+}
+
 /// Timestamp, term, version, wall time.
 const ENTRY_TAIL_BYTES: usize = 64;
-/// What is reserved on a guess, at most.
-const RESERVED_MAX: usize = 4 << 20;
 /// An entry of a transaction takes no further operation beyond this; one operation may be longer.
 const PART_BYTES: usize = 16 << 20;
+/// Bytes of an insert beside its namespace and its document, as an item but for its position: frames, `op`, `ns`, `ui`, `o`.
+const INSERT_BYTES: usize = 5 + 10 + 9 + 25 + 3;
 
 impl OplogBatch {
     pub(crate) fn new() -> OplogBatch {
-        OplogBatch { entry: None, count: 0, expected: 0, transaction: None }
+        OplogBatch {
+            entry: None,
+            nested: false,
+            items: 0,
+            operations: 0,
+            excess: 0,
+            refers: false,
+            run: Run::default(),
+            count: 0,
+            transaction: None,
+        }
     }
 
     /// That of a transaction of several statements.
@@ -75,86 +147,190 @@ impl OplogBatch {
         self.count
     }
 
-    /// About so many bytes will come.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
-        self.expected = bytes.min(RESERVED_MAX);
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds an operation; its own fields are written by `fields`. `room` is about how long they are.
+    /// Ends the part at hand when it has no room for another operation of so many bytes.
+    fn make_room(&mut self, bytes: usize, ns: &str) {
+        let begun = self.entry.is_some() || self.run.count > 0;
+        if self.transaction.is_none() || !begun {
+            return;
+        }
+        let stored = self.entry.as_ref().map_or(0, DocBuilder::len);
+        let logical = (stored as i64 + self.excess).max(0) as usize + self.run.logical;
+        if logical + bytes + ns.len() + 2 * ENTRY_TAIL_BYTES > PART_BYTES {
+            self.end_run();
+            let part = self.take_part();
+            if let Some(parts) = &mut self.transaction {
+                parts.full.extend(part);
+            }
+        }
+    }
+
+    fn take_part(&mut self) -> Option<Part> {
+        let entry = self.entry.take()?;
+        (self.nested, self.items, self.operations) = (false, 0, 0);
+        let (excess, refers) = (std::mem::take(&mut self.excess), std::mem::take(&mut self.refers));
+        Some(Part { entry, excess, refers })
+    }
+
+    /// The entry, ready for another item. When it is the first one, `several` says that it stands for more than one operation or
+    /// that others will follow.
+    fn ready(&mut self, room: usize, ns: &str, several: bool) -> DocBuilder {
+        match (self.entry.take(), &self.transaction) {
+            (None, Some(parts)) => {
+                self.nested = true;
+                parts.begin(room)
+            }
+            (None, None) => {
+                let room = room + ns.len() + 2 * ENTRY_TAIL_BYTES;
+                let mut entry = stored::begin(room, false);
+                self.nested = several;
+                if several {
+                    begin_several(&mut entry);
+                }
+                entry
+            }
+            (Some(only), None) if !self.nested => {
+                let only = StoredEntry::seal(only, 0, false, None);
+                let only = only.fields();
+                let room = 2 * (only.as_bytes().len() + room) + 256;
+                let mut entry = stored::begin(room, false);
+                begin_several(&mut entry);
+                entry.push(only);
+                self.nested = true;
+                entry
+            }
+            (Some(entry), _) => entry,
+        }
+    }
+
+    /// Adds an operation; its own fields are written by `fields`. `room` is about how long they are. Of one that refers to a record,
+    /// `longer` is by how much it is longer for readers.
     fn add(
         &mut self,
         op: &str,
-        ns: &str,
-        uuid: &[u8; 16],
+        object: Object<'_>,
         room: usize,
+        longer: Option<i64>,
         fields: impl FnOnce(&mut DocBuilder),
     ) {
-        if let (Some(parts), Some(entry)) = (&mut self.transaction, &self.entry)
-            && entry.len() + room + ns.len() + 2 * ENTRY_TAIL_BYTES > PART_BYTES
-        {
-            parts.full.extend(self.entry.take());
-        }
-        let (entry, nested) = match (self.entry.take(), &self.transaction) {
-            (Some(entry), Some(_)) => (entry, true),
-            (None, Some(parts)) => (parts.begin(room), true),
-            (None, None) => {
-                let room = room + ns.len() + 2 * ENTRY_TAIL_BYTES;
-                (DocBuilder::in_buffer(Vec::with_capacity(room)), false)
-            }
-            (Some(only), None) if self.count == 1 => {
-                let only = only.finish();
-                let room = 2 * (only.as_bytes().len() + room) + 256;
-                let room = room.max(self.expected + ENTRY_TAIL_BYTES);
-                let mut entry = DocBuilder::in_buffer(Vec::with_capacity(room));
-                entry.append("op", "c").append("ns", "admin.$cmd").start_document("o");
-                entry.start_array("applyOps").push(only.as_doc());
-                (entry, true)
-            }
-            (Some(entry), None) => (entry, true),
-        };
-        let entry = self.entry.insert(entry);
-        if nested {
+        self.make_room(room + longer.map_or(0, |longer| longer.max(0) as usize), object.ns);
+        self.end_run();
+        let mut entry = self.ready(room, object.ns, false);
+        if self.nested {
             entry.push_document();
         }
-        entry.append("op", op).append("ns", ns);
-        // A command on a database is about no collection.
-        if *uuid != [0; 16] {
-            entry.append("ui", RawValue::Binary { subtype: 4, bytes: uuid });
-        }
-        fields(entry);
-        if nested {
+        begin_operation(&mut entry, op, object);
+        fields(&mut entry);
+        if self.nested {
             entry.end();
         }
+        self.entry = Some(entry);
+        self.excess += digits(self.operations) - digits(self.items) + longer.unwrap_or(0);
+        self.refers |= longer.is_some();
+        self.items += 1;
+        self.operations += 1;
         self.count += 1;
     }
 
-    pub(crate) fn insert(&mut self, ns: &str, uuid: &[u8; 16], document: RawDoc<'_>) {
-        self.add("i", ns, uuid, document.as_bytes().len(), |entry| {
+    /// Adds an insert whose document the log holds.
+    pub(crate) fn insert(&mut self, object: Object<'_>, document: RawDoc<'_>) {
+        self.add("i", object, document.as_bytes().len(), None, |entry| {
             entry.append("o", document);
         });
     }
 
-    pub(crate) fn update(
+    /// Adds an insert whose document, of so many bytes, stands in this record.
+    pub(crate) fn insert_record(
         &mut self,
-        ns: &str,
-        uuid: &[u8; 16],
-        old: RawDoc<'_>,
-        new: RawDoc<'_>,
-        delta: Option<&DocBuf>,
-        images: bool,
+        object: Object<'_>,
+        record: RecordInLog<'_>,
+        document_bytes: usize,
     ) {
+        let Object { ns, uuid } = object;
+        self.make_room(document_bytes, ns);
+        let run = &mut self.run;
+        if run.count > 0 && (run.collection != record.collection || run.ns != ns) {
+            self.end_run();
+        }
+        let run = &mut self.run;
+        if run.count == 0 {
+            (run.collection, run.uuid) = (record.collection, uuid);
+            run.ns.clear();
+            run.ns.push_str(ns);
+            run.records.begin(record.collection);
+        }
+        let position = digits(self.operations + run.count) as usize;
+        run.records.push(record.key);
+        run.count += 1;
+        run.documents += document_bytes;
+        run.logical += 2 + position + INSERT_BYTES + ns.len() + document_bytes;
+        self.count += 1;
+    }
+
+    /// Makes an item of the inserts that are none yet.
+    fn end_run(&mut self) {
+        self.end_run_as(true);
+    }
+
+    fn end_run_as(&mut self, further: bool) {
+        if self.run.count == 0 {
+            return;
+        }
+        let mut run = std::mem::take(&mut self.run);
+        let several = further || run.count > 1;
+        let (value, length) = run.records.value();
+        let mut entry = self.ready(length + INSERT_BYTES, &run.ns, several);
+        if self.nested {
+            entry.push_document();
+        }
+        begin_operation(&mut entry, "i", Object { ns: &run.ns, uuid: run.uuid });
+        entry.append("o", value);
+        let longer = if self.nested {
+            entry.end();
+            // A type, a position and its end, and the item.
+            let item = digits(self.items) + (2 + INSERT_BYTES + run.ns.len() + length) as i64;
+            run.logical as i64 - item
+        } else {
+            run.documents as i64 - length as i64
+        };
+        self.entry = Some(entry);
+        self.excess += longer;
+        self.refers = true;
+        self.items += 1;
+        self.operations += run.count;
+        (run.count, run.documents, run.logical) = (0, 0, 0);
+        // Its buffers are used again.
+        self.run = run;
+    }
+
+    pub(crate) fn update(&mut self, object: Object<'_>, update: &LoggedUpdate<'_>) {
+        let LoggedUpdate { old, new, delta, record, images } = *update;
         let id = new.get("_id").unwrap_or(RawValue::Null);
-        let room = delta.map_or(new.as_bytes().len(), |delta| delta.as_bytes().len());
-        self.add("u", ns, uuid, room, |entry| {
-            match delta {
-                Some(delta) => {
+        let mut records = ReferenceBuilder::default();
+        let reference = record.map(|record| {
+            records.begin(record.collection);
+            records.push(record.key);
+            records.value()
+        });
+        let whole = new.as_bytes().len();
+        let room = match (delta, reference) {
+            (Some(delta), _) => delta.as_bytes().len(),
+            (None, Some((_, length))) => length,
+            (None, None) => whole,
+        };
+        let longer = reference.map(|(_, length)| whole as i64 - length as i64);
+        self.add("u", object, room, longer, |entry| {
+            match (delta, reference) {
+                (Some(delta), _) => {
                     entry.start_document("o").append("$v", 2).append("diff", delta).end();
                 }
-                None => {
+                (None, Some((reference, _))) => {
+                    entry.append("o", reference);
+                }
+                (None, None) => {
                     entry.append("o", new);
                 }
             }
@@ -170,13 +346,12 @@ impl OplogBatch {
 
     pub(crate) fn delete(
         &mut self,
-        ns: &str,
-        uuid: &[u8; 16],
+        object: Object<'_>,
         id: RawValue<'_>,
         expired: Option<ExpiredBy<'_>>,
         image: Option<RawDoc<'_>>,
     ) {
-        self.add("d", ns, uuid, 0, |entry| {
+        self.add("d", object, 0, None, |entry| {
             entry.start_document("o").append("_id", id).end();
             if let Some(expired) = expired {
                 entry.start_document("ttl").append("index", expired.index);
@@ -190,35 +365,67 @@ impl OplogBatch {
     }
 
     pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
-        self.add("c", ns, uuid, command.as_bytes().len(), |entry| {
+        self.add("c", Object { ns, uuid: *uuid }, command.as_bytes().len(), None, |entry| {
             entry.append("o", command);
         });
     }
 
     /// Nothing was done, but the log has an entry.
     pub(crate) fn note(&mut self, message: &str) {
-        self.add("n", "", &[0; 16], message.len(), |entry| {
+        self.add("n", Object { ns: "", uuid: [0; 16] }, message.len(), None, |entry| {
             entry.start_document("o").append("msg", message).end();
         });
     }
 
     /// The same with what a client has to say.
     pub(crate) fn note_document(&mut self, note: RawDoc<'_>) {
-        self.add("n", "", &[0; 16], note.as_bytes().len(), |entry| {
+        self.add("n", Object { ns: "", uuid: [0; 16] }, note.as_bytes().len(), None, |entry| {
             entry.append("o", note);
         });
     }
 
     /// The entry under this timestamp.
-    pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> DocBuf {
-        let mut entry = self.entry.take().unwrap_or_default();
-        if self.count > 1 {
+    pub(crate) fn finish(&mut self, timestamp: u64, now_ms: i64) -> StoredEntry {
+        self.end_run_as(self.items > 0);
+        let nested = self.nested;
+        let part = self.take_part();
+        let Part { mut entry, excess, refers } = part.unwrap_or_else(|| Part {
+            entry: stored::begin(0, false),
+            excess: 0,
+            refers: false,
+        });
+        if nested {
             // The array and `o`.
             entry.end().end();
         }
         entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
         entry.append("wall", RawValue::Date(now_ms));
         self.count = 0;
-        entry.finish()
+        StoredEntry::seal(entry, excess, refers, None)
     }
+}
+
+/// An entry that is full.
+struct Part {
+    entry: DocBuilder,
+    excess: i64,
+    refers: bool,
+}
+
+fn begin_several(entry: &mut DocBuilder) {
+    entry.append("op", "c").append("ns", "admin.$cmd").start_document("o");
+    entry.start_array("applyOps");
+}
+
+fn begin_operation(entry: &mut DocBuilder, op: &str, object: Object<'_>) {
+    entry.append("op", op).append("ns", object.ns);
+    // A command on a database is about no collection.
+    if object.uuid != [0; 16] {
+        entry.append("ui", RawValue::Binary { subtype: 4, bytes: &object.uuid });
+    }
+}
+
+/// How many digits a position has.
+fn digits(position: usize) -> i64 {
+    i64::from(position.checked_ilog10().unwrap_or(0)) + 1
 }

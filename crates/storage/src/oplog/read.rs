@@ -6,17 +6,14 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
-use mayfly_value::RawDoc;
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions};
 
-use super::Oplog;
+use super::resolve::Resolver;
+use super::{LogEntry, Oplog, decode};
 use crate::record::error::from_kv;
 
 /// The name under which clients read the log.
 pub const OPLOG: &str = "local.oplog.rs";
-
-/// Entries from which sizes are estimated where there are more.
-const SAMPLE_ENTRIES: usize = 10_000;
 
 /// Timestamps to be read, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +36,16 @@ pub enum LogEnd {
 /// How large the log is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSizes {
-    /// Entries; estimated when there are many.
+    /// Entries.
     pub entries: i64,
-    /// Their bytes; estimated when there are many.
+    /// Their bytes, with the documents that stand in records.
     pub bytes: i64,
-    /// Bytes that they take in the engine.
+    /// Bytes that they take in the engine, and what is kept for them, roughly.
     pub stored_bytes: u64,
 }
+
+/// Sees entries.
+pub type EntryVisitor<'v> = dyn FnMut(&LogEntry<'_>) -> Result<ControlFlow<()>> + 'v;
 
 impl Oplog {
     /// Shows the entries of a range until the visitor breaks.
@@ -56,7 +56,7 @@ impl Oplog {
         &self,
         range: LogRange,
         direction: Direction,
-        visit: &mut dyn FnMut(u64, RawDoc<'_>) -> Result<ControlFlow<()>>,
+        visit: &mut EntryVisitor<'_>,
     ) -> Result<LogEnd> {
         // Asked before the snapshot, which then has everything below.
         let settled = self.settled();
@@ -65,34 +65,49 @@ impl Oplog {
             return Ok(LogEnd::Reached(settled));
         }
         let txn = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let resolver = Resolver::new(&*self.engine, &*txn, &self.cut);
         let start = range.first.to_be_bytes().to_vec();
         let mut keys = KeyRange { start, end: last.saturating_add(1).to_be_bytes().to_vec() };
         loop {
-            let mut outcome = Ok(ControlFlow::Continue(()));
-            let see = &mut |key: &[u8], value: &[u8]| {
-                let timestamp = key.try_into().ok().map(u64::from_be_bytes);
-                outcome = match (timestamp, RawDoc::new(value)) {
-                    (Some(timestamp), Some(entry)) => visit(timestamp, entry),
-                    _ => Err(Error::new(
-                        ErrorCode::DataCorruptionDetected,
-                        "an entry of the operation log cannot be read",
-                    )),
-                };
-                match outcome {
-                    Ok(flow) => flow,
-                    Err(_) => ControlFlow::Break(()),
-                }
-            };
-            let scanned = txn
-                .scan(Keyspace::Oplog, &keys, direction, ScanLimit::NONE, see)
-                .map_err(from_kv)?;
-            let flow = outcome?;
+            let mut flow = ControlFlow::Continue(());
+            let scanned = self.scan(&resolver, &*txn, &keys, direction, &mut |entry| {
+                flow = visit(entry)?;
+                Ok(flow)
+            })?;
             match scanned {
                 ScanEnd::Exhausted => return Ok(LogEnd::Reached(settled)),
                 ScanEnd::More { .. } if flow.is_break() => return Ok(LogEnd::Paused),
                 ScanEnd::More { last_key } => keys = keys.after(&last_key, direction),
             }
         }
+    }
+
+    /// One page of entries.
+    pub(super) fn scan<'t>(
+        &self,
+        resolver: &Resolver<'t>,
+        txn: &'t dyn Txn,
+        keys: &KeyRange,
+        direction: Direction,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<ScanEnd> {
+        let mut failed = None;
+        let see = &mut |key: &[u8], value: &[u8]| {
+            let timestamp = key.try_into().ok().map(u64::from_be_bytes);
+            let shown = match (timestamp, decode(value)) {
+                (Some(timestamp), Some(stored)) => {
+                    visit(&LogEntry::new(timestamp, stored, resolver))
+                }
+                _ => Err(unreadable()),
+            };
+            shown.unwrap_or_else(|error| {
+                failed = Some(error);
+                ControlFlow::Break(())
+            })
+        };
+        let scanned =
+            txn.scan(Keyspace::Oplog, keys, direction, ScanLimit::NONE, see).map_err(from_kv)?;
+        failed.map_or(Ok(scanned), Err)
     }
 
     /// Whether it has no entry and never had one.
@@ -102,40 +117,29 @@ impl Oplog {
     pub(crate) fn is_new(&self) -> Result<bool> {
         let mut empty = self.cut() == 0;
         let whole = LogRange { first: 1, last: u64::MAX };
-        self.read(whole, Direction::Forward, &mut |_, _| {
+        self.read(whole, Direction::Forward, &mut |_| {
             empty = false;
             Ok(ControlFlow::Break(()))
         })?;
         Ok(empty)
     }
 
-    /// How large the log is. Of a long one some entries at its low end stand for all.
+    /// How large the log is.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn sizes(&self) -> Result<LogSizes> {
-        let (mut entries, mut bytes, mut end) = (0usize, 0i64, 0);
-        let whole = LogRange { first: 1, last: u64::MAX };
-        let read = self.read(whole, Direction::Forward, &mut |timestamp, entry| {
-            (entries, end) = (entries + 1, timestamp);
-            bytes += entry.as_bytes().len() as i64;
-            Ok(if entries < SAMPLE_ENTRIES {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            })
-        })?;
-        let stored = |end: Vec<u8>| {
-            let range = KeyRange { start: vec![0], end };
-            self.engine.approximate_bytes(Keyspace::Oplog, &range).map_err(from_kv)
-        };
-        let stored_bytes = stored(vec![0xFF; 9])?;
-        let sample = stored(end.saturating_add(1).to_be_bytes().to_vec())?;
-        let times = match read {
-            LogEnd::Paused if sample > 0 => (stored_bytes as f64 / sample as f64).max(1.0),
-            _ => 1.0,
-        };
-        let estimated = |number: i64| (number as f64 * times) as i64;
-        Ok(LogSizes { entries: estimated(entries as i64), bytes: estimated(bytes), stored_bytes })
+        let (bytes, entries) = self.clock.logged();
+        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        let stored = |keyspace| self.engine.approximate_bytes(keyspace, &whole).map_err(from_kv);
+        Ok(LogSizes {
+            entries: i64::try_from(entries).unwrap_or(i64::MAX),
+            bytes: i64::try_from(bytes).unwrap_or(i64::MAX),
+            stored_bytes: stored(Keyspace::Oplog)? + stored(Keyspace::Kept)?,
+        })
     }
+}
+
+pub(super) fn unreadable() -> Error {
+    Error::new(ErrorCode::DataCorruptionDetected, "an entry of the operation log cannot be read")
 }

@@ -10,14 +10,14 @@
 
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::OplogBatch;
+use super::{OplogBatch, Part, StoredEntry, stored};
 
 /// A transaction's entries before it commits.
 pub(super) struct Parts {
     /// How each of them begins.
     front: DocBuf,
     /// Those that are full.
-    pub(super) full: Vec<DocBuilder>,
+    pub(super) full: Vec<Part>,
 }
 
 impl Parts {
@@ -30,7 +30,7 @@ impl Parts {
 
     /// An entry as far as its array, into which the operations are to be put.
     pub(super) fn begin(&self, room: usize) -> DocBuilder {
-        let mut entry = DocBuilder::in_buffer(Vec::with_capacity(room + 512));
+        let mut entry = stored::begin(room + 512, true);
         entry.append_all(self.front.as_doc());
         entry.start_document("o").start_array("applyOps");
         entry
@@ -39,15 +39,17 @@ impl Parts {
 
 /// What a transaction did, an entry each.
 pub(crate) struct TransactionParts {
-    parts: Vec<DocBuilder>,
+    parts: Vec<Part>,
     operations: usize,
 }
 
 impl OplogBatch {
     /// What the transaction did.
-    pub(crate) fn into_parts(self) -> TransactionParts {
+    pub(crate) fn into_parts(mut self) -> TransactionParts {
+        self.end_run();
+        let last = self.take_part();
         let mut parts = self.transaction.map_or_else(Vec::new, |parts| parts.full);
-        parts.extend(self.entry);
+        parts.extend(last);
         TransactionParts { parts, operations: self.count }
     }
 }
@@ -59,23 +61,29 @@ impl TransactionParts {
     }
 
     /// The entries under timestamps from this one on.
-    pub(crate) fn finish(self, first: u64, now_ms: i64) -> impl Iterator<Item = (u64, DocBuf)> {
+    pub(crate) fn finish(
+        self,
+        first: u64,
+        now_ms: i64,
+    ) -> impl Iterator<Item = (u64, StoredEntry)> {
         let (count, operations) = (self.parts.len(), self.operations);
-        self.parts.into_iter().enumerate().map(move |(at, mut part)| {
-            part.end();
+        let commit = first + count.saturating_sub(1) as u64;
+        self.parts.into_iter().enumerate().map(move |(at, part)| {
+            let Part { mut entry, excess, refers } = part;
+            entry.end();
             if at + 1 < count {
-                part.append("partialTxn", true);
+                entry.append("partialTxn", true);
             } else if count > 1 {
-                part.append("count", operations as i64);
+                entry.append("count", operations as i64);
             }
-            part.end();
+            entry.end();
             let timestamp = first + at as u64;
-            part.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
-            part.append("wall", RawValue::Date(now_ms));
+            entry.append("ts", RawValue::Timestamp(timestamp)).append("t", 1i64).append("v", 2i64);
+            entry.append("wall", RawValue::Date(now_ms));
             let (before, term) = if at == 0 { (0, -1i64) } else { (timestamp - 1, 1) };
-            part.start_document("prevOpTime");
-            part.append("ts", RawValue::Timestamp(before)).append("t", term).end();
-            (timestamp, part.finish())
+            entry.start_document("prevOpTime");
+            entry.append("ts", RawValue::Timestamp(before)).append("t", term).end();
+            (timestamp, StoredEntry::seal(entry, excess, refers, Some(commit)))
         })
     }
 }

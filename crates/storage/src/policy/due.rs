@@ -140,7 +140,8 @@ mod tests {
                 own => doc! { "_id": 1, "ttl": own },
             };
             let document = DocBuf::from_bson(&document);
-            let record = Record { document: document.as_doc(), modified_ms: 1_000_000 };
+            let record =
+                Record { document: document.as_doc(), modified_ms: 1_000_000, logged_at: None };
             let now_ms = 1_000_000 + after_secs * 1000;
             is_due_by_modification(record, policy, Moment { now_ms, last_modified: true })
         };

@@ -12,10 +12,11 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit, TxnOptions};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_value::RawValue;
 
 use super::PinnedReads;
 use crate::catalog::{Core, Held};
+use crate::oplog::decode;
 use crate::record::error::from_kv;
 
 fn too_old(time: u64) -> Error {
@@ -107,7 +108,7 @@ impl Core {
         let mut quiet = true;
         while quiet && !range.is_empty() {
             let see = &mut |_: &[u8], entry: &[u8]| {
-                let does = RawDoc::new(entry).and_then(|entry| entry.get("op"));
+                let does = decode(entry).and_then(|entry| entry.fields.get("op"));
                 quiet = does == Some(RawValue::String("n"));
                 if quiet { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };

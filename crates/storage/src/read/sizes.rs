@@ -190,13 +190,12 @@ impl Core {
         Ok(freed)
     }
 
-    /// About how many bytes the log takes in the engine.
+    /// About how many bytes the log takes in the engine, with what is kept for it.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn oplog_bytes(&self) -> Result<u64> {
-        let whole = KeyRange { start: Vec::new(), end: vec![0xff; 9] };
-        self.engine().approximate_bytes(Keyspace::Oplog, &whole).map_err(from_kv)
+        self.oplog.sizes().map(|sizes| sizes.stored_bytes)
     }
 
     /// Bytes of an object in the engine. What only lies in the log and in memory an engine may not count: that is guessed

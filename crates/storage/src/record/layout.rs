@@ -5,14 +5,19 @@
 //!          | record key: record number, 8 bytes big-endian; see [`crate::catalog::numbers`]
 //!          | (clustered by _id: ordered key of _id) |
 //!          | (buckets: ordered key of their start, 8 bytes; see [`crate::timeseries`]) |
-//!          | 1 | flags | last-modified ms, 8 bytes little-endian | BSON, exact bytes |
+//!          | 2 | flags | last-modified ms, 8 bytes little-endian |
+//!          | LOGGED: timestamp of the log's entry that refers to it, 8 bytes little-endian | BSON, exact bytes |
 //!
 //! index    | index id, 8 bytes | ordered keys of the values | record key |
 //!          | type bits |
 //! unique   | index id, 8 bytes | ordered keys of the values |
 //!          | length of record key, varint | record key | type bits |
 //!
-//! oplog    | seconds << 32 + increment, 8 bytes big-endian |   | the entry, BSON |
+//! oplog    | seconds << 32 + increment, 8 bytes big-endian |
+//!          | the entry; see [`crate::oplog`] |
+//!
+//! kept     | timestamp of the log's entry, 8 bytes big-endian | collection id, 8 bytes | record key |
+//!          | the document that stood there when the entry was written, BSON |
 //!
 //! session  | session id, 16 bytes | statement id, 4 bytes |
 //!          | see [`crate::retry`] |
@@ -20,6 +25,7 @@
 //! catalog  | 'v' |              | format, store UUID, BSON
 //!          | 'n' |              | next id, 8 bytes
 //!          | 'o' |              | the timestamp up to which the oplog was cut, 8 bytes big-endian
+//!          | 'l' | timestamp |  | a segment of the oplog that ends there: bytes and entries, 8 bytes each
 //!          | 'c' | id |         | collection: namespace, UUID, options, indexes, BSON
 //!          | 'm' | index id |   | multikey mask, 4 bytes little-endian
 //!          | 'd' | id |         | a dropped object whose range waits for the sweeper
@@ -34,9 +40,13 @@ use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::record::Record;
 
-/// Bytes of a record's value before its BSON.
-pub(crate) const RECORD_HEADER: usize = 10;
-const RECORD_FORMAT: u8 = 1;
+/// Bytes of a record's value before its BSON, or before the timestamp of the log's entry.
+const RECORD_HEADER: usize = 10;
+const RECORD_FORMAT: u8 = 2;
+/// An entry of the log refers to this version.
+const LOGGED: u8 = 1;
+/// Where in a record's value the timestamp of that entry stands, eight bytes.
+pub(crate) const LOGGED_AT: usize = RECORD_HEADER;
 
 /// How a record is named inside its collection, without the collection's prefix: its number, the ordered key of its `_id`
 /// where the collection is clustered by that, or the start of a bucket.
@@ -87,25 +97,47 @@ pub(crate) fn object_subrange(id: u64, inner: &KeyRange) -> KeyRange {
     KeyRange { start: prefixed(id, &inner.start), end }
 }
 
+/// Whether the log holds the document of a record, or refers to the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InLog {
+    /// It holds what it needs, or nothing.
+    Apart,
+    /// It refers: the timestamp of its entry is to be filled in at [`LOGGED_AT`].
+    Refers,
+}
+
 /// Writes a record's value into the buffer, replacing what was there.
-pub(crate) fn encode_record(out: &mut Vec<u8>, modified_ms: i64, document: RawDoc<'_>) {
+pub(crate) fn encode_record(
+    out: &mut Vec<u8>,
+    modified_ms: i64,
+    in_log: InLog,
+    document: RawDoc<'_>,
+) {
     out.clear();
-    out.reserve(RECORD_HEADER + document.as_bytes().len());
+    out.reserve(RECORD_HEADER + 8 + document.as_bytes().len());
     out.push(RECORD_FORMAT);
-    out.push(0);
+    out.push(if in_log == InLog::Refers { LOGGED } else { 0 });
     out.extend_from_slice(&modified_ms.to_le_bytes());
+    if in_log == InLog::Refers {
+        out.extend_from_slice(&[0; 8]);
+    }
     out.extend_from_slice(document.as_bytes());
 }
 
-/// A record's value: its document, and when it was written last.
+/// A record's value: its document, when it was written last, and the log's entry that refers to it.
 ///
 /// # Errors
 /// 301 DataCorruptionDetected.
 pub(crate) fn decode_stored(value: &[u8]) -> Result<Record<'_>> {
     let document = decode_record(value)?;
-    // There is a document behind the header.
-    let modified = value.get(2..RECORD_HEADER).and_then(|bytes| bytes.try_into().ok());
-    Ok(Record { document, modified_ms: modified.map_or(0, i64::from_le_bytes) })
+    // There is a document behind the header, and before it the timestamp if there is one.
+    let number = |from: usize| value.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
+    let logged_at = if value.get(1) == Some(&LOGGED) { number(LOGGED_AT) } else { None };
+    Ok(Record {
+        document,
+        modified_ms: number(2).map_or(0, i64::from_le_bytes),
+        logged_at: logged_at.map(u64::from_le_bytes),
+    })
 }
 
 /// The document of a record's value.
@@ -113,14 +145,26 @@ pub(crate) fn decode_stored(value: &[u8]) -> Result<Record<'_>> {
 /// # Errors
 /// 301 DataCorruptionDetected.
 pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
-    let framed =
-        (value.first() == Some(&RECORD_FORMAT)).then(|| value.get(RECORD_HEADER..)).flatten();
+    let framed = match value {
+        [RECORD_FORMAT, 0, ..] => value.get(RECORD_HEADER..),
+        [RECORD_FORMAT, LOGGED, ..] => value.get(RECORD_HEADER + 8..),
+        _ => None,
+    };
     framed.and_then(RawDoc::new).ok_or_else(|| {
         Error::new(
             ErrorCode::DataCorruptionDetected,
             "a stored record has an invalid header or length",
         )
     })
+}
+
+/// The key of a version that is gone from its place.
+pub(crate) fn kept_key(timestamp: u64, collection: u64, record_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(16 + record_key.len());
+    key.extend_from_slice(&timestamp.to_be_bytes());
+    key.extend_from_slice(&collection.to_be_bytes());
+    key.extend_from_slice(record_key);
+    key
 }
 
 /// The value of a unique index's entry.
@@ -180,6 +224,11 @@ pub(crate) mod catalog_key {
         with_id(b'r', id)
     }
 
+    /// A segment of the oplog that ends at this timestamp.
+    pub(crate) fn segment(end: u64) -> Vec<u8> {
+        with_id(b'l', end)
+    }
+
     fn with_id(kind: u8, id: u64) -> Vec<u8> {
         let mut key = vec![kind];
         key.extend_from_slice(&id.to_be_bytes());
@@ -216,15 +265,27 @@ mod tests {
 
     #[test]
     fn records_round_trip() {
-        let mut value = Vec::new();
-        encode_record(&mut value, -5, RawDoc::EMPTY);
-        assert_eq!(decode_record(&value).unwrap(), RawDoc::EMPTY);
-        assert_eq!(value[2..RECORD_HEADER], (-5i64).to_le_bytes());
-        for cut in 0..value.len() {
-            assert_eq!(
-                decode_record(&value[..cut]).unwrap_err().code(),
-                ErrorCode::DataCorruptionDetected
-            );
+        for (in_log, logged_at) in [(InLog::Apart, None), (InLog::Refers, Some(7u64))] {
+            let mut value = Vec::new();
+            encode_record(&mut value, -5, in_log, RawDoc::EMPTY);
+            if in_log == InLog::Refers {
+                assert_eq!(decode_stored(&value).unwrap().logged_at, Some(0));
+                value[LOGGED_AT..LOGGED_AT + 8].copy_from_slice(&7u64.to_le_bytes());
+            }
+            let stored = decode_stored(&value).unwrap();
+            assert_eq!((stored.document, stored.modified_ms), (RawDoc::EMPTY, -5));
+            assert_eq!(stored.logged_at, logged_at);
+            for cut in 0..value.len() {
+                assert_eq!(
+                    decode_record(&value[..cut]).unwrap_err().code(),
+                    ErrorCode::DataCorruptionDetected
+                );
+            }
+            for (at, wrong) in [(0, 1), (0, 3), (1, 2), (1, 3)] {
+                let mut value = value.clone();
+                value[at] = wrong;
+                assert!(decode_stored(&value).is_err(), "a header that nobody wrote");
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::policy::ArchiveTarget;
 use crate::policy::value::seconds_value;
 use crate::read::Scanned;
 use crate::record::RecordKey;
-use crate::record::{Moment, Record};
+use crate::record::{Moment, StoredDocument};
 use crate::ttl::report::VisitReport;
 use crate::ttl::rule::Rule;
 use crate::write::WriteUnit;
@@ -244,9 +244,9 @@ impl Visit<'_> {
                 if chosen[begin..at].iter().any(|(_, earlier)| earlier == record_key) {
                     continue;
                 }
-                let Some((document, modified_ms)) = document else { continue };
+                let Some(document) = document else { continue };
                 examined += 1;
-                let record = Record { document: document.as_doc(), modified_ms };
+                let record = document.record();
                 if unit.holds(document.as_doc()) {
                     held += 1;
                     continue;
@@ -255,11 +255,11 @@ impl Visit<'_> {
                     continue;
                 }
                 deleted += 1;
-                staged += document.as_bytes().len() as i64;
+                staged += document.as_doc().as_bytes().len() as i64;
                 if options.archive.is_some() {
                     to_archive.push((record_key, document));
                 } else {
-                    unit.expire(record_key, document.as_doc(), self.rule.policy())?;
+                    unit.expire(record_key, &document, self.rule.policy())?;
                 }
                 let over_time = micros > 0 && clock.monotonic_micros() - started >= micros;
                 if over_time || (bytes > 0 && staged >= bytes) {
@@ -314,7 +314,11 @@ impl Visit<'_> {
     }
 
     /// What is archived first and deleted then, in one unit.
-    fn archive(&self, unit: &mut WriteUnit<'_>, due: &[(&RecordKey, DocBuf)]) -> Result<()> {
+    fn archive(
+        &self,
+        unit: &mut WriteUnit<'_>,
+        due: &[(&RecordKey, StoredDocument)],
+    ) -> Result<()> {
         let policy = self.rule.policy();
         if due.is_empty() {
             return Ok(());
@@ -322,7 +326,7 @@ impl Visit<'_> {
         let documents: Vec<_> = due.iter().map(|(_, document)| document.as_doc()).collect();
         unit.archive(policy, &documents)?;
         for (record_key, document) in due {
-            unit.expire(record_key, document.as_doc(), self.rule.policy())?;
+            unit.expire(record_key, document, self.rule.policy())?;
         }
         Ok(())
     }
@@ -622,8 +626,8 @@ mod tests {
                     &doc! { "_id": 3, "x": Bson::DateTime(DateTime::from_millis(NOW - 1000)), "hold": true },
                 );
                 let written = it.store.write(&it.op, &it.collection, |unit| {
-                    let (old, _) = unit.read_stored(&id)?.unwrap();
-                    unit.update(&id, old.as_doc(), held.as_doc(), crate::UpdateStyle::Replacement)
+                    let old = unit.read_stored(&id)?.unwrap();
+                    unit.update(&id, &old, held.as_doc(), crate::UpdateStyle::Replacement)
                 });
                 written.unwrap();
             };

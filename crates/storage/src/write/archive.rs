@@ -201,7 +201,7 @@ impl WriteUnit<'_> {
             match there {
                 None => unit.insert_checked(document),
                 // Archived before, by a unit that was run again by hand.
-                Some((there, _)) if there.as_doc() == document => Ok(()),
+                Some(there) if there.as_doc() == document => Ok(()),
                 Some(_) => unit.insert(under_new_id(document, id).as_doc()),
             }
         })

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 
 use mayfly_base::{Error, Result};
 use mayfly_kv::{Direction, Keyspace, ScanLimit};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::RawDoc;
 
 use super::WriteUnit;
 use crate::catalog::Capped;
-use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_record, object_range};
+use crate::record::layout::{decode_stored, object_range};
+use crate::record::{RecordKey, StoredDocument};
 
 /// A unit's part of it.
 pub(crate) struct CappedUnit {
@@ -40,12 +40,12 @@ impl WriteUnit<'_> {
         let (documents, bytes) = (counts.documents.load(Acquire), counts.bytes.load(Acquire));
         while limits.is_over(documents + self.effects.documents, bytes + self.effects.bytes) {
             let Some((key, document)) = self.oldest()? else { return Ok(()) };
-            self.delete(&key, document.as_doc())?;
+            self.delete(&key, &document)?;
         }
         Ok(())
     }
 
-    fn oldest(&self) -> Result<Option<(RecordKey, DocBuf)>> {
+    fn oldest(&self) -> Result<Option<(RecordKey, StoredDocument)>> {
         let mut oldest = Ok(None);
         self.txn
             .scan(
@@ -54,8 +54,8 @@ impl WriteUnit<'_> {
                 Direction::Forward,
                 ScanLimit::rows(1),
                 &mut |key, value| {
-                    oldest = decode_record(value).map(|document| {
-                        Some((key.get(8..).unwrap_or(&[]).to_vec(), document.to_owned()))
+                    oldest = decode_stored(value).map(|stored| {
+                        Some((key.get(8..).unwrap_or(&[]).to_vec(), stored.to_stored()))
                     });
                     ControlFlow::Break(())
                 },

@@ -61,16 +61,19 @@ impl Writer {
             let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = oplog.finish(timestamp, now_ms);
-            check(entry.as_doc())?;
-            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
+            check(entry.fields())?;
+            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
-            under_way = Some(stamp);
+            under_way = Some((stamp, entry.logical_bytes()));
         }
         if txn.size().1 > 0 {
             txn.commit().map_err(from_kv)?;
             self.note_commit();
         }
-        drop(under_way);
+        if let Some((stamp, bytes)) = under_way {
+            stamp.committed(1, bytes);
+            self.oplog.note_commit();
+        }
         Ok(result)
     }
 }

@@ -1,12 +1,18 @@
 //! What follows from a transaction's writes when it commits, and must not before.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_value::RawDoc;
+use mayfly_base::Result;
+use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_value::{DocBuf, RawDoc};
 
 use crate::catalog::{Collection, Index, Policy};
 use crate::oplog::OplogBatch;
+use crate::record::RecordKey;
+use crate::record::error::from_kv;
+use crate::record::layout::kept_key;
 
 /// What a transaction leaves to its commit.
 pub(crate) struct Pending {
@@ -16,6 +22,8 @@ pub(crate) struct Pending {
     pub collections: Vec<(Arc<Collection>, Effects)>,
     /// Indexes that met arrays, and on which paths.
     pub multikey: Vec<(Arc<Index>, u32)>,
+    /// Documents that the log will refer to, and that the transaction itself has written over or removed: by collection and record.
+    overwritten: HashMap<(u64, RecordKey), DocBuf>,
     /// A unit failed after it may have written something: nothing of it may be committed.
     pub failed: bool,
 }
@@ -39,6 +47,7 @@ impl Pending {
             oplog: OplogBatch::new(),
             collections: Vec::new(),
             multikey: Vec::new(),
+            overwritten: HashMap::new(),
             failed: false,
         }
     }
@@ -46,6 +55,32 @@ impl Pending {
     /// That of a transaction of several statements.
     pub(crate) fn of_transaction(lsid: RawDoc<'_>, txn_number: i64) -> Pending {
         Pending { oplog: OplogBatch::of_transaction(lsid, txn_number), ..Pending::new() }
+    }
+
+    /// The transaction writes over a record of its own that the log will refer to. From here on the log must not refer to what
+    /// it writes there: two versions would have one timestamp.
+    pub(crate) fn keep(&mut self, collection: u64, record_key: &[u8], document: RawDoc<'_>) {
+        let key = (collection, record_key.to_vec());
+        self.overwritten.entry(key).or_insert_with(|| document.to_owned());
+    }
+
+    /// Whether the log will refer to an earlier version of this record.
+    pub(crate) fn keeps(&self, collection: u64, record_key: &[u8]) -> bool {
+        !self.overwritten.is_empty()
+            && self.overwritten.contains_key(&(collection, record_key.to_vec()))
+    }
+
+    /// Tells the records of the transaction, and what it keeps of them, at which timestamp they are logged.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn fill_in(&mut self, txn: &mut dyn Txn, timestamp: u64) -> Result<()> {
+        txn.fill_gaps(timestamp.to_le_bytes());
+        for ((collection, record_key), document) in self.overwritten.drain() {
+            let key = kept_key(timestamp, collection, &record_key);
+            txn.put(Keyspace::Kept, &key, document.as_bytes(), Guard::Derived).map_err(from_kv)?;
+        }
+        Ok(())
     }
 
     /// Adds what a unit over this collection did.

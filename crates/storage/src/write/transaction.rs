@@ -30,7 +30,7 @@ use super::Writer;
 use super::archive::{ArchiveCollection, Archives, OpenArchives};
 use super::pending::Pending;
 use super::retry::{SessionKey, Statement, statement_row};
-use super::unit::WriteUnit;
+use super::unit::{Around, WriteUnit};
 use crate::catalog::local::{self, LocalCatalog};
 use crate::catalog::{Collection, CollectionState, Core, Definition};
 use crate::oplog::OplogBatch;
@@ -250,8 +250,8 @@ impl Writer {
         let open = OpenArchives::open(archives);
         with_open(view, |txn, pending| {
             let ns = namespace.as_str();
-            let moment = view.moment;
-            let mut unit = WriteUnit::new(txn, pending, collection, &state, ns, moment, self);
+            let around = Around { moment: view.moment, core: self };
+            let mut unit = WriteUnit::new(txn, pending, collection, &state, ns, around);
             unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;
@@ -296,12 +296,15 @@ impl Writer {
         let mut txn = view.into_txn();
         let parts = std::mem::replace(&mut pending.oplog, OplogBatch::new()).into_parts();
         let stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
+        let (mut entries, mut bytes) = (0, 0);
         for (timestamp, entry) in parts.finish(stamp.first(), now_ms) {
-            self.check_user_write(entry.as_doc())?;
-            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
+            self.check_user_write(entry.fields())?;
+            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
+            (entries, bytes) = (entries + 1, bytes + entry.logical_bytes());
         }
         let committed_at = stamp.timestamp();
+        pending.fill_in(&mut *txn, committed_at)?;
         let statement = Statement {
             session: owner.session,
             txn_number: owner.txn_number,
@@ -318,7 +321,8 @@ impl Writer {
                 }
             });
         }
-        drop(stamp);
+        stamp.committed(entries, bytes);
+        self.oplog.note_commit();
         pending.note_multikey();
         for (collection, effects) in pending.collections {
             self.note_effects(&collection, effects);

@@ -18,22 +18,28 @@ use super::pending::{Effects, Pending};
 use crate::catalog::{Collection, CollectionState, Core, Index, Policy};
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
-use crate::oplog::{ExpiredBy, OplogBatch, UpdateStyle, delta};
+use crate::oplog::{ExpiredBy, LoggedUpdate, Object, RecordInLog, UpdateStyle, delta};
 use crate::read::hidden_by;
 use crate::record::error::from_kv;
 use crate::record::layout::{
-    catalog_key, decode_stored, decode_unique_value, encode_record, encode_unique_value, id_key_in,
-    prefixed,
+    InLog, LOGGED_AT, catalog_key, decode_stored, decode_unique_value, encode_record,
+    encode_unique_value, id_key_in, kept_key, prefixed,
 };
 use crate::record::storable::{check_bytes, check_storable};
-use crate::record::{IdKey, RecordKey};
-use crate::record::{Moment, Record};
+use crate::record::{IdKey, Moment, Record, RecordKey, StoredDocument};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// About what a key needs, and what the log's entry says about a document beside itself.
 const KEY_BYTES: usize = 64;
+
+/// What a unit takes from its store.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'s> {
+    pub(crate) moment: Moment,
+    pub(crate) core: &'s Core,
+}
 
 /// What a transaction writes to one collection.
 ///
@@ -43,13 +49,13 @@ pub struct WriteUnit<'s> {
     pub(crate) collection: &'s Collection,
     pub(crate) state: &'s CollectionState,
     ns: &'s str,
-    moment: Moment,
-    core: &'s Core,
+    around: Around<'s>,
     /// What follows from the transaction's writes at its commit.
     pub(crate) pending: &'s mut Pending,
     /// The same for those of this unit alone.
     pub(crate) effects: Effects,
     unvalidated: bool,
+    unlogged: bool,
     pub(crate) capped: Option<CappedUnit>,
     pub(crate) archives: Archives<'s>,
     scratch: Scratch,
@@ -71,19 +77,18 @@ impl<'s> WriteUnit<'s> {
         collection: &'s Collection,
         state: &'s CollectionState,
         ns: &'s str,
-        moment: Moment,
-        core: &'s Core,
+        around: Around<'s>,
     ) -> WriteUnit<'s> {
         WriteUnit {
             txn,
             collection,
             state,
             ns,
-            moment,
-            core,
+            around,
             pending,
             effects: Effects::default(),
             unvalidated: false,
+            unlogged: false,
             capped: None,
             archives: Archives::default(),
             scratch: Scratch::default(),
@@ -92,7 +97,7 @@ impl<'s> WriteUnit<'s> {
 
     /// The wall time that its records carry, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.moment.now_ms
+        self.around.moment.now_ms
     }
 
     pub(crate) fn namespace(&self) -> &'s str {
@@ -110,11 +115,11 @@ impl<'s> WriteUnit<'s> {
             collection: open.collection(),
             state: open.state(),
             ns: open.namespace(),
-            moment: self.moment,
-            core: self.core,
+            around: self.around,
             pending: &mut *self.pending,
             effects: Effects::default(),
             unvalidated: true,
+            unlogged: self.unlogged,
             capped: None,
             archives: self.archives,
             scratch: std::mem::take(&mut self.scratch),
@@ -152,14 +157,51 @@ impl<'s> WriteUnit<'s> {
     /// About so many documents of so many bytes together will be written.
     pub fn reserve(&mut self, documents: usize, bytes: usize) {
         let keys = documents * KEY_BYTES * (2 + self.state.indexes.len());
-        // Each document stands in its record and in the log's entry.
-        self.txn.reserve(2 * bytes + keys);
-        self.pending.oplog.reserve(bytes + documents * (KEY_BYTES + self.ns.len()));
+        self.txn.reserve(bytes + keys);
     }
 
-    /// Leaves what was done so far out of the oplog: it concerns this server only.
+    /// From here on what is done is left out of the oplog: it concerns this server only.
     pub fn leave_unlogged(&mut self) {
-        self.pending.oplog = OplogBatch::new();
+        self.unlogged = true;
+    }
+
+    fn object(&self) -> Object<'s> {
+        Object { ns: self.ns, uuid: self.collection.uuid() }
+    }
+
+    /// How a document that the unit is about to write is to stand in the log. Buckets are never shown as they are stored.
+    fn in_log(&self, record_key: &[u8]) -> InLog {
+        let apart = self.unlogged
+            || self.state.time_series.is_some()
+            || self.pending.keeps(self.collection.id(), record_key);
+        if apart { InLog::Apart } else { InLog::Refers }
+    }
+
+    /// Keeps a version that is about to go from its place, when an entry of the log refers to it that is still kept. The unit has
+    /// the record's lock.
+    fn keep_version(&mut self, record_key: &[u8], old: Record<'_>) -> Result<()> {
+        let Some(timestamp) = old.logged_at else { return Ok(()) };
+        let collection = self.collection.id();
+        if timestamp == 0 {
+            self.pending.keep(collection, record_key, old.document);
+            return Ok(());
+        }
+        if timestamp <= self.around.core.oplog.cut() {
+            return Ok(());
+        }
+        let key = kept_key(timestamp, collection, record_key);
+        let bytes = old.document.as_bytes();
+        self.txn.put(Keyspace::Kept, &key, bytes, Guard::Derived).map_err(from_kv)
+    }
+
+    /// Writes the record in `value`, whose document stands in the log so.
+    fn put_record(&mut self, key: &[u8], value: &[u8], in_log: InLog, guard: Guard) -> Result<()> {
+        match in_log {
+            InLog::Apart => self.txn.put(Keyspace::Record, key, value, guard),
+            // The entry's timestamp is known at the commit.
+            InLog::Refers => self.txn.put_with_gap(Keyspace::Record, key, value, guard, LOGGED_AT),
+        }
+        .map_err(from_kv)
     }
 
     /// Adds a document that has an `_id`.
@@ -190,7 +232,7 @@ impl<'s> WriteUnit<'s> {
         }
         self.check_capped_size(document)?;
         if self.collection.is_numbered() {
-            let (engine, collection) = (self.core.engine(), self.collection);
+            let (engine, collection) = (self.around.core.engine(), self.collection);
             let number = collection.numbers.take(1, engine, collection.id())?;
             return self.insert_as(&number.to_be_bytes(), document);
         }
@@ -270,12 +312,22 @@ impl<'s> WriteUnit<'s> {
         self.add_id(record_key, checked_id(document)?)?;
         let key = prefixed(self.collection.id(), record_key);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.insert_with(&mut scratch, document, &key, record_key);
+        let in_log = self.in_log(record_key);
+        let result = self.insert_with(&mut scratch, document, &key, record_key, in_log);
         self.scratch = scratch;
         result?;
-        self.pending.oplog.insert(self.ns, &self.collection.uuid(), document);
+        let bytes = document.as_bytes().len();
+        let object = self.object();
+        match in_log {
+            _ if self.unlogged => {}
+            InLog::Apart => self.pending.oplog.insert(object, document),
+            InLog::Refers => {
+                let record = RecordInLog { collection: self.collection.id(), key: record_key };
+                self.pending.oplog.insert_record(object, record, bytes);
+            }
+        }
         self.effects.documents += 1;
-        self.effects.bytes += document.as_bytes().len() as i64;
+        self.effects.bytes += bytes as i64;
         Ok(())
     }
 
@@ -285,9 +337,10 @@ impl<'s> WriteUnit<'s> {
         document: RawDoc<'_>,
         key: &[u8],
         record_key: &[u8],
+        in_log: InLog,
     ) -> Result<()> {
-        encode_record(&mut scratch.value, self.moment.now_ms, document);
-        self.txn.put(Keyspace::Record, key, &scratch.value, Guard::Derived).map_err(from_kv)?;
+        encode_record(&mut scratch.value, self.now_ms(), in_log, document);
+        self.put_record(key, &scratch.value, in_log, Guard::Derived)?;
         let state = self.state;
         for index in &state.indexes {
             if index.covers(document)? {
@@ -298,17 +351,18 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// Replaces a document by another one with the same `_id`.
+    /// Replaces a document, as the unit has read it, by another one with the same `_id`.
     ///
     /// # Errors
     /// As [`WriteUnit::insert`].
     pub fn update(
         &mut self,
         record_key: &[u8],
-        old: RawDoc<'_>,
+        before: &StoredDocument,
         new: RawDoc<'_>,
         style: UpdateStyle,
     ) -> Result<()> {
+        let old = before.as_doc();
         // What is not in the delta is as it was stored.
         let delta = delta(old, new, style);
         check_bytes(delta.as_ref().map_or(new, DocBuf::as_doc))?;
@@ -321,19 +375,26 @@ impl<'s> WriteUnit<'s> {
             self.remove_id(checked_id(old)?)?;
             self.add_id(record_key, checked_id(new)?)?;
         }
+        self.keep_version(record_key, before.record())?;
+        let in_log = match &delta {
+            Some(_) => InLog::Apart,
+            None => self.in_log(record_key),
+        };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let result = self.update_with(&mut scratch, record_key, old, new);
+        let result = self.update_with(&mut scratch, record_key, before.record(), new, in_log);
         self.scratch = scratch;
         result?;
-        let images = self.state.keeps_images;
-        self.pending.oplog.update(
-            self.ns,
-            &self.collection.uuid(),
-            old,
-            new,
-            delta.as_ref(),
-            images,
-        );
+        if !self.unlogged {
+            let record = RecordInLog { collection: self.collection.id(), key: record_key };
+            let update = LoggedUpdate {
+                old,
+                new,
+                delta: delta.as_ref(),
+                record: (in_log == InLog::Refers).then_some(record),
+                images: self.state.keeps_images,
+            };
+            self.pending.oplog.update(self.object(), &update);
+        }
         self.effects.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         Ok(())
     }
@@ -342,13 +403,14 @@ impl<'s> WriteUnit<'s> {
         &mut self,
         scratch: &mut Scratch,
         record_key: &[u8],
-        old: RawDoc<'_>,
+        before: Record<'_>,
         new: RawDoc<'_>,
+        in_log: InLog,
     ) -> Result<()> {
+        let old = before.document;
         let key = prefixed(self.collection.id(), record_key);
-        let before = self.as_stored(record_key, old)?;
-        encode_record(&mut scratch.value, self.moment.now_ms, new);
-        self.txn.put(Keyspace::Record, &key, &scratch.value, Guard::Checked).map_err(from_kv)?;
+        encode_record(&mut scratch.value, self.now_ms(), in_log, new);
+        self.put_record(&key, &scratch.value, in_log, Guard::Checked)?;
         let state = self.state;
         for index in &state.indexes {
             scratch.old_keys.clear();
@@ -389,22 +451,23 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
-    /// Removes a document.
+    /// Removes a document, as the unit has read it.
     ///
     /// # Errors
     /// 112 WriteConflict.
-    pub fn delete(&mut self, record_key: &[u8], document: RawDoc<'_>) -> Result<()> {
-        self.delete_as(record_key, document, None)
+    pub fn delete(&mut self, record_key: &[u8], document: &StoredDocument) -> Result<()> {
+        self.delete_as(record_key, document.record(), None)
     }
 
     pub(crate) fn delete_as(
         &mut self,
         record_key: &[u8],
-        document: RawDoc<'_>,
+        stored: Record<'_>,
         expired: Option<ExpiredBy<'_>>,
     ) -> Result<()> {
+        let document = stored.document;
         let key = prefixed(self.collection.id(), record_key);
-        let stored = self.as_stored(record_key, document)?;
+        self.keep_version(record_key, stored)?;
         self.txn.delete(Keyspace::Record, &key, Guard::Checked).map_err(from_kv)?;
         let id = document.get("_id").unwrap_or(RawValue::Null);
         self.remove_id(id)?;
@@ -423,7 +486,9 @@ impl<'s> WriteUnit<'s> {
         }
         self.scratch = scratch;
         let image = self.state.keeps_images.then_some(document);
-        self.pending.oplog.delete(self.ns, &self.collection.uuid(), id, expired, image);
+        if !self.unlogged {
+            self.pending.oplog.delete(self.object(), id, expired, image);
+        }
         self.effects.documents -= 1;
         self.effects.bytes -= document.as_bytes().len() as i64;
         Ok(())
@@ -431,23 +496,7 @@ impl<'s> WriteUnit<'s> {
 
     /// A document as this unit writes it.
     fn written<'d>(&self, document: RawDoc<'d>) -> Record<'d> {
-        Record { document, modified_ms: self.moment.now_ms }
-    }
-
-    /// A document with its time of modification, which is looked up only where an index needs it.
-    fn as_stored<'d>(&self, record_key: &[u8], document: RawDoc<'d>) -> Result<Record<'d>> {
-        let mut modified_ms = 0;
-        if self.state.follows_modification() {
-            let key = prefixed(self.collection.id(), record_key);
-            let mut found = Ok(());
-            self.txn
-                .get(Keyspace::Record, &key, &mut |value| {
-                    found = decode_stored(value).map(|stored| modified_ms = stored.modified_ms);
-                })
-                .map_err(from_kv)?;
-            found?;
-        }
-        Ok(Record { document, modified_ms })
+        Record { document, modified_ms: self.now_ms(), logged_at: None }
     }
 
     /// Reads a document that the unit means to change: it conflicts with other writers as a change would. A document
@@ -455,28 +504,25 @@ impl<'s> WriteUnit<'s> {
     ///
     /// # Errors
     /// 301 DataCorruptionDetected.
-    pub fn read(&mut self, record_key: &[u8]) -> Result<Option<DocBuf>> {
-        let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(None) };
-        let hidden = self.hides() && {
-            let record = Record { document: document.as_doc(), modified_ms };
-            hidden_by(self.state.hiding(), record, self.moment)?.is_some()
-        };
-        Ok((!hidden).then_some(document))
+    pub fn read(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
+        let Some(stored) = self.read_stored(record_key)? else { return Ok(None) };
+        let hidden = self.hides()
+            && hidden_by(self.state.hiding(), stored.record(), self.around.moment)?.is_some();
+        Ok((!hidden).then_some(stored))
     }
 
     /// Whether documents of the collection may be hidden now.
     fn hides(&self) -> bool {
-        self.collection.hides_expired() && self.core.watch.look()
+        self.collection.hides_expired() && self.around.core.watch.look()
     }
 
-    /// The same whether hidden or not, with the time of its modification.
-    pub(crate) fn read_stored(&mut self, record_key: &[u8]) -> Result<Option<(DocBuf, i64)>> {
+    /// The same whether hidden or not.
+    pub(crate) fn read_stored(&mut self, record_key: &[u8]) -> Result<Option<StoredDocument>> {
         let key = prefixed(self.collection.id(), record_key);
         let mut found = Ok(None);
         self.txn
             .get_locked(Keyspace::Record, &key, &mut |value| {
-                found = decode_stored(value)
-                    .map(|stored| Some((stored.document.to_owned(), stored.modified_ms)));
+                found = decode_stored(value).map(|stored| Some(stored.to_stored()));
             })
             .map_err(from_kv)?;
         found
@@ -492,12 +538,11 @@ impl<'s> WriteUnit<'s> {
         if !self.hides() {
             return Ok(false);
         }
-        let Some((document, modified_ms)) = self.read_stored(record_key)? else { return Ok(false) };
-        let record = Record { document: document.as_doc(), modified_ms };
-        let due = hidden_by(self.state.hiding(), record, self.moment)?.cloned();
+        let Some(stored) = self.read_stored(record_key)? else { return Ok(false) };
+        let due = hidden_by(self.state.hiding(), stored.record(), self.around.moment)?.cloned();
         let Some(policy) = due else { return Ok(false) };
-        self.archive(&policy, &[document.as_doc()])?;
-        self.expire(record_key, document.as_doc(), &policy)?;
+        self.archive(&policy, &[stored.as_doc()])?;
+        self.expire(record_key, &stored, &policy)?;
         Ok(true)
     }
 
@@ -508,11 +553,11 @@ impl<'s> WriteUnit<'s> {
     pub(crate) fn expire(
         &mut self,
         record_key: &[u8],
-        document: RawDoc<'_>,
+        document: &StoredDocument,
         policy: &Arc<Policy>,
     ) -> Result<()> {
         let expired = ExpiredBy { index: policy.name(), expire_after_secs: policy.listed_secs() };
-        self.delete_as(record_key, document, Some(expired))?;
+        self.delete_as(record_key, document.record(), Some(expired))?;
         match self.effects.expired.last_mut() {
             Some((last, count)) if last.id == policy.id => *count += 1,
             _ => self.effects.expired.push((policy.clone(), 1)),
@@ -527,7 +572,7 @@ impl<'s> WriteUnit<'s> {
     pub(crate) fn read_many(
         &mut self,
         record_keys: &[&[u8]],
-    ) -> Result<Vec<Option<(DocBuf, i64)>>> {
+    ) -> Result<Vec<Option<StoredDocument>>> {
         let id = self.collection.id();
         let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
         let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
@@ -538,9 +583,7 @@ impl<'s> WriteUnit<'s> {
                 Keyspace::Record,
                 &keys,
                 &mut |at, value| match decode_stored(value) {
-                    Ok(stored) => {
-                        found[at] = Some((stored.document.to_owned(), stored.modified_ms));
-                    }
+                    Ok(stored) => found[at] = Some(stored.to_stored()),
                     Err(error) => damaged = Some(error),
                 },
             )

@@ -16,7 +16,7 @@ use super::load::ForegroundLoad;
 use super::pending::{Effects, Pending};
 use super::role::Primacy;
 use super::transaction::in_transaction;
-use super::unit::WriteUnit;
+use super::unit::{Around, WriteUnit};
 use super::user_block::UserWriteBlock;
 use crate::catalog::{Collection, Core};
 use crate::policy::TtlStats;
@@ -258,8 +258,8 @@ impl Writer {
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut pending = Pending::new();
         let ns = namespace.as_str();
-        let mut unit =
-            WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, moment, self);
+        let around = Around { moment, core: self };
+        let mut unit = WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, around);
         unit.capped = state.capped.map(|limits| CappedUnit { limits });
         unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
         let result = body(&mut unit)?;
@@ -287,14 +287,18 @@ impl Writer {
             let stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = pending.oplog.finish(timestamp, now_ms);
-            self.check_user_write(entry.as_doc())?;
-            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.as_bytes(), Guard::Derived)
+            self.check_user_write(entry.fields())?;
+            txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
+            pending.fill_in(&mut *txn, timestamp)?;
             // Given back when the commit is over.
-            under_way = Some(stamp);
+            under_way = Some((stamp, entry.logical_bytes()));
         }
         txn.commit().map_err(from_kv)?;
-        drop(under_way);
+        if let Some((stamp, bytes)) = under_way {
+            stamp.committed(1, bytes);
+        }
+        self.oplog.note_commit();
         pending.note_multikey();
         self.note_effects(collection, effects);
         for (collection, effects) in pending.collections {

@@ -71,7 +71,7 @@ fn append(store: &Store, op: &OpCtx, key: u32, value: u64) -> Result<()> {
                 let mut values = values(old.as_doc());
                 values.push(value);
                 let new = list(key, &values);
-                unit.update(&record, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+                unit.update(&record, &old, new.as_doc(), UpdateStyle::Operators)
             }
         }
     })

@@ -10,6 +10,7 @@ mod fsync_lock;
 mod history;
 mod history_commands;
 mod index_kinds;
+mod log_model;
 mod model;
 mod policies;
 mod properties;

@@ -80,17 +80,17 @@ impl<'a> DocumentChange<'a> {
             None => None,
         };
         match (&self.action, old) {
-            (Action::Remove, Some((key, old))) => unit.delete(&key, old.as_doc())?,
+            (Action::Remove, Some((key, old))) => unit.delete(&key, &old)?,
             (Action::Remove, None) => {}
             (Action::Put(new), Some((key, old))) => {
                 if *new != old.as_doc() {
-                    unit.update(&key, old.as_doc(), *new, UpdateStyle::Replacement)?;
+                    unit.update(&key, &old, *new, UpdateStyle::Replacement)?;
                 }
             }
             (Action::Put(new), None) => unit.insert(*new)?,
             (Action::Change { change, .. }, Some((key, old))) => {
                 if let Some(new) = change.applied(old.as_doc(), ctx.op.now_ms())? {
-                    unit.update(&key, old.as_doc(), new.as_doc(), change.style())?;
+                    unit.update(&key, &old, new.as_doc(), change.style())?;
                 }
             }
             (Action::Change { change, upsert: true }, None) => {

@@ -398,7 +398,7 @@ mod tests {
         let spec = IndexSpec::from_catalog(DocBuf::from_bson(&spec)).unwrap();
         let document = DocBuf::from_bson(document);
         let mut out = KeySet::default();
-        let record = Record { document: document.as_doc(), modified_ms: 0 };
+        let record = Record { document: document.as_doc(), modified_ms: 0, logged_at: None };
         index_keys(&spec, record, &mut out).unwrap();
         let shown = |(key, bits): (&[u8], &[u8])| {
             let mut bits = keys::TypeBitsReader::new(bits);

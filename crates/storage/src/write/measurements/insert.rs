@@ -7,12 +7,12 @@ use std::sync::Arc;
 use mayfly_base::{Error, OpCtx, Result};
 use mayfly_kv::{Direction, KeyRange, ScanLimit, prefix_end};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
+use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use super::super::{WriteUnit, Writer};
 use crate::catalog::{Collection, Index};
 use crate::oplog::UpdateStyle;
-use crate::record::RecordKey;
+use crate::record::{RecordKey, StoredDocument};
 use crate::timeseries::append::{Packed, packed_with};
 use crate::timeseries::bucket::{
     Bucket, BucketView, Suffixes, has_room, measurement_time, start_key,
@@ -36,7 +36,7 @@ struct Group<'d> {
 struct Working {
     key: RecordKey,
     /// What the record is now; nothing for a new one.
-    old: Option<DocBuf>,
+    old: Option<StoredDocument>,
     /// What is in that.
     packed: Packed,
     /// What comes to it.
@@ -166,7 +166,7 @@ impl<'u, 's> Placing<'u, 's> {
                         0 => UpdateStyle::Replacement,
                         _ => UpdateStyle::Growth,
                     };
-                    self.unit.update(&working.key, old.as_doc(), new.as_doc(), style)?;
+                    self.unit.update(&working.key, old, new.as_doc(), style)?;
                     working.packed = packed;
                 }
             }

@@ -11,6 +11,7 @@ use super::super::WriteUnit;
 use crate::catalog::Index;
 use crate::oplog::UpdateStyle;
 use crate::read::{EntryVisitor, entry};
+use crate::record::StoredDocument;
 use crate::record::error::from_kv;
 use crate::record::layout::{object_subrange, prefixed};
 use crate::timeseries::bucket::{Bucket, BucketView};
@@ -56,11 +57,11 @@ impl WriteUnit<'_> {
     pub fn retain_measurements(
         &mut self,
         record_key: &[u8],
-        document: RawDoc<'_>,
+        document: &StoredDocument,
         fields: &MeasurementFields,
         kept: &dyn Fn(usize) -> bool,
     ) -> Result<()> {
-        let mut bucket = Bucket::open(BucketView::new(document)?, fields)?;
+        let mut bucket = Bucket::open(BucketView::new(document.as_doc())?, fields)?;
         bucket.retain(kept);
         if bucket.rows() == 0 {
             return self.delete(record_key, document);

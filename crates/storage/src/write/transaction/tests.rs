@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
-use mayfly_kv::{MemoryEngine, TxnOptions};
+use mayfly_kv::MemoryEngine;
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
@@ -64,7 +64,7 @@ impl Fixture {
         let new = DocBuf::from_bson(&doc! { "_id": id, "x": x });
         self.store.write(&self.op, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
-            unit.update(&key, old.as_doc(), new.as_doc(), UpdateStyle::Operators)
+            unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
         })
     }
 
@@ -98,15 +98,16 @@ impl Fixture {
 
     /// The log's newest entries, newest first.
     fn log(&self, entries: usize) -> Vec<Document> {
-        let txn = self.store.engine().begin(TxnOptions { read_only: true }).unwrap();
-        let whole = KeyRange { start: vec![0], end: vec![0xFF; 9] };
         let mut found = Vec::new();
-        let limit = ScanLimit::rows(entries);
-        txn.scan(Keyspace::Oplog, &whole, Direction::Backward, limit, &mut |_, value| {
-            found.push(Document::from_reader(value).unwrap());
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+        let see = &mut |entry: &LogEntry<'_>| {
+            let whole = entry.whole()?.into_owned();
+            assert_eq!(entry.bytes(), whole.as_bytes().len() as u64);
+            found.push(Document::from_reader(whole.as_bytes()).unwrap());
+            let enough = found.len() == entries;
+            Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        };
+        let whole = LogRange { first: 1, last: u64::MAX };
+        self.store.oplog().read(whole, Direction::Backward, see).unwrap();
         found
     }
 }

@@ -1,0 +1,227 @@
+//! An entry of the log as its readers see it. Documents that stand in records are read when they are asked for, so that a reader
+//! who looks for other collections reads none of them.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::resolve::{Reference, Resolver};
+use super::stored::{DamagedList, DecodedEntry, KeyInLog, References};
+
+/// An entry of the log.
+pub struct LogEntry<'l> {
+    timestamp: u64,
+    stored: DecodedEntry<'l>,
+    resolver: &'l Resolver<'l>,
+}
+
+/// One operation of an entry.
+pub struct LogOperation<'l> {
+    item: RawDoc<'l>,
+    reference: Option<Reference<'l>>,
+    resolver: &'l Resolver<'l>,
+}
+
+/// A document of the log.
+pub enum LogObject<'l> {
+    /// As it stands in the log.
+    Logged(RawDoc<'l>),
+    /// Read from where it stands.
+    Read(DocBuf),
+}
+
+/// Sees the operations of an entry.
+pub type OperationVisitor<'v> = dyn FnMut(&LogOperation<'_>) -> Result<ControlFlow<()>> + 'v;
+
+impl LogObject<'_> {
+    /// Its bytes.
+    pub fn as_doc(&self) -> RawDoc<'_> {
+        match self {
+            LogObject::Logged(document) => *document,
+            LogObject::Read(document) => document.as_doc(),
+        }
+    }
+
+    /// A copy, where there is none yet.
+    pub fn into_owned(self) -> DocBuf {
+        match self {
+            LogObject::Logged(document) => document.to_owned(),
+            LogObject::Read(document) => document,
+        }
+    }
+}
+
+impl<'l> LogOperation<'l> {
+    /// A field; of an insert or a replacement `o` is asked for with [`LogOperation::object`].
+    pub fn get(&self, name: &str) -> Option<RawValue<'l>> {
+        self.item.get(name)
+    }
+
+    /// The field `o`; an empty document when there is none.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost when the log was cut meanwhile; 301 DataCorruptionDetected when the document is missing; those of
+    /// the engine.
+    pub fn object(&self) -> Result<LogObject<'l>> {
+        match &self.reference {
+            Some(reference) => self.resolver.document(reference).map(LogObject::Read),
+            None => {
+                let object = self.item.get("o").and_then(RawValue::as_document);
+                Ok(LogObject::Logged(object.unwrap_or(RawDoc::EMPTY)))
+            }
+        }
+    }
+}
+
+impl<'l> LogEntry<'l> {
+    pub(super) fn new(
+        timestamp: u64,
+        stored: DecodedEntry<'l>,
+        resolver: &'l Resolver<'l>,
+    ) -> LogEntry<'l> {
+        LogEntry { timestamp, stored, resolver }
+    }
+
+    /// Its timestamp.
+    pub fn timestamp(&self) -> u64 {
+        self.timestamp
+    }
+
+    /// Bytes that it has with all its documents.
+    pub fn bytes(&self) -> u64 {
+        self.stored.logical
+    }
+
+    /// A field of the entry; of an insert or a replacement `o` is asked for with its operation.
+    pub fn get(&self, name: &str) -> Option<RawValue<'l>> {
+        self.stored.fields.get(name)
+    }
+
+    /// Its fields, as [`LogEntry::get`] gives them.
+    pub fn fields(&self) -> RawDoc<'l> {
+        self.stored.fields
+    }
+
+    /// The operations that it lists, if it is a list.
+    fn items(&self) -> Option<RawDoc<'l>> {
+        // A document may have a field of this name, too.
+        let command = self.get("o").filter(|_| self.get("op") == Some(RawValue::String("c")));
+        command?.as_document()?.get("applyOps")?.as_array()
+    }
+
+    /// Visits the operations of the entry until the visitor breaks.
+    ///
+    /// # Errors
+    /// 301 DataCorruptionDetected, those of the visitor.
+    pub fn operations(&self, visit: &mut OperationVisitor<'_>) -> Result<()> {
+        let Some(items) = self.items() else {
+            return self.item(self.stored.fields, visit).map(|_| ());
+        };
+        for item in items.iter().filter_map(|item| item.value().as_document()) {
+            if self.item(item, visit)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the operations that an item stands for.
+    fn item(&self, item: RawDoc<'l>, visit: &mut OperationVisitor<'_>) -> Result<ControlFlow<()>> {
+        let resolver = self.resolver;
+        let Some((collection, keys)) = self.references(item) else {
+            return visit(&LogOperation { item, reference: None, resolver });
+        };
+        for key in keys {
+            let reference = Some(self.reference(collection, key)?);
+            let flow = visit(&LogOperation { item, reference, resolver })?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn references(&self, item: RawDoc<'l>) -> Option<(u64, References<'l>)> {
+        let keys = References::of(item.get("o")).filter(|_| self.stored.refers)?;
+        Some((keys.collection, keys))
+    }
+
+    fn reference(
+        &self,
+        collection: u64,
+        key: std::result::Result<KeyInLog<'l>, DamagedList>,
+    ) -> Result<Reference<'l>> {
+        let key = key.map_err(|DamagedList| {
+            let text = format!("the entry {} of the operation log cannot be read", self.timestamp);
+            Error::new(ErrorCode::DataCorruptionDetected, text)
+        })?;
+        let version = self.stored.version.unwrap_or(self.timestamp);
+        Ok(Reference { timestamp: self.timestamp, version, collection, key })
+    }
+
+    /// The entry with all its documents.
+    ///
+    /// # Errors
+    /// As [`LogOperation::object`].
+    pub fn whole(&self) -> Result<LogObject<'l>> {
+        let fields = self.stored.fields;
+        if !self.stored.refers {
+            return Ok(LogObject::Logged(fields));
+        }
+        let room = usize::try_from(self.stored.logical).unwrap_or(0).min(64 << 20);
+        let mut out = DocBuilder::in_buffer(Vec::with_capacity(room));
+        let Some(items) = self.items() else {
+            let see = &mut |operation: &LogOperation<'_>| {
+                append_whole(&mut out, operation)?;
+                Ok(ControlFlow::Break(()))
+            };
+            let _ = self.item(fields, see)?;
+            return Ok(LogObject::Read(out.finish()));
+        };
+        for element in fields {
+            let command = element.value().as_document().filter(|_| element.name() == "o");
+            let Some(command) = command else {
+                out.append_element(element);
+                continue;
+            };
+            out.start_document("o");
+            for element in command {
+                if element.name() != "applyOps" {
+                    out.append_element(element);
+                    continue;
+                }
+                out.start_array("applyOps");
+                for item in items {
+                    // The store puts nothing else there.
+                    let Some(item) = item.value().as_document() else { continue };
+                    let see = &mut |operation: &LogOperation<'_>| {
+                        out.push_document();
+                        append_whole(&mut out, operation)?;
+                        out.end();
+                        Ok(ControlFlow::Continue(()))
+                    };
+                    let _ = self.item(item, see)?;
+                }
+                out.end();
+            }
+            out.end();
+        }
+        Ok(LogObject::Read(out.finish()))
+    }
+}
+
+/// The fields of an operation, with its document.
+fn append_whole(out: &mut DocBuilder, operation: &LogOperation<'_>) -> Result<()> {
+    for element in operation.item {
+        match element.name() {
+            "o" if operation.reference.is_some() => {
+                out.append("o", operation.object()?.as_doc());
+            }
+            _ => {
+                out.append_element(element);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Finding the document that an entry of the log refers to.
+//!
+//! Where it may be, in this order:
+//! 1. in its record, if that is still the version of the entry;
+//! 2. in [`Keyspace::Kept`], as whoever overwrote or removed the record put it there. One snapshot has one of the two;
+//! 3. in [`Keyspace::Kept`] as of now: what was dropped is swept under snapshots, and kept before that;
+//! 4. nowhere, because the log was cut meanwhile.
+//!
+//! Anything else is corruption, and says which entry and which record it is.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn};
+use mayfly_value::{DocBuf, RawDoc};
+
+use super::stored::KeyInLog;
+use crate::record::error::from_kv;
+use crate::record::layout::{decode_stored, kept_key, prefixed};
+
+/// Records from which on a run of numbers is scanned.
+const SCANNED: u64 = 4;
+/// What is read ahead of a run, at most.
+const AHEAD_RECORDS: u64 = 128;
+const AHEAD_BYTES: usize = 1 << 20;
+
+/// Reads what entries refer to, as the snapshot of a reader shows it.
+pub(super) struct Resolver<'t> {
+    engine: &'t dyn Engine,
+    txn: &'t dyn Txn,
+    cut: &'t AtomicU64,
+    ahead: RefCell<Ahead>,
+}
+
+/// A record in the version of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Reference<'v> {
+    /// The timestamp of the entry.
+    pub(super) timestamp: u64,
+    pub(super) version: u64,
+    pub(super) collection: u64,
+    pub(super) key: KeyInLog<'v>,
+}
+
+/// Records of a run that were read together.
+#[derive(Default)]
+struct Ahead {
+    collection: u64,
+    version: u64,
+    /// Everything from the first number up to here, not included, was looked at.
+    numbers: (u64, u64),
+    found: VecDeque<(u64, DocBuf)>,
+}
+
+impl Ahead {
+    /// Whether this number was looked at, and what it is.
+    fn take(&mut self, reference: &Reference<'_>, number: u64) -> Option<Option<DocBuf>> {
+        let (first, end) = self.numbers;
+        let same = (self.collection, self.version) == (reference.collection, reference.version);
+        if !same || number < first || number >= end {
+            return None;
+        }
+        while self.found.front().is_some_and(|(found, _)| *found < number) {
+            self.found.pop_front();
+        }
+        // Whoever goes back reads again.
+        self.numbers.0 = number + 1;
+        let is_next = self.found.front().is_some_and(|(found, _)| *found == number);
+        Some(if is_next { self.found.pop_front().map(|(_, document)| document) } else { None })
+    }
+}
+
+impl<'t> Resolver<'t> {
+    pub(super) fn new(engine: &'t dyn Engine, txn: &'t dyn Txn, cut: &'t AtomicU64) -> Self {
+        Resolver { engine, txn, cut, ahead: RefCell::default() }
+    }
+
+    /// The document.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost when the entry is not kept any more by now; 301 DataCorruptionDetected when it is and there is no
+    /// document; those of the engine.
+    pub(super) fn document(&self, reference: &Reference<'_>) -> Result<DocBuf> {
+        let numbered;
+        let key = match reference.key {
+            KeyInLog::Bytes(key) => key,
+            KeyInLog::Number { number, left } => {
+                numbered = number.to_be_bytes();
+                if let Some(document) = self.of_run(reference, number, left)? {
+                    return Ok(document);
+                }
+                &numbered[..]
+            }
+        };
+        let in_place = match reference.key {
+            // It was looked for together with others.
+            KeyInLog::Number { left, .. } if left >= SCANNED => None,
+            _ => self.in_place(reference, key)?,
+        };
+        if let Some(document) = in_place {
+            return Ok(document);
+        }
+        self.kept(reference, key)
+    }
+
+    /// The record of this key, if it is the version of the entry.
+    fn in_place(&self, reference: &Reference<'_>, key: &[u8]) -> Result<Option<DocBuf>> {
+        let mut found = None;
+        let key = prefixed(reference.collection, key);
+        self.txn
+            .get(Keyspace::Record, &key, &mut |value| found = in_version(value, reference.version))
+            .map_err(from_kv)?;
+        Ok(found)
+    }
+
+    /// The same for one of a run of numbers, which are read together while they stand side by side.
+    fn of_run(&self, reference: &Reference<'_>, number: u64, left: u64) -> Result<Option<DocBuf>> {
+        let mut ahead = self.ahead.borrow_mut();
+        if let Some(looked_at) = ahead.take(reference, number) {
+            return Ok(looked_at);
+        }
+        if left < SCANNED {
+            return Ok(None);
+        }
+        let Reference { collection, version, .. } = *reference;
+        let end = number.saturating_add(left.min(AHEAD_RECORDS));
+        let key = |number: u64| prefixed(collection, &number.to_be_bytes());
+        let range = KeyRange { start: key(number), end: key(end) };
+        let limit = ScanLimit { rows: usize::MAX, bytes: AHEAD_BYTES };
+        let number_of = |key: &[u8]| key.get(8..)?.try_into().ok().map(u64::from_be_bytes);
+        ahead.found.clear();
+        let found = &mut ahead.found;
+        let scanned = self
+            .txn
+            .scan(Keyspace::Record, &range, Direction::Forward, limit, &mut |key, value| {
+                found.extend(number_of(key).zip(in_version(value, version)));
+                ControlFlow::Continue(())
+            })
+            .map_err(from_kv)?;
+        let end = match scanned {
+            ScanEnd::Exhausted => end,
+            ScanEnd::More { last_key } => number_of(&last_key).map_or(end, |last| last + 1),
+        };
+        (ahead.collection, ahead.version, ahead.numbers) = (collection, version, (number, end));
+        Ok(ahead.take(reference, number).flatten())
+    }
+
+    fn kept(&self, reference: &Reference<'_>, record_key: &[u8]) -> Result<DocBuf> {
+        let Reference { timestamp, version, collection, .. } = *reference;
+        let key = kept_key(version, collection, record_key);
+        let mut found = None;
+        let see = &mut |value: &[u8]| found = RawDoc::new(value).map(RawDoc::to_owned);
+        if !self.txn.get(Keyspace::Kept, &key, see).map_err(from_kv)? {
+            self.engine.get_once(Keyspace::Kept, &key, see).map_err(from_kv)?;
+        }
+        match found {
+            Some(document) => Ok(document),
+            None if timestamp <= self.cut.load(Ordering::Acquire) => Err(history_lost()),
+            None => Err(dangling(timestamp, collection, record_key)),
+        }
+    }
+}
+
+/// The document of a record's value, if it is the version that an entry refers to.
+fn in_version(value: &[u8], version: u64) -> Option<DocBuf> {
+    let record = decode_stored(value).ok().filter(|record| record.logged_at == Some(version))?;
+    Some(record.document.to_owned())
+}
+
+pub(super) fn history_lost() -> Error {
+    Error::new(
+        ErrorCode::ChangeStreamHistoryLost,
+        "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
+    )
+}
+
+fn dangling(timestamp: u64, collection: u64, record_key: &[u8]) -> Error {
+    let mut shown = String::new();
+    for byte in record_key {
+        // Writing to a string does not fail.
+        let _ = write!(shown, "{byte:02x}");
+    }
+    Error::new(
+        ErrorCode::DataCorruptionDetected,
+        format!(
+            "the entry of the operation log at Timestamp({}, {}) refers to the record {shown} of the collection with the id \
+             {collection}, which is neither in its place nor kept",
+            timestamp >> 32,
+            timestamp & 0xFFFF_FFFF
+        ),
+    )
+}

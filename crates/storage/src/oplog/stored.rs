@@ -1,0 +1,402 @@
+//! How an entry of the log lies in the byte store.
+//!
+//! ```text
+//! entry       | 1 | flags | length that it has for readers, 4 bytes little-endian | VERSION: timestamp, 8 bytes little-endian | BSON |
+//!
+//! reference   BinData(0x80):  | collection id, 8 bytes big-endian | list of record keys |
+//! list        for each key    | its length, varint, not 0 | the key |
+//!             or for several  | 0 | the first one, 8 bytes | how many, varint |      numbers that ascend by one
+//! ```
+//!
+//! A document that stands in a record is not repeated: `o` of its insert or of its replacement is a reference, and flags have
+//! REFERS. The record says which entry refers to it by its timestamp, its *version*: that of the entry itself, or that of the
+//! commit where the entry is one of several of a transaction (VERSION). Inserts into one collection that follow each other are
+//! one item with all their keys, which stands for as many operations.
+
+use std::ops::RangeInclusive;
+
+use mayfly_base::Result;
+use mayfly_kv::KeyRange;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use super::read::unreadable;
+use crate::record::layout::prefixed;
+
+const FORMAT: u8 = 1;
+/// Some `o` is a reference.
+const REFERS: u8 = 1;
+/// The version is given.
+const VERSION: u8 = 2;
+
+/// Bytes before the BSON of an entry.
+const HEADER: usize = 6;
+/// The same with a version.
+const VERSIONED_HEADER: usize = 14;
+
+/// The subtype of a reference.
+const REFERENCE: u8 = 0x80;
+/// What a binary value needs beside its bytes.
+const BINARY_FRAME: usize = 5;
+
+/// An entry in the making: where its header will be there is room.
+pub(super) fn begin(room: usize, versioned: bool) -> DocBuilder {
+    let header = if versioned { VERSIONED_HEADER } else { HEADER };
+    let mut buffer = Vec::with_capacity(header + room);
+    buffer.resize(header, 0);
+    DocBuilder::in_buffer(buffer)
+}
+
+/// An entry as it goes into the byte store.
+pub(crate) struct StoredEntry {
+    value: Vec<u8>,
+    header: usize,
+    /// Its length for readers.
+    logical: u64,
+}
+
+impl StoredEntry {
+    /// Writes the header into an entry that [`begin`] began. For readers it is longer by `excess`.
+    pub(super) fn seal(entry: DocBuilder, excess: i64, refers: bool, version: Option<u64>) -> Self {
+        let mut value = entry.finish_buffer();
+        let header = if version.is_some() { VERSIONED_HEADER } else { HEADER };
+        let logical = ((value.len() - header) as i64 + excess).max(0) as u64;
+        value[0] = FORMAT;
+        value[1] = if refers { REFERS } else { 0 } | if version.is_some() { VERSION } else { 0 };
+        // A transaction of the engine is far smaller than 4 GB.
+        let shown = u32::try_from(logical).unwrap_or(u32::MAX);
+        value[2..HEADER].copy_from_slice(&shown.to_le_bytes());
+        if let Some(version) = version {
+            value[HEADER..VERSIONED_HEADER].copy_from_slice(&version.to_le_bytes());
+        }
+        StoredEntry { value, header, logical: shown.into() }
+    }
+
+    /// What is put.
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// Its fields, with references where documents stand in records.
+    pub(crate) fn fields(&self) -> RawDoc<'_> {
+        RawDoc::new(&self.value[self.header..]).unwrap_or(RawDoc::EMPTY)
+    }
+
+    /// Its length for readers.
+    pub(crate) fn logical_bytes(&self) -> u64 {
+        self.logical
+    }
+}
+
+/// An entry as it was stored.
+#[derive(Clone, Copy)]
+pub(crate) struct DecodedEntry<'v> {
+    /// Its fields, with references where documents stand in records.
+    pub(crate) fields: RawDoc<'v>,
+    /// Its length for readers.
+    pub(crate) logical: u64,
+    /// Some `o` is a reference.
+    pub(super) refers: bool,
+    /// What records say that it refers to, when it is not the entry's own timestamp.
+    pub(super) version: Option<u64>,
+}
+
+/// Takes a stored entry apart.
+pub(crate) fn decode(value: &[u8]) -> Option<DecodedEntry<'_>> {
+    let (header, _) = value.split_first_chunk::<HEADER>()?;
+    let [FORMAT, flags, logical @ ..] = *header else { return None };
+    let logical = u64::from(u32::from_le_bytes(logical));
+    let (version, document) = match flags & VERSION {
+        0 => (None, value.get(HEADER..)?),
+        _ => {
+            let version = value.get(HEADER..VERSIONED_HEADER)?.try_into().ok()?;
+            (Some(u64::from_le_bytes(version)), value.get(VERSIONED_HEADER..)?)
+        }
+    };
+    if flags & !(REFERS | VERSION) != 0 {
+        return None;
+    }
+    let fields = RawDoc::new(document)?;
+    Some(DecodedEntry { fields, logical, refers: flags & REFERS != 0, version })
+}
+
+/// A reference in the making.
+#[derive(Default)]
+pub(super) struct ReferenceBuilder {
+    bytes: Vec<u8>,
+    /// Numbers that ascend by one and are not written yet: the first one, and how many.
+    run: (u64, u64),
+}
+
+impl ReferenceBuilder {
+    /// Begins anew, for records of this collection.
+    pub(super) fn begin(&mut self, collection: u64) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&collection.to_be_bytes());
+        self.run = (0, 0);
+    }
+
+    /// Adds a record; its key is not empty.
+    pub(super) fn push(&mut self, record_key: &[u8]) {
+        let number = record_key.try_into().ok().map(u64::from_be_bytes);
+        let (first, count) = self.run;
+        match number {
+            Some(number) if count > 0 && first.checked_add(count) == Some(number) => {
+                self.run.1 += 1;
+            }
+            Some(number) => {
+                self.end_run();
+                self.run = (number, 1);
+            }
+            None => {
+                self.end_run();
+                put_varint(&mut self.bytes, record_key.len() as u64);
+                self.bytes.extend_from_slice(record_key);
+            }
+        }
+    }
+
+    fn end_run(&mut self) {
+        let (first, count) = std::mem::take(&mut self.run);
+        match count {
+            0 => return,
+            1 => self.bytes.push(8),
+            _ => self.bytes.push(0),
+        }
+        self.bytes.extend_from_slice(&first.to_be_bytes());
+        if count > 1 {
+            put_varint(&mut self.bytes, count);
+        }
+    }
+
+    /// The value of `o`, and how many bytes of BSON it is.
+    pub(super) fn value(&mut self) -> (RawValue<'_>, usize) {
+        self.end_run();
+        let bytes = &self.bytes;
+        (RawValue::Binary { subtype: REFERENCE, bytes }, BINARY_FRAME + bytes.len())
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for at in 0..10 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7F) << (7 * at);
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The records that an item refers to, in their order; an error where the list cannot be read, which ends it.
+pub(super) struct References<'v> {
+    pub(super) collection: u64,
+    list: &'v [u8],
+    /// Numbers that were begun: the next one, and how many are left.
+    run: (u64, u64),
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyInLog<'v> {
+    Bytes(&'v [u8]),
+    /// A number of a run of which so many are left, this one included.
+    Number {
+        number: u64,
+        left: u64,
+    },
+}
+
+/// The records of a collection that a stored entry refers to, as ranges of keys.
+pub(crate) fn records_of(entry: &[u8], collection: u64) -> Vec<Result<KeyRange>> {
+    let Some(entry) = decode(entry).filter(|entry| entry.refers) else { return Vec::new() };
+    let items = entry.fields.get("o").and_then(RawValue::as_document);
+    let items = items.and_then(|command| command.get("applyOps")).and_then(RawValue::as_array);
+    let single = items.is_none().then(|| entry.fields.get("o"));
+    let several = items.into_iter().flatten().filter_map(|item| item.value().as_document());
+    let mut ranges = Vec::new();
+    for value in single.into_iter().chain(several.map(|item| item.get("o"))) {
+        let Some(references) = References::of(value).filter(|it| it.collection == collection)
+        else {
+            continue;
+        };
+        let mut run: Option<RangeInclusive<u64>> = None;
+        for key in references {
+            match key {
+                Ok(KeyInLog::Bytes(key)) => ranges.push(Ok(one_record(collection, key))),
+                Ok(KeyInLog::Number { number, .. })
+                    if run.as_ref().is_some_and(|run| run.contains(&number)) => {}
+                // The whole of a run at once.
+                Ok(KeyInLog::Number { number, left }) => {
+                    let last = number.saturating_add(left - 1);
+                    run = Some(number..=last);
+                    let start = prefixed(collection, &number.to_be_bytes());
+                    let KeyRange { end, .. } = one_record(collection, &last.to_be_bytes());
+                    ranges.push(Ok(KeyRange { start, end }));
+                }
+                Err(DamagedList) => ranges.push(Err(unreadable())),
+            }
+        }
+    }
+    ranges
+}
+
+fn one_record(collection: u64, record_key: &[u8]) -> KeyRange {
+    let start = prefixed(collection, record_key);
+    let end = [&start[..], &[0]].concat();
+    KeyRange { start, end }
+}
+
+/// Records that cannot be read from an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DamagedList;
+
+impl<'v> References<'v> {
+    /// Those of this value, if it is a reference.
+    pub(super) fn of(value: Option<RawValue<'v>>) -> Option<References<'v>> {
+        let Some(RawValue::Binary { subtype: REFERENCE, bytes }) = value else { return None };
+        // What is too short has a list that cannot be read.
+        let (collection, list) = bytes.split_first_chunk::<8>().unwrap_or((&[0; 8], &[0x80]));
+        Some(References { collection: u64::from_be_bytes(*collection), list, run: (0, 0) })
+    }
+
+    fn take(&mut self) -> Option<KeyInLog<'v>> {
+        let length = usize::try_from(take_varint(&mut self.list)?).ok()?;
+        if length > 0 {
+            let (key, rest) = self.list.split_at_checked(length)?;
+            self.list = rest;
+            return Some(KeyInLog::Bytes(key));
+        }
+        let (first, rest) = self.list.split_first_chunk::<8>()?;
+        self.list = rest;
+        let first = u64::from_be_bytes(*first);
+        let count = take_varint(&mut self.list)?;
+        // What ends behind the last number was never written.
+        first.checked_add(count.checked_sub(1)?)?;
+        self.run = (first.wrapping_add(1), count - 1);
+        Some(KeyInLog::Number { number: first, left: count })
+    }
+}
+
+impl<'v> Iterator for References<'v> {
+    type Item = std::result::Result<KeyInLog<'v>, DamagedList>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let (number, left @ 1..) = self.run {
+            self.run = (number.wrapping_add(1), left - 1);
+            return Some(Ok(KeyInLog::Number { number, left }));
+        }
+        if self.list.is_empty() {
+            return None;
+        }
+        let key = self.take();
+        if key.is_none() {
+            self.list = &[];
+        }
+        Some(key.ok_or(DamagedList))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(list: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
+        let mut builder = ReferenceBuilder::default();
+        builder.begin(7);
+        list.iter().for_each(|key| builder.push(key));
+        let (value, length) = builder.value();
+        let mut document = DocBuilder::new();
+        document.append("o", value);
+        let document = document.finish();
+        assert_eq!(
+            length + 8,
+            document.as_bytes().len(),
+            "the length, a name and a document's frame"
+        );
+        let read = References::of(document.as_doc().get("o")).unwrap();
+        assert_eq!(read.collection, 7);
+        let found = read.map(|key| match key.unwrap() {
+            KeyInLog::Bytes(key) => key.to_vec(),
+            KeyInLog::Number { number, .. } => number.to_be_bytes().to_vec(),
+        });
+        (builder.bytes, found.collect())
+    }
+
+    #[test]
+    fn record_keys_come_back_in_their_order() {
+        let number = |n: u64| n.to_be_bytes().to_vec();
+        let long = vec![9; 300];
+        let lists = [
+            vec![vec![1]],
+            vec![number(5)],
+            vec![number(5), number(6)],
+            vec![number(5), number(6), number(8), number(7), vec![1, 2], number(8), number(9)],
+            vec![number(u64::MAX - 1), number(u64::MAX), number(0), number(1)],
+            vec![long, vec![0; 8], vec![1]],
+            (0..1000).map(|n| number(1 << 40 | n)).collect(),
+        ];
+        for list in lists {
+            let given: Vec<&[u8]> = list.iter().map(Vec::as_slice).collect();
+            let (bytes, found) = keys(&given);
+            assert_eq!(found, list);
+            if list.len() == 1000 {
+                assert_eq!(bytes.len(), 8 + 1 + 8 + 2);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_lists_are_noticed() {
+        let read = |list: &[u8]| {
+            let bytes = [&[0; 8], list].concat();
+            let value = RawValue::Binary { subtype: REFERENCE, bytes: &bytes };
+            let read = References::of(Some(value)).unwrap();
+            read.take(3).map(|key| key.map(|_| ())).collect::<Vec<_>>()
+        };
+        for list in [
+            &[5, 1][..],
+            &[0, 1, 2, 3],
+            &[0, 0, 0, 0, 0, 0, 0, 0, 1],
+            &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+            &[0, 255, 255, 255, 255, 255, 255, 255, 255, 2],
+            &[0x80],
+            &[0xFF; 12],
+        ] {
+            assert_eq!(read(list), [Err(DamagedList)], "{list:?}");
+        }
+        let short = RawValue::Binary { subtype: REFERENCE, bytes: &[1, 2] };
+        assert_eq!(References::of(Some(short)).unwrap().next(), Some(Err(DamagedList)));
+    }
+
+    #[test]
+    fn headers_round_trip_and_others_are_refused() {
+        for version in [None, Some(99)] {
+            let mut entry = begin(0, version.is_some());
+            entry.append("op", "n");
+            let entry = StoredEntry::seal(entry, 100, true, version);
+            let fields = entry.fields().as_bytes().len() as u64;
+            assert_eq!(entry.logical_bytes(), fields + 100);
+            let read = decode(entry.value()).unwrap();
+            assert_eq!((read.logical, read.refers, read.version), (fields + 100, true, version));
+            assert_eq!(read.fields, entry.fields());
+            for end in 0..entry.value().len() {
+                assert!(decode(&entry.value()[..end]).is_none());
+            }
+            for at in [0, 1] {
+                let mut value = entry.value().to_vec();
+                value[at] = 0x70;
+                assert!(decode(&value).is_none());
+            }
+        }
+    }
+}

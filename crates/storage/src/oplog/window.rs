@@ -1,0 +1,187 @@
+//! How much of the log is kept: sums over its segments.
+//!
+//! ```text
+//!        cut                                                 last
+//!         │ segment │ segment │  ...  │ segment │ open segment │
+//! ```
+//!
+//! A segment ends when about a 64th of the limit was logged in it, at the last timestamp that was handed out: a timestamp belongs
+//! to the segment in which it was handed out, whenever its commit is over. What is counted are entries as readers see them, with
+//! the documents that stand in records: the window does not become longer because the log takes little room. A segment that
+//! ended and below which no commit is under way goes into the catalog, so that a start counts only what was logged behind it.
+
+use std::collections::VecDeque;
+
+/// Segments of a log that is as long as it may be.
+const SEGMENTS: u64 = 64;
+
+/// By what part of its limit the log may be longer before somebody is told to trim it.
+const OVERFULL: u64 = 8;
+
+/// A part of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Its last timestamp.
+    pub(crate) end: u64,
+    /// Bytes of its entries, as readers see them.
+    pub(crate) bytes: u64,
+    /// Its entries.
+    pub(crate) entries: u64,
+}
+
+impl Segment {
+    /// As it stands in the catalog.
+    pub(crate) fn encode(self) -> [u8; 16] {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&self.bytes.to_le_bytes());
+        value[8..].copy_from_slice(&self.entries.to_le_bytes());
+        value
+    }
+
+    /// The one that ends at this timestamp; nothing for a row that cannot be read.
+    pub(super) fn decode(end: u64, value: &[u8]) -> Option<Segment> {
+        let bytes = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
+        let entries = u64::from_le_bytes(value.get(8..16)?.try_into().ok()?);
+        Some(Segment { end, bytes, entries })
+    }
+}
+
+/// The segments that are kept.
+#[derive(Default)]
+pub(super) struct Window {
+    /// Those that ended, by their ends; and how many of them, at the front, the catalog has.
+    ended: VecDeque<Segment>,
+    stored: usize,
+    open: (u64, u64),
+    limit: u64,
+}
+
+impl Window {
+    /// One with what the catalog has, and with bytes and entries that were counted behind that.
+    pub(super) fn new(limit: u64, stored: Vec<Segment>, open: (u64, u64)) -> Window {
+        Window { stored: stored.len(), ended: stored.into(), open, limit }
+    }
+
+    /// A commit is over; gives whether a segment ended, for which `last` is the last timestamp that was handed out.
+    pub(super) fn add(&mut self, timestamp: u64, bytes: u64, entries: u64, last: u64) -> bool {
+        let mut own = None;
+        for segment in self.ended.iter_mut().rev() {
+            if segment.end < timestamp {
+                break;
+            }
+            own = Some(segment);
+        }
+        match own {
+            Some(segment) => {
+                segment.bytes += bytes;
+                segment.entries += entries;
+                false
+            }
+            None => {
+                self.open = (self.open.0 + bytes, self.open.1 + entries);
+                self.open.0 >= (self.limit / SEGMENTS).max(1) && self.end_segment(last)
+            }
+        }
+    }
+
+    /// Ends the open segment at the last timestamp that was handed out, when there is something in it.
+    pub(super) fn end_segment(&mut self, last: u64) -> bool {
+        let (bytes, entries) = self.open;
+        if entries == 0 {
+            return false;
+        }
+        self.open = (0, 0);
+        self.ended.push_back(Segment { end: last, bytes, entries });
+        true
+    }
+
+    /// Bytes and entries.
+    pub(super) fn sums(&self) -> (u64, u64) {
+        let ended = self.ended.iter().map(|segment| (segment.bytes, segment.entries));
+        ended.fold(self.open, |(bytes, entries), (more, others)| (bytes + more, entries + others))
+    }
+
+    /// Segments that the catalog does not have yet, of those that end by this time.
+    pub(super) fn to_store(&self, settled: u64) -> Vec<Segment> {
+        let new = self.ended.iter().skip(self.stored).take_while(|segment| segment.end <= settled);
+        new.copied().collect()
+    }
+
+    /// The catalog has those up to this time.
+    pub(super) fn note_stored(&mut self, end: u64) {
+        let stored = self.ended.iter().take_while(|segment| segment.end <= end).count();
+        self.stored = self.stored.max(stored);
+    }
+
+    /// Up to where the log is to be cut for the rest to be within the limit. Some entry stays.
+    pub(super) fn cut(&self, settled: u64) -> Option<u64> {
+        let (mut bytes, _) = self.sums();
+        let mut cut = None;
+        for (at, segment) in self.ended.iter().enumerate() {
+            let is_last = at + 1 == self.ended.len() && self.open.1 == 0;
+            if bytes <= self.limit || is_last || segment.end > settled {
+                break;
+            }
+            bytes -= segment.bytes;
+            cut = Some(segment.end);
+        }
+        cut
+    }
+
+    /// Whether it is longer than it may be by more than a few segments.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.sums().0 > self.limit.saturating_add(self.limit / OVERFULL)
+    }
+
+    /// The log was cut there.
+    pub(super) fn forget(&mut self, cut: u64) {
+        while self.ended.front().is_some_and(|segment| segment.end <= cut) {
+            self.ended.pop_front();
+            self.stored = self.stored.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_end_where_enough_was_logged() {
+        let mut window = Window::new(6400, Vec::new(), (0, 0));
+        assert!(!window.add(1, 99, 1, 3));
+        assert!(window.add(3, 1, 1, 4), "a hundred bytes are enough");
+        // Handed out before the end, committed behind it.
+        assert!(!window.add(2, 50, 1, 5));
+        assert!(!window.add(4, 50, 1, 5));
+        assert!(!window.add(5, 7, 2, 6));
+        assert_eq!(window.sums(), (207, 6));
+        assert_eq!(window.to_store(3), []);
+        let first = Segment { end: 4, bytes: 200, entries: 4 };
+        assert_eq!(window.to_store(4), [first]);
+        window.note_stored(4);
+        assert_eq!(window.to_store(9), []);
+        assert_eq!(Segment::decode(4, &first.encode()), Some(first));
+        assert_eq!(Segment::decode(4, &first.encode()[..15]), None);
+    }
+
+    #[test]
+    fn whole_segments_are_cut_and_some_entry_stays() {
+        let mut window = Window::new(64, Vec::new(), (0, 0));
+        for timestamp in 1..=10 {
+            assert!(window.add(timestamp, 10, 1, timestamp));
+        }
+        assert_eq!(window.cut(10), Some(4));
+        assert_eq!(window.cut(2), Some(2), "not beyond what is complete");
+        window.forget(4);
+        assert_eq!((window.sums(), window.cut(10)), ((60, 6), None));
+        window.add(11, 1_000, 1, 11);
+        assert_eq!(window.cut(11), Some(10), "the last one stays, however long it is");
+        window.forget(10);
+        assert_eq!(window.sums(), (1_000, 1));
+        assert!(!window.end_segment(12));
+        assert!(window.is_overfull());
+        let window = |bytes| Window::new(64, Vec::new(), (bytes, 1));
+        assert!(!window(72).is_overfull() && window(73).is_overfull());
+    }
+}
