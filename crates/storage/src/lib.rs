@@ -7,6 +7,8 @@ mod catalog;
 mod ddl;
 mod empty_timestamps;
 mod index;
+#[cfg(test)]
+mod log_tests;
 mod oplog;
 pub mod policy;
 mod read;

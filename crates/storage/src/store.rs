@@ -128,7 +128,7 @@ impl Store {
             let weak = Arc::downgrade(&store);
             store.oplog.trim_by(Box::new(move || {
                 if let Some(store) = weak.upgrade() {
-                    store.wake_sweeper();
+                    store.wake_trimmer();
                 }
             }));
             *store.ttl.lock() = Some(TtlMonitor::start(&store).map_err(no_thread)?);
@@ -268,6 +268,13 @@ impl Store {
         self.history.set_window_secs(0);
         self.engine.close().map_err(from_kv)?;
         counted.and(recorded).and(measured)
+    }
+
+    /// Makes the sweeper trim the log at once.
+    fn wake_trimmer(&self) {
+        if let Some(sweeper) = self.sweeper.lock().as_ref() {
+            sweeper.trim();
+        }
     }
 
     /// Makes the sweeper look at once.

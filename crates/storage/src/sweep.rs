@@ -25,7 +25,10 @@ const OPLOG_LOOK: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 struct Signal {
+    /// Something was dropped.
     wanted: bool,
+    /// The log is too long.
+    trim: bool,
     closing: bool,
 }
 
@@ -37,7 +40,7 @@ pub(crate) struct Sweeper {
 
 impl Sweeper {
     pub(crate) fn start(store: &Arc<Store>) -> std::io::Result<Sweeper> {
-        let first = Signal { wanted: true, closing: false };
+        let first = Signal { wanted: true, ..Signal::default() };
         let signal = Arc::new((Mutex::new(first), Condvar::new()));
         let (weak, shared) = (Arc::downgrade(store), signal.clone());
         let thread = std::thread::Builder::new()
@@ -51,6 +54,12 @@ impl Sweeper {
         self.signal.1.notify_all();
     }
 
+    /// The log is to be trimmed, and nothing else done.
+    pub(crate) fn trim(&self) {
+        self.signal.0.lock().trim = true;
+        self.signal.1.notify_all();
+    }
+
     pub(crate) fn stop(self) {
         self.signal.0.lock().closing = true;
         self.signal.1.notify_all();
@@ -61,19 +70,31 @@ impl Sweeper {
 }
 
 fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
+    let mut swept_micros = None;
     loop {
-        {
+        let only_trim = {
             let mut state = signal.0.lock();
-            if !state.wanted && !state.closing {
+            if !state.wanted && !state.trim && !state.closing {
                 signal.1.wait_for(&mut state, OPLOG_LOOK);
             }
             if state.closing {
                 return;
             }
-            state.wanted = false;
-        }
+            let only_trim = state.trim && !state.wanted;
+            (state.wanted, state.trim) = (false, false);
+            only_trim
+        };
         let Some(store) = store.upgrade() else { return };
-        if let Err(error) = store.sweep_all() {
+        // Space is given back in large pieces, which must not happen in the midst of a mass deletion.
+        let now = store.clock.monotonic_micros();
+        let lately = swept_micros.is_some_and(|then| now - then < OPLOG_LOOK.as_micros() as i64);
+        let swept = if only_trim && lately {
+            store.trim_oplog()
+        } else {
+            swept_micros = Some(now);
+            store.sweep_all()
+        };
+        if let Err(error) = swept {
             tracing::warn!(%error, "sweeping failed; it is tried again later");
         }
     }

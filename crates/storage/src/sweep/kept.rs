@@ -4,10 +4,10 @@
 //! older than the log's window, the log is read instead, and the records that it names.
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, KeyRange, Keyspace, Txn, TxnOptions};
+use mayfly_kv::{Guard, KeyRange, Keyspace, TxnOptions};
 
 use crate::Store;
-use crate::oplog::visit_all;
+use crate::oplog::{records_of, visit_all};
 use crate::record::error::from_kv;
 use crate::record::layout::{decode_stored, kept_key, object_range};
 
@@ -35,31 +35,37 @@ impl Store {
         let bytes = |keyspace, range| self.engine().approximate_bytes(keyspace, range);
         let stored = bytes(Keyspace::Record, &records).map_err(from_kv)?;
         let logged = bytes(Keyspace::Oplog, &log).map_err(from_kv)?;
+        match stored <= SMALL_BYTES.max(logged) {
+            true => self.keep_by_records(id),
+            false => self.keep_by_log(id),
+        }
+    }
+
+    /// Looks at every record.
+    pub(crate) fn keep_by_records(&self, id: u64) -> Result<()> {
         let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
         let mut batch = Batch::default();
-        if stored <= SMALL_BYTES.max(logged) {
-            visit_all(&*txn, Keyspace::Record, records, &mut |key, value| {
-                self.keep_version(&mut batch, id, key.get(8..).unwrap_or(&[]), value)
-            })?;
-        } else {
-            self.keep_named_versions(&mut batch, &*txn, id)?;
-        }
-        drop(txn);
+        visit_all(&*txn, Keyspace::Record, object_range(id), &mut |key, value| {
+            self.keep_version(&mut batch, id, key.get(8..).unwrap_or(&[]), value)
+        })?;
         self.put_kept(&mut batch)
     }
 
-    /// The same for the records that the log names.
-    fn keep_named_versions(&self, batch: &mut Batch, txn: &dyn Txn, id: u64) -> Result<()> {
+    /// Looks at the records that the log names.
+    pub(crate) fn keep_by_log(&self, id: u64) -> Result<()> {
+        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let mut batch = Batch::default();
         let start = self.oplog.cut().saturating_add(1).to_be_bytes().to_vec();
         let window = KeyRange { start, end: vec![0xFF; 9] };
-        visit_all(txn, Keyspace::Oplog, window, &mut |_, entry| {
-            for records in crate::oplog::records_of(entry, id) {
-                visit_all(txn, Keyspace::Record, records?, &mut |key, value| {
-                    self.keep_version(batch, id, key.get(8..).unwrap_or(&[]), value)
+        visit_all(&*txn, Keyspace::Oplog, window, &mut |_, entry| {
+            for records in records_of(entry, id) {
+                visit_all(&*txn, Keyspace::Record, records?, &mut |key, value| {
+                    self.keep_version(&mut batch, id, key.get(8..).unwrap_or(&[]), value)
                 })?;
             }
             Ok(())
-        })
+        })?;
+        self.put_kept(&mut batch)
     }
 
     fn keep_version(

@@ -1,0 +1,290 @@
+//! What the log refers to, over the memory engine: what stands where, and what is said when it is missing. That readers are shown
+//! what was written is tested against a model (`log_model` of the test kit).
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_kv::{Engine, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_value::bson::{Document, doc};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+use crate::oplog::{decode, visit_all};
+use crate::record::layout::{decode_stored, prefixed};
+use crate::*;
+
+struct Fixture {
+    store: Arc<Store>,
+    engine: Arc<MemoryEngine>,
+    op: Arc<OpCtx>,
+}
+
+fn open(engine: &Arc<MemoryEngine>, oplog_bytes: u64) -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
+    let options = StoreOptions { background: false, oplog_bytes, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    Fixture { store, engine: engine.clone(), op: OpCtx::detached(clock) }
+}
+
+fn fixture() -> Fixture {
+    open(&Arc::new(MemoryEngine::new()), 1 << 20)
+}
+
+fn document(bson: Document) -> DocBuf {
+    DocBuf::from_bson(&bson)
+}
+
+impl Fixture {
+    fn collection(&self, name: &str) -> Arc<Collection> {
+        self.store.get_or_create(&Namespace::parse(name).unwrap()).unwrap().0
+    }
+
+    fn write(&self, name: &str, act: impl FnMut(&mut WriteUnit<'_>) -> Result<()>) {
+        self.store.write(&self.op, &self.collection(name), act).unwrap();
+    }
+
+    fn insert(&self, name: &str, ids: std::ops::Range<i32>) {
+        let documents: Vec<_> = ids.map(|id| document(doc! { "_id": id, "n": id })).collect();
+        self.write(name, |unit| documents.iter().try_for_each(|it| unit.insert(it.as_doc())));
+    }
+
+    /// Changes what is there in a unit of its own.
+    fn change(&self, name: &str, id: i32, new: Option<Document>, style: UpdateStyle) {
+        let collection = self.collection(name);
+        let key = self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        self.write(name, |unit| {
+            let old = unit.read(&key)?.unwrap();
+            match &new {
+                Some(new) => unit.update(&key, &old, document(new.clone()).as_doc(), style),
+                None => unit.delete(&key, &old),
+            }
+        });
+    }
+
+    fn rows(&self, keyspace: Keyspace) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let txn = self.engine.begin(TxnOptions { read_only: true }).unwrap();
+        let (mut rows, whole) = (Vec::new(), KeyRange { start: vec![], end: vec![0xFF; 40] });
+        visit_all(&*txn, keyspace, whole, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+        rows
+    }
+
+    /// What the newest entry takes, and what it is long for readers.
+    fn newest(&self) -> (usize, u64) {
+        let (_, value) = self.rows(Keyspace::Oplog).pop().unwrap();
+        (value.len(), decode(&value).unwrap().logical)
+    }
+
+    /// The numbers in the documents that the log shows of a collection.
+    fn inserted(&self, name: &str) -> Result<Vec<i32>> {
+        let mut found = Vec::new();
+        self.store.oplog().read_changes(0, &mut |entry| {
+            entry.operations(&mut |operation| {
+                let is = |field, text| operation.get(field) == Some(RawValue::String(text));
+                if is("ns", name) && is("op", "i") {
+                    let object = operation.object()?;
+                    found.extend(match object.as_doc().get("n") {
+                        Some(RawValue::Int32(n)) => Some(n),
+                        _ => None,
+                    });
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+}
+
+#[test]
+fn a_document_is_written_once() {
+    let f = fixture();
+    let long = "x".repeat(10_000);
+    f.write("d.c", |unit| unit.insert(document(doc! { "_id": 1, "s": &long }).as_doc()));
+    let (stored, logical) = f.newest();
+    assert!(stored < 200 && logical > 10_000, "{stored}, {logical}");
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": &long }), UpdateStyle::Replacement);
+    let (stored, logical) = f.newest();
+    assert!(stored < 200 && logical > 10_000, "{stored}, {logical}");
+    let kept = f.rows(Keyspace::Kept);
+    assert_eq!(kept.len(), 1, "the insert's document");
+    assert!(RawDoc::new(&kept[0].1).unwrap().get("s").is_some());
+    // The entry of an operator update has what it needs; what it changes is kept, once.
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Operators);
+    f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Operators);
+    f.change("d.c", 1, None, UpdateStyle::Operators);
+    assert_eq!(f.rows(Keyspace::Kept).len(), 2);
+}
+
+#[test]
+fn inserts_of_a_unit_share_an_item() {
+    let f = fixture();
+    f.insert("d.c", 0..1000);
+    let (stored, logical) = f.newest();
+    assert!(stored < 12_000 && logical > 70_000, "{stored}, {logical}");
+    let mut capped = mayfly_value::DocBuilder::new();
+    capped.append("capped", true).append("size", 1 << 20);
+    let ns = Namespace::parse("d.capped").unwrap();
+    f.store.create_collection(&ns, capped.finish()).unwrap();
+    f.insert("d.capped", 0..1000);
+    let (stored, _) = f.newest();
+    assert!(stored < 200, "numbers that ascend take no room: {stored}");
+    for name in ["d.c", "d.capped"] {
+        assert_eq!(f.inserted(name).unwrap(), (0..1000).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_long_run_is_read_back_in_its_order() {
+    let f = fixture();
+    let mut capped = mayfly_value::DocBuilder::new();
+    capped.append("capped", true).append("size", 10 << 20);
+    let ns = Namespace::parse("d.capped").unwrap();
+    f.store.create_collection(&ns, capped.finish()).unwrap();
+    f.insert("d.capped", 0..10_000);
+    // Some of them have changed or are gone.
+    for id in (0..10_000).step_by(997) {
+        f.change("d.capped", id, Some(doc! { "_id": id, "m": id }), UpdateStyle::Replacement);
+    }
+    for id in 5_000..5_200 {
+        f.change("d.capped", id, None, UpdateStyle::Operators);
+    }
+    assert_eq!(f.inserted("d.capped").unwrap(), (0..10_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_was_cut_from_the_log_is_not_kept() {
+    let f = open(&Arc::new(MemoryEngine::new()), 2_000);
+    f.insert("d.c", 0..10);
+    for id in 10..100 {
+        f.insert("d.c", id..id + 1);
+    }
+    f.change("d.c", 98, None, UpdateStyle::Operators);
+    f.store.trim_oplog().unwrap();
+    let sizes = f.store.oplog().sizes().unwrap();
+    assert!(sizes.bytes <= 2_000 && sizes.bytes > 1_500, "{sizes:?}");
+    assert_eq!(f.rows(Keyspace::Kept).len(), 1);
+    // Deleting what was logged long ago writes nothing but the deletion.
+    for id in 0..10 {
+        f.change("d.c", id, None, UpdateStyle::Operators);
+    }
+    assert_eq!(f.rows(Keyspace::Kept).len(), 1);
+    for id in 10..60 {
+        f.change("d.c", id, None, UpdateStyle::Operators);
+    }
+    f.store.trim_oplog().unwrap();
+    assert_eq!(f.rows(Keyspace::Kept).len(), 0);
+    // A start knows the sums from the catalog, and counts what stands behind it.
+    let sizes = f.store.oplog().sizes().unwrap();
+    let again = open(&f.engine, 2_000);
+    assert_eq!(again.store.oplog().sizes().unwrap(), sizes);
+    let cut = again.store.oplog().cut();
+    assert!(f.rows(Keyspace::Catalog).iter().all(|(key, _)| {
+        key.first() != Some(&b'l') || u64::from_be_bytes(key[1..].try_into().unwrap()) > cut
+    }));
+}
+
+#[test]
+fn nothing_refers_to_what_is_not_logged() {
+    let f = fixture();
+    f.insert("d.c", 0..1);
+    let before = f.rows(Keyspace::Oplog).len();
+    f.write("d.c", |unit| {
+        unit.leave_unlogged();
+        unit.insert(document(doc! { "_id": 7 }).as_doc())?;
+        let key = record_key(RawValue::Int32(0));
+        let old = unit.read(&key)?.unwrap();
+        unit.delete(&key, &old)
+    });
+    assert_eq!(f.rows(Keyspace::Oplog).len(), before);
+    let records = f.rows(Keyspace::Record);
+    assert_eq!(records.len(), 1);
+    assert_eq!(decode_stored(&records[0].1).unwrap().logged_at, None);
+    assert_eq!(f.inserted("d.c").unwrap(), [0], "what was logged before is kept");
+}
+
+#[test]
+fn a_missing_document_is_corruption_that_names_entry_and_record() {
+    let f = fixture();
+    f.insert("d.c", 0..3);
+    f.insert("d.other", 0..3);
+    let id = f.collection("d.c").id();
+    let key = prefixed(id, &record_key(RawValue::Int32(1)));
+    let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
+    txn.delete(Keyspace::Record, &key, Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    let error = f.inserted("d.c").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DataCorruptionDetected);
+    let shown: String = key[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = error.message();
+    assert!(text.contains("Timestamp(1800000000, 2)") && text.contains(&shown), "{text}");
+    assert!(text.contains(&format!("id {id},")), "{text}");
+    // Who looks for others does not come across it.
+    assert_eq!(f.inserted("d.other").unwrap(), [0, 1, 2]);
+}
+
+#[test]
+fn a_commit_of_an_open_transaction_tells_its_records() {
+    let f = fixture();
+    f.insert("d.c", 0..2);
+    let owner = TransactionOwner { session: [1; 16], lsid: document(doc! {}), txn_number: 1 };
+    let entered = f.store.begin_transaction(owner).unwrap().enter().unwrap();
+    f.insert("d.c", 2..4);
+    f.change("d.c", 3, Some(doc! { "_id": 3, "n": 33 }), UpdateStyle::Replacement);
+    f.change("d.c", 3, Some(doc! { "_id": 3, "n": 34 }), UpdateStyle::Replacement);
+    f.change("d.c", 0, Some(doc! { "_id": 0, "n": 30 }), UpdateStyle::Replacement);
+    let committed = f.store.commit_transaction(entered.leave().unwrap()).unwrap();
+    let mut logged: Vec<_> = f
+        .rows(Keyspace::Record)
+        .iter()
+        .map(|(_, value)| decode_stored(value).unwrap().logged_at)
+        .collect();
+    let before = logged.remove(1);
+    assert_eq!(logged, [Some(committed), Some(committed), None]);
+    assert!(before.is_some_and(|before| before < committed));
+    assert_eq!(f.rows(Keyspace::Kept).len(), 2, "0 as it was, and 3 as it was first");
+    assert_eq!(f.inserted("d.c").unwrap(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_dropped_collection_leaves_what_the_log_refers_to() {
+    let f = fixture();
+    f.insert("d.c", 0..500);
+    f.insert("d.other", 0..2);
+    f.store.drop_collection(&Namespace::parse("d.c").unwrap()).unwrap();
+    f.store.sweep_once().unwrap();
+    assert_eq!(f.rows(Keyspace::Record).len(), 2);
+    assert_eq!(f.inserted("d.c").unwrap(), (0..500).collect::<Vec<_>>());
+    let again = open(&f.engine, 1 << 20);
+    assert_eq!(again.inserted("d.c").unwrap(), (0..500).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_log_names_all_records_that_are_to_be_kept() {
+    let f = fixture();
+    let mut capped = mayfly_value::DocBuilder::new();
+    capped.append("capped", true).append("size", 10 << 20);
+    let ns = Namespace::parse("d.capped").unwrap();
+    f.store.create_collection(&ns, capped.finish()).unwrap();
+    for name in ["d.capped", "d.c"] {
+        f.insert(name, 0..300);
+        f.insert(name, 300..301);
+        for id in [0, 7, 250, 300] {
+            let new = doc! { "_id": id, "n": -id };
+            f.change(name, id, Some(new), UpdateStyle::Replacement);
+        }
+        f.change(name, 8, Some(doc! { "_id": 8, "m": 1 }), UpdateStyle::Operators);
+        f.change(name, 9, None, UpdateStyle::Operators);
+        let before = f.rows(Keyspace::Kept).len();
+        let id = f.collection(name).id();
+        f.store.keep_by_log(id).unwrap();
+        let by_log = f.rows(Keyspace::Kept);
+        assert_eq!(by_log.len(), before + 299);
+        f.store.keep_by_records(id).unwrap();
+        assert!(f.rows(Keyspace::Kept) == by_log);
+    }
+}
