@@ -19,7 +19,8 @@ use crate::{
     KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
-type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
+type Bytes = Arc<[u8]>;
+type Map = OrdMap<Bytes, Bytes>;
 type Maps = [Map; Keyspace::ALL.len()];
 
 const CAPS: Caps = Caps {
@@ -155,7 +156,7 @@ impl Engine for MemoryEngine {
 struct MemoryIngest {
     maps: Arc<RwLock<Maps>>,
     keyspace: Keyspace,
-    entries: Vec<(Arc<[u8]>, Arc<[u8]>)>,
+    entries: Vec<(Bytes, Bytes)>,
 }
 
 impl Ingest for MemoryIngest {

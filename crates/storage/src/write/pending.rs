@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use mayfly_value::RawDoc;
 
 use crate::catalog::{Collection, Index, Policy};
+use crate::index::building::Note;
 use crate::oplog::OplogBatch;
+
+/// How long a writer waits at most for the build of an index that it is ahead of.
+const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
 
 /// What a transaction leaves to its commit.
 pub(crate) struct Pending {
@@ -16,6 +21,8 @@ pub(crate) struct Pending {
     pub collections: Vec<(Arc<Collection>, Effects)>,
     /// Indexes that met arrays, and on which paths.
     pub multikey: Vec<(Arc<Index>, u32)>,
+    /// What builds of indexes have to catch up with.
+    pub notes: Vec<Note>,
     /// A unit failed after it may have written something: nothing of it may be committed.
     pub failed: bool,
 }
@@ -39,6 +46,7 @@ impl Pending {
             oplog: OplogBatch::new(),
             collections: Vec::new(),
             multikey: Vec::new(),
+            notes: Vec::new(),
             failed: false,
         }
     }
@@ -54,6 +62,13 @@ impl Pending {
             Some((_, known)) => known.add(effects),
             None => self.collections.push((collection.clone(), effects)),
         }
+    }
+
+    /// To be called before the commit, with the states of the collections held; gives the time that the writer should wait
+    /// afterwards.
+    pub(crate) fn leave_notes(&mut self) -> Duration {
+        let nanos = self.notes.drain(..).map(|note| note.make()).sum();
+        Duration::from_nanos(nanos).min(LONGEST_DELAY)
     }
 
     /// To be called after the commit: arrays are known to be on these paths.
