@@ -41,7 +41,7 @@ pub(crate) struct RocksIngest {
     /// Keys and values of the next file, one behind the other.
     bytes: Vec<u8>,
     /// Where each key and each value ends.
-    ends: Vec<(usize, usize)>,
+    ends: Vec<(u32, u32)>,
     files: Vec<PathBuf>,
     last: Vec<u8>,
 }
@@ -74,8 +74,9 @@ impl RocksIngest {
         writer.open(path)?;
         let mut start = 0;
         for (key_end, value_end) in &self.ends {
-            writer.put(&self.bytes[start..*key_end], &self.bytes[*key_end..*value_end])?;
-            start = *value_end;
+            let (key_end, value_end) = (*key_end as usize, *value_end as usize);
+            writer.put(&self.bytes[start..key_end], &self.bytes[key_end..value_end])?;
+            start = value_end;
         }
         writer.finish()
     }
@@ -87,9 +88,10 @@ impl Ingest for RocksIngest {
         let begun = !self.ends.is_empty() || !self.files.is_empty();
         CAPS.check_ascending(begun.then_some(&self.last[..]), key)?;
         self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
+        // Far less than 4 GB: a file's worth and one entry.
+        let key_end = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
-        self.ends.push((key_end, self.bytes.len()));
+        self.ends.push((key_end, self.bytes.len() as u32));
         self.last.clear();
         self.last.extend_from_slice(key);
         if self.bytes.len() >= FILE_BYTES { self.write_file() } else { Ok(()) }

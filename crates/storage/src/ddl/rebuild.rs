@@ -1,7 +1,7 @@
 //! Rebuilding the indexes of a collection, for `reIndex`.
 //!
-//! 1. An index of the same definition is built beside each, under a new id, while readers use the old one and writers maintain
-//!    both.
+//! 1. An index of the same definition is built beside each, under a new id, while readers use the old one, which writers
+//!    maintain.
 //! 2. One catalog change puts the new ones in the places of the old ones.
 //!
 //! A crash in between leaves the old ones: builds that were cut off are forgotten. The index on `_id` is the order of the

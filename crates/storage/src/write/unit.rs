@@ -3,7 +3,7 @@
 //! The story of a write:
 //! 1. [`super::Writer::write`] takes the collection's state shared and begins a transaction;
 //! 2. the body calls [`WriteUnit::insert`], [`WriteUnit::update`] or [`WriteUnit::delete`];
-//! 3. each maintains the keys of every index, those still being built included, and checks unique ones;
+//! 3. each maintains the keys of every index, checks unique ones, and leaves a note for those that are still being built;
 //! 4. the commit adds the oplog entry and makes everything visible at once;
 //! 5. on a conflict the whole body runs again over a new snapshot.
 
