@@ -35,8 +35,21 @@ pub struct OpInfo {
     pub client: Arc<str>,
     /// The logical session (`lsid` document), empty when there is none.
     pub lsid: Vec<u8>,
+    /// How far it has come.
+    pub progress: Option<OpProgress>,
     /// Further fields as a BSON document (for example `ttl: {...}`), empty when there are none.
     pub extra: Vec<u8>,
+}
+
+/// How far a long operation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpProgress {
+    /// What it does now.
+    pub message: &'static str,
+    /// Items that are done, of the sort that the message is about.
+    pub done: u64,
+    /// All of them, as far as is known.
+    pub total: u64,
 }
 
 /// One operation. Shared between the one who runs it and those who look at it.

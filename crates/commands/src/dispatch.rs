@@ -564,6 +564,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         connection_id: connection.id,
         client: connection.client.clone(),
         lsid: request.generic.lsid_doc.map(|doc| doc.as_bytes().to_vec()).unwrap_or_default(),
+        progress: None,
         extra: Vec::new(),
     }
 }

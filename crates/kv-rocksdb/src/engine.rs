@@ -1,12 +1,12 @@
 //! The engine's own calls: opening, beginning, syncing, copying, figures, closing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, SweepEnd, Txn,
-    TxnOptions,
+    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError, KvResult,
+    SweepEnd, Txn, TxnOptions,
 };
 use parking_lot::RwLock;
 use rocksdb::checkpoint::Checkpoint;
@@ -14,6 +14,7 @@ use rocksdb::{FlushOptions, Range, properties};
 
 use crate::format;
 use crate::health::read_failed;
+use crate::ingest::RocksIngest;
 use crate::open_error::OpenError;
 use crate::options::RocksOptions;
 use crate::store::Store;
@@ -92,6 +93,16 @@ impl Engine for RocksEngine {
             sweep::sweep(&store, &*reader, keyspace, range, max)?;
         }
         Ok(SweepEnd::Done)
+    }
+
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        let store = self.store()?;
+        store.health.check()?;
+        Ok(Some(Box::new(RocksIngest::new(store, keyspace))))
+    }
+
+    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
+        self.store()?.scratch(bytes).map(Some)
     }
 
     fn sync(&self) -> KvResult<()> {

@@ -9,12 +9,14 @@
 //! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
 //! * The folder's format marker: `format`; why a folder cannot be opened: [`OpenError`].
 //! * Which failures stop writing: `health`. Keeping room for deletions: `room`. One fsync for many callers: `group_sync`.
-//! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`.
+//! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; adding
+//!   many entries at once: `ingest`.
 
 mod engine;
 mod format;
 mod group_sync;
 mod health;
+mod ingest;
 mod open_error;
 mod options;
 mod room;
@@ -24,5 +26,6 @@ mod txn;
 
 pub use engine::RocksEngine;
 pub use format::{FORMAT, FORMAT_FILE, UNFINISHED_FORMAT_FILE};
+pub use ingest::SCRATCH_FOLDER;
 pub use open_error::OpenError;
 pub use options::RocksOptions;

@@ -50,13 +50,26 @@ impl Room {
             }
         }
         if is_short && puts_records(buffer) {
-            return Err(KvError::Unavailable(format!(
-                "the disk is full: {free} bytes are left at {}, which are kept for deletions",
-                folder.display()
-            )));
+            return Err(refused(folder, free));
         }
         Ok(())
     }
+
+    /// Whether there is room for files of so many bytes.
+    pub(crate) fn admit_files(&self, folder: &Path, bytes: u64) -> KvResult<()> {
+        let free = fs4::available_space(folder).unwrap_or(u64::MAX);
+        match free < self.reserve_bytes.saturating_add(bytes) {
+            true => Err(refused(folder, free)),
+            false => Ok(()),
+        }
+    }
+}
+
+fn refused(folder: &Path, free: u64) -> KvError {
+    KvError::Unavailable(format!(
+        "the disk is full: {free} bytes are left at {}, which are kept for deletions",
+        folder.display()
+    ))
 }
 
 fn puts_records(buffer: &WriteBuffer) -> bool {

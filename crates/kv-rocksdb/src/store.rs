@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mayfly_kv::write_buffer::WriteBuffer;
-use mayfly_kv::{Keyspace, KvResult};
+use mayfly_kv::{Keyspace, KvError, KvResult};
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, ReadOptions, Snapshot, WriteBatch, WriteOptions,
 };
@@ -15,6 +15,7 @@ use rocksdb::{
 use crate::format;
 use crate::group_sync::GroupSync;
 use crate::health::Health;
+use crate::ingest::{SCRATCH_FOLDER, clear_scratch};
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::room::Room;
@@ -48,6 +49,7 @@ impl Store {
         let db = DB::open_cf_descriptors(&options::database(options, &shared), folder, families)
             .map_err(|error| OpenError::of_rocksdb(folder, &error))?;
         // Only now: RocksDB's lock says that the folder is ours.
+        clear_scratch(folder);
         if !marked {
             format::mark(folder)?;
         }
@@ -85,6 +87,15 @@ impl Store {
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
         self.room.admit(&self.folder, buffer)
+    }
+
+    /// The folder for temporary files, in which there is room for so many bytes.
+    pub(crate) fn scratch(&self, bytes: u64) -> KvResult<PathBuf> {
+        self.room.admit_files(&self.folder, bytes)?;
+        let scratch = self.folder.join(SCRATCH_FOLDER);
+        std::fs::create_dir_all(&scratch)
+            .map_err(|error| KvError::Unavailable(format!("{}: {error}", scratch.display())))?;
+        Ok(scratch)
     }
 
     pub(crate) fn sync(&self) -> KvResult<()> {

@@ -10,7 +10,7 @@ use mayfly_kv::{
     conformance,
 };
 use mayfly_kv_rocksdb::{
-    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, UNFINISHED_FORMAT_FILE,
+    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, UNFINISHED_FORMAT_FILE,
 };
 use tempfile::TempDir;
 
@@ -214,4 +214,66 @@ fn a_long_range_is_swept_at_once_and_for_good() {
     };
     assert_eq!(count(&dropped), 0);
     assert_eq!(count(&kept), 10_001);
+}
+
+#[test]
+fn what_an_ingest_leaves_in_files_is_cleared() {
+    let folder = TempDir::new().unwrap();
+    let scratch = folder.path().join(SCRATCH_FOLDER);
+    let files = || fs::read_dir(&scratch).map_or(0, Iterator::count);
+    let engine = open(folder.path()).unwrap();
+    let begin = || engine.begin_ingest(Keyspace::Index).unwrap().unwrap();
+    // Enough for several files.
+    let fill = |ingest: &mut dyn mayfly_kv::Ingest| {
+        let value = vec![7; 1 << 20];
+        for n in 0..70_u8 {
+            ingest.add(&[1, n], &value).unwrap();
+        }
+    };
+    let mut given_up = begin();
+    fill(&mut *given_up);
+    assert_eq!(files(), 2);
+    drop(given_up);
+    assert_eq!(files(), 0);
+    let mut moved = begin();
+    fill(&mut *moved);
+    moved.finish().unwrap();
+    assert_eq!(files(), 0);
+    // Without a sync, and without a clean close.
+    let mut left = begin();
+    fill(&mut *left);
+    std::mem::forget(left);
+    let copy = TempDir::new().unwrap();
+    let held = copy_all(folder.path(), copy.path());
+    assert!(held > 0);
+    assert_eq!(fs::read_dir(copy.path().join(SCRATCH_FOLDER)).unwrap().count(), 2);
+    let engine = open(copy.path()).unwrap();
+    assert!(!copy.path().join(SCRATCH_FOLDER).exists());
+    assert!(engine.get_once(Keyspace::Index, &[1, 69], &mut |_| ()).unwrap());
+}
+
+#[test]
+fn temporary_files_leave_the_reserve_alone() {
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    assert!(engine.scratch(0).unwrap().is_some_and(|scratch| scratch.is_dir()));
+    let refused = engine.scratch(u64::MAX);
+    assert!(matches!(refused, Err(KvError::Unavailable(text)) if text.contains("disk is full")));
+}
+
+/// Copies a folder with those in it; gives the number of files.
+fn copy_all(from: &Path, to: &Path) -> usize {
+    fs::create_dir_all(to).unwrap();
+    let mut files = 0;
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            files += copy_all(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+            files += 1;
+        }
+    }
+    files
 }

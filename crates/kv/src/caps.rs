@@ -3,6 +3,14 @@
 use crate::{Caps, KvError, KvResult};
 
 impl Caps {
+    /// Whether a key comes behind the one that an [`Ingest`](crate::Ingest) added last.
+    pub fn check_ascending(&self, last: Option<&[u8]>, key: &[u8]) -> KvResult<()> {
+        match last {
+            Some(last) if last >= key => Err(KvError::Invalid("a key out of order".into())),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether one more write fits a transaction that has this size ([`Txn::size`](crate::Txn::size)).
     pub fn check_write(&self, key: &[u8], value: &[u8], size: (usize, usize)) -> KvResult<()> {
         let checks = [

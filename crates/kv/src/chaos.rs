@@ -4,7 +4,7 @@
 //! applied), scans that pause early, and the limits of other engines. Everything random comes from the seed and the
 //! order of the calls.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mayfly_base::clock::{Clock, SystemClock};
@@ -13,8 +13,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace,
-    KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest, KeyRange,
+    Keyspace, KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
 /// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
@@ -126,6 +126,16 @@ impl Engine for ChaosEngine {
         self.inner.sweep_range(keyspace, range, max)
     }
 
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        let caps = self.caps();
+        let inner = self.inner.begin_ingest(keyspace)?;
+        Ok(inner.map(|inner| Box::new(ChaosIngest { inner, caps }) as Box<dyn Ingest>))
+    }
+
+    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
+        self.inner.scratch(bytes)
+    }
+
     fn sync(&self) -> KvResult<()> {
         self.inner.sync()
     }
@@ -160,6 +170,22 @@ fn narrower(a: Caps, b: Caps) -> Caps {
         max_txn_age_ms: a.max_txn_age_ms.min(b.max_txn_age_ms),
         durable: a.durable,
         clusters_records: a.clusters_records || b.clusters_records,
+    }
+}
+
+struct ChaosIngest {
+    inner: Box<dyn Ingest>,
+    caps: Caps,
+}
+
+impl Ingest for ChaosIngest {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> KvResult<()> {
+        self.caps.check_write(key, value, (0, 0))?;
+        self.inner.add(key, value)
+    }
+
+    fn finish(self: Box<Self>) -> KvResult<()> {
+        self.inner.finish()
     }
 }
 

@@ -35,6 +35,7 @@ pub const CASES: &[Case] = &[
     ("extreme sizes", plain::extreme_sizes),
     ("read only", plain::read_only),
     ("sweep", plain::sweep),
+    ("ingest", plain::ingest),
     ("close", plain::close),
     ("scan both directions", scans::both_directions),
     ("scan bounds", scans::bounds),

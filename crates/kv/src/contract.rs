@@ -13,7 +13,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The fixed handful of keyspaces. Keys of different objects share one; each begins with an object's 8-byte id.
@@ -334,6 +334,25 @@ pub trait HeldSnapshot: Send + Sync {
     fn begin(&self) -> KvResult<Box<dyn Txn>>;
 }
 
+/// Entries on their way into a keyspace past transactions and the log: what builds an object from scratch.
+///
+/// Nobody reads or writes the range that they go into before [`Ingest::finish`] has returned. Dropping it gives up. After that,
+/// or a failure, some of the entries may be there all the same: whoever began it sweeps the range.
+pub trait Ingest: Send {
+    /// Adds an entry; its key is greater than that of the one before.
+    ///
+    /// # Errors
+    /// [`KvError::TooLarge`] beyond [`Caps`], [`KvError::Invalid`] for a key out of order, those of the disk.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> KvResult<()>;
+
+    /// Makes all of them visible to transactions that begin from now on. They survive a crash at the latest when the next
+    /// [`Engine::sync`] has returned.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn finish(self: Box<Self>) -> KvResult<()>;
+}
+
 /// How far a sweep came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepEnd {
@@ -379,6 +398,23 @@ pub trait Engine: Send + Sync {
     /// Removes keys of a range that nobody reads or writes any more, at most about `max` keys a call; outside
     /// transactions, survives restarts only in so far as it can be called again.
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd>;
+
+    /// Begins to add many entries at once, ascending. Nothing for engines in which transactions do it as well.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn begin_ingest(&self, _: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        Ok(None)
+    }
+
+    /// A folder for temporary files, with room for so many bytes more; nothing for engines without a disk. What a crash leaves
+    /// in it goes when the engine is opened.
+    ///
+    /// # Errors
+    /// [`KvError::Unavailable`] when the disk has no such room.
+    fn scratch(&self, _bytes: u64) -> KvResult<Option<PathBuf>> {
+        Ok(None)
+    }
 
     /// Everything committed before this call survives a crash of the machine once it returns.
     fn sync(&self) -> KvResult<()>;

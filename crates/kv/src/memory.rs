@@ -15,11 +15,12 @@ use crate::key_hash::key_hash;
 use crate::scan::{Cursor, ScanRequest, merged_scan};
 use crate::write_buffer::{OwnWrite, WriteBuffer};
 use crate::{
-    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace,
-    KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest, KeyRange,
+    Keyspace, KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
 };
 
-type Map = OrdMap<Arc<[u8]>, Arc<[u8]>>;
+type Bytes = Arc<[u8]>;
+type Map = OrdMap<Bytes, Bytes>;
 type Maps = [Map; Keyspace::ALL.len()];
 
 const CAPS: Caps = Caps {
@@ -117,6 +118,12 @@ impl Engine for MemoryEngine {
         Ok(end)
     }
 
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        self.open()?;
+        let maps = Arc::clone(&self.maps);
+        Ok(Some(Box::new(MemoryIngest { maps, keyspace, entries: Vec::new() })))
+    }
+
     fn sync(&self) -> KvResult<()> {
         self.open()
     }
@@ -143,6 +150,26 @@ impl Engine for MemoryEngine {
 
     fn close(&self) -> KvResult<()> {
         self.closed.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+struct MemoryIngest {
+    maps: Arc<RwLock<Maps>>,
+    keyspace: Keyspace,
+    entries: Vec<(Bytes, Bytes)>,
+}
+
+impl Ingest for MemoryIngest {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> KvResult<()> {
+        CAPS.check_write(key, value, (0, 0))?;
+        CAPS.check_ascending(self.entries.last().map(|(last, _)| &**last), key)?;
+        self.entries.push((key.into(), value.into()));
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> KvResult<()> {
+        self.maps.write()[self.keyspace as usize].extend(self.entries);
         Ok(())
     }
 }

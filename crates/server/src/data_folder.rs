@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_kv_rocksdb::{
-    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, UNFINISHED_FORMAT_FILE,
+    FORMAT_FILE, OpenError, RocksEngine, RocksOptions, SCRATCH_FOLDER, UNFINISHED_FORMAT_FILE,
 };
 
 use crate::Config;
@@ -19,7 +19,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::processes;
 
 /// In the data folder: what does not fit into the memory of queries.
-pub(crate) const SPILL_FOLDER: &str = "_tmp";
+pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
 
 /// The file that RocksDB locks while it is open.
 const LOCK_FILE: &str = "LOCK";

@@ -53,6 +53,10 @@ impl FilterCompiler for NoFilters {
     }
 }
 
+/// Sees the steps of a build.
+#[cfg(test)]
+pub(crate) type BuildStep = Box<dyn FnMut(&Store, &'static str) -> bool + Send>;
+
 /// An open store.
 pub struct Store {
     writer: Writer,
@@ -67,6 +71,9 @@ pub struct Store {
     /// Called behind each unit of a visit.
     #[cfg(test)]
     pub(crate) between_units: parking_lot::Mutex<Option<Box<dyn Fn() + Send>>>,
+    /// Called between the steps of a build, until it says that it is over.
+    #[cfg(test)]
+    pub(crate) between_steps: parking_lot::Mutex<Option<BuildStep>>,
 }
 
 impl Deref for Store {
@@ -117,6 +124,8 @@ impl Store {
             paced: PacedPolicies::default(),
             #[cfg(test)]
             between_units: parking_lot::Mutex::default(),
+            #[cfg(test)]
+            between_steps: parking_lot::Mutex::default(),
         });
         let finds_archives: Weak<dyn FindArchives> = Arc::<Store>::downgrade(&store);
         store.find_archives_by(finds_archives);

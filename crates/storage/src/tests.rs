@@ -453,37 +453,6 @@ fn a_dropped_store_lets_go_of_its_engine() {
     assert_eq!(Arc::strong_count(&engine), 1, "no thread keeps the engine");
 }
 
-#[test]
-fn a_unique_key_of_another_document_survives_a_change_that_the_build_has_not_reached() {
-    let f = fixture();
-    f.insert("d.c", &doc! { "_id": 1000, "u": 5 }).unwrap();
-    f.insert("d.c", &doc! { "_id": 2000, "u": 7 }).unwrap();
-    let collection = f.store.collection(&ns("d.c")).unwrap();
-    let spec = doc! { "key": { "u": 1 }, "name": "u_1", "unique": true };
-    let spec = IndexSpec::from_catalog(DocBuf::from_bson(&spec)).unwrap();
-    let building = f.store.register_building(&collection, vec![spec]).unwrap();
-    // As if the build had passed 1 and 2, and not reached the others.
-    f.insert("d.c", &doc! { "_id": 1, "u": 5 }).unwrap();
-    f.insert("d.c", &doc! { "_id": 2, "u": 7 }).unwrap();
-    let new = DocBuf::from_bson(&doc! { "_id": 1000, "u": 6 });
-    let key = f.key(1000);
-    let update = |unit: &mut WriteUnit<'_>| {
-        let old = unit.read(&key)?.unwrap();
-        unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
-    };
-    f.store.write(&f.op, &collection, update).unwrap();
-    let key = f.key(2000);
-    let delete = |unit: &mut WriteUnit<'_>| {
-        let gone = unit.read(&key)?.unwrap();
-        unit.delete(&key, &gone)
-    };
-    f.store.write(&f.op, &collection, delete).unwrap();
-    f.store.finish_building(&collection, &building).unwrap();
-    assert_eq!(f.entries("d.c", 0), 3);
-    let again = f.insert("d.c", &doc! { "_id": 3, "u": 5 }).unwrap_err();
-    assert_eq!(again.code(), ErrorCode::DuplicateKey);
-}
-
 impl Fixture {
     /// The key of a record of `d.c`.
     fn key(&self, id: i32) -> RecordKey {

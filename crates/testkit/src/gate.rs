@@ -3,11 +3,11 @@
 //! The gate stands before transactions of one kind (reads or writes) that begin on threads with one name. It lets a number
 //! of them pass; the next one waits until it is opened. Other threads never wait.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
+    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
     TxnOptions,
 };
 
@@ -133,6 +133,14 @@ impl Engine for GatedEngine {
 
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
         self.inner.sweep_range(keyspace, range, max)
+    }
+
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        self.inner.begin_ingest(keyspace)
+    }
+
+    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
+        self.inner.scratch(bytes)
     }
 
     fn sync(&self) -> KvResult<()> {

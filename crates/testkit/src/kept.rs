@@ -1,10 +1,10 @@
 //! An engine that outlives the store's close, so that a store over memory can be opened again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
+    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
     TxnOptions,
 };
 
@@ -39,6 +39,14 @@ impl Engine for KeptOpen {
 
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
         self.0.sweep_range(keyspace, range, max)
+    }
+
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        self.0.begin_ingest(keyspace)
+    }
+
+    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
+        self.0.scratch(bytes)
     }
 
     fn sync(&self) -> KvResult<()> {

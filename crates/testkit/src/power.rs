@@ -1,13 +1,13 @@
 //! An engine whose power can be cut: what was not synced is gone then.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mayfly_kv::{
-    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, KeyRange, Keyspace, KvResult,
-    MemoryEngine, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions,
+    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, Ingest, KeyRange, Keyspace,
+    KvResult, MemoryEngine, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions,
 };
 
 /// Passes everything on, and keeps a snapshot of each sync.
@@ -98,6 +98,14 @@ impl Engine for PowerCut {
 
     fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
         self.inner.sweep_range(keyspace, range, max)
+    }
+
+    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
+        self.inner.begin_ingest(keyspace)
+    }
+
+    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
+        self.inner.scratch(bytes)
     }
 
     fn sync(&self) -> KvResult<()> {

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use mayfly_base::op::OpInfo;
+use mayfly_base::op::{OpInfo, OpProgress};
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_service::{ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -139,6 +139,9 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOption
     if !info.plan_summary.is_empty() {
         doc.append("planSummary", info.plan_summary.as_ref());
     }
+    if let Some(progress) = &info.progress {
+        append_progress(&mut doc, progress);
+    }
     if op.is_killed() {
         doc.append("killPending", true);
     }
@@ -155,6 +158,16 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOption
         doc.append_all(extra);
     }
     doc.finish()
+}
+
+/// The reference says what it does and how far it has come in one text, and the numbers once more.
+fn append_progress(doc: &mut DocBuilder, progress: &OpProgress) {
+    let OpProgress { message, done, total } = progress;
+    let percent = (done * 100).checked_div(*total).unwrap_or(0);
+    doc.append("msg", format!("{message} {message}: {done}/{total} {percent}%").as_str());
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    doc.start_document("progress").append("done", number(*done)).append("total", number(*total));
+    doc.end();
 }
 
 fn append_client(doc: &mut DocBuilder, client: &str, info: &ClientInfo) {

@@ -87,6 +87,42 @@ pub(super) fn gaps(make: &Make<'_>) {
     fill(engine, &[(b"a", b"later")]);
 }
 
+/// Engines without it say so, and then there is nothing to check.
+pub(super) fn ingest(make: &Make<'_>) {
+    let engine = &*make();
+    let key = |object: u8, n: u32| [&[object], &n.to_be_bytes()[..]].concat();
+    fill(engine, &[(&key(1, 7), b"before"), (&key(3, 7), b"behind")]);
+    let before = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let begun = || engine.begin_ingest(RECORD).unwrap();
+    let Some(mut given_up) = begun() else { return };
+    given_up.add(&key(4, 0), b"given up").unwrap();
+    drop(given_up);
+    let mut ingest = begun().expect("as before");
+    for n in 0..20_000 {
+        ingest.add(&key(2, n), &n.to_le_bytes().repeat(n as usize % 7)).unwrap();
+    }
+    assert!(matches!(ingest.add(&key(2, 19_999), b""), Err(KvError::Invalid(_))));
+    ingest.finish().unwrap();
+    assert_eq!(get(&*before, &key(2, 1)), None, "an older snapshot does not change");
+    let found = all(&*begin(engine), &KeyRange::prefix(&[2]), Direction::Forward);
+    assert_eq!(found.len(), 20_000);
+    for (n, (found, value)) in (0..20_000_u32).zip(found) {
+        assert_eq!((found, value), (key(2, n), n.to_le_bytes().repeat(n as usize % 7)));
+    }
+    assert_eq!(all(&*begin(engine), &whole(), Direction::Backward).len(), 20_002);
+    // What comes later wins, and a range that was ingested can be swept.
+    fill(engine, &[(&key(2, 5), b"later")]);
+    assert_eq!(now(engine, &key(2, 5)), Some(b"later".to_vec()));
+    let mut txn = begin(engine);
+    txn.delete(RECORD, &key(2, 6), Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(now(engine, &key(2, 6)), None);
+    while engine.sweep_range(RECORD, &KeyRange::prefix(&[2]), 1_000).unwrap() == SweepEnd::More {}
+    assert_eq!(all(&*begin(engine), &whole(), Direction::Forward).len(), 2);
+    // Nothing is a little as well.
+    begun().expect("as before").finish().unwrap();
+}
+
 pub(super) fn multi_get(make: &Make<'_>) {
     let engine = &*make();
     let keys: Vec<[u8; 4]> = (0..40_u32).map(u32::to_be_bytes).collect();

@@ -189,6 +189,17 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    Parameter {
+        name: "maxIndexBuildMemoryUsageMegabytes",
+        set_at: SetAt::Both,
+        kind: Kind::Int { least: 50, exclusive: false },
+        get: |s| Value::Number(s.store.index_build_bytes.load(Ordering::Relaxed) >> 20),
+        set: |s, value| {
+            if let Value::Number(megabytes) = value {
+                s.store.index_build_bytes.store(megabytes << 20, Ordering::Relaxed);
+            }
+        },
+    },
     number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| s
         .store
         .transaction_lock_timeout_ms),

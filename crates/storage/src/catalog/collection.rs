@@ -5,8 +5,8 @@
 //! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
@@ -16,6 +16,7 @@ use crate::catalog::numbers::Numbers;
 use crate::catalog::{
     Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
 };
+use crate::index::building::Building;
 use crate::index::validation::Validation;
 use crate::index::{FilterCompiler, IndexSpec, RecordFilter};
 use crate::policy::{PolicyRuntime, TtlOptions};
@@ -108,6 +109,8 @@ pub struct IndexRuntime {
     pub(crate) multikey_stored: AtomicU32,
     /// Whether the build is over and reads may use it.
     pub(crate) ready: AtomicBool,
+    /// What writers leave to its build.
+    pub(crate) building: OnceLock<Building>,
     /// Whether it is gone.
     pub(crate) dropped: AtomicBool,
     /// What it did as a policy.
@@ -489,6 +492,15 @@ impl Index {
     /// Whether reads may use it.
     pub fn is_ready(&self) -> bool {
         self.runtime.ready.load(Ordering::Acquire) && !self.is_dropped()
+    }
+
+    /// Its build, while that alone writes its entries.
+    #[inline]
+    pub(crate) fn building(&self) -> Option<&Building> {
+        match self.runtime.ready.load(Ordering::Acquire) {
+            true => None,
+            false => self.runtime.building.get(),
+        }
     }
 
     /// Whether it was dropped.

@@ -28,7 +28,7 @@ pub(crate) enum Definition {
     Changed,
     /// A collection that had another name gets it.
     Renamed,
-    /// What has it gets indexes that are not built yet: readers do not use them, writers maintain them.
+    /// What has it gets indexes that are not built yet: readers do not use them, writers leave notes for their build.
     Building,
 }
 

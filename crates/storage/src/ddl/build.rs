@@ -1,97 +1,140 @@
-//! Building an index over present documents while writers go on.
+//! Building indexes over present documents while writers go on.
 //!
-//! 1. The index is registered as not ready: from that moment every write unit maintains its keys.
-//! 2. The build walks the records in `_id` order; each batch is a write unit that locks its records, so that a writer
-//!    that changes one of them meanwhile conflicts, and one of both runs again over the other's result.
-//! 3. When the walk is over the index becomes ready in one catalog change.
+//! 1. The indexes are registered as not ready. From that moment write units note what they change (`index::building`), and nobody
+//!    but the build writes entries of these indexes.
+//! 2. All records are walked once, in their order, and the keys of all indexes are made and sorted (`walk`).
+//! 3. The sorted entries of each index go into the byte store past its log ([`Engine::begin_ingest`](mayfly_kv::Engine)); few of
+//!    them go as a transaction would write them (`load`).
+//! 4. The build catches up with what was noted meanwhile, in rounds: notes are taken with the collection's state held exclusively
+//!    for a moment, so that what they tell of is committed, and then done (`catch_up`). When writers are faster than that, they
+//!    are made to wait a little for each note; after twenty rounds they wait for the end.
+//! 5. The last notes are caught up with while the state is held exclusively, and in the same breath the indexes become ready in one
+//!    catalog change.
+//!
+//! Entries are written with the state held, after a look at whether the index is still there: what is dropped meanwhile is left to
+//! the sweeper, and nothing comes into its range behind it.
+//!
+//! Two documents with one key of a unique index end the build when both of them have it at the moment that they are found. If one
+//! of them is hidden because it is due, it goes; if one has changed meanwhile, its note says so, and the other one is noted again.
 //!
 //! A build that a crash cut off is forgotten when the store opens again: nobody was told that it exists.
 
-use std::ops::ControlFlow;
+mod catch_up;
+mod load;
+#[cfg(test)]
+mod tests;
+mod walk;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mayfly_base::op::OpProgress;
 use mayfly_base::{OpCtx, Result};
-use mayfly_kv::{Direction, Keyspace, ScanLimit};
+use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 
 use crate::Store;
-use crate::catalog::{Collection, Index};
-use crate::read::{Scanned, whole_range};
+use crate::catalog::{Collection, CollectionState, Index};
+use crate::index::building::{BuildNotes, Building};
+use crate::index::keygen::KeySet;
+use crate::index::sorter::Scratch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::layout::prefixed;
+use crate::record::layout::catalog_key;
+use crate::write::{back_off, covered_keys, duplicate_key, most_tries};
 
-/// Records per write unit of a build.
-const BATCH_RECORDS: usize = 100;
+/// Memory for notes, at most.
+const NOTES_BYTES: usize = 16 << 20;
+
+/// What becomes of a build when one of its indexes is dropped meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IfDropped {
+    /// It ends with an error.
+    Ends,
+    /// It goes on with the others.
+    GoesOn,
+}
+
+/// Whether others may do something with the collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Write,
+    /// The collection's state is held exclusively.
+    Wait,
+}
+
+/// A key of a unique index that two documents have.
+struct Dispute {
+    number: usize,
+    values: Vec<u8>,
+    record_key: RecordKey,
+    owner: RecordKey,
+}
+
+/// Indexes that are being built together.
+pub(super) struct Build<'s> {
+    store: &'s Store,
+    op: &'s OpCtx,
+    collection: &'s Collection,
+    indexes: &'s [Arc<Index>],
+    notes: Arc<BuildNotes>,
+    /// By index: on which paths arrays were met.
+    multikey: Vec<u32>,
+    if_dropped: IfDropped,
+    /// Notes of the last round.
+    last_round: u64,
+    rounds: u32,
+    /// How long writers wait for each note.
+    delay_nanos: u64,
+}
 
 impl Store {
-    pub(crate) fn build_indexes(
+    pub(super) fn build_indexes(
         &self,
         op: &OpCtx,
         collection: &Collection,
         building: &[Arc<Index>],
     ) -> Result<()> {
-        let result = self
-            .walk_records(op, collection, building)
-            .and_then(|()| self.finish_building(collection, building));
+        let publish = |state: &mut CollectionState| self.publish_built(collection, state, building);
+        self.build_and(op, collection, building, IfDropped::Ends, publish)
+    }
+
+    /// Builds registered indexes and publishes them; takes them back when that fails. `publish` is called once, with the catalog's
+    /// lock and the collection's state held.
+    pub(super) fn build_and(
+        &self,
+        op: &OpCtx,
+        collection: &Collection,
+        building: &[Arc<Index>],
+        if_dropped: IfDropped,
+        publish: impl FnOnce(&mut CollectionState) -> Result<()>,
+    ) -> Result<()> {
+        let result =
+            Build::new(self, op, collection, building, if_dropped).and_then(|mut build| {
+                build.fill()?;
+                build.finish(publish)
+            });
+        op.update_info(|info| info.progress = None);
         if let Err(error) = result {
-            for index in building {
-                index.runtime.ready.store(false, Ordering::Release);
-            }
             self.abandon_building(collection, building)?;
             return Err(error);
         }
         Ok(())
     }
 
-    pub(crate) fn walk_records(
-        &self,
-        op: &OpCtx,
-        collection: &Collection,
-        building: &[Arc<Index>],
-    ) -> Result<()> {
-        let mut range = whole_range();
-        loop {
-            op.check()?;
-            collection.check_alive()?;
-            let mut batch: Vec<RecordKey> = Vec::with_capacity(BATCH_RECORDS);
-            let limit = ScanLimit { rows: BATCH_RECORDS, bytes: 4 << 20 };
-            let scanned = self.snapshot()?.scan_stored(
-                collection,
-                &range,
-                Direction::Forward,
-                limit,
-                &mut |key, _| {
-                    batch.push(key.to_vec());
-                    Ok(ControlFlow::Continue(()))
-                },
-            )?;
-            self.backfill(op, collection, building, &batch)?;
-            match scanned {
-                Scanned::Exhausted => return Ok(()),
-                Scanned::Paused(last) => range = range.after(&last, Direction::Forward),
-            }
+    /// Makes writers leave the entries of these indexes to their build; before anybody sees them.
+    pub(super) fn leave_to_build(&self, indexes: &[Arc<Index>]) {
+        let engine = self.engine.clone();
+        let scratch: Arc<Scratch> = Arc::new(move |bytes| engine.scratch(bytes).map_err(from_kv));
+        let budget = NOTES_BYTES.min(self.index_build_bytes());
+        let notes = Arc::new(BuildNotes::new(budget, scratch));
+        for (number, index) in (0..).zip(indexes) {
+            let building = Building { notes: notes.clone(), number };
+            assert!(index.runtime.building.set(building).is_ok(), "an index is built once");
         }
     }
 
-    fn backfill(
-        &self,
-        op: &OpCtx,
-        collection: &Collection,
-        building: &[Arc<Index>],
-        batch: &[RecordKey],
-    ) -> Result<()> {
-        self.write(op, collection, |unit| {
-            for record_key in batch {
-                let key = prefixed(collection.id(), record_key);
-                unit.txn.lock(Keyspace::Record, &key).map_err(from_kv)?;
-                let Some(stored) = unit.read_stored(record_key)? else { continue };
-                for index in building {
-                    unit.backfill(index, record_key, stored.record())?;
-                }
-            }
-            Ok(())
-        })
+    fn index_build_bytes(&self) -> usize {
+        usize::try_from(self.index_build_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     /// Removes indexes that were being built when the server stopped.
@@ -109,6 +152,183 @@ impl Store {
             if !unfinished.is_empty() {
                 self.abandon_building(&collection, &unfinished)?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl<'s> Build<'s> {
+    fn new(
+        store: &'s Store,
+        op: &'s OpCtx,
+        collection: &'s Collection,
+        indexes: &'s [Arc<Index>],
+        if_dropped: IfDropped,
+    ) -> Result<Build<'s>> {
+        let building = indexes.first().and_then(|index| index.runtime.building.get());
+        let notes = building.map(|building| building.notes.clone());
+        let notes = notes.ok_or_else(|| mayfly_base::Error::internal("a build without notes"))?;
+        let multikey = vec![0; indexes.len()];
+        let (last_round, rounds, delay_nanos) = (u64::MAX, 0, 0);
+        Ok(Build {
+            store,
+            op,
+            collection,
+            indexes,
+            notes,
+            multikey,
+            if_dropped,
+            last_round,
+            rounds,
+            delay_nanos,
+        })
+    }
+
+    /// Steps 2 and 3.
+    fn fill(&mut self) -> Result<()> {
+        let sorters = self.walk()?;
+        for (number, sorter) in sorters.into_iter().enumerate() {
+            self.load(number, sorter)?;
+        }
+        Ok(())
+    }
+
+    /// Steps 4 and 5.
+    fn finish(&mut self, publish: impl FnOnce(&mut CollectionState) -> Result<()>) -> Result<()> {
+        loop {
+            self.catch_up()?;
+            let (store, collection) = (self.store, self.collection);
+            self.step("last");
+            let disputes = {
+                let _changing = store.catalog.changing.lock();
+                let mut state = collection.state.write();
+                self.check()?;
+                let Some(disputes) = self.catch_up_alone()? else { continue };
+                if disputes.is_empty() {
+                    self.store_multikey()?;
+                    return publish(&mut state);
+                }
+                disputes
+            };
+            self.settle(&disputes)?;
+        }
+    }
+
+    /// Whether the build should go on. With the state of the collection held the answer stays true.
+    fn check(&self) -> Result<()> {
+        self.op.check()?;
+        self.store.check_open()?;
+        self.collection.check_alive()?;
+        match self.if_dropped {
+            IfDropped::Ends => self.indexes.iter().try_for_each(|index| index.check_alive()),
+            IfDropped::GoesOn => Ok(()),
+        }
+    }
+
+    /// Lets a test do something in between.
+    fn step(&self, _step: &'static str) {
+        #[cfg(test)]
+        {
+            let act = self.store.between_steps.lock().take();
+            if let Some(mut act) = act
+                && !act(self.store, _step)
+            {
+                *self.store.between_steps.lock() = Some(act);
+            }
+        }
+    }
+
+    fn show_progress(&self, message: &'static str, done: u64, total: u64) {
+        self.op.update_info(|info| info.progress = Some(OpProgress { message, done, total }));
+    }
+
+    /// Runs a transaction of the engine until it is committed.
+    fn transact<T>(
+        &self,
+        others: Others,
+        mut body: impl FnMut(&mut dyn Txn) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let attempt = {
+                let _state = (others == Others::Write).then(|| self.collection.state.read());
+                self.check()?;
+                self.try_transact(&mut body)
+            };
+            match attempt {
+                Err(error) if tries < most_tries(&error) => {
+                    tries += 1;
+                    back_off(tries);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn try_transact<T>(&self, body: &mut impl FnMut(&mut dyn Txn) -> Result<T>) -> Result<T> {
+        let mut txn = self.store.engine().begin(TxnOptions::default()).map_err(from_kv)?;
+        let result = body(&mut *txn)?;
+        txn.commit().map_err(from_kv)?;
+        self.store.note_commit();
+        Ok(result)
+    }
+
+    /// Finds out what becomes of keys that two documents seemed to have. Afterwards one of each two is noted again.
+    ///
+    /// # Errors
+    /// 11000 when both have it.
+    fn settle(&self, disputes: &[Dispute]) -> Result<()> {
+        disputes.iter().try_for_each(|dispute| self.settle_one(dispute))
+    }
+
+    fn settle_one(&self, dispute: &Dispute) -> Result<()> {
+        self.check()?;
+        let index = &self.indexes[dispute.number];
+        let mut refusal = None;
+        let mut have = 0;
+        let snapshot = self.store.snapshot()?;
+        for record_key in [&dispute.owner, &dispute.record_key] {
+            snapshot.stored_record(self.collection, record_key, &mut |record| {
+                let mut keys = KeySet::default();
+                covered_keys(index, record, &mut keys)?;
+                have += usize::from(keys.iter().any(|(values, _)| values == dispute.values));
+                let ns = self.collection.namespace();
+                refusal = Some(duplicate_key(ns.as_str(), index, record.document));
+                Ok(())
+            })?;
+        }
+        drop(snapshot);
+        let mut goes = have < 2;
+        for record_key in [&dispute.record_key, &dispute.owner] {
+            goes = goes
+                || self
+                    .store
+                    .write(self.op, self.collection, |unit| unit.expire_hidden(record_key))?;
+        }
+        match refusal {
+            Some(refusal) if !goes => Err(refusal),
+            _ => {
+                if let Some(building) = index.building() {
+                    building.touched(&dispute.record_key).make();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes readers and the catalog know where arrays were met.
+    fn store_multikey(&self) -> Result<()> {
+        for (index, mask) in self.indexes.iter().zip(&self.multikey) {
+            if *mask == 0 || index.is_dropped() {
+                continue;
+            }
+            let runtime = &index.runtime;
+            let all = runtime.multikey.fetch_or(*mask, Ordering::AcqRel) | mask;
+            self.transact(Others::Wait, |txn| {
+                let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
+                txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)
+            })?;
+            runtime.multikey_stored.fetch_or(all, Ordering::AcqRel);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
-use crate::catalog::{Collection, Definition, Index, local, new_index};
+use crate::catalog::{Collection, CollectionState, Definition, Index, local, new_index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
 use crate::policy::ExpireAfter;
@@ -261,7 +261,7 @@ impl Store {
         Ok(())
     }
 
-    /// Puts indexes that are not ready into the catalog: from here on every write maintains them.
+    /// Puts indexes that are not ready into the catalog: from here on every write leaves notes for their build.
     pub(crate) fn register_building(
         &self,
         collection: &Collection,
@@ -289,31 +289,28 @@ impl Store {
             }
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
         })?;
+        self.leave_to_build(&building);
         collection.install(&mut state, changed);
         Ok(building)
     }
 
-    /// Makes built indexes usable.
-    pub(crate) fn finish_building(
+    /// Makes built indexes usable. The caller holds the catalog's lock and the state.
+    pub(super) fn publish_built(
         &self,
         collection: &Collection,
+        state: &CollectionState,
         built: &[Arc<Index>],
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
-        let state = collection.state.write();
-        collection.check_alive()?;
         let ns = collection.namespace();
         let _definition = self.definitions.changing(&ns, Definition::Changed);
-        for index in built {
-            index.check_alive()?;
-            index.runtime.ready.store(true, Ordering::Release);
-        }
-        self.change_begun(|txn, oplog| {
+        set_ready(built, true);
+        let changed = self.change_begun(|txn, oplog| {
             for index in built {
                 log_index(oplog, &ns, &collection.uuid(), &index.spec);
             }
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &state)
-        })
+            put_collection(txn, collection.id(), &ns, &collection.uuid(), state)
+        });
+        changed.inspect_err(|_| set_ready(built, false))
     }
 
     /// Drops indexes by position in the state. The caller holds the catalog's lock.
@@ -500,6 +497,13 @@ impl Store {
         })?;
         collection.install(&mut state, changed);
         Ok(())
+    }
+}
+
+/// To be called with the state held exclusively.
+pub(super) fn set_ready(indexes: &[Arc<Index>], ready: bool) {
+    for index in indexes {
+        index.runtime.ready.store(ready, Ordering::Release);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rebuilding the indexes of a collection, for `reIndex`.
 //!
-//! 1. An index of the same definition is built beside each, under a new id, while readers use the old one and writers maintain
-//!    both.
+//! 1. An index of the same definition is built beside each, under a new id, while readers use the old one, which writers
+//!    maintain.
 //! 2. One catalog change puts the new ones in the places of the old ones.
 //!
 //! A crash in between leaves the old ones: builds that were cut off are forgotten. The index on `_id` is the order of the
@@ -12,9 +12,11 @@ use std::sync::atomic::Ordering;
 
 use mayfly_base::{OpCtx, Result};
 
+use super::build::IfDropped;
+use super::indexes::set_ready;
 use super::{put_collection, put_dropped};
 use crate::Store;
-use crate::catalog::{Collection, Definition, Index};
+use crate::catalog::{Collection, CollectionState, Definition, Index};
 
 impl Store {
     /// Builds all indexes anew; gives how many there are, `_id_` included.
@@ -32,31 +34,22 @@ impl Store {
                 let _changing = self.catalog.changing.lock();
                 self.register_building(collection, specs)?
             };
-            let replaced = self
-                .walk_records(op, collection, &fresh)
-                .and_then(|()| self.put_in_place(collection, &old, &fresh));
-            if let Err(error) = replaced {
-                for index in &fresh {
-                    index.runtime.ready.store(false, Ordering::Release);
-                }
-                self.abandon_building(collection, &fresh)?;
-                return Err(error);
-            }
+            self.build_and(op, collection, &fresh, IfDropped::GoesOn, |state| {
+                self.put_in_place(collection, &old, &fresh, state)
+            })?;
         }
         Ok(collection.indexes().len() as i32 + 1)
     }
 
     /// Puts built indexes into the places of those that they are like. Of one that was dropped or changed meanwhile the new
-    /// one goes.
+    /// one goes. The caller holds the catalog's lock.
     fn put_in_place(
         &self,
         collection: &Collection,
         old: &[Arc<Index>],
         fresh: &[Arc<Index>],
+        state: &mut CollectionState,
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
-        let mut state = collection.state.write();
-        collection.check_alive()?;
         let ns = collection.namespace();
         let mut changed = state.clone();
         let mut gone = Vec::new();
@@ -84,19 +77,17 @@ impl Store {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
         });
         let _definition = self.definitions.changing(&ns, Definition::Changed);
-        for index in fresh {
-            index.runtime.ready.store(true, Ordering::Release);
-        }
-        self.change(|txn, _| {
+        set_ready(fresh, true);
+        let result = self.change(|txn, _| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             gone.iter().try_for_each(|index| put_dropped(txn, index.id))
-        })?;
-        collection.install(&mut state, changed);
+        });
+        result.inspect_err(|_| set_ready(fresh, false))?;
+        collection.install(state, changed);
         // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
         for index in &gone {
             index.runtime.dropped.store(true, Ordering::Release);
         }
-        drop(state);
         self.leave_to_sweeper(gone.iter().map(|index| index.id));
         Ok(())
     }

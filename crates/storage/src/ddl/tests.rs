@@ -172,16 +172,13 @@ fn no_conversion_while_an_index_is_built() {
     let f = fixture();
     (0..10).for_each(|id| f.insert("c", &doc! { "_id": id, "a": id }));
     let op = f.op.clone();
-    f.act(move |store| {
-        let building = store.collection(&ns("c")).unwrap().indexes().len() == 1;
-        if building {
-            let refused = store.convert_collection(&op, &ns("c"), capped().as_doc()).unwrap_err();
-            assert_eq!(refused.code(), ErrorCode::BackgroundOperationInProgressForNamespace);
-        }
-        building
-    });
+    *f.store.between_steps.lock() = Some(Box::new(move |store, _| {
+        let refused = store.convert_collection(&op, &ns("c"), capped().as_doc()).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::BackgroundOperationInProgressForNamespace);
+        true
+    }));
     f.index("c", &doc! { "key": { "a": 1 }, "name": "a" });
-    assert!(f.clock.act.lock().is_none(), "it was built while somebody else acted");
+    assert!(f.store.between_steps.lock().is_none(), "it was built while somebody else acted");
     assert!(f.store.collection(&ns("c")).unwrap().capped().is_none());
 }
 

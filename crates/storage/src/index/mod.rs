@@ -3,10 +3,12 @@
 //!
 //! Nothing here reads or writes the byte store.
 
+pub(crate) mod building;
 mod filter;
 pub(crate) mod keygen;
 pub mod kinds;
 pub(crate) mod range;
+pub(crate) mod sorter;
 pub(crate) mod spec;
 pub(crate) mod validation;
 

@@ -31,5 +31,7 @@ pub use transaction::{
     in_transaction,
 };
 pub use unit::WriteUnit;
+pub(crate) use unit::{covered_keys, duplicate_key};
 pub use within::Together;
 pub use writer::Writer;
+pub(crate) use writer::{back_off, most_tries};

@@ -3,16 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use mayfly_base::Result;
 use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::catalog::{Collection, Index, Policy};
+use crate::index::building::Note;
 use crate::oplog::OplogBatch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::kept_key;
+
+/// How long a writer waits at most for the build of an index that it is ahead of.
+const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
 
 /// What a transaction leaves to its commit.
 pub(crate) struct Pending {
@@ -24,6 +29,8 @@ pub(crate) struct Pending {
     pub multikey: Vec<(Arc<Index>, u32)>,
     /// Documents that the log will refer to, and that the transaction itself has written over or removed: by collection and record.
     overwritten: HashMap<(u64, RecordKey), DocBuf>,
+    /// What builds of indexes have to catch up with.
+    pub notes: Vec<Note>,
     /// A unit failed after it may have written something: nothing of it may be committed.
     pub failed: bool,
 }
@@ -48,6 +55,7 @@ impl Pending {
             collections: Vec::new(),
             multikey: Vec::new(),
             overwritten: HashMap::new(),
+            notes: Vec::new(),
             failed: false,
         }
     }
@@ -89,6 +97,13 @@ impl Pending {
             Some((_, known)) => known.add(effects),
             None => self.collections.push((collection.clone(), effects)),
         }
+    }
+
+    /// To be called before the commit, with the states of the collections held; gives the time that the writer should wait
+    /// afterwards.
+    pub(crate) fn leave_notes(&mut self) -> Duration {
+        let nanos = self.notes.drain(..).map(|note| note.make()).sum();
+        Duration::from_nanos(nanos).min(LONGEST_DELAY)
     }
 
     /// To be called after the commit: arrays are known to be on these paths.

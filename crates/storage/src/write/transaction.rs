@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, current};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::DocBuf;
 
@@ -312,6 +312,7 @@ impl Writer {
         };
         let (key, value) = statement_row(statement, 1, now_ms, committed(committed_at).as_doc());
         txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)?;
+        let delay = pending.leave_notes();
         txn.commit().map_err(from_kv)?;
         // While nobody can see the log beyond it.
         if !local.created.is_empty() {
@@ -329,6 +330,9 @@ impl Writer {
         }
         drop(states);
         self.note_commit();
+        if !delay.is_zero() {
+            current::wait(|| std::thread::sleep(delay));
+        }
         Ok(committed_at)
     }
 }

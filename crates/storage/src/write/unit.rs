@@ -3,7 +3,7 @@
 //! The story of a write:
 //! 1. [`super::Writer::write`] takes the collection's state shared and begins a transaction;
 //! 2. the body calls [`WriteUnit::insert`], [`WriteUnit::update`] or [`WriteUnit::delete`];
-//! 3. each maintains the keys of every index, those still being built included, and checks unique ones;
+//! 3. each maintains the keys of every index, checks unique ones, and leaves a note for those that are still being built;
 //! 4. the commit adds the oplog entry and makes everything visible at once;
 //! 5. on a conflict the whole body runs again over a new snapshot.
 
@@ -16,6 +16,7 @@ use super::archive::{Archives, OpenArchive};
 use super::capped::CappedUnit;
 use super::pending::{Effects, Pending};
 use crate::catalog::{Collection, CollectionState, Core, Index, Policy};
+use crate::index::building::Building;
 use crate::index::keygen::{KeySet, index_keys};
 use crate::index::validation::Validation;
 use crate::oplog::{ExpiredBy, LoggedUpdate, Object, RecordInLog, UpdateStyle, delta};
@@ -252,7 +253,7 @@ impl<'s> WriteUnit<'s> {
     }
 
     fn duplicate_id(&self, id: RawValue<'_>) -> Error {
-        self.duplicate("_id_", &id_pattern(), id_value(id), self.collection.collation())
+        duplicate(self.ns, "_id_", &id_pattern(), id_value(id), self.collection.collation())
     }
 
     /// Adds the entry of the index on `_id`, where there is one.
@@ -345,7 +346,10 @@ impl<'s> WriteUnit<'s> {
         for index in &state.indexes {
             if index.covers(document)? {
                 index_keys(&index.spec, self.written(document), &mut scratch.new_keys)?;
-                self.add_keys(index, scratch, document, record_key, |_| true)?;
+                match index.building() {
+                    None => self.add_keys(index, scratch, document, record_key, |_| true)?,
+                    Some(building) => self.pending.notes.push(building.touched(record_key)),
+                }
             }
         }
         Ok(())
@@ -413,6 +417,11 @@ impl<'s> WriteUnit<'s> {
         self.put_record(&key, &scratch.value, in_log, Guard::Checked)?;
         let state = self.state;
         for index in &state.indexes {
+            if let Some(building) = index.building() {
+                let new = Some(self.written(new));
+                self.leave_to_build(index, building, scratch, record_key, before, new)?;
+                continue;
+            }
             scratch.old_keys.clear();
             scratch.new_keys.clear();
             if index.covers(old)? {
@@ -474,6 +483,11 @@ impl<'s> WriteUnit<'s> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let state = self.state;
         for index in &state.indexes {
+            if let Some(building) = index.building() {
+                self.leave_to_build(index, building, &mut scratch, record_key, stored, None)?;
+                self.effects.keys_deleted += scratch.old_keys.len() as i64;
+                continue;
+            }
             if index.covers(document)? {
                 let mut keys = std::mem::take(&mut scratch.old_keys);
                 index_keys(&index.spec, stored, &mut keys)?;
@@ -534,7 +548,7 @@ impl<'s> WriteUnit<'s> {
     }
 
     /// Removes the record if it is hidden: what nobody sees is in nobody's way. True when it is gone.
-    fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
+    pub(crate) fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
         if !self.hides() {
             return Ok(false);
         }
@@ -620,6 +634,34 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 
+    /// Notes what the build of an index has to do about a change of a record, if its keys change.
+    fn leave_to_build(
+        &mut self,
+        index: &Index,
+        building: &Building,
+        scratch: &mut Scratch,
+        record_key: &[u8],
+        old: Record<'_>,
+        new: Option<Record<'_>>,
+    ) -> Result<()> {
+        let Scratch { old_keys, new_keys, .. } = scratch;
+        // A document that has no keys ends the build, unless it is gone by then.
+        if covered_keys(index, old, old_keys).is_err() {
+            old_keys.clear();
+        }
+        new_keys.clear();
+        if let Some(new) = new {
+            covered_keys(index, new, new_keys)?;
+            if old_keys.multikey == new_keys.multikey && old_keys.iter().eq(new_keys.iter()) {
+                return Ok(());
+            }
+        }
+        let notes = &mut self.pending.notes;
+        notes.push(building.touched(record_key));
+        notes.extend(old_keys.iter().map(|(values, _)| building.had(record_key, values)));
+        Ok(())
+    }
+
     fn remove_key(
         &mut self,
         index: &Index,
@@ -631,10 +673,6 @@ impl<'s> WriteUnit<'s> {
         scratch.key.extend_from_slice(&index.id.to_be_bytes());
         scratch.key.extend_from_slice(values);
         if index.spec.unique() {
-            // The build may not have come across this document yet, and another one may have its key.
-            if !index.is_ready() && self.other_owner(&scratch.key, record_key)?.is_some() {
-                return Ok(());
-            }
             self.txn.delete(Keyspace::Index, &scratch.key, Guard::Checked)
         } else {
             scratch.key.extend_from_slice(record_key);
@@ -667,36 +705,7 @@ impl<'s> WriteUnit<'s> {
         if self.expire_hidden(&owner)? {
             return Ok(());
         }
-        let mut value = DocBuilder::new();
-        for field in index.spec.fields() {
-            let found = plain_value(document, &field.parts);
-            value.append(&field.path, found);
-        }
-        let pattern = index.spec.key().to_owned();
-        let collation = index.spec.collation();
-        Err(self.duplicate(index.spec.name(), &pattern, value.finish(), collation))
-    }
-
-    /// Adds the keys of a record that the build of an index came across. The unit must own the record.
-    pub(crate) fn backfill(
-        &mut self,
-        index: &Arc<Index>,
-        record_key: &[u8],
-        record: Record<'_>,
-    ) -> Result<()> {
-        let document = record.document;
-        if !index.covers(document)? {
-            return Ok(());
-        }
-        // A hidden document must not be the duplicate that ends the build.
-        if index.spec.unique() && self.expire_hidden(record_key)? {
-            return Ok(());
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let result = index_keys(&index.spec, record, &mut scratch.new_keys)
-            .and_then(|()| self.add_keys(index, &mut scratch, document, record_key, |_| true));
-        self.scratch = scratch;
-        result
+        Err(duplicate_key(self.ns, index, document))
     }
 
     /// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
@@ -718,40 +727,59 @@ impl<'s> WriteUnit<'s> {
         self.pending.multikey.push((index.clone(), all));
         Ok(())
     }
+}
 
-    fn duplicate(
-        &self,
-        index: &str,
-        pattern: &DocBuf,
-        value: DocBuf,
-        collation: Option<&Arc<Collation>>,
-    ) -> Error {
-        let (value, under) = match collation {
-            None => (value, String::new()),
-            Some(collation) => {
-                let under = format!(" collation: {}", Shell(collation.document()));
-                (collated_value(&value, collation), under)
-            }
-        };
-        let shown = value
-            .as_doc()
-            .iter()
-            .map(|element| format!("{}: {}", element.name(), ShellValue(element.value())))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let mut extra = DocBuilder::new();
-        extra.append("keyPattern", pattern).append("keyValue", &value);
-        if let Some(collation) = collation {
-            extra.append("collation", collation.document());
+/// What is said of a document that has a key of another one in a unique index.
+pub(crate) fn duplicate_key(ns: &str, index: &Index, document: RawDoc<'_>) -> Error {
+    let mut value = DocBuilder::new();
+    for field in index.spec.fields() {
+        let found = plain_value(document, &field.parts);
+        value.append(&field.path, found);
+    }
+    let pattern = index.spec.key().to_owned();
+    let collation = index.spec.collation();
+    duplicate(ns, index.spec.name(), &pattern, value.finish(), collation)
+}
+
+fn duplicate(
+    ns: &str,
+    index: &str,
+    pattern: &DocBuf,
+    value: DocBuf,
+    collation: Option<&Arc<Collation>>,
+) -> Error {
+    let (value, under) = match collation {
+        None => (value, String::new()),
+        Some(collation) => {
+            let under = format!(" collation: {}", Shell(collation.document()));
+            (collated_value(&value, collation), under)
         }
-        Error::new(
-            ErrorCode::DuplicateKey,
-            format!(
-                "E11000 duplicate key error collection: {} index: {index}{under} dup key: {{ {shown} }}",
-                self.ns
-            ),
-        )
-        .with_extra(extra.finish().into_bytes())
+    };
+    let shown = value
+        .as_doc()
+        .iter()
+        .map(|element| format!("{}: {}", element.name(), ShellValue(element.value())))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let mut extra = DocBuilder::new();
+    extra.append("keyPattern", pattern).append("keyValue", &value);
+    if let Some(collation) = collation {
+        extra.append("collation", collation.document());
+    }
+    let text = format!(
+        "E11000 duplicate key error collection: {ns} index: {index}{under} dup key: {{ {shown} }}"
+    );
+    Error::new(ErrorCode::DuplicateKey, text).with_extra(extra.finish().into_bytes())
+}
+
+/// The keys of a record in an index; none when its filter leaves it out.
+pub(crate) fn covered_keys(index: &Index, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+    match index.covers(record.document)? {
+        true => index_keys(&index.spec, record, out),
+        false => {
+            out.clear();
+            Ok(())
+        }
     }
 }
 

@@ -50,10 +50,15 @@ pub struct Writer {
     pub fsync_lock: FsyncLock,
     /// How long a statement of an open transaction waits for a lock, in milliseconds; negative for as long as it takes.
     pub transaction_lock_timeout_ms: AtomicI64,
+    /// Memory for the keys of indexes that are built together, in bytes.
+    pub index_build_bytes: AtomicI64,
 }
 
 /// `maxTransactionLockRequestTimeoutMillis` by default.
 const TRANSACTION_LOCK_TIMEOUT_MS: i64 = 5;
+
+/// `maxIndexBuildMemoryUsageMegabytes` by default, in bytes.
+const INDEX_BUILD_BYTES: i64 = 200 << 20;
 
 impl Deref for Writer {
     type Target = Core;
@@ -78,6 +83,7 @@ impl Writer {
             user_block: UserWriteBlock::default(),
             fsync_lock: FsyncLock::default(),
             transaction_lock_timeout_ms: AtomicI64::new(TRANSACTION_LOCK_TIMEOUT_MS),
+            index_build_bytes: AtomicI64::new(INDEX_BUILD_BYTES),
         }
     }
 
@@ -294,6 +300,7 @@ impl Writer {
             // Given back when the commit is over.
             under_way = Some((stamp, entry.logical_bytes()));
         }
+        let delay = pending.leave_notes();
         txn.commit().map_err(from_kv)?;
         if let Some((stamp, bytes)) = under_way {
             stamp.committed(1, bytes);
@@ -305,6 +312,9 @@ impl Writer {
             self.note_effects(&collection, effects);
         }
         self.sync.note_commit();
+        if !delay.is_zero() {
+            current::wait(|| std::thread::sleep(delay));
+        }
         Ok(())
     }
 
@@ -358,7 +368,7 @@ impl Writer {
 }
 
 /// How often a unit that failed so may be tried again.
-fn most_tries(error: &Error) -> u32 {
+pub(crate) fn most_tries(error: &Error) -> u32 {
     match error.code() {
         ErrorCode::WriteConflict => MAX_RETRIES,
         ErrorCode::SnapshotTooOld => MAX_RETRIES_TOO_OLD,
@@ -367,7 +377,7 @@ fn most_tries(error: &Error) -> u32 {
 }
 
 /// Gives the other writer time; longer with each try.
-fn back_off(tries: u32) {
+pub(crate) fn back_off(tries: u32) {
     if tries < 4 {
         std::thread::yield_now();
     } else {

@@ -204,19 +204,16 @@ impl Model {
 
     fn run(&self, name: &str, steps: &[Step]) -> Result<()> {
         let (collection, _) = self.store.get_or_create(&ns(name))?;
-        let keys: Vec<_> = steps
-            .iter()
-            .map(|step| match step {
-                Step::Insert(_) => Ok(None),
-                Step::Replace(id, _) | Step::Change(id, _) | Step::Delete(id) => {
-                    self.store.locate(&collection, RawValue::Int32(*id))
-                }
-            })
-            .collect::<Result<_>>()?;
         self.store.write(&self.op(), &collection, |unit| {
-            for (step, key) in steps.iter().zip(&keys) {
-                assert!(matches!(step, Step::Insert(_)) || key.is_some(), "a record of its own");
-                let key = key.as_deref().unwrap_or(&[]);
+            for step in steps {
+                let key = match step {
+                    Step::Insert(_) => Vec::new(),
+                    Step::Replace(id, _) | Step::Change(id, _) | Step::Delete(id) => {
+                        let id_key = collection.id_key(RawValue::Int32(*id));
+                        unit.locate(id_key)?.expect("a record of its own")
+                    }
+                };
+                let key = key.as_slice();
                 let old = if key.is_empty() { None } else { unit.read(key)? };
                 let old = old.as_ref();
                 match step {

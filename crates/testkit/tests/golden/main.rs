@@ -9,6 +9,7 @@ mod deletion;
 mod fsync_lock;
 mod history;
 mod history_commands;
+mod index_builds;
 mod index_kinds;
 mod log_model;
 mod model;

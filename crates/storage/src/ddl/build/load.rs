@@ -1,0 +1,119 @@
+//! Writing the sorted entries of an index.
+//!
+//! Nothing is in the index's range before, and nobody but the build writes there. So many entries go past the engine's log; few go
+//! through a transaction, which costs no file.
+
+use mayfly_base::Result;
+use mayfly_kv::{Guard, Ingest, Keyspace};
+
+use super::{Build, Dispute, Others};
+use crate::index::sorter::Sorter;
+use crate::record::error::from_kv;
+use crate::record::layout::decode_unique_value;
+
+/// So many bytes in memory are few.
+const FEW_BYTES: usize = if cfg!(test) { 500 } else { 8 << 20 };
+/// Bytes of one transaction.
+const UNIT_BYTES: usize = 1 << 20;
+/// Entries between two looks at whether the build should go on.
+const CHECK_EVERY: u64 = if cfg!(test) { 16 } else { 4096 };
+
+/// Where entries go.
+enum Place {
+    Beside(Box<dyn Ingest>),
+    /// Entries of the next transaction, and their bytes.
+    Through(Vec<(Vec<u8>, Vec<u8>)>, usize),
+}
+
+impl Build<'_> {
+    /// Writes the entries of one index.
+    pub(super) fn load(&mut self, number: usize, sorter: Sorter) -> Result<()> {
+        let index = &self.indexes[number];
+        let total = sorter.len();
+        let few = sorter.bytes_in_memory().is_some_and(|bytes| bytes <= FEW_BYTES);
+        let beside = match few {
+            true => None,
+            false => self.store.engine().begin_ingest(Keyspace::Index).map_err(from_kv)?,
+        };
+        let mut place = beside.map_or_else(|| Place::Through(Vec::new(), 0), Place::Beside);
+        let unique = index.spec.unique();
+        let (mut key, mut owner) = (index.id.to_be_bytes().to_vec(), Vec::new());
+        let mut merge = sorter.merge()?;
+        let mut done = 0;
+        while let Some((values, value)) = merge.next()? {
+            if done % CHECK_EVERY == 0 {
+                self.check()?;
+                self.step("load");
+                self.show_progress(LOADING, done, total);
+            }
+            done += 1;
+            // It was written by the walk.
+            let (record_key, bits) = decode_unique_value(value).unwrap_or_default();
+            if unique {
+                if done > 1 && &key[8..] == values {
+                    let (values, record_key) = (values.to_vec(), record_key.to_vec());
+                    let owner = owner.clone();
+                    self.settle_one(&Dispute { number, values, record_key, owner })?;
+                    continue;
+                }
+                owner.clear();
+                owner.extend_from_slice(record_key);
+            }
+            key.truncate(8);
+            key.extend_from_slice(values);
+            match unique {
+                true => self.put(number, &mut place, &key, value)?,
+                false => {
+                    key.extend_from_slice(record_key);
+                    self.put(number, &mut place, &key, bits)?;
+                }
+            }
+        }
+        self.step("loaded");
+        match place {
+            Place::Beside(ingest) => {
+                let _state = self.collection.state.read();
+                self.check()?;
+                if !index.is_dropped() {
+                    ingest.finish().map_err(from_kv)?;
+                    self.store.note_commit();
+                }
+                Ok(())
+            }
+            Place::Through(entries, _) => self.put_all(number, &entries),
+        }
+    }
+
+    fn put(&self, number: usize, place: &mut Place, key: &[u8], value: &[u8]) -> Result<()> {
+        match place {
+            Place::Beside(ingest) => ingest.add(key, value).map_err(from_kv),
+            Place::Through(entries, bytes) => {
+                entries.push((key.to_vec(), value.to_vec()));
+                *bytes += key.len() + value.len();
+                if *bytes >= UNIT_BYTES {
+                    self.put_all(number, entries)?;
+                    entries.clear();
+                    *bytes = 0;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn put_all(&self, number: usize, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let index = &self.indexes[number];
+        self.transact(Others::Write, |txn| {
+            if index.is_dropped() {
+                return Ok(());
+            }
+            entries.iter().try_for_each(|(key, value)| {
+                txn.put(Keyspace::Index, key, value, Guard::Derived).map_err(from_kv)
+            })
+        })
+    }
+}
+
+const LOADING: &str = "Index Build: inserting keys from external sorter into index";

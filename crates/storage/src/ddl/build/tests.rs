@@ -1,0 +1,683 @@
+//! Builds while others write, drop, kill and crash: between any two of their steps. Pages, units and what counts as few are small
+//! here, so that builds take all of their ways.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use mayfly_base::{ErrorCode, ManualClock, Namespace, OpRegistry};
+use mayfly_kv::{
+    ChaosEngine, ChaosOptions, Direction, Engine, KeyRange, MemoryEngine, ScanEnd, ScanLimit,
+};
+use mayfly_value::bson::{Bson, DateTime, Document, doc};
+use mayfly_value::{DocBuf, RawValue};
+use parking_lot::Mutex;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::{
+    CreateIndexesOptions, IndexSelector, OpenTransaction, StoreOptions, TransactionOwner,
+    UpdateStyle, ValidateOptions, WriteUnit, id_key,
+};
+
+const NOW: i64 = 1_800_000_000_000;
+
+struct Fixture {
+    store: Arc<Store>,
+    engine: Arc<dyn Engine>,
+    clock: Arc<ManualClock>,
+    op: Arc<OpCtx>,
+}
+
+fn over(engine: Arc<dyn Engine>) -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    store.ttl_params().last_modified.store(true, Ordering::Relaxed);
+    Fixture { store, engine, op: OpCtx::detached(clock.clone()), clock }
+}
+
+fn fixture() -> Fixture {
+    over(Arc::new(MemoryEngine::new()))
+}
+
+fn ns() -> Namespace {
+    Namespace::new("d", "c").unwrap()
+}
+
+fn document(random: &mut SmallRng, id: i32) -> Document {
+    let value = |random: &mut SmallRng| match random.random_range(0..5) {
+        0 => Bson::Int32(random.random_range(0..4)),
+        1 => Bson::String("x".repeat(random.random_range(0..30))),
+        2 => Bson::Null,
+        3 => Bson::Double(f64::from(random.random_range(0..4))),
+        _ => {
+            let items = (0..random.random_range(0..25)).map(|_| random.random_range(0..30));
+            Bson::Array(items.map(Bson::Int32).collect())
+        }
+    };
+    let text = ["one two", "two three", ""][id as usize % 3];
+    let date = NOW - random.random_range(-100_000..100_000);
+    doc! {
+        "_id": id, "a": value(random), "b": { "c": random.random_range(0..3) }, "u": id * 10,
+        "d": DateTime::from_millis(date), "t": text,
+    }
+}
+
+/// Work of a client, each piece of it in a transaction of its own or in one of several statements.
+struct Client {
+    random: SmallRng,
+    op: Arc<OpCtx>,
+    open: Option<OpenTransaction>,
+    /// The first of those ids that only it uses.
+    first: i32,
+    next: i32,
+    commits: usize,
+}
+
+impl Client {
+    fn new(seed: u64, op: &Arc<OpCtx>) -> Client {
+        let random = SmallRng::seed_from_u64(seed);
+        Client { random, op: op.clone(), open: None, first: 1000, next: 0, commits: 0 }
+    }
+
+    fn write(&mut self, store: &Store) -> Result<()> {
+        let collection = store.collection(&ns()).unwrap();
+        let which = self.random.random_range(0..3);
+        let id = match which {
+            0 => {
+                self.next += 1;
+                self.first + self.next % 200
+            }
+            _ => self.random.random_range(0..60),
+        };
+        let new = DocBuf::from_bson(&document(&mut self.random, id));
+        store.write(&self.op, &collection, |unit| {
+            let key = unit.locate(id_key(RawValue::Int32(id)))?.unwrap_or_default();
+            let old = unit.read(&key)?;
+            match (which, old) {
+                (0 | 1, None) => unit.insert(new.as_doc()),
+                (0 | 1, Some(old)) => unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators),
+                (_, Some(old)) => unit.delete(&key, &old),
+                (_, None) => Ok(()),
+            }
+        })
+    }
+
+    fn act(&mut self, store: &Store) {
+        for _ in 0..self.random.random_range(0..8) {
+            match self.random.random_range(0..8) {
+                0 => store.run_ttl_pass(&AtomicBool::new(false)).unwrap(),
+                1 | 2 => self.transaction(store),
+                // A statement outside may not wait for the transaction that this thread has open.
+                _ if self.open.is_none() => self.write(store).unwrap(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Begins one, goes on with it, or ends it.
+    fn transaction(&mut self, store: &Store) {
+        let open = self.open.take();
+        if let Some(open) = open
+            && self.random.random_range(0..2) == 0
+        {
+            self.commits += usize::from(store.commit_transaction(open).is_ok());
+            return;
+        }
+        let open = store.begin_transaction(owner()).unwrap();
+        let entered = open.enter().unwrap();
+        let written = (0..3).all(|_| self.write(store).is_ok());
+        if let (true, Ok(open)) = (written, entered.leave()) {
+            self.open = Some(open);
+        }
+    }
+}
+
+fn owner() -> TransactionOwner {
+    let id = RawValue::Binary { subtype: 4, bytes: &[7; 16] };
+    let mut lsid = mayfly_value::DocBuilder::new();
+    lsid.append("id", id);
+    TransactionOwner { session: [7; 16], lsid: lsid.finish(), txn_number: 1 }
+}
+
+impl Fixture {
+    fn insert(&self, document: &Document) {
+        let (collection, _) = self.store.get_or_create(&ns()).unwrap();
+        let document = DocBuf::from_bson(document);
+        self.store.write(&self.op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+    }
+
+    fn fill(&self, documents: i32) {
+        let mut random = SmallRng::seed_from_u64(7);
+        (0..documents).for_each(|id| self.insert(&document(&mut random, id)));
+    }
+
+    fn build(&self, indexes: &[Document]) -> Result<()> {
+        let indexes: Vec<_> = indexes.iter().map(DocBuf::from_bson).collect();
+        let indexes: Vec<_> = indexes.iter().map(DocBuf::as_doc).collect();
+        let options = CreateIndexesOptions::default();
+        self.store.create_indexes(&self.op, &ns(), &indexes, options).map(drop)
+    }
+
+    /// Acts between steps, until it says that it is done.
+    fn between(&self, act: impl FnMut(&Store, &'static str) -> bool + Send + 'static) {
+        *self.store.between_steps.lock() = Some(Box::new(act));
+    }
+
+    /// Acts at the steps of this name.
+    fn at(&self, step: &'static str, act: impl Fn(&Store) + Send + 'static) {
+        self.between(move |store, now| {
+            if now == step {
+                act(store);
+            }
+            false
+        });
+    }
+
+    fn names(&self) -> Vec<String> {
+        let collection = self.store.collection(&ns()).unwrap();
+        collection.indexes().iter().map(|index| index.spec.name().to_owned()).collect()
+    }
+
+    fn check(&self) {
+        let collection = self.store.collection(&ns()).unwrap();
+        let options = ValidateOptions { bson_conformance: false };
+        let found = self.store.validate(&self.op, &collection, options).unwrap();
+        for index in &found.indexes {
+            let name = index.index.spec.name();
+            let counts = (index.missing, index.extra, &index.errors);
+            assert!(index.is_valid(), "{name}: {counts:?}");
+            assert_eq!(index.entries, index.expected, "{name}");
+        }
+        assert_eq!(found.records, found.kept_records);
+    }
+
+    /// How many entries all indexes have, and those of indexes that are gone.
+    fn stored_entries(&self) -> usize {
+        entries(&*self.engine).len()
+    }
+}
+
+fn entries(engine: &dyn Engine) -> Vec<(Vec<u8>, Vec<u8>)> {
+    copied(engine, Keyspace::Index)
+}
+
+fn copied(engine: &dyn Engine, keyspace: Keyspace) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+    let mut range = KeyRange { start: Vec::new(), end: vec![0xFF; 300] };
+    let mut all = Vec::new();
+    loop {
+        let forward = Direction::Forward;
+        let end = txn.scan(keyspace, &range, forward, ScanLimit::NONE, &mut |key, value| {
+            all.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        });
+        match end.unwrap() {
+            ScanEnd::Exhausted => return all,
+            ScanEnd::More { last_key } => range = range.after(&last_key, forward),
+        }
+    }
+}
+
+/// What a crash leaves.
+fn copy(engine: &dyn Engine) -> Arc<dyn Engine> {
+    let copy = MemoryEngine::new();
+    let mut txn = copy.begin(TxnOptions::default()).unwrap();
+    for keyspace in Keyspace::ALL {
+        for (key, value) in copied(engine, keyspace) {
+            txn.put(keyspace, &key, &value, Guard::Checked).unwrap();
+        }
+    }
+    txn.commit().unwrap();
+    Arc::new(copy)
+}
+
+/// Of every kind that needs nobody to compile filters.
+fn all_kinds() -> Vec<Document> {
+    vec![
+        doc! { "key": { "a": 1 }, "name": "a" },
+        doc! { "key": { "b.c": -1, "a": 1 }, "name": "bc_a" },
+        doc! { "key": { "u": 1 }, "name": "u", "unique": true },
+        doc! { "key": { "u": -1, "a": 1 }, "name": "u_a", "unique": true, "sparse": true },
+        doc! { "key": { "d": 1 }, "name": "d", "expireAfterSeconds": 50 },
+        doc! { "key": { "_ts": 1 }, "name": "m", "expireAfterSeconds": 1000 },
+        doc! { "key": { "b.c": "hashed" }, "name": "hashed" },
+        doc! { "key": { "$**": 1 }, "name": "wildcard" },
+        doc! { "key": { "t": "text" }, "name": "text" },
+        doc! { "key": { "a": 1 }, "name": "collated", "collation": { "locale": "en", "strength": 2 } },
+    ]
+}
+
+#[test]
+fn an_index_has_what_its_documents_have_whatever_happens_meanwhile() {
+    let (mut rounds, mut commits) = (0, 0);
+    for seed in 0..24 {
+        let memory = Arc::new(MemoryEngine::new());
+        let chaos = Arc::new(ChaosEngine::new(memory, ChaosOptions::default()));
+        let f = over(chaos.clone());
+        f.fill([0, 1, 60, 300][seed as usize % 4]);
+        if seed % 3 == 0 {
+            let (conflict_probability, short_pages) = (0.05, true);
+            let options =
+                ChaosOptions { seed, conflict_probability, short_pages, ..Default::default() };
+            chaos.change(options);
+        }
+        let budget = [0, 1_000, 200 << 20][seed as usize / 4 % 3];
+        f.store.index_build_bytes.store(budget, Ordering::Relaxed);
+        let client = Arc::new(Mutex::new((Client::new(seed, &f.op), 0)));
+        let acting = client.clone();
+        let clock = f.clock.clone();
+        f.between(move |store, step| {
+            let mut acting = acting.lock();
+            clock.advance_ms(100);
+            acting.0.act(store);
+            acting.1 += usize::from(step == "round");
+            false
+        });
+        f.build(&all_kinds()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(f.names().len(), all_kinds().len());
+        f.check();
+        // And goes on so.
+        {
+            let mut client = client.lock();
+            client.0.open = None;
+            (0..20).for_each(|_| client.0.act(&f.store));
+            client.0.open = None;
+            rounds += client.1;
+            commits += client.0.commits;
+        }
+        f.check();
+        let collection = f.store.collection(&ns()).unwrap();
+        f.store.rebuild_indexes(&f.op, &collection).unwrap();
+        f.check();
+        *f.store.between_steps.lock() = None;
+        client.lock().0.open = None;
+        f.store.drop_indexes(&ns(), None).unwrap();
+        f.store.sweep_once().unwrap();
+        assert_eq!(f.stored_entries(), 0, "seed {seed}");
+    }
+    assert!(rounds > 20 && commits > 5, "{rounds} rounds, {commits} transactions");
+}
+
+#[test]
+fn writers_on_other_threads() {
+    let f = fixture();
+    f.fill(200);
+    f.store.index_build_bytes.store(2_000, Ordering::Relaxed);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (f, over) = (&f, &over);
+            scope.spawn(move || {
+                let mut client = Client::new(seed, &f.op);
+                client.first = 1_000 * (seed as i32 + 1);
+                while !over.load(Ordering::Relaxed) {
+                    client.act(&f.store);
+                }
+            });
+        }
+        let built = (0..3).try_for_each(|_| {
+            f.build(&all_kinds())?;
+            f.check();
+            f.store.drop_indexes(&ns(), None).map(drop)
+        });
+        over.store(true, Ordering::Relaxed);
+        built.unwrap();
+    });
+}
+
+fn unique() -> Document {
+    doc! { "key": { "u": 1 }, "name": "u", "unique": true }
+}
+
+fn delete(store: &Store, op: &OpCtx, id: i32) {
+    let collection = store.collection(&ns()).unwrap();
+    let delete = |unit: &mut WriteUnit<'_>| {
+        let key = unit.locate(id_key(RawValue::Int32(id)))?.unwrap();
+        let old = unit.read(&key)?.unwrap();
+        unit.delete(&key, &old)
+    };
+    store.write(op, &collection, delete).unwrap();
+}
+
+#[test]
+fn duplicates_end_a_build_whenever_they_come() {
+    for step in ["before", "page", "load", "loaded", "last"] {
+        let f = fixture();
+        (0..100).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+        let again = DocBuf::from_bson(&doc! { "_id": 1000, "u": 5 });
+        if step == "before" {
+            f.insert(&doc! { "_id": 1000, "u": 5 });
+        }
+        let op = f.op.clone();
+        let done = Mutex::new(false);
+        f.at(step, move |store| {
+            let collection = store.collection(&ns()).unwrap();
+            if !std::mem::replace(&mut *done.lock(), true) {
+                store.write(&op, &collection, |unit| unit.insert(again.as_doc())).unwrap();
+            }
+        });
+        let error = f.build(&[unique()]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::DuplicateKey, "{step}");
+        let text = "E11000 duplicate key error collection: d.c index: u dup key: { u: 5 }";
+        assert_eq!(error.message(), text);
+        let extra = Document::from_reader(error.extra().unwrap()).unwrap();
+        assert_eq!(extra, doc! { "keyPattern": { "u": 1 }, "keyValue": { "u": 5 } });
+        assert!(f.names().is_empty());
+        f.store.sweep_once().unwrap();
+        assert_eq!(f.stored_entries(), 0);
+    }
+}
+
+#[test]
+fn duplicates_that_are_gone_again_end_nothing() {
+    for (step, gone) in [("load", 5), ("load", 1000), ("page", 5), ("page", 1000)] {
+        let f = fixture();
+        (0..100).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+        f.insert(&doc! { "_id": 1000, "u": 5 });
+        let (op, seen) = (f.op.clone(), AtomicUsize::new(0));
+        f.at(step, move |store| {
+            // The last page has been read by the walk, or not.
+            if seen.fetch_add(1, Ordering::Relaxed) == 0 {
+                delete(store, &op, gone);
+            }
+        });
+        f.build(&[unique()]).unwrap();
+        f.check();
+        let left = if gone == 5 { 1000 } else { 5 };
+        let error = {
+            let collection = f.store.collection(&ns()).unwrap();
+            let document = DocBuf::from_bson(&doc! { "_id": 2000, "u": 5 });
+            f.store.write(&f.op, &collection, |unit| unit.insert(document.as_doc())).unwrap_err()
+        };
+        assert_eq!(error.code(), ErrorCode::DuplicateKey, "{left} has it");
+    }
+}
+
+#[test]
+fn a_key_goes_from_one_document_to_another() {
+    // At every step the same value is handed on: somebody has it twice in what the build has seen.
+    let f = fixture();
+    (0..50).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+    let (op, next) = (f.op.clone(), AtomicUsize::new(0));
+    f.between(move |store, _| {
+        if next.load(Ordering::Relaxed) > 200 {
+            return true;
+        }
+        let collection = store.collection(&ns()).unwrap();
+        for _ in 0..4 {
+            let n = next.fetch_add(1, Ordering::Relaxed) as i32;
+            let (from, to) = (n % 50, (n + 1) % 50);
+            let set = |unit: &mut WriteUnit<'_>, id: i32, u: i32| {
+                let key = unit.locate(id_key(RawValue::Int32(id)))?.unwrap();
+                let old = unit.read(&key)?.unwrap();
+                let new = DocBuf::from_bson(&doc! { "_id": id, "u": u });
+                unit.update(&key, &old, new.as_doc(), UpdateStyle::Operators)
+            };
+            let number = |id: i32, unit: &mut WriteUnit<'_>| {
+                let key = unit.locate(id_key(RawValue::Int32(id))).unwrap().unwrap();
+                let old = unit.read(&key).unwrap().unwrap();
+                old.as_doc().get("u").and_then(|u| match u {
+                    RawValue::Int32(u) => Some(u),
+                    _ => None,
+                })
+            };
+            let swap = |unit: &mut WriteUnit<'_>| {
+                let (a, b) = (number(from, unit).unwrap(), number(to, unit).unwrap());
+                set(unit, from, b)?;
+                set(unit, to, a)
+            };
+            store.write(&op, &collection, swap).unwrap();
+        }
+        false
+    });
+    f.build(&[unique()]).unwrap();
+    f.check();
+}
+
+#[test]
+fn a_hidden_document_is_no_duplicate() {
+    for step in ["before", "page", "loaded", "last"] {
+        let f = fixture();
+        let ttl = doc! { "hideExpired": true };
+        let hiding = doc! { "key": { "d": 1 }, "name": "d", "expireAfterSeconds": 10, "ttl": ttl };
+        f.insert(&doc! { "_id": -1 });
+        f.build(&[hiding]).unwrap();
+        (0..100).for_each(|id| f.insert(&doc! { "_id": id, "u": id }));
+        let date = DateTime::from_millis(NOW);
+        let early = doc! { "_id": 1000, "u": 5, "d": date };
+        let late = DocBuf::from_bson(&doc! { "_id": -5, "u": 6, "d": date });
+        f.insert(&early);
+        if step == "before" {
+            f.clock.advance_ms(20_000);
+        }
+        let (op, clock, done) = (f.op.clone(), f.clock.clone(), Mutex::new(false));
+        f.at(step, move |store| {
+            let collection = store.collection(&ns()).unwrap();
+            if !std::mem::replace(&mut *done.lock(), true) {
+                store.write(&op, &collection, |unit| unit.insert(late.as_doc())).unwrap();
+                clock.advance_ms(20_000);
+            }
+        });
+        if step == "loaded" || step == "last" {
+            // Both have it while they are seen by all.
+            let error = f.build(&[unique()]).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::DuplicateKey);
+            f.clock.advance_ms(20_000);
+        }
+        f.build(&[unique()]).unwrap();
+        f.check();
+    }
+}
+
+/// Runs a build of two indexes as often as it has steps, and does something at each.
+fn at_each_step(mut act: impl FnMut(&Fixture, usize) -> Arc<AtomicUsize>) {
+    for step in 0.. {
+        let f = fixture();
+        f.fill(40);
+        f.store.index_build_bytes.store(1_000, Ordering::Relaxed);
+        let steps = act(&f, step);
+        if steps.load(Ordering::Relaxed) <= step {
+            assert!(step > 10, "{step}");
+            return;
+        }
+    }
+}
+
+/// Does something at one step; a note more at each of the others, so that there are rounds.
+fn once(f: &Fixture, at: usize, act: impl Fn(&Store) + Send + 'static) -> Arc<AtomicUsize> {
+    let (count, op) = (Arc::new(AtomicUsize::new(0)), f.op.clone());
+    let counted = count.clone();
+    let mut random = SmallRng::seed_from_u64(3);
+    f.between(move |store, step| {
+        let now = counted.fetch_add(1, Ordering::Relaxed);
+        if now == at {
+            act(store);
+        }
+        if let Some(collection) = store.collection(&ns())
+            && step != "last"
+        {
+            let new = document(&mut random, 100 + now as i32);
+            let new = DocBuf::from_bson(&new);
+            // After a close or a kill it does not matter.
+            let _ = store.write(&op, &collection, |unit| unit.insert(new.as_doc()));
+        }
+        false
+    });
+    count
+}
+
+fn two() -> [Document; 2] {
+    [doc! { "key": { "a": 1 }, "name": "a" }, unique()]
+}
+
+#[test]
+fn a_killed_build_leaves_nothing() {
+    at_each_step(|f, at| {
+        let op = OpCtx::detached(f.clock.clone());
+        let killed = op.clone();
+        let steps = once(f, at, move |_| killed.kill(ErrorCode::Interrupted));
+        let indexes = two().map(|index| DocBuf::from_bson(&index));
+        let indexes = [indexes[0].as_doc(), indexes[1].as_doc()];
+        let built = f.store.create_indexes(&op, &ns(), &indexes, CreateIndexesOptions::default());
+        if let Err(error) = built {
+            assert_eq!(error.code(), ErrorCode::Interrupted);
+            assert!(f.names().is_empty());
+            f.store.sweep_once().unwrap();
+            assert_eq!(f.stored_entries(), 0);
+            *f.store.between_steps.lock() = None;
+            f.build(&two()).unwrap();
+        }
+        assert_eq!(op.info().progress, None);
+        f.check();
+        steps
+    });
+}
+
+#[test]
+fn nothing_comes_behind_what_is_dropped_meanwhile() {
+    at_each_step(|f, at| {
+        let steps = once(f, at, |store| {
+            store.drop_indexes(&ns(), Some(&[IndexSelector::Name("a")])).unwrap();
+            store.sweep_once().unwrap();
+        });
+        if let Err(error) = f.build(&two()) {
+            assert_eq!(error.code(), ErrorCode::QueryPlanKilled);
+            f.store.sweep_once().unwrap();
+            assert_eq!(f.stored_entries(), 0);
+        }
+        steps
+    });
+    at_each_step(|f, at| {
+        let steps = once(f, at, |store| {
+            store.drop_collection(&ns()).unwrap();
+            store.sweep_once().unwrap();
+        });
+        if let Err(error) = f.build(&two()) {
+            assert_eq!(error.code(), ErrorCode::QueryPlanKilled);
+            assert_eq!(f.stored_entries(), 0);
+            assert_eq!(copied(&*f.engine, Keyspace::Record).len(), 0);
+        }
+        steps
+    });
+}
+
+#[test]
+fn a_rebuild_goes_on_without_what_is_dropped() {
+    at_each_step(|f, at| {
+        f.build(&two()).unwrap();
+        let steps = once(f, at, |store| {
+            // By name it would be ambiguous: there are two.
+            store.drop_indexes(&ns(), None).unwrap();
+            store.sweep_once().unwrap();
+        });
+        let collection = f.store.collection(&ns()).unwrap();
+        f.store.rebuild_indexes(&f.op, &collection).unwrap();
+        f.check();
+        f.store.drop_indexes(&ns(), None).unwrap();
+        f.store.sweep_once().unwrap();
+        assert_eq!(f.stored_entries(), 0);
+        steps
+    });
+}
+
+#[test]
+fn a_crash_leaves_no_half_index() {
+    at_each_step(|f, at| {
+        let survivor = Arc::new(Mutex::new(None));
+        let (crashed, engine) = (survivor.clone(), f.engine.clone());
+        let steps = once(f, at, move |_| *crashed.lock() = Some(copy(&*engine)));
+        f.build(&two()).unwrap();
+        f.check();
+        let crashed = survivor.lock().take();
+        if let Some(crashed) = crashed {
+            let g = over(crashed);
+            assert!(g.names().is_empty());
+            g.store.sweep_once().unwrap();
+            assert_eq!(g.stored_entries(), 0);
+            g.build(&two()).unwrap();
+            g.check();
+        }
+        steps
+    });
+}
+
+#[test]
+fn a_store_that_closes_ends_its_builds() {
+    at_each_step(|f, at| {
+        let steps = once(f, at, |store| store.close().unwrap());
+        let _ = f.build(&two());
+        steps
+    });
+}
+
+#[test]
+fn a_build_says_how_far_it_has_come() {
+    let f = fixture();
+    f.fill(100);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (op, shown) = (f.op.clone(), seen.clone());
+    f.between(move |store, step| {
+        let collection = store.collection(&ns()).unwrap();
+        if step == "load" {
+            for id in 1000..1010 {
+                let new = DocBuf::from_bson(&doc! { "_id": id + shown.lock().len() as i32 * 10 });
+                store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+            }
+        }
+        if let Some(progress) = op.info().progress {
+            shown.lock().push(progress);
+        }
+        false
+    });
+    f.build(&[doc! { "key": { "b.c": 1 }, "name": "bc" }]).unwrap();
+    let seen = seen.lock();
+    let first = |message: &str| seen.iter().find(|progress| progress.message.contains(message));
+    let scanning = OpProgress { message: "Index Build: scanning collection", done: 0, total: 100 };
+    assert_eq!(first("scanning"), Some(&scanning));
+    assert!(seen.contains(&OpProgress { done: 98, ..scanning }));
+    assert!(first("inserting keys from external sorter into index").is_some());
+    assert!(first("draining writes received during build").is_some());
+    assert_eq!(f.op.info().progress, None);
+}
+
+/// A document that has no keys ends the build only if it is there in the end.
+#[test]
+fn a_document_without_keys_may_go_meanwhile() {
+    let index = doc! { "key": { "a": 1, "b": 1 }, "name": "ab" };
+    let parallel = doc! { "_id": 1000, "a": [1, 2], "b": [1, 2] };
+    let f = fixture();
+    f.fill(40);
+    f.insert(&parallel);
+    let error = f.build(std::slice::from_ref(&index)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CannotIndexParallelArrays);
+    let (op, done) = (f.op.clone(), Mutex::new(false));
+    f.at("page", move |store| {
+        if !std::mem::replace(&mut *done.lock(), true) {
+            delete(store, &op, 1000);
+        }
+    });
+    f.build(&[index]).unwrap();
+    f.check();
+}
+
+/// With a transaction open over its beginning.
+#[test]
+fn a_transaction_that_wrote_before_the_build_is_void() {
+    let f = fixture();
+    f.fill(20);
+    let write = |open: OpenTransaction, id: i32| {
+        let entered = open.enter().unwrap();
+        let collection = f.store.collection(&ns()).unwrap();
+        let document = DocBuf::from_bson(&doc! { "_id": id, "u": id });
+        f.store.write(&f.op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        entered.leave()
+    };
+    let before = write(f.store.begin_transaction(owner()).unwrap(), 500).unwrap();
+    f.build(&[unique()]).unwrap();
+    let error = f.store.commit_transaction(before).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
+    f.check();
+}
