@@ -196,7 +196,7 @@ fn nothing_refers_to_what_is_not_logged() {
     f.write("d.c", |unit| {
         unit.leave_unlogged();
         unit.insert(document(doc! { "_id": 7 }).as_doc())?;
-        let key = record_key(RawValue::Int32(0));
+        let key = unit.locate(id_key(RawValue::Int32(0)))?.unwrap();
         let old = unit.read(&key)?.unwrap();
         unit.delete(&key, &old)
     });
@@ -213,7 +213,8 @@ fn a_missing_document_is_corruption_that_names_entry_and_record() {
     f.insert("d.c", 0..3);
     f.insert("d.other", 0..3);
     let id = f.collection("d.c").id();
-    let key = prefixed(id, &record_key(RawValue::Int32(1)));
+    let one = f.store.locate(&f.collection("d.c"), RawValue::Int32(1)).unwrap().unwrap();
+    let key = prefixed(id, &one);
     let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
     txn.delete(Keyspace::Record, &key, Guard::Checked).unwrap();
     txn.commit().unwrap();
