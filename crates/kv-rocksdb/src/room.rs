@@ -1,8 +1,8 @@
 //! Keeping room on the disk for deletions.
 //!
-//! A delete needs room too: in the log, and in files until compaction has given back what was deleted. So a reserve
-//! is kept: once less than that is free, transactions that put records are refused, and those that delete (with
-//! their index entries and oplog entries) go on. The file system is asked every few megabytes, and at each refusal.
+//! A delete needs room too: in the log, and in files until compaction has given back what was deleted. So a reserve is kept:
+//! once less than that is free, transactions that put records are refused, and those that delete (with their index entries,
+//! oplog entries and what is kept for the oplog) go on. The file system is asked every few megabytes, and at each refusal.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,6 +1,7 @@
 //! The sweeper: clears what dropped objects and ended sessions left in the byte store, and trims the oplog.
 //!
-//! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped.
+//! A dropped object has a row in the catalog until its range is empty, so that a restart goes on where it stopped. What the log
+//! refers to in a dropped collection is kept first.
 
 mod kept;
 mod statements;

@@ -32,10 +32,10 @@ impl Store {
     pub(super) fn keep_logged_versions(&self, id: u64) -> Result<()> {
         let records = object_range(id);
         let log = KeyRange { start: vec![0], end: vec![0xFF; 9] };
-        let bytes = |keyspace, range| self.engine().approximate_bytes(keyspace, range);
-        let stored = bytes(Keyspace::Record, &records).map_err(from_kv)?;
-        let logged = bytes(Keyspace::Oplog, &log).map_err(from_kv)?;
-        match stored <= SMALL_BYTES.max(logged) {
+        let bytes =
+            |keyspace, range| self.engine().approximate_bytes(keyspace, range).map_err(from_kv);
+        let stored = bytes(Keyspace::Record, &records)?;
+        match stored <= SMALL_BYTES || stored <= bytes(Keyspace::Oplog, &log)? {
             true => self.keep_by_records(id),
             false => self.keep_by_log(id),
         }

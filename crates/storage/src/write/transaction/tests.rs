@@ -267,6 +267,17 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     }
     let size = |entry: &Document| DocBuf::from_bson(entry).as_bytes().len();
     assert!(log.iter().all(|entry| size(entry) <= 16 << 20));
+    // Each part refers to what the commit wrote, whatever becomes of it.
+    let collection = f.store.collection(&ns("d.a")).unwrap();
+    for id in [1, 4, 7] {
+        let key = f.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        let delete = |unit: &mut WriteUnit<'_>| {
+            let old = unit.read(&key)?.unwrap();
+            unit.delete(&key, &old)
+        };
+        f.store.write(&f.op, &collection, delete).unwrap();
+    }
+    assert_eq!(f.log(6)[3..], log);
 }
 
 #[test]
