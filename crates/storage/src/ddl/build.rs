@@ -219,6 +219,7 @@ impl<'s> Build<'s> {
         self.op.check()?;
         self.store.check_open()?;
         self.collection.check_alive()?;
+        self.notes.check()?;
         match self.if_dropped {
             IfDropped::Ends => self.indexes.iter().try_for_each(|index| index.check_alive()),
             IfDropped::GoesOn => Ok(()),

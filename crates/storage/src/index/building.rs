@@ -98,6 +98,14 @@ impl BuildNotes {
         self.noted.lock().sorter.len()
     }
 
+    /// That all of them could be kept.
+    ///
+    /// # Errors
+    /// Why one could not.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.noted.lock().failed.take().map_or(Ok(()), Err)
+    }
+
     /// Takes those that there are.
     ///
     /// # Errors

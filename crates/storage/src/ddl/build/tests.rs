@@ -680,3 +680,102 @@ fn a_transaction_that_wrote_before_the_build_is_void() {
     assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
     f.check();
 }
+
+/// An engine over memory whose disk for temporary files is full after some of them.
+struct FullDisk {
+    inner: MemoryEngine,
+    left: AtomicUsize,
+    folder: std::path::PathBuf,
+}
+
+impl Engine for FullDisk {
+    fn scratch(&self, _: u64) -> mayfly_kv::KvResult<Option<std::path::PathBuf>> {
+        let left = |left: usize| left.checked_sub(1);
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) {
+            Ok(_) => Ok(Some(self.folder.clone())),
+            Err(_) => Err(mayfly_kv::KvError::Unavailable("the disk is full".to_owned())),
+        }
+    }
+    fn begin_ingest(
+        &self,
+        keyspace: Keyspace,
+    ) -> mayfly_kv::KvResult<Option<Box<dyn mayfly_kv::Ingest>>> {
+        self.inner.begin_ingest(keyspace)
+    }
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn caps(&self) -> mayfly_kv::Caps {
+        self.inner.caps()
+    }
+    fn begin(&self, options: TxnOptions) -> mayfly_kv::KvResult<Box<dyn Txn>> {
+        self.inner.begin(options)
+    }
+    fn hold(&self) -> mayfly_kv::KvResult<Arc<dyn mayfly_kv::HeldSnapshot>> {
+        self.inner.hold()
+    }
+    fn get_once(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> mayfly_kv::KvResult<bool> {
+        self.inner.get_once(keyspace, key, see)
+    }
+    fn sweep_range(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        max: usize,
+    ) -> mayfly_kv::KvResult<mayfly_kv::SweepEnd> {
+        self.inner.sweep_range(keyspace, range, max)
+    }
+    fn sync(&self) -> mayfly_kv::KvResult<()> {
+        self.inner.sync()
+    }
+    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> mayfly_kv::KvResult<u64> {
+        self.inner.approximate_bytes(keyspace, range)
+    }
+    fn checkpoint(&self, folder: &std::path::Path) -> mayfly_kv::KvResult<()> {
+        self.inner.checkpoint(folder)
+    }
+    fn stats(&self) -> mayfly_kv::EngineStats {
+        self.inner.stats()
+    }
+    fn close(&self) -> mayfly_kv::KvResult<()> {
+        self.inner.close()
+    }
+}
+
+#[test]
+fn a_full_disk_ends_a_build_and_no_write() {
+    let mut built = 0;
+    for left in 0..60 {
+        let folder = std::env::temp_dir();
+        let left = AtomicUsize::new(left);
+        let f = over(Arc::new(FullDisk { inner: MemoryEngine::new(), left, folder }));
+        f.fill(60);
+        f.store.index_build_bytes.store(2_000, Ordering::Relaxed);
+        let (op, mut random, mut id) = (f.op.clone(), SmallRng::seed_from_u64(9), 1000);
+        f.between(move |store, step| {
+            let collection = store.collection(&ns()).unwrap();
+            for _ in 0..if step == "page" { 5 } else { 0 } {
+                id += 1;
+                let new = DocBuf::from_bson(&document(&mut random, id));
+                store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+            }
+            false
+        });
+        match f.build(&two()) {
+            Ok(()) => built += 1,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::OutOfDiskSpace);
+                assert!(f.names().is_empty());
+                f.store.sweep_once().unwrap();
+                assert_eq!(f.stored_entries(), 0);
+            }
+        }
+        f.check();
+    }
+    assert!((1..60).contains(&built), "{built} were built");
+}
