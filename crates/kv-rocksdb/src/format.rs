@@ -1,5 +1,12 @@
-//! The folder's format marker: a file with one number, so that an older build refuses a newer folder in clear words
+//! The folder's format marker: a file with one number, so that a build refuses a folder of another format in clear words
 //! instead of misreading it.
+//!
+//! | format | what it changed |
+//! |---|---|
+//! | 1 | |
+//! | 2 | records have numbers as their keys, and the log refers to them |
+//!
+//! No build converts a folder in place: data moves by a dump and a restore, which need nothing of the old code.
 //!
 //! A new store is made in three steps, so that the files of another program are never taken for an unfinished store:
 //! the folder is claimed by the marker under another name, RocksDB makes its files, the marker gets its name.
@@ -11,7 +18,7 @@ use std::path::Path;
 use crate::open_error::OpenError;
 
 /// The format that this build writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Its file in the data folder.
 pub const FORMAT_FILE: &str = "MAYFLYDB_FORMAT";
@@ -31,9 +38,12 @@ pub(crate) fn check(folder: &Path) -> Result<bool, OpenError> {
         Err(error) => return Err(OpenError::of_file(&file, &error)),
     };
     match text.trim().parse::<u32>() {
+        Ok(FORMAT) => Ok(true),
         Ok(number) if number > FORMAT => Err(OpenError::NewerFormat(number)),
-        Ok(_) => Ok(true),
-        Err(_) => Err(OpenError::Damaged(format!("{} holds no format number", file.display()))),
+        Ok(number) if number > 0 => Err(OpenError::OlderFormat(number)),
+        Ok(_) | Err(_) => {
+            Err(OpenError::Damaged(format!("{} holds no format number", file.display())))
+        }
     }
 }
 

@@ -17,6 +17,8 @@ pub enum OpenError {
     InUse,
     /// A newer build has written it, in this format.
     NewerFormat(u32),
+    /// An older build has written it, in this format.
+    OlderFormat(u32),
     /// Another program has made its files.
     Foreign(String),
     /// Stored bytes are damaged; names the file where it is known.
@@ -61,6 +63,9 @@ impl fmt::Display for OpenError {
             OpenError::NewerFormat(found) => {
                 write!(f, "a newer version wrote it in format {found}, this one reads {FORMAT}")
             }
+            OpenError::OlderFormat(found) => {
+                write!(f, "an older version wrote it in format {found}, this one reads {FORMAT}")
+            }
             OpenError::Foreign(text) | OpenError::Unavailable { text, .. } => f.write_str(text),
             OpenError::Damaged(text) => write!(f, "it is damaged: {text}"),
         }
@@ -73,9 +78,10 @@ impl From<OpenError> for KvError {
     fn from(error: OpenError) -> KvError {
         let text = error.to_string();
         match error {
-            OpenError::InUse | OpenError::NewerFormat(_) | OpenError::Foreign(_) => {
-                KvError::Invalid(text)
-            }
+            OpenError::InUse
+            | OpenError::NewerFormat(_)
+            | OpenError::OlderFormat(_)
+            | OpenError::Foreign(_) => KvError::Invalid(text),
             OpenError::Damaged(_) => KvError::Corrupt(text),
             OpenError::Unavailable { .. } => KvError::Unavailable(text),
         }

@@ -96,14 +96,22 @@ fn a_transaction_keeps_a_closed_store_open() {
 }
 
 #[test]
-fn a_folder_in_use_or_of_a_newer_format_is_refused() {
+fn a_folder_in_use_or_of_another_format_is_refused() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path()).unwrap();
     assert_eq!(open(folder.path()).err(), Some(OpenError::InUse));
     drop(engine);
-    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "1\n");
-    fs::write(folder.path().join(FORMAT_FILE), "2\n").unwrap();
-    assert_eq!(open(folder.path()).err(), Some(OpenError::NewerFormat(2)));
+    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "2\n");
+    for (mark, refused) in [
+        ("3\n", Some(OpenError::NewerFormat(3))),
+        ("1\n", Some(OpenError::OlderFormat(1))),
+        ("2\n", None),
+    ] {
+        fs::write(folder.path().join(FORMAT_FILE), mark).unwrap();
+        assert_eq!(open(folder.path()).err(), refused, "{mark}");
+    }
+    fs::write(folder.path().join(FORMAT_FILE), "0\n").unwrap();
+    assert!(matches!(open(folder.path()).err(), Some(OpenError::Damaged(_))));
 }
 
 #[test]

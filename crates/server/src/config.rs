@@ -93,7 +93,7 @@ impl Config {
                 "memory" => EngineChoice::Memory,
                 _ => EngineChoice::Rocksdb,
             },
-            cache_bytes: (layers.number("storage.cacheSizeGB")? * f64::from(1 << 30)) as usize,
+            cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
             repl_set: optional("replication.replSetName")?,
             advertise: optional("replication.advertise")?,
@@ -117,6 +117,7 @@ fn list(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use mayfly_service::machine::Memory;
 
     use super::*;
     use crate::failure::FailureKind;
@@ -136,6 +137,35 @@ mod tests {
         let config = Config::defaults().unwrap();
         assert_eq!((config.port, config.bind), (27017, vec!["127.0.0.1".to_owned()]));
         assert_eq!(config.max_connections, limits::MAX_CONNECTIONS);
+    }
+
+    #[test]
+    fn the_cache_is_a_quarter_of_the_memory_where_nobody_says() {
+        const GB: u64 = 1 << 30;
+        let shown = |words: &[&str], machine_bytes, limit_bytes| {
+            let flags = Flags::parse_from([&["mayflydb"], words].concat());
+            let mut layers = Layers::told(&flags, &[]).unwrap();
+            layers.choose_cache(&Memory { machine_bytes, limit_bytes });
+            let described = layers.describe();
+            let line =
+                described.lines().find_map(|line| line.strip_prefix("storage.cacheSizeGB: "));
+            let bytes = Config::from_layers(&layers).unwrap().cache_bytes;
+            (line.unwrap().to_owned(), bytes, layers.parsed())
+        };
+        let nothing = mayfly_value::DocBuf::empty();
+        let (line, bytes, parsed) = shown(&[], 16 * GB, None);
+        assert_eq!(line, "4  # default: a quarter of the 16.00 GB of the machine");
+        assert_eq!((bytes, parsed), (4 << 30, nothing));
+        let (line, bytes, _) = shown(&[], 16 * GB, Some(3 * GB));
+        assert_eq!(line, "0.75  # default: a quarter of the 3.00 GB of the container's limit");
+        assert_eq!(bytes, 3 << 28);
+        let (line, bytes, _) = shown(&[], 16 * GB, Some(GB / 2));
+        assert_eq!(line, "0.25  # default: the least, of the 0.50 GB of the container's limit");
+        assert_eq!(bytes, 1 << 28);
+        assert_eq!(shown(&[], 0, None).0, "0.25  # default: the system does not tell its memory");
+        assert_eq!(shown(&["--cacheSizeGB", "2"], 16 * GB, None).0, "2  # flag --cacheSizeGB");
+        let by_flag = "4  # flag --cacheSizeGB: a quarter of the 16.00 GB of the machine";
+        assert_eq!(shown(&["--cacheSizeGB", "0"], 16 * GB, None).0, by_flag);
     }
 
     #[test]
@@ -178,6 +208,9 @@ mod tests {
             assert_eq!(error.root_cause().to_string(), text);
             assert_eq!(FailureKind::of(&error), FailureKind::Options);
         };
+        let text =
+            "flag --cacheSizeGB: storage.cacheSizeGB: 0.01 is neither 0 nor between 0.03 and 10000";
+        fails(&["--cacheSizeGB", "0.01"], &[], text);
         fails(&["--port", "70000"], &[], "flag --port: net.port: 70000 is not between 0 and 65535");
         let text = "unknown environment variable MAYFLYDB_PROT (did you mean 'MAYFLYDB_PORT'?)";
         fails(&[], &[("MAYFLYDB_PROT", "1")], text);

@@ -38,6 +38,10 @@ const HARMLESS_EXTENSIONS: &[&str] = &["conf", "log", "yaml", "yml"];
 
 const CHOOSE_ANOTHER: &str = "choose another folder with --dbpath";
 
+/// How the data of an older version comes into this one.
+const BRING_OVER: &str = "to bring its data over, start the version that wrote it, take a dump (mongodump), start this version \
+                          over an empty folder, named with --dbpath, and restore the dump there (mongorestore)";
+
 /// Refuses a folder that belongs to another program; changes nothing.
 pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
     let folder = &config.db_path;
@@ -114,6 +118,7 @@ fn open_failed(config: &Config, error: OpenError) -> anyhow::Error {
             FailureKind::Incompatible,
             format!("start the version that wrote it, or {CHOOSE_ANOTHER}"),
         ),
+        OpenError::OlderFormat(_) => (FailureKind::Incompatible, BRING_OVER.to_owned()),
         OpenError::Foreign(_) => (FailureKind::Incompatible, CHOOSE_ANOTHER.to_owned()),
         OpenError::Damaged(_) => (FailureKind::Damage, RESTORE.to_owned()),
         OpenError::Unavailable { kind, .. } => (FailureKind::Folder, advice(*kind)),

@@ -17,7 +17,7 @@ pub enum FailureKind {
     Damage = 14,
     /// It cannot listen.
     Listen = 48,
-    /// The data folder belongs to another program or to a newer version.
+    /// The data folder belongs to another program or to another version.
     Incompatible = 62,
     /// A folder cannot be used: missing rights, no room, in use by another process.
     Folder = 100,

@@ -1,5 +1,7 @@
 //! The binary mayflydb: reads the configuration, starts a server, waits for the wish to stop.
 
+mod allocators;
+
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -17,9 +19,6 @@ use mayfly_service::LogRing;
 use mayfly_service::parameters::LogVerbosity;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How long a thread that did long work waits for more. The allocator gives back what a thread has freed when the thread ends,
 /// so that this is about how long the memory of a large sort or group outlives it.

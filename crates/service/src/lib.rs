@@ -8,6 +8,7 @@ pub mod defaults;
 pub mod fail_points;
 mod histogram;
 pub mod log_ring;
+pub mod machine;
 pub mod metrics;
 pub mod parameters;
 pub mod profiler;

@@ -1,6 +1,7 @@
 //! `hostInfo`: the machine. Compass ends the connection when this fails, so it never does.
 
 use mayfly_base::Result;
+use mayfly_service::machine::Memory;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::process;
@@ -10,13 +11,14 @@ pub(crate) const ROW: Row =
     Row::new("hostInfo", "Tells about the machine", run).flags(RowFlags::LENIENT);
 
 fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let megabytes = (process::machine_memory() / (1 << 20)) as i64;
+    let memory = Memory::of_system();
+    let megabytes = |bytes: u64| (bytes >> 20) as i64;
     doc.start_document("system");
     doc.append("currentTime", RawValue::Date(ctx.service.clock.now_ms()));
     doc.append("hostname", process::host_name().as_str());
     doc.append("cpuAddrSize", 64);
-    doc.append("memSizeMB", megabytes);
-    doc.append("memLimitMB", megabytes);
+    doc.append("memSizeMB", megabytes(memory.machine_bytes));
+    doc.append("memLimitMB", megabytes(memory.usable_bytes()));
     doc.append("numCores", process::processors());
     doc.append("numCoresAvailableToProcess", process::processors());
     doc.append("cpuArch", std::env::consts::ARCH);
@@ -35,7 +37,7 @@ fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> R
     doc.append("cpuFrequencyMHz", "unknown");
     doc.append("cpuFeatures", "");
     doc.append("pageSize", process::PAGE_BYTES as i64);
-    doc.append("numPages", (process::machine_memory() / process::PAGE_BYTES) as i32);
+    doc.append("numPages", (memory.machine_bytes / process::PAGE_BYTES) as i32);
     doc.append("maxOpenFiles", process::max_open_files());
     doc.end();
     Ok(())

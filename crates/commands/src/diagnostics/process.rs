@@ -21,14 +21,6 @@ pub(super) fn page_faults() -> i64 {
     rest.split_whitespace().nth(9).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Memory of the machine, in bytes.
-pub(super) fn machine_memory() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("MemTotal:")).unwrap_or_default();
-    let kib = line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
-}
-
 /// A one-line file, for example under `/proc/sys/kernel`.
 pub(super) fn line(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();

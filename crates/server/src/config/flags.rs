@@ -30,7 +30,7 @@ pub struct Flags {
     /// rocksdb or memory [default: rocksdb]
     #[arg(long = "storageEngine", value_name = "ENGINE")]
     pub(super) storage_engine: Option<String>,
-    /// Memory for cached blocks and unflushed writes, in GB [default: 0.25]
+    /// Memory for cached blocks and unflushed writes, in GB [default: a quarter of the memory]
     #[arg(long = "cacheSizeGB", alias = "wiredTigerCacheSizeGB", value_name = "GB")]
     pub(super) cache_size_gb: Option<String>,
     /// Answer as the primary of a replica set of this name, with one member

@@ -9,8 +9,15 @@ pub(super) enum Kind {
     Bool,
     Text,
     Word(&'static [&'static str]),
-    Integer { least: i64, most: i64 },
-    Number { least: f64, most: f64 },
+    Integer {
+        least: i64,
+        most: i64,
+    },
+    /// A number within bounds, or 0, which leaves the choice to the server.
+    Size {
+        least: f64,
+        most: f64,
+    },
 }
 
 /// One key.
@@ -39,7 +46,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("storage.dbPath", "dbpath", Kind::Text),
     key("storage.engine", "storageEngine", Kind::Word(&["rocksdb", "memory"])),
-    key("storage.cacheSizeGB", "cacheSizeGB", Kind::Number { least: 0.03, most: 10_000.0 }),
+    key("storage.cacheSizeGB", "cacheSizeGB", Kind::Size { least: 0.03, most: 10_000.0 }),
     key("replication.replSetName", "replSet", Kind::Text),
     key("replication.advertise", "advertise", Kind::Text),
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
@@ -77,9 +84,9 @@ impl Key {
                 Ok(number) => bail!("{number} is not between {least} and {most}"),
                 Err(_) => bail!("'{text}' is not a whole number"),
             },
-            Kind::Number { least, most } => match text.parse::<f64>() {
-                Ok(number) if (least..=most).contains(&number) => Ok(()),
-                Ok(number) => bail!("{number} is not between {least} and {most}"),
+            Kind::Size { least, most } => match text.parse::<f64>() {
+                Ok(number) if number == 0.0 || (least..=most).contains(&number) => Ok(()),
+                Ok(number) => bail!("{number} is neither 0 nor between {least} and {most}"),
                 Err(_) => bail!("'{text}' is not a number"),
             },
         }

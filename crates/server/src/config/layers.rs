@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::{Context, anyhow, bail};
+use mayfly_service::machine::Memory;
 use mayfly_service::parameters;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document};
@@ -14,6 +15,10 @@ use crate::failure::{Failure, FailureKind};
 
 /// The built-in defaults.
 const DEFAULTS: &str = include_str!("../../../../config/mayflydb.yaml");
+/// How large the cache is.
+pub(super) const CACHE_SIZE: &str = "storage.cacheSizeGB";
+/// The least cache that the server chooses, in GB.
+const LEAST_CACHE: f64 = 0.25;
 /// Begins the names of environment variables.
 const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
 /// Names with the prefix that are not keys.
@@ -31,6 +36,18 @@ pub enum Origin {
     Environment(String),
     /// A flag of the command line.
     Flag(String),
+    /// The server chose it, because a layer leaves the choice to it: which one, and after what.
+    Chosen(Box<Origin>, String),
+}
+
+impl Origin {
+    /// Whether nobody asked for something else than the defaults.
+    fn is_default(&self) -> bool {
+        match self {
+            Origin::Chosen(by, _) => by.is_default(),
+            other => *other == Origin::Default,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -40,7 +57,23 @@ impl fmt::Display for Origin {
             Origin::File(name, line) => write!(f, "{name}:{line}"),
             Origin::Environment(name) => write!(f, "environment {name}"),
             Origin::Flag(name) => write!(f, "flag --{name}"),
+            Origin::Chosen(by, after) => write!(f, "{by}: {after}"),
         }
+    }
+}
+
+/// The size of the cache in GB, and why: a quarter of the memory leaves room for the system's own cache of files, for what
+/// queries keep, and for other programs.
+fn cache_after(memory: &Memory) -> (f64, String) {
+    let all = memory.usable_bytes() as f64 / f64::from(1 << 30);
+    let quarter = (all * 25.0).floor() / 100.0;
+    let whose = if memory.limit_bytes.is_some() { "container's limit" } else { "machine" };
+    match quarter {
+        _ if all == 0.0 => (LEAST_CACHE, "the system does not tell its memory".to_owned()),
+        quarter if quarter < LEAST_CACHE => {
+            (LEAST_CACHE, format!("the least, of the {all:.2} GB of the {whose}"))
+        }
+        quarter => (quarter, format!("a quarter of the {all:.2} GB of the {whose}")),
     }
 }
 
@@ -62,9 +95,19 @@ impl Layers {
     /// # Errors
     /// None: the built-in file is tested.
     pub fn defaults() -> anyhow::Result<Layers> {
-        let mut layers = Layers::default();
-        layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
-        Ok(layers)
+        let flags = Flags::default();
+        Layers::collect(&flags, &[])
+    }
+
+    /// Where no layer says how large the cache is, the memory does.
+    pub(super) fn choose_cache(&mut self, memory: &Memory) {
+        if let Some((text, origin)) = self.values.get_mut(CACHE_SIZE)
+            && text.parse::<f64>().is_ok_and(|number| number == 0.0)
+        {
+            let (gigabytes, after) = cache_after(memory);
+            *text = gigabytes.to_string();
+            *origin = Origin::Chosen(Box::new(origin.clone()), after);
+        }
     }
 
     /// All four layers.
@@ -72,7 +115,15 @@ impl Layers {
     /// # Errors
     /// Unknown keys and bad values, with their origins; a file that cannot be read.
     pub fn collect(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
-        let mut layers = Layers::defaults()?;
+        let mut layers = Layers::told(flags, environment)?;
+        layers.choose_cache(&Memory::of_system());
+        Ok(layers)
+    }
+
+    /// What the four layers say.
+    pub(super) fn told(flags: &Flags, environment: &[(String, String)]) -> anyhow::Result<Layers> {
+        let mut layers = Layers::default();
+        layers.add_file("built-in configuration", DEFAULTS, |_| Origin::Default)?;
         let from_environment = |name: &str| {
             environment.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
         };
@@ -216,13 +267,13 @@ impl Layers {
     pub fn parsed(&self) -> DocBuf {
         let mut parsed = Document::new();
         for (path, (text, origin)) in &self.values {
-            if *origin == Origin::Default {
+            if origin.is_default() {
                 continue;
             }
             let value = match keys::find(path).map(|key| key.kind) {
                 Some(Kind::Bool) => Bson::Boolean(text == "true"),
                 Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
-                Some(Kind::Number { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
+                Some(Kind::Size { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
                 Some(Kind::Text | Kind::Word(_)) | None => Bson::String(text.clone()),
             };
             let (section, name) = path.split_once('.').unwrap_or((path, ""));

@@ -7,5 +7,6 @@ mod connections;
 mod crash;
 mod expiry;
 mod failed_starts;
+mod memory;
 mod retry;
 mod transactions;
