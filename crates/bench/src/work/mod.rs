@@ -5,6 +5,7 @@ mod bulk;
 mod connections;
 mod expiry;
 mod idle;
+mod ids;
 mod large;
 mod measurements;
 mod point;
@@ -167,6 +168,13 @@ pub(crate) const ALL: &[Work] = &[
     named_only("txn-counter", "one counter that 16 clients raise", transactions::counter),
     named_only("txn-long", "100,000 writes, 1,000,000 reads in one", transactions::long),
     named_only("txn-open", "1,000 open transactions of one write", transactions::open),
+    named_only("ids-object", "insertMany 2,000,000 x 1.15 KB, ObjectIds", ids::object),
+    named_only("ids-uuid", "insertMany 2,000,000 x 1.15 KB, UUID strings", ids::uuid_text),
+    named_only("ids-hashed-few", "insertMany 100,000 x 1.15 KB, hashed ids", ids::hashed_few),
+    named_only("ids-hashed", "insertMany 5,000,000 x 1.15 KB, hashed ids", ids::hashed),
+    named_only("ids-ttl-object", "TTL deletion, 2 indexes, ObjectIds", ids::expire_object),
+    named_only("ids-ttl-uuid", "TTL deletion, 2 indexes, UUID strings", ids::expire_uuid),
+    named_only("ids-memory", "5,000,000 UUID strings, 2 scans, 2 builds", ids::memory),
     named_only("stall", "sustained insertMany, 3 further indexes", stall::stall),
     named_only("soak", "reads, inserts, updates, TTL for long", soak::soak),
 ];
