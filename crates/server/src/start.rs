@@ -90,6 +90,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let store_options = StoreOptions {
         filters: Arc::new(PartialFilters),
         oplog_bytes: config.oplog_bytes,
+        id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
         background,
     };
     let store = Store::open(engine, store_options, clock.clone(), ops.clone())

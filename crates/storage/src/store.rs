@@ -11,7 +11,7 @@ use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::{Collation, RawDoc};
 
 use crate::catalog::Collection;
-use crate::catalog::{Catalog, Core, History, rows};
+use crate::catalog::{Catalog, Core, History, IdHints, rows};
 use crate::index::{FilterCompiler, RecordFilter};
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -34,13 +34,20 @@ pub struct StoreOptions {
     pub filters: Arc<dyn FilterCompiler>,
     /// The oplog is trimmed to about this many bytes.
     pub oplog_bytes: u64,
+    /// Memory for hints where the record of an `_id` is, in bytes.
+    pub id_hint_bytes: usize,
     /// Whether background threads (TTL monitor, sweeper) run; tests drive them by hand.
     pub background: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { filters: Arc::new(NoFilters), oplog_bytes: 1 << 30, background: true }
+        StoreOptions {
+            filters: Arc::new(NoFilters),
+            oplog_bytes: 1 << 30,
+            id_hint_bytes: 1 << 20,
+            background: true,
+        }
     }
 }
 
@@ -111,6 +118,7 @@ impl Store {
             oplog,
             definitions: Arc::default(),
             history: History::default(),
+            id_hints: IdHints::new(options.id_hint_bytes),
             ttl_params,
             watch: Arc::new(watch),
         };

@@ -79,7 +79,13 @@ fn act_by_id(
     id_key: &IdKey,
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
-    let mut before = None;
+    // The filter asks for the _id, too: of another record nothing becomes of it.
+    let mut before = store.hinted(collection, id_key);
+    if let Some(key) = &before
+        && act(key)?
+    {
+        return Ok(());
+    }
     while let Some(key) = store.locate_key(collection, id_key)? {
         if before.as_ref() == Some(&key) || act(&key)? {
             return Ok(());

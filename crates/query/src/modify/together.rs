@@ -102,7 +102,10 @@ fn place_of(
     if let Access::Id(key) = plan(collection, &spec.query)?.access {
         op.keys_examined.fetch_add(1, Ordering::Relaxed);
         op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        let found = store.locate_key(collection, &key)?;
+        let found = match store.hinted(collection, &key) {
+            Some(hint) => Some(hint),
+            None => store.locate_key(collection, &key)?,
+        };
         return Ok(found.map_or(Place::Nowhere, |found| Place::ById(key, found)));
     }
     let mut executor = Executor::new(collection.clone(), spec.query.clone())?;

@@ -8,7 +8,7 @@ use mayfly_kv::{Engine, EngineStats};
 
 use super::definitions::{Definitions, note};
 use super::history::History;
-use super::{Catalog, Collection, local};
+use super::{Catalog, Collection, IdHints, local};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -25,6 +25,7 @@ pub struct Core {
     pub(crate) oplog: Oplog,
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) history: History,
+    pub(crate) id_hints: IdHints,
     pub(crate) ttl_params: Arc<TtlParameters>,
     pub(crate) watch: Arc<ClockWatch>,
 }

@@ -144,7 +144,16 @@ impl Core {
         self.get_one(Keyspace::Index, &prefixed(index, id_key), &mut |value| {
             found = decode_unique_value(value).map(|(record_key, _)| record_key.to_vec());
         })?;
+        if let Some(number) = found.as_ref().and_then(|key| key.as_slice().try_into().ok()) {
+            self.id_hints.note(index, id_key, u64::from_be_bytes(number));
+        }
         Ok(found)
+    }
+
+    /// Where the record with this `_id` may be: known without a look at the store, and to be checked by the record's `_id`.
+    pub fn hinted(&self, collection: &Collection, id_key: &[u8]) -> Option<RecordKey> {
+        let number = self.id_hints.get(collection.id_index_id()?, id_key)?;
+        Some(number.to_be_bytes().to_vec())
     }
 
     /// Shows the record with the `_id` of this ordered key as of now, without a snapshot: its key and its document.
@@ -157,10 +166,20 @@ impl Core {
         id_key: &[u8],
         see: impl FnOnce(&[u8], RawDoc<'_>) -> T,
     ) -> Result<Option<T>> {
-        if collection.id_index_id().is_none() {
+        let Some(index) = collection.id_index_id() else {
             return self.read_one(collection, id_key, |document| see(id_key, document));
-        }
+        };
         let (mut see, mut before) = (Some(see), None);
+        if let Some(number) = self.id_hints.get(index, id_key) {
+            let key = number.to_be_bytes();
+            let seen = self.read_one(collection, &key, |document| {
+                let id = document.get("_id").filter(|id| collection.id_key(*id) == id_key);
+                id.and_then(|_| see.take()).map(|see| see(&key, document))
+            })?;
+            if let Some(Some(seen)) = seen {
+                return Ok(Some(seen));
+            }
+        }
         loop {
             let Some(key) = self.locate_key(collection, id_key)? else { return Ok(None) };
             // No snapshot holds both together. What is gone by now may have come back as another record.
