@@ -269,3 +269,59 @@ fn a_change_stream_goes_on_behind_kill_9() {
     assert!(acknowledged > 10 && stored.len() > 10);
     assert_eq!(seen, stored);
 }
+
+/// The log shows every document as it was inserted, though it was replaced, deleted or dropped before a kill.
+#[test]
+fn the_log_has_its_documents_behind_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut next, mut acknowledged) = (0_i64, 0_usize);
+    for round in 0..5_u64 {
+        let mut server = Server::start(folder.path());
+        let mut client = server.connect();
+        let from = next;
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(move || {
+                let mut known = 0;
+                for id in from.. {
+                    let fresh = |id: i64| doc! { "_id": id, "x": id, "text": "y".repeat(300) };
+                    let commands = [
+                        doc! { "insert": "c", "$db": "crash", "documents": [fresh(3 * id), fresh(3 * id + 1), fresh(3 * id + 2)] },
+                        doc! { "update": "c", "$db": "crash", "updates": [{ "q": { "_id": 3 * id }, "u": { "r": 1 } }] },
+                        doc! { "delete": "c", "$db": "crash", "deletes": [{ "q": { "_id": 3 * id + 1 }, "limit": 1 }] },
+                        doc! { "drop": "c", "$db": "crash" },
+                    ];
+                    let last = if id % 25 == 24 { 4 } else { 3 };
+                    for command in &commands[..last] {
+                        if client.run(command).is_err() {
+                            return (id + 1, known);
+                        }
+                    }
+                    known += 3;
+                }
+                (from, known)
+            });
+            std::thread::sleep(Duration::from_millis(150 + 61 * round));
+            server.child.kill().unwrap();
+            server.child.wait().unwrap();
+            let (reached, known) = writer.join().unwrap();
+            (next, acknowledged) = (reached, acknowledged + known);
+        });
+        let mut server = Server::start(folder.path());
+        let mut client = server.connect();
+        let entries = client.all(&doc! {
+            "aggregate": "oplog.rs", "$db": "local", "cursor": { "batchSize": 1_000_000 },
+            "pipeline": [{ "$unwind": "$o.applyOps" }, { "$match": { "o.applyOps.op": "i" } }, { "$replaceWith": "$o.applyOps.o" }],
+        });
+        assert!(entries.len() >= acknowledged, "{} of {acknowledged}", entries.len());
+        for document in &entries {
+            assert_eq!(int(document.as_doc(), "_id"), int(document.as_doc(), "x"));
+        }
+        let count = client.ok(&doc! { "count": "oplog.rs", "$db": "local" });
+        let all =
+            client.all(&doc! { "find": "oplog.rs", "$db": "local", "projection": { "ts": 1 }, "batchSize": 1_000_000 });
+        assert_eq!(count.as_doc().get("n"), Some(RawValue::Int32(all.len() as i32)));
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+    }
+    assert!(acknowledged > 100, "{acknowledged}");
+}
