@@ -25,7 +25,10 @@ pub(crate) fn sweep(
     store.health.check()?;
     let family = store.family(keyspace);
     let mut batch = WriteBatch::default();
-    let limit = ScanLimit::rows(max.clamp(1, SHORT_RANGE_KEYS));
+    // Few entries of the oplog may be much, so that it is trimmed by whole files: only whether there is any matters. A thousand
+    // of them, read through the cache, would put out hundreds of megabytes of it.
+    let most = if keyspace == Keyspace::Oplog { 1 } else { SHORT_RANGE_KEYS };
+    let limit = ScanLimit::rows(max.clamp(1, most));
     let end = reader.scan(keyspace, range, Direction::Forward, limit, &mut |key, _| {
         batch.delete_cf(&family, key);
         ControlFlow::Continue(())
