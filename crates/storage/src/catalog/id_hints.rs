@@ -36,7 +36,7 @@ impl IdHints {
         hasher.write(id_key);
         let hash = hasher.finish();
         let at = hash as usize;
-        let page = &self.pages[at / PAGE_PLACES & (self.pages.len() - 1)];
+        let page = &self.pages[(at / PAGE_PLACES) & (self.pages.len() - 1)];
         (page, at % PAGE_PLACES, hash & !NUMBERS)
     }
 
