@@ -59,6 +59,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * `$out` looks at its target when it writes its first results, about 250 documents or 1 MiB, not before it reads; changes of the
   target's options or indexes after that make it fail (125), as in the reference. While they are beside the target, results do not
   expire, are not hidden and not archived: one that is due has its keys like any other (11000).
+* Numbers of records (`showRecordId`) have gaps, as where a write was tried again, and none is used twice.
+* A writer is not refused by a unique index that is still being built: the build ends with the error.
 * An update or delete of many documents in a capped collection goes on behind what is gone meanwhile; cursors end with 136.
 * A geometry may have at most 250,000 points. The border of `$box`, `$center` and `$polygon` belongs to them.
 * Stages about shards answer as on a server that has none.
@@ -71,7 +73,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   values are grouped byte by byte: documents with their fields in another order are different sources. `system.views` does not
   list time series.
 * `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's
-  fields `ttl` (which policy deleted) and images of documents (`preImage`, `postImage`). Its sizes are estimated when it is long.
+  fields `ttl` (which policy deleted) and images of documents (`preImage`, `postImage`). `oplogSizeMB` counts entries as they are
+  shown, whatever they take on the disk.
 * Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. Earlier
   times can be asked for that an answer named as its `atClusterTime` (`minSnapshotHistoryWindowInSeconds`), or behind which nothing
   was written; others answer 239. A collection whose indexes or options have changed since answers 246. What is due and hidden
