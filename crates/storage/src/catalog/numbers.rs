@@ -100,3 +100,46 @@ impl Numbers {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_kv::MemoryEngine;
+
+    /// What the catalog says was handed out.
+    fn stored(engine: &MemoryEngine) -> u64 {
+        let mut stored = 0;
+        let see = &mut |value: &[u8]| stored = u64::from_be_bytes(value.try_into().unwrap());
+        engine.get_once(Keyspace::Catalog, &catalog_key::numbers(5), see).unwrap();
+        stored
+    }
+
+    #[test]
+    fn what_was_used_is_reserved_before() {
+        let (engine, numbers) = (MemoryEngine::new(), Numbers::default());
+        let mut last = 0;
+        for count in [1, 1, 300, 5000, 1, 200_000] {
+            let first = numbers.take(count, &engine, 5).unwrap();
+            assert_eq!(first, last + 1, "dense");
+            last = first + count - 1;
+            assert!(stored(&engine) > last);
+        }
+        // After a crash it goes on behind all of them.
+        let again = Numbers::default();
+        again.go_on_at(stored(&engine));
+        assert!(again.take(1, &engine, 5).unwrap() > last);
+        assert_eq!(numbers.unused(), Some(last + 1));
+    }
+
+    #[test]
+    fn there_is_an_end() {
+        let (engine, numbers) = (MemoryEngine::new(), Numbers::default());
+        numbers.go_on_at(LAST - 2);
+        assert_eq!(numbers.take(2, &engine, 5).unwrap(), LAST - 2);
+        for _ in 0..3 {
+            let refused = numbers.take(1, &engine, 5).unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::Overflow);
+        }
+        assert_eq!(stored(&engine), LAST);
+    }
+}
