@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mayfly_testkit::{Fixture, dialect, memory};
+use mayfly_testkit::{Fixture, OpenEngine, clustered, dialect, memory};
 use mayfly_value::bson::{Bson, Document};
 use mayfly_value::{RawDoc, RawValue};
 use proptest::prelude::*;
@@ -315,10 +315,10 @@ fn check(fixture: &Fixture, follower: &Follower) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn copies_follow(only: Option<&'static str>, cases: u32) {
+fn copies_follow(only: Option<&'static str>, cases: u32, engine: fn() -> OpenEngine) {
     let steps = prop::collection::vec(step(), 1..40);
     let result = runner(cases).run(&steps, |steps| {
-        let mut fixture = Fixture::new(memory());
+        let mut fixture = Fixture::new(engine());
         fixture.ok("test", "{create: 'c'}");
         let reply = fixture.ok("other", "{insert: 'x', documents: [{}]}");
         drop(reply);
@@ -371,12 +371,17 @@ fn copies_follow(only: Option<&'static str>, cases: u32) {
 
 #[test]
 fn a_copy_by_events_is_the_collection() {
-    copies_follow(Some("c"), 150);
+    copies_follow(Some("c"), 150, memory);
 }
 
 #[test]
 fn copies_by_events_are_the_database() {
-    copies_follow(None, 150);
+    copies_follow(None, 150, memory);
+}
+
+#[test]
+fn copies_by_events_are_the_database_over_clustered_records() {
+    copies_follow(None, 100, || clustered(memory()));
 }
 
 /// The end of a stream is an event of its own: who saw the one that caused it goes on with the end.

@@ -7,7 +7,7 @@ use mayfly_base::op::{OpInfo, OpProgress};
 use mayfly_base::{Namespace, OpCtx};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions, SCRATCH_FOLDER};
 use mayfly_storage::{Store, UpdateStyle, WriteUnit};
-use mayfly_testkit::{Fixture, OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, OpenEngine, clustered, memory, memory_under_chaos};
 use mayfly_value::bson::{DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 use rand::rngs::SmallRng;
@@ -106,6 +106,11 @@ fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
 #[test]
 fn builds_beside_writers_in_memory() {
     beside_writers(2_000, 30_000, memory());
+}
+
+#[test]
+fn builds_beside_writers_over_clustered_records() {
+    beside_writers(1_000, 30_000, clustered(memory()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
 use mayfly_storage::{
     Direction, LogEntry, LogRange, Store, StoreOptions, TransactionOwner, UpdateStyle,
 };
-use mayfly_testkit::{OpenEngine, memory, memory_under_chaos};
+use mayfly_testkit::{OpenEngine, clustered, memory, memory_under_chaos};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -462,4 +462,10 @@ fn the_log_shows_what_was_written_over_rocksdb() {
 #[test]
 fn the_log_shows_what_was_written_under_chaos() {
     check(memory_under_chaos, 2, 500);
+}
+
+#[test]
+fn the_log_shows_what_was_written_over_clustered_records() {
+    check(|_| clustered(memory()), 3, 800);
+    check(|_| clustered(rocksdb()), 1, 400);
 }

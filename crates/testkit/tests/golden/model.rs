@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mayfly_testkit::{Fixture, OpenEngine, expect, memory, memory_under_chaos};
+use mayfly_testkit::{Fixture, OpenEngine, clustered, expect, memory, memory_under_chaos};
 use mayfly_value::RawValue;
 use proptest::prelude::*;
 
@@ -150,6 +150,11 @@ fn agrees_with_model(cases: u32, steps: usize, open: impl Fn() -> OpenEngine) {
 #[test]
 fn expiry_agrees_with_a_model() {
     agrees_with_model(200, 50, memory);
+}
+
+#[test]
+fn expiry_agrees_with_a_model_over_clustered_records() {
+    agrees_with_model(100, 50, || clustered(memory()));
 }
 
 #[test]
