@@ -1,6 +1,6 @@
 //! The store: opening and closing, and everything beneath it put together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -203,9 +203,15 @@ impl Store {
     /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind; and the record numbers
     /// that were handed out.
     fn load_counts(&self) -> Result<()> {
+        let known: HashSet<u64> = self.catalog.all().values().map(|it| it.id()).collect();
         let (found, numbers) = self.change(|txn, _| {
             let found = rows(txn, b'k')?;
             let numbers = rows(txn, b'r')?;
+            // Of a collection that a transaction made which was not committed; its id is not given again.
+            for (id, _) in numbers.iter().filter(|(id, _)| !known.contains(id)) {
+                txn.delete(Keyspace::Catalog, &catalog_key::numbers(*id), Guard::Checked)
+                    .map_err(from_kv)?;
+            }
             for (id, _) in &found {
                 txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
                     .map_err(from_kv)?;
@@ -219,7 +225,6 @@ impl Store {
             let next = value.as_slice().try_into().map(u64::from_be_bytes);
             match (by_id.get(id), next) {
                 (Some(collection), Ok(next)) => collection.numbers.go_on_at(next),
-                // Of a collection that a transaction made which was not committed.
                 (None, _) => {}
                 (Some(_), Err(_)) => {
                     let text = "the record numbers of a collection in the catalog cannot be read";

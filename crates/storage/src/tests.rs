@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::{Caps, ChaosEngine, ChaosOptions, Engine, MemoryEngine};
+use mayfly_kv::{
+    Caps, ChaosEngine, ChaosOptions, Engine, Guard, Keyspace, MemoryEngine, TxnOptions,
+};
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
@@ -869,4 +871,22 @@ fn damaged_bytes_are_not_stored() {
         }
     }
     assert_eq!(fixture.count("test.c"), 1);
+}
+
+#[test]
+fn numbers_of_a_collection_that_never_came_are_forgotten() {
+    let f = fixture();
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    let own = f.store.collection(&ns("d.c")).unwrap().id();
+    let stored = |id: u64| {
+        let key = crate::record::layout::catalog_key::numbers(id);
+        f.engine.get_once(Keyspace::Catalog, &key, &mut |_| {}).unwrap()
+    };
+    let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
+    let key = crate::record::layout::catalog_key::numbers(9_999);
+    txn.put(Keyspace::Catalog, &key, &7_u64.to_be_bytes(), Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    assert_eq!((stored(own), stored(9_999)), (true, true));
+    let _reopened = over(f.engine.clone(), f.clock.clone());
+    assert_eq!((stored(own), stored(9_999)), (true, false));
 }

@@ -58,7 +58,8 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// That on `_id`, nothing where records are clustered by it, else the index whose key begins with the pattern, or with the fields of `min`.
+    /// That on `_id` (nothing where records are clustered by it), else the index whose key begins with the pattern, or with the
+    /// fields of `min`.
     fn index(&self, collection: &Collection) -> Result<Option<Arc<Index>>> {
         let pattern = self.key_pattern.unwrap_or(self.min);
         let names: Vec<&str> = pattern.iter().map(|field| field.name()).collect();
