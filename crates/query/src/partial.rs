@@ -75,11 +75,11 @@ fn unsupported(expr: &Expr) -> Option<&'static str> {
 
 fn unsupported_predicate(predicate: &Predicate) -> Option<&'static str> {
     match predicate {
-        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(_) | Predicate::Geo(_) => None,
+        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(..) | Predicate::Geo(..) => None,
         Predicate::In(list) if list.regexes().is_empty() => None,
         Predicate::In(_) | Predicate::Regex(_) => Some("$regex"),
         Predicate::Mod { .. } => Some("$mod"),
-        Predicate::Bits(_) => Some("$bitsAllSet and its kin"),
+        Predicate::Bits(..) => Some("$bitsAllSet and its kin"),
         Predicate::Size(_) => Some("$size"),
         Predicate::ElemMatchDocument(_) | Predicate::ElemMatchValue(_) => Some("$elemMatch"),
         Predicate::Not(_) => Some("$not"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_value::{Collation, RawValue, ValueBuf, canonical_type, compare_values_in, ty};
+use mayfly_value::{Collation, DocBuf, RawValue, ValueBuf, canonical_type, compare_values_in, ty};
 
 use super::evaluate::any;
 use super::{BitTest, DocumentTest, GeoTest, Regex};
@@ -56,6 +56,9 @@ pub enum CmpOp {
     Gte,
 }
 
+/// Operators as they were written, `{ $op: operand }`, where what they were read into does not say it.
+pub type Written = Arc<DocBuf>;
+
 /// A condition on the values that a path reaches.
 #[derive(Clone, Debug)]
 pub enum Predicate {
@@ -73,7 +76,7 @@ pub enum Predicate {
     /// The path reaches something, null included.
     Exists,
     /// Some value, the array itself included, has one of the types.
-    Type(TypeSet),
+    Type(TypeSet, Written),
     /// Some value's integer part leaves this remainder.
     Mod {
         /// Not zero.
@@ -84,9 +87,9 @@ pub enum Predicate {
     /// Some string matches.
     Regex(Regex),
     /// Some number or binary value has bits as asked.
-    Bits(BitTest),
+    Bits(BitTest, Written),
     /// Some geometry lies as asked.
-    Geo(Arc<GeoTest>),
+    Geo(Arc<GeoTest>, Written),
     /// Some array has exactly so many items.
     Size(i64),
     /// Some array has a document (or array) item that satisfies the filter.

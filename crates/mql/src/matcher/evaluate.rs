@@ -133,10 +133,10 @@ pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
         | Predicate::ElemMatchValue(_) => true,
         Predicate::Cmp { .. }
         | Predicate::In(_)
-        | Predicate::Type(_)
+        | Predicate::Type(..)
         | Predicate::Mod { .. }
-        | Predicate::Bits(_)
-        | Predicate::Geo(_)
+        | Predicate::Bits(..)
+        | Predicate::Geo(..)
         | Predicate::Regex(_)
         | Predicate::Not(_)
         | Predicate::All(_) => false,
@@ -185,10 +185,10 @@ pub(super) fn missing_matches(predicate: &Predicate) -> bool {
         },
         Predicate::In(list) => list.has_null(),
         Predicate::Exists
-        | Predicate::Type(_)
+        | Predicate::Type(..)
         | Predicate::Mod { .. }
-        | Predicate::Bits(_)
-        | Predicate::Geo(_)
+        | Predicate::Bits(..)
+        | Predicate::Geo(..)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)
@@ -207,12 +207,12 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> Resul
         }
         Predicate::In(list) => list.contains(value)?,
         Predicate::Exists => true,
-        Predicate::Type(types) => types.contains(value.type_byte()),
+        Predicate::Type(types, _) => types.contains(value.type_byte()),
         Predicate::Mod { divisor, remainder } => Number::from_value(value)
             .and_then(Number::to_i64_truncated)
             .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
-        Predicate::Bits(test) => test.holds(value),
-        Predicate::Geo(test) => test.holds(value),
+        Predicate::Bits(test, _) => test.holds(value),
+        Predicate::Geo(test, _) => test.holds(value),
         Predicate::Regex(regex) => regex.matches_value(value)?,
         Predicate::Size(size) => {
             value.as_array().is_some_and(|items| items.iter().count() as i64 == *size)

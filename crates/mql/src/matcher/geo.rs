@@ -1,6 +1,6 @@
 //! Conditions on places: within an area, in touch with a shape, by their distance from a point.
 
-use mayfly_value::RawValue;
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
 use mayfly_value::geo::{Area, EARTH_RADIUS_M, Geometry, Pair};
 
 use super::{Expr, Predicate};
@@ -73,6 +73,36 @@ pub struct Near {
 }
 
 impl Near {
+    /// The question as an operator of a filter.
+    pub fn written(&self) -> DocBuf {
+        let Near { from, unit, min, max } = *self;
+        let limits = |out: &mut DocBuilder| {
+            if min > 0.0 {
+                out.append("$minDistance", min);
+            }
+            if max.is_finite() {
+                out.append("$maxDistance", max);
+            }
+        };
+        let mut out = DocBuilder::new();
+        match unit {
+            Unit::Metres => {
+                out.start_document("$nearSphere").start_document("$geometry");
+                out.append("type", "Point").start_array("coordinates").push(from.x).push(from.y);
+                out.end().end();
+                limits(&mut out);
+                out.end();
+            }
+            Unit::Radians | Unit::Flat => {
+                let name = if unit == Unit::Flat { "$near" } else { "$nearSphere" };
+                out.start_array(name).push(from.x).push(from.y);
+                out.end();
+                limits(&mut out);
+            }
+        }
+        out.finish()
+    }
+
     /// Whether distances are measured on the earth.
     pub fn is_spherical(&self) -> bool {
         self.unit != Unit::Flat
@@ -107,7 +137,7 @@ impl Near {
 pub(super) fn count_near(expr: &Expr) -> usize {
     match expr {
         Expr::And(parts) => parts.iter().map(count_near).sum(),
-        Expr::Path { predicate: Predicate::Geo(test), .. } => {
+        Expr::Path { predicate: Predicate::Geo(test, _), .. } => {
             usize::from(matches!(**test, GeoTest::Near(_)))
         }
         Expr::Path { .. } | Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => 0,

@@ -17,6 +17,7 @@ mod parse;
 mod position;
 mod regex;
 mod schema;
+mod show;
 mod text;
 mod whole;
 
@@ -26,13 +27,14 @@ use mayfly_base::{Error, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
-pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet};
+pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet, Written};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
 pub use geo::{GeoTest, Near, Unit};
 pub use link::is_operator_document;
 pub use regex::Regex;
 pub use schema::Schema;
+pub use show::{condition_parts, joined};
 pub use text::{BoundSearch, TextTest};
 pub use whole::DocumentTest;
 
@@ -74,18 +76,12 @@ impl Matcher {
     /// The same over the items of an array that `$pull` removes.
     pub fn parse_pulled(filter: RawDoc<'_>, context: &ParseContext) -> Result<Matcher> {
         let scope = Scope::default().collated(context.collation.clone());
-        let root = parse::parse_filter(filter, Around::pulled(&scope))?;
-        let computes = whole::computes(&root);
-        let text = text::only_text(&root)?;
-        Ok(Matcher { root, computes, text })
+        Matcher::of(parse::parse_filter(filter, Around::pulled(&scope))?)
     }
 
     /// The same where `$expr` may name the variables of a command.
     pub fn parse_in(filter: RawDoc<'_>, scope: &Scope) -> Result<Matcher> {
-        let root = parse::parse_filter(filter, Around::nothing(scope))?;
-        let computes = whole::computes(&root);
-        let text = text::only_text(&root)?;
-        Ok(Matcher { root, computes, text })
+        Matcher::of(parse::parse_filter(filter, Around::nothing(scope))?)
     }
 
     /// The same where documents can be sought by distance.
@@ -102,6 +98,16 @@ impl Matcher {
         Ok(Matcher { root, computes, text })
     }
 
+    /// A filter of conditions that were parsed before.
+    ///
+    /// # Errors
+    /// 2 BadValue for more than one `$text`.
+    pub fn of(root: Expr) -> Result<Matcher> {
+        let computes = whole::computes(&root);
+        let text = text::only_text(&root)?;
+        Ok(Matcher { root, computes, text })
+    }
+
     /// Whether documents are sought by their distance.
     pub fn seeks_by_distance(&self) -> bool {
         geo::count_near(&self.root) > 0
@@ -112,7 +118,7 @@ impl Matcher {
     /// # Errors
     /// Those of a path that is too long.
     pub fn by_distance(self, path: &str, near: Near) -> Result<Matcher> {
-        let predicate = Predicate::Geo(Arc::new(GeoTest::Near(near)));
+        let predicate = Predicate::Geo(Arc::new(GeoTest::Near(near)), Arc::new(near.written()));
         let sought = Expr::Path { path: FieldPath::new(path)?, predicate };
         let root = Expr::and(vec![self.root.clone(), sought]);
         Ok(Matcher { root, ..self })

@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use mayfly_base::{Error, Result};
-use mayfly_value::RawDoc;
+use mayfly_value::{DocBuilder, RawDoc};
 use mayfly_value::text::{Found, SearchOptions, TextSearch, TextSpec};
 
 use super::{DocumentTest, Expr};
@@ -28,6 +28,21 @@ pub struct BoundSearch {
 impl TextTest {
     pub(super) fn new(options: SearchOptions) -> TextTest {
         TextTest { options, bound: RwLock::new(None) }
+    }
+
+    /// Writes its operand.
+    pub(super) fn append_to(&self, out: &mut DocBuilder) {
+        let SearchOptions { search, language, sensitivity } = &self.options;
+        out.append("$search", search.as_str());
+        if let Some(language) = language {
+            out.append("$language", language.as_str());
+        }
+        if sensitivity.case {
+            out.append("$caseSensitive", true);
+        }
+        if sensitivity.diacritics {
+            out.append("$diacriticSensitive", true);
+        }
     }
 
     /// From now on it means a search in this index.

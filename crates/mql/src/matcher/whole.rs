@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_expr::javascript::Script;
-use mayfly_expr::{Expression, Frame, random_unit};
-use mayfly_value::RawDoc;
+use mayfly_expr::{Dependencies, Expression, Frame, random_unit};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf};
 use mayfly_value::text::Found;
 
-use super::{Expr, Predicate, Schema, TextTest};
+use super::{Expr, Predicate, Schema, TextTest, Written};
 use crate::FieldPath;
 
 /// A condition on the document as a whole.
@@ -16,10 +16,10 @@ use crate::FieldPath;
 pub enum DocumentTest {
     /// `$expr`.
     Computed(Arc<Computed>),
-    /// `$where`.
-    Script(Arc<Script>),
+    /// `$where`, with its source.
+    Script(Arc<Script>, Box<str>),
     /// `$jsonSchema`.
-    Schema(Arc<Schema>),
+    Schema(Arc<Schema>, Written),
     /// `$text`.
     Text(Arc<TextTest>),
     /// `$text` of a document that the index found.
@@ -34,6 +34,8 @@ pub struct Computed {
     pub(super) expression: Expression,
     /// Conditions on single fields, which indexes serve.
     pub(super) implied: Vec<(FieldPath, Predicate)>,
+    /// The operand.
+    pub(super) written: ValueBuf,
 }
 
 impl DocumentTest {
@@ -41,8 +43,8 @@ impl DocumentTest {
     pub fn implied(&self) -> &[(FieldPath, Predicate)] {
         match self {
             DocumentTest::Computed(computed) => &computed.implied,
-            DocumentTest::Script(_)
-            | DocumentTest::Schema(_)
+            DocumentTest::Script(..)
+            | DocumentTest::Schema(..)
             | DocumentTest::Text(_)
             | DocumentTest::FoundText(_)
             | DocumentTest::Sample(_) => &[],
@@ -58,11 +60,45 @@ impl DocumentTest {
             DocumentTest::Computed(computed) => {
                 Ok(computed.expression.evaluate(Frame::new(doc))?.is_true())
             }
-            DocumentTest::Script(script) => script.holds(doc),
-            DocumentTest::Schema(schema) => schema.fits_document(doc),
+            DocumentTest::Script(script, _) => script.holds(doc),
+            DocumentTest::Schema(schema, _) => schema.fits_document(doc),
             DocumentTest::Text(text) => text.holds(doc, Found::Otherwise),
             DocumentTest::FoundText(text) => text.holds(doc, Found::ByIndex),
             DocumentTest::Sample(rate) => Ok(random_unit() < *rate),
+        }
+    }
+
+    /// Writes the operator with its operand.
+    pub(super) fn append_to(&self, out: &mut DocBuilder) {
+        match self {
+            DocumentTest::Computed(computed) => {
+                out.append(self.name(), &computed.written);
+            }
+            DocumentTest::Script(_, source) => {
+                out.append(self.name(), RawValue::Code(source));
+            }
+            DocumentTest::Schema(_, written) => {
+                out.append(self.name(), written.as_doc());
+            }
+            DocumentTest::Text(text) | DocumentTest::FoundText(text) => {
+                text.append_to(out.start_document(self.name()));
+                out.end();
+            }
+            DocumentTest::Sample(rate) => {
+                out.append(self.name(), *rate);
+            }
+        }
+    }
+
+    /// What its expression reads, when it is nothing but an expression.
+    pub fn reads(&self) -> Option<Dependencies> {
+        match self {
+            DocumentTest::Computed(computed) => Some(computed.expression.dependencies()),
+            DocumentTest::Script(..)
+            | DocumentTest::Schema(..)
+            | DocumentTest::Text(_)
+            | DocumentTest::FoundText(_)
+            | DocumentTest::Sample(_) => None,
         }
     }
 
@@ -70,8 +106,8 @@ impl DocumentTest {
     pub fn name(&self) -> &'static str {
         match self {
             DocumentTest::Computed(_) => "$expr",
-            DocumentTest::Script(_) => "$where",
-            DocumentTest::Schema(_) => "$jsonSchema",
+            DocumentTest::Script(..) => "$where",
+            DocumentTest::Schema(..) => "$jsonSchema",
             DocumentTest::Text(_) | DocumentTest::FoundText(_) => "$text",
             DocumentTest::Sample(_) => "$sampleRate",
         }
@@ -83,9 +119,9 @@ pub(super) fn computes(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => parts.iter().any(computes),
         Expr::Document(test) => match test {
-            DocumentTest::Computed(_) | DocumentTest::Script(_) => true,
+            DocumentTest::Computed(_) | DocumentTest::Script(..) => true,
             DocumentTest::Text(_) | DocumentTest::FoundText(_) => true,
-            DocumentTest::Schema(_) | DocumentTest::Sample(_) => false,
+            DocumentTest::Schema(..) | DocumentTest::Sample(_) => false,
         },
         Expr::Path { .. } | Expr::Always(_) => false,
     }

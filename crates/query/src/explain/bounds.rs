@@ -90,7 +90,7 @@ fn places(index: Option<&Index>, path: &str, conditions: &[DocBuf]) -> Option<Ve
         let (known, ..) = parts(condition.as_doc())?;
         let matcher = Matcher::parse(condition.as_doc(), &ParseContext::default()).ok()?;
         match matcher.root() {
-            Expr::Path { predicate: Predicate::Geo(test), .. } if known == path => {
+            Expr::Path { predicate: Predicate::Geo(test, _), .. } if known == path => {
                 value_ranges(index?, test.area()?)
             }
             _ => None,
@@ -309,12 +309,13 @@ fn value_text(value: &ValueBuf) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::filter::conditions;
+    use mayfly_mql::{Matcher, ParseContext};
     use mayfly_value::bson::{Document, doc};
 
     fn text(filter: &Document, multikey: bool, reversed: bool) -> Vec<String> {
         let filter = DocBuf::from_bson(filter);
-        let conditions = conditions(filter.as_doc());
+        let filter = Matcher::parse(filter.as_doc(), &ParseContext::default()).unwrap();
+        let conditions = filter.root().conditions();
         let mut used = vec![false; conditions.len()];
         let found = field_intervals("a", multikey, &conditions, &mut used).unwrap();
         found.iter().map(|interval| shown(interval, reversed)).collect()

@@ -1,6 +1,6 @@
 //! Explaining: the plan of an operation as a tree of stages, and what running it looked at.
 //!
-//! 1. The filter is brought into its explained form ([`filter`]).
+//! 1. The filter prints itself in its explained form ([`mayfly_mql::matcher::Expr::conditions`]).
 //! 2. The real planner plans; nothing in here chooses.
 //! 3. When statistics are wanted, the plan runs and its results are thrown away. Nothing is ever written.
 //! 4. The plan becomes a tree ([`tree`]) with bounds as text ([`bounds`]), which is written without or with its counts
@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{OpCtx, Result};
+use mayfly_expr::{Scope, Scripts};
+use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
@@ -84,8 +86,14 @@ struct Counted {
 }
 
 /// A filter with every condition spelled out, as plans and the profiler show it.
+///
+/// One that cannot be parsed by itself (it names variables of its command) stays as it was sent.
 pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
-    filter::normalized(filter)
+    let scope = Scope::default().with_text_index().with_scripts(Scripts::InFilters);
+    match Matcher::parse_query(filter, &scope) {
+        Ok(matcher) => matcher.root().to_document(),
+        Err(_) => filter.to_owned(),
+    }
 }
 
 /// Writes `queryPlanner`, and `executionStats` when they are wanted; gives the number of results.
@@ -100,8 +108,8 @@ pub fn explain(
     explained: &Explained<'_>,
     out: &mut DocBuilder,
 ) -> Result<u64> {
-    let conditions = filter::conditions(explained.filter);
     let query = make_query()?;
+    let conditions = query.matcher.root().conditions();
     let Some(collection) = collection else {
         let node = tree::nothing(explained, &query);
         write_planner(explained, &conditions, None, &node, out);

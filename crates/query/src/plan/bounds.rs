@@ -100,10 +100,10 @@ pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
                 all && list.regexes().is_empty()
             }
             Predicate::Exists
-            | Predicate::Type(_)
+            | Predicate::Type(..)
             | Predicate::Mod { .. }
-            | Predicate::Bits(_)
-            | Predicate::Geo(_)
+            | Predicate::Bits(..)
+            | Predicate::Geo(..)
             | Predicate::Regex(_)
             | Predicate::Size(_)
             | Predicate::ElemMatchDocument(_)
@@ -162,10 +162,10 @@ fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
         Predicate::Not(inner) => out.extend(outside(inner)),
         Predicate::In(_)
         | Predicate::Exists
-        | Predicate::Type(_)
+        | Predicate::Type(..)
         | Predicate::Mod { .. }
-        | Predicate::Bits(_)
-        | Predicate::Geo(_)
+        | Predicate::Bits(..)
+        | Predicate::Geo(..)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)

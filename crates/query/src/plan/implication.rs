@@ -28,11 +28,11 @@ fn predicate_implies(has: &Predicate, wanted: &Predicate) -> bool {
         (Predicate::All(parts), _) => parts.iter().any(|part| predicate_implies(part, wanted)),
         (_, Predicate::All(parts)) => parts.iter().all(|part| predicate_implies(has, part)),
         (_, Predicate::Exists) => needs_a_value(has),
-        (Predicate::Type(has), Predicate::Type(wanted)) => has.is_within(*wanted),
-        (Predicate::Cmp { value, .. }, Predicate::Type(wanted)) => {
+        (Predicate::Type(has, _), Predicate::Type(wanted, _)) => has.is_within(*wanted),
+        (Predicate::Cmp { value, .. }, Predicate::Type(wanted, _)) => {
             of_types(value.as_raw(), *wanted)
         }
-        (Predicate::In(list), Predicate::Type(wanted)) => {
+        (Predicate::In(list), Predicate::Type(wanted, _)) => {
             each(list, |value| of_types(value, *wanted))
         }
         (Predicate::Cmp { .. }, Predicate::Cmp { .. }) => comparison_implies(has, wanted),
@@ -74,10 +74,10 @@ fn needs_a_value(predicate: &Predicate) -> bool {
         Predicate::Cmp { value, .. } => is_ordinary(value.as_raw()),
         Predicate::In(list) => !list.has_null(),
         Predicate::Exists
-        | Predicate::Type(_)
+        | Predicate::Type(..)
         | Predicate::Mod { .. }
-        | Predicate::Bits(_)
-        | Predicate::Geo(_)
+        | Predicate::Bits(..)
+        | Predicate::Geo(..)
         | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)

@@ -40,7 +40,7 @@ impl NearAccess {
 /// What is asked by distance in these conditions.
 pub(super) fn sought<'q>(conditions: &[Condition<'q>]) -> Option<(&'q str, Near)> {
     conditions.iter().find_map(|(path, predicate)| match predicate {
-        Predicate::Geo(test) => match &**test {
+        Predicate::Geo(test, _) => match &**test {
             GeoTest::Near(near) => Some((*path, *near)),
             GeoTest::Within(_) | GeoTest::Intersects(_) => None,
         },

@@ -30,7 +30,7 @@ fn can_bound(index: &Index, predicate: &Predicate) -> bool {
 /// The area that a condition asks for.
 fn area_of(predicate: &Predicate) -> Option<&Area> {
     match predicate {
-        Predicate::Geo(test) => test.area(),
+        Predicate::Geo(test, _) => test.area(),
         Predicate::All(parts) => parts.iter().find_map(area_of),
         _ => None,
     }

@@ -37,7 +37,7 @@ fn test(operand: &Operand<'_>, asked: Bits) -> Result<Option<Predicate>> {
             return Err(Error::bad_value(text));
         }
     };
-    Ok(Some(Predicate::Bits(BitTest::new(asked, positions))))
+    Ok(Some(Predicate::Bits(BitTest::new(asked, positions), operand.written())))
 }
 
 /// The operator as it was written.

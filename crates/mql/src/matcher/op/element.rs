@@ -52,7 +52,7 @@ pub(super) fn types(operand: &Operand<'_>) -> Result<Option<Predicate>> {
         let text = format!("{} must match at least one type", operand.path);
         return Err(Error::failed_to_parse(text));
     }
-    Ok(Some(Predicate::Type(set)))
+    Ok(Some(Predicate::Type(set, operand.written())))
 }
 
 fn add_type(set: &mut TypeSet, value: RawValue<'_>) -> Result<()> {

@@ -11,7 +11,7 @@ use mayfly_value::{Number, RawDoc, RawElement, RawValue};
 
 use super::Operand;
 use crate::matcher::parse::NearPlace;
-use crate::matcher::{GeoTest, Near, Predicate, Unit};
+use crate::matcher::{GeoTest, Near, Predicate, Unit, Written};
 
 const NOT_HERE: &str = "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
      geospatial data. If you do not need sort, consider using $geoWithin instead. Check out \
@@ -22,8 +22,8 @@ fn bad<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::bad_value(text))
 }
 
-fn predicate(test: GeoTest) -> Result<Option<Predicate>> {
-    Ok(Some(Predicate::Geo(Arc::new(test))))
+fn predicate(test: GeoTest, written: Written) -> Result<Option<Predicate>> {
+    Ok(Some(Predicate::Geo(Arc::new(test), written)))
 }
 
 /// An operator as it was sent: `{ $op: value }`.
@@ -49,14 +49,14 @@ pub(super) fn within(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     if !encloses {
         return bad(format!("$within not supported with provided geometry: {}", shown(operand)));
     }
-    predicate(GeoTest::Within(area))
+    predicate(GeoTest::Within(area), operand.written())
 }
 
 pub(super) fn intersects(operand: &Operand<'_>) -> Result<Option<Predicate>> {
     check_alone(operand)?;
     let area = area(operand)?;
     match area {
-        Area::Shape(_) => predicate(GeoTest::Intersects(area)),
+        Area::Shape(_) => predicate(GeoTest::Intersects(area), operand.written()),
         Area::Cap(_) | Area::Flat(_) => {
             bad(format!("$geoIntersect not supported with provided geometry: {}", shown(operand)))
         }
@@ -172,7 +172,8 @@ pub(super) fn near(operand: &Operand<'_>) -> Result<Option<Predicate>> {
         }
         _ => by_point(operand, question, limits)?,
     };
-    predicate(GeoTest::Near(near))
+    // With the limits that stand behind it.
+    predicate(GeoTest::Near(near), Arc::new(operand.siblings.to_owned()))
 }
 
 /// How near and how far.

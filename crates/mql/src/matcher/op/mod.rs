@@ -13,13 +13,15 @@ mod script;
 mod text;
 mod whole;
 
+use std::sync::Arc;
+
 use mayfly_base::Result;
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
 
 pub(super) use element::type_of_alias;
 
 use super::parse::Around;
-use super::{Expr, Predicate};
+use super::{Expr, Predicate, Written};
 
 /// An operator under a field, with what stands around it.
 pub struct Operand<'a> {
@@ -33,6 +35,15 @@ pub struct Operand<'a> {
     pub path: &'a str,
     /// What stands around it.
     pub around: Around<'a>,
+}
+
+impl Operand<'_> {
+    /// The operator with its operand.
+    pub(super) fn written(&self) -> Written {
+        let mut out = DocBuilder::new();
+        out.append(self.name, self.value);
+        Arc::new(out.finish())
+    }
 }
 
 /// How an operator is parsed, by where it may stand. Nothing means that it adds no condition.

@@ -35,5 +35,5 @@ pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Opti
     }
     let script = Script::new(source);
     script.check()?;
-    Ok(Some(Expr::Document(DocumentTest::Script(Arc::new(script)))))
+    Ok(Some(Expr::Document(DocumentTest::Script(Arc::new(script), source.into()))))
 }

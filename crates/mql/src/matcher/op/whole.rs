@@ -24,7 +24,8 @@ pub(super) fn expr(element: RawElement<'_>, around: Around<'_>) -> Result<Option
     }
     let expression = Expression::parse_in(element.value(), around.scope)?;
     let implied = implied(&expression, around.scope);
-    Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(Computed { expression, implied })))))
+    let computed = Computed { expression, implied, written: element.value().to_owned() };
+    Ok(Some(Expr::Document(DocumentTest::Computed(Arc::new(computed)))))
 }
 
 /// Equality with constants. An expression compares the field as it is: where the constant is no array, no item of one is
@@ -52,8 +53,8 @@ pub(super) fn json_schema(element: RawElement<'_>, around: Around<'_>) -> Result
     let RawValue::Document(schema) = element.value() else {
         return Err(Error::type_mismatch("$jsonSchema must be an object"));
     };
-    let schema = Schema::parse(schema)?;
-    Ok(Some(Expr::Document(DocumentTest::Schema(Arc::new(schema)))))
+    let parsed = Arc::new(Schema::parse(schema)?);
+    Ok(Some(Expr::Document(DocumentTest::Schema(parsed, Arc::new(schema.to_owned())))))
 }
 
 pub(super) fn sample_rate(element: RawElement<'_>, _around: Around<'_>) -> Result<Option<Expr>> {
