@@ -43,9 +43,22 @@ impl Dependencies {
         }
     }
 
+    /// Adds what was found elsewhere.
+    pub fn extend(&mut self, other: Dependencies) {
+        self.paths.extend(other.paths);
+        self.metadata.extend(other.metadata);
+        self.whole_document |= other.whole_document;
+        self.random |= other.random;
+    }
+
     /// Whether it reads nothing of the document.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty() && !self.whole_document && self.metadata.is_empty() && !self.random
+    }
+
+    /// Whether it is a function of the fields at the paths, and of nothing else.
+    pub fn is_plain(&self) -> bool {
+        !self.whole_document && self.metadata.is_empty() && !self.random
     }
 
     /// Whether a change of the field at this path, or inside it or around it, can change what was read.

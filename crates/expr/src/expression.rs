@@ -203,6 +203,38 @@ impl Expression {
         }
     }
 
+    /// The path of the field whose value it is; nothing for the whole document and for what computes.
+    pub fn as_path(&self) -> Option<&[String]> {
+        match self {
+            Expression::Path(parts) if !parts.is_empty() => Some(parts),
+            Expression::Collated(_, inner) => inner.as_path(),
+            _ => None,
+        }
+    }
+
+    /// The fields of a document that is written out one by one.
+    pub fn as_document(&self) -> Option<Vec<(&str, &Expression)>> {
+        match self {
+            Expression::Document(fields) => {
+                Some(fields.iter().map(|(name, value)| (name.as_str(), value)).collect())
+            }
+            Expression::Collated(_, inner) => inner.as_document(),
+            _ => None,
+        }
+    }
+
+    /// The documents that it puts on top of the whole document, when that is what it does.
+    pub fn as_additions(&self) -> Option<&[Expression]> {
+        match self {
+            Expression::Call { row, arguments, .. } if row.name == "$mergeObjects" => {
+                let (first, others) = arguments.split_first()?;
+                matches!(first, Expression::Path(parts) if parts.is_empty()).then_some(others)
+            }
+            Expression::Collated(_, inner) => inner.as_additions(),
+            _ => None,
+        }
+    }
+
     /// The value for this document.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use mayfly_value::{DocBuf, RawDoc};
 
 use crate::metadata::InFlight;
 use crate::pipeline::{parse_stages, show};
-use crate::stage::{Stage, StageContext};
+use crate::stage::{StageContext, Step};
 use crate::{Around, Flow, Metadata, Pipeline, RunSettings};
 
 pub(crate) struct Fixture {
@@ -83,8 +83,8 @@ impl Fixture {
         settings: &RunSettings,
         documents: &[(DocBuf, Metadata)],
     ) -> Vec<String> {
-        let stages = parse_stages(stages, around).unwrap();
-        let mut stages: Vec<_> = stages.into_iter().map(Stage::start).collect();
+        let (_, steps) = parse_stages(stages, around).unwrap();
+        let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let metadata = InFlight::default();
         let context =
             StageContext { store: &self.store, op: &self.op, settings, metadata: &metadata };
@@ -117,8 +117,8 @@ impl Fixture {
         act: impl FnOnce(&Store, &Arc<OpCtx>),
     ) -> mayfly_base::Result<()> {
         let scope = mayfly_expr::Scope::default();
-        let stages = parse_stages(stage, &Around::command("test", &scope))?;
-        let mut stages: Vec<_> = stages.into_iter().map(Stage::start).collect();
+        let (_, steps) = parse_stages(stage, &Around::command("test", &scope))?;
+        let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
         let (store, op) = (&*self.store, &*self.op);
         let context = StageContext { store, op, settings: &settings, metadata: &metadata };

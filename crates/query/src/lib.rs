@@ -3,7 +3,6 @@
 //!
 //! Plans are read-only; what runs keeps its own state and goes on from its last key in a new snapshot for each batch.
 
-mod buckets;
 mod canonical;
 mod change;
 mod cursor;
@@ -12,7 +11,6 @@ mod exec;
 mod explain;
 #[cfg(test)]
 mod fixture;
-mod foremost;
 mod host;
 mod log_scan;
 mod metadata;
@@ -28,6 +26,7 @@ mod spill;
 mod spool;
 mod stage;
 mod tail;
+mod timeseries;
 mod validator;
 mod view_reads;
 
@@ -46,7 +45,7 @@ pub use modify::{
     update_buckets,
 };
 pub use partial::PartialFilters;
-pub use pipeline::{Pipeline, PipelineRun};
+pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
 pub use plan::{Access, FirstOf, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan};
 pub use shape::ResultShape;
 pub use stage::{

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::buckets::wanted_fields;
-use crate::stage::Stage;
 use mayfly_mql::Projection;
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -16,6 +14,12 @@ const MAX_FIELDS: usize = 16;
 pub(crate) struct Fields(Vec<String>);
 
 impl Fields {
+    /// These, unless they are too many.
+    pub(crate) fn few(names: impl IntoIterator<Item = String>) -> Option<Fields> {
+        let names: Vec<String> = names.into_iter().collect();
+        (names.len() <= MAX_FIELDS).then_some(Fields(names))
+    }
+
     /// A document with only those.
     pub(crate) fn of(&self, document: RawDoc<'_>) -> DocBuf {
         let mut out = DocBuilder::new();
@@ -25,41 +29,6 @@ impl Fields {
             }
         }
         out.finish()
-    }
-}
-
-/// What the stages from this place on look at, when the one there keeps documents.
-fn kept_at(pipeline: RawDoc<'_>, at: usize) -> Option<Fields> {
-    let behind = pipeline.iter().skip(at).filter_map(|stage| stage.value().as_document());
-    let fields: Vec<String> = wanted_fields(behind)?.into_iter().collect();
-    (fields.len() <= MAX_FIELDS).then_some(Fields(fields))
-}
-
-/// What the sort keeps that the planner takes from the front of a pipeline.
-pub(crate) fn kept_by_front_sort(stages: &[Stage], pipeline: RawDoc<'_>) -> Option<Fields> {
-    match stages {
-        [Stage::Sort(..), ..] => kept_at(pipeline, 0),
-        [Stage::Match(_), Stage::Sort(..), ..] => kept_at(pipeline, 1),
-        _ => None,
-    }
-}
-
-/// Leaves away, before stages that keep documents, the fields that nobody behind looks at. `sent` says which stage of the pipeline
-/// each stage is, where that is known.
-pub(crate) fn narrow(stages: &mut Vec<Stage>, sent: &[usize], pipeline: RawDoc<'_>) {
-    if stages.len() != sent.len() {
-        return;
-    }
-    for at in (1..stages.len()).rev() {
-        let front = matches!(stages[..at], [Stage::Match(_)]);
-        let keeps = matches!(stages[at], Stage::Sort(..) | Stage::WindowFields(_)) && !front;
-        let narrow = matches!(stages[at - 1], Stage::Project(_) | Stage::Group(_));
-        if keeps
-            && !narrow
-            && let Some(fields) = kept_at(pipeline, sent[at])
-        {
-            stages.insert(at, Stage::Keep(fields));
-        }
     }
 }
 

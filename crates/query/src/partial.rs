@@ -75,7 +75,9 @@ fn unsupported(expr: &Expr) -> Option<&'static str> {
 
 fn unsupported_predicate(predicate: &Predicate) -> Option<&'static str> {
     match predicate {
-        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(..) | Predicate::Geo(..) => None,
+        Predicate::Cmp { .. } | Predicate::Exists | Predicate::Type(..) | Predicate::Geo(..) => {
+            None
+        }
         Predicate::In(list) if list.regexes().is_empty() => None,
         Predicate::In(_) | Predicate::Regex(_) => Some("$regex"),
         Predicate::Mod { .. } => Some("$mod"),

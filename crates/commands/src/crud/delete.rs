@@ -114,7 +114,7 @@ impl DeleteStatement<'_> {
         let repeatable = statement.map(|statement| Repeatable { statement, image });
         let spec = DeleteSpec { query, multi, repeatable };
         if let Some(series) = measurements::series_named(ctx, ns) {
-            let deleted = measurements::delete(ctx, &series, filter, spec)?;
+            let deleted = measurements::delete(ctx, &series, spec)?;
             if deleted > 0 {
                 let outcome = ModifyOutcome { matched: deleted, ..ModifyOutcome::default() };
                 ctx.committed(statement, || outcome.record(None));

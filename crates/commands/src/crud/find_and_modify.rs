@@ -83,7 +83,7 @@ fn first_attempt(
     image: Image,
 ) -> Result<(ModifyOutcome, Option<DocBuf>)> {
     let found = match measurements::series_named(ctx, ns) {
-        Some(series) => measurements::find_and_modify(ctx, &series, wanted.filter, spec)?,
+        Some(series) => measurements::find_and_modify(ctx, &series, spec)?,
         None => execute(ctx, ns, spec, image)?,
     };
     let FoundAndModified { before, after, upserted } = found;

@@ -70,14 +70,13 @@ pub(super) fn restore_all(
 pub(super) fn delete(
     ctx: &CommandContext<'_>,
     (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
-    filter: RawDoc<'_>,
     mut spec: DeleteSpec,
 ) -> Result<i64> {
     if let Some(Hint::Key(key)) = &spec.query.hint {
         spec.query.hint = Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())));
     }
     let store = &ctx.service.store;
-    match mayfly_query::delete_measurements(store, ctx.op, buckets, series, filter, &spec) {
+    match mayfly_query::delete_measurements(store, ctx.op, buckets, series, &spec) {
         Err(error) if was_dropped(&error, buckets) => Ok(0),
         other => other,
     }
@@ -90,7 +89,6 @@ pub(super) fn delete(
 pub(super) fn find_and_modify(
     ctx: &CommandContext<'_>,
     (buckets, series): &(Arc<Collection>, Arc<TimeSeries>),
-    filter: RawDoc<'_>,
     spec: &FindAndModifySpec,
 ) -> Result<FoundAndModified> {
     let invalid = |text: &str| Err(Error::new(ErrorCode::InvalidOptions, text));
@@ -110,8 +108,7 @@ pub(super) fn find_and_modify(
     }
     let spec = DeleteSpec { query, multi: false, repeatable: spec.repeatable };
     let store = &ctx.service.store;
-    let found =
-        mayfly_query::find_and_remove_measurement(store, ctx.op, buckets, series, filter, &spec);
+    let found = mayfly_query::find_and_remove_measurement(store, ctx.op, buckets, series, &spec);
     match found {
         Err(error) if was_dropped(&error, buckets) => Ok(FoundAndModified::default()),
         other => other.map(|before| FoundAndModified { before, ..FoundAndModified::default() }),

@@ -1,5 +1,6 @@
 //! The tree of a filter.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mayfly_base::Result;
@@ -42,6 +43,79 @@ impl Expr {
             }
             None => Expr::And(parts),
         }
+    }
+}
+
+/// What a condition looks at, when it gives the same wherever that is the same.
+#[derive(Clone, Debug, Default)]
+pub struct Reads {
+    /// Dotted paths.
+    pub paths: BTreeSet<String>,
+    /// An expression looks at some of them, so that they have no other names.
+    pub computed: bool,
+}
+
+impl Expr {
+    /// The conditions that all have to hold.
+    pub fn conjuncts(&self) -> Vec<&Expr> {
+        match self {
+            Expr::And(parts) => parts.iter().flat_map(Expr::conjuncts).collect(),
+            Expr::Always(true) => Vec::new(),
+            other => vec![other],
+        }
+    }
+
+    /// What it looks at; nothing when that may be anything, or when it differs each time.
+    pub fn reads(&self) -> Option<Reads> {
+        let mut reads = Reads::default();
+        self.read(&mut reads).then_some(reads)
+    }
+
+    fn read(&self, reads: &mut Reads) -> bool {
+        match self {
+            Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) => {
+                parts.iter().all(|part| part.read(reads))
+            }
+            Expr::Path { path, predicate } => {
+                reads.paths.insert(path.as_str().to_owned());
+                predicate.is_plain()
+            }
+            Expr::Document(test) => match test.reads() {
+                Some(found) if found.is_plain() => {
+                    reads.paths.extend(found.paths);
+                    reads.computed = true;
+                    true
+                }
+                _ => false,
+            },
+            Expr::Always(_) => true,
+        }
+    }
+
+    /// The same with one field in the place of another, `from` and what lies in it; an empty `to` takes the level away. Nothing
+    /// for what has no paths of its own, and for paths that become too long.
+    pub fn renamed(&self, from: &str, to: &str) -> Option<Expr> {
+        let all = |parts: &[Expr]| -> Option<Vec<Expr>> {
+            parts.iter().map(|part| part.renamed(from, to)).collect()
+        };
+        Some(match self {
+            Expr::And(parts) => Expr::And(all(parts)?),
+            Expr::Or(parts) => Expr::Or(all(parts)?),
+            Expr::Nor(parts) => Expr::Nor(all(parts)?),
+            Expr::Path { path, predicate } => {
+                let path = match path.as_str().strip_prefix(from) {
+                    Some("") => FieldPath::new(to),
+                    Some(rest) if rest.starts_with('.') && to.is_empty() => {
+                        FieldPath::new(&rest[1..])
+                    }
+                    Some(rest) if rest.starts_with('.') => FieldPath::new(&format!("{to}{rest}")),
+                    _ => Ok(path.clone()),
+                };
+                Expr::Path { path: path.ok()?, predicate: predicate.clone() }
+            }
+            Expr::Document(_) => return None,
+            Expr::Always(holds) => Expr::Always(*holds),
+        })
     }
 }
 
@@ -107,6 +181,26 @@ impl Predicate {
     pub fn cmp(op: CmpOp, value: RawValue<'_>, collation: Option<&Arc<Collation>>) -> Predicate {
         let collation = collation.filter(|_| Collation::concerns(value)).cloned();
         Predicate::Cmp { op, value: value.to_owned(), collation }
+    }
+
+    /// Whether it looks at nothing but the values of its path, and gives the same each time.
+    fn is_plain(&self) -> bool {
+        match self {
+            Predicate::Cmp { .. }
+            | Predicate::In(_)
+            | Predicate::Exists
+            | Predicate::Type(..)
+            | Predicate::Mod { .. }
+            | Predicate::Regex(_)
+            | Predicate::Bits(..)
+            | Predicate::Size(_) => true,
+            Predicate::Geo(test, _) => !matches!(**test, GeoTest::Near(_)),
+            Predicate::ElemMatchDocument(inner) => inner.reads().is_some(),
+            Predicate::Not(inner) => inner.is_plain(),
+            Predicate::ElemMatchValue(parts) | Predicate::All(parts) => {
+                parts.iter().all(Predicate::is_plain)
+            }
+        }
     }
 
     /// The negation.

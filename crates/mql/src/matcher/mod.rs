@@ -27,7 +27,7 @@ use mayfly_base::{Error, Result};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
-pub use ast::{CmpOp, Expr, InList, Predicate, TypeSet, Written};
+pub use ast::{CmpOp, Expr, InList, Predicate, Reads, TypeSet, Written};
 pub use bits::{BitTest, Bits, Positions};
 pub use explain::explain_failure;
 pub use geo::{GeoTest, Near, Unit};

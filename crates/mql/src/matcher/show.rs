@@ -125,7 +125,12 @@ fn append_operators(predicate: &Predicate, out: &mut DocBuilder) {
         Predicate::Cmp { op, value, .. } => {
             out.append(op.name(), value);
         }
-        Predicate::In(list) => append_list(list, out),
+        Predicate::In(list) => match (list.values(), list.regexes()) {
+            ([only], []) => {
+                out.append("$eq", only);
+            }
+            _ => append_list(list, out),
+        },
         Predicate::Exists => {
             out.append("$exists", true);
         }
@@ -153,7 +158,12 @@ fn append_operators(predicate: &Predicate, out: &mut DocBuilder) {
             out.end();
         }
         Predicate::Not(inner) => {
-            append_operators(inner, out.start_document("$not"));
+            out.start_document("$not");
+            match &**inner {
+                // That of `$nin`, which stays a list.
+                Predicate::In(list) => append_list(list, out),
+                other => append_operators(other, out),
+            }
             out.end();
         }
         Predicate::All(parts) => parts.iter().for_each(|part| append_operators(part, out)),
@@ -161,10 +171,6 @@ fn append_operators(predicate: &Predicate, out: &mut DocBuilder) {
 }
 
 fn append_list(list: &InList, out: &mut DocBuilder) {
-    if let ([only], []) = (list.values(), list.regexes()) {
-        out.append("$eq", only);
-        return;
-    }
     out.start_array("$in");
     for value in list.values() {
         out.push(value);

@@ -144,6 +144,61 @@ impl Projection {
     }
 }
 
+/// What a projection of a pipeline does to fields.
+#[derive(Clone, Debug)]
+pub enum ProjectedFields<'p> {
+    /// Those at these paths go.
+    Without(Vec<String>),
+    /// No others stay.
+    Only {
+        /// Fields at the top that stay as they are.
+        kept: Vec<&'p str>,
+        /// All paths that something stays of.
+        paths: Vec<String>,
+        /// Dotted paths that are made, and how.
+        made: Vec<(String, &'p Expression)>,
+    },
+}
+
+impl Projection {
+    /// What it does to fields.
+    pub fn fields(&self) -> ProjectedFields<'_> {
+        let mut paths = Vec::new();
+        if self.mode == Mode::Exclude {
+            if !self.keeps_id && self.root.find(b"_id").is_none() {
+                paths.push("_id".to_owned());
+            }
+            collect_paths(&self.root, "", &mut paths);
+            return ProjectedFields::Without(paths);
+        }
+        let mut kept = Vec::new();
+        if self.keeps_id && self.root.find(b"_id").is_none() {
+            kept.push("_id");
+            paths.push("_id".to_owned());
+        }
+        for (name, branch) in &self.root.fields {
+            if matches!(branch, Branch::Leaf) {
+                kept.push(name);
+            }
+        }
+        collect_paths(&self.root, "", &mut paths);
+        let mut made = Vec::new();
+        collect_made(&self.root, "", &mut made);
+        ProjectedFields::Only { kept, paths, made }
+    }
+}
+
+fn collect_made<'p>(level: &'p Level, prefix: &str, made: &mut Vec<(String, &'p Expression)>) {
+    for (name, branch) in &level.fields {
+        let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+        match branch {
+            Branch::Expression(expression) => made.push((path, expression)),
+            Branch::Level(inner) => collect_made(inner, &path, made),
+            Branch::Leaf | Branch::Slice(_) | Branch::Positional | Branch::ElemMatch(_) => {}
+        }
+    }
+}
+
 fn asks_for(level: &Level, name: &str) -> bool {
     level.fields.iter().any(|(_, branch)| match branch {
         Branch::Expression(expression) => expression.dependencies().metadata.contains(name),

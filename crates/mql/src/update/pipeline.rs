@@ -79,7 +79,27 @@ enum Stage {
 #[derive(Debug)]
 pub struct DocumentStage(Stage);
 
+/// What a stage does to a document.
+#[derive(Debug)]
+pub enum DocumentChange<'s> {
+    /// Gives these paths these values.
+    Set(Vec<(String, &'s Expression)>),
+    /// Leaves fields, or leaves them out.
+    Project(&'s Projection),
+    /// Puts another document in its place.
+    Replace(&'s Expression),
+}
+
 impl DocumentStage {
+    /// What it does.
+    pub fn change(&self) -> DocumentChange<'_> {
+        match &self.0 {
+            Stage::Set(fields) => DocumentChange::Set(fields.paths()),
+            Stage::Project(projection) => DocumentChange::Project(projection),
+            Stage::Replace { with, .. } => DocumentChange::Replace(with),
+        }
+    }
+
     /// Parses the operand of the stage with this name, one of [`STAGES`].
     ///
     /// # Errors

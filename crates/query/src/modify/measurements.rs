@@ -7,19 +7,21 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
+use mayfly_mql::Matcher;
 use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store, TimeSeries};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::DocBuf;
 
 use super::record::Images;
 use super::shown::Shown;
 use super::{DeleteSpec, Image, ModifyOutcome, UpdateSpec, Versions, update_with};
-use crate::buckets::OnBuckets;
+use crate::pipeline::everything;
+use crate::timeseries::OnBuckets;
 use crate::{CanonicalQuery, Executor, Flow};
 
 /// Buckets looked for at once before they are changed.
 const BATCH_BUCKETS: usize = 64;
 
-/// Deletes measurements; `filter` is what `spec.query` was parsed from. Gives how many went.
+/// Deletes measurements. Gives how many went.
 ///
 /// # Errors
 /// Those of the filter, of storage, and of the operation's deadline.
@@ -28,12 +30,11 @@ pub fn delete_measurements(
     op: &OpCtx,
     buckets: &Arc<Collection>,
     series: &TimeSeries,
-    filter: RawDoc<'_>,
     spec: &DeleteSpec,
 ) -> Result<i64> {
     let shown = Shown::nothing(&spec.query);
     let mut deleted = 0;
-    go_through(store, op, (buckets, series), filter, spec, &mut |key| {
+    go_through(store, op, (buckets, series), spec, &mut |key| {
         deleted += delete_from(store, op, buckets, &series.fields, (spec, shown), key)?.0;
         Ok(deleted > 0 && !spec.multi)
     })?;
@@ -49,12 +50,11 @@ pub fn find_and_remove_measurement(
     op: &OpCtx,
     buckets: &Arc<Collection>,
     series: &TimeSeries,
-    filter: RawDoc<'_>,
     spec: &DeleteSpec,
 ) -> Result<Option<DocBuf>> {
     let shown = Shown::of(&spec.query, Image::Before);
     let mut found = None;
-    go_through(store, op, (buckets, series), filter, spec, &mut |key| {
+    go_through(store, op, (buckets, series), spec, &mut |key| {
         found = delete_from(store, op, buckets, &series.fields, (spec, shown), key)?.1;
         Ok(found.is_some())
     })?;
@@ -66,11 +66,10 @@ fn go_through(
     store: &Store,
     op: &OpCtx,
     (buckets, series): (&Arc<Collection>, &TimeSeries),
-    filter: RawDoc<'_>,
     spec: &DeleteSpec,
     see: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
-    let query = on_buckets(filter, series, &spec.query)?;
+    let query = on_buckets(series, &spec.query)?;
     let mut executor = Executor::new(buckets.clone(), query)?;
     executor.find_for_write();
     op.update_info(|info| info.plan_summary = executor.plan().summary());
@@ -91,19 +90,14 @@ fn go_through(
 }
 
 /// The search for buckets that may hold what a query on measurements wants.
-fn on_buckets(
-    filter: RawDoc<'_>,
-    series: &TimeSeries,
-    query: &CanonicalQuery,
-) -> Result<CanonicalQuery> {
-    let asked = OnBuckets::of(filter, &series.fields, series.max_span_secs * 1000);
-    let wide = asked.filter();
-    let options = crate::FindOptions {
-        hint: query.hint.clone(),
-        collation: query.collation.clone(),
-        ..crate::FindOptions::default()
-    };
-    CanonicalQuery::parse(wide.as_ref().map_or(RawDoc::EMPTY, |wide| wide.as_doc()), options)
+fn on_buckets(series: &TimeSeries, query: &CanonicalQuery) -> Result<CanonicalQuery> {
+    let asked = OnBuckets::of(query.matcher.root(), &series.fields, series.max_span_secs * 1000);
+    let mut wide = everything(query.hint.clone())?;
+    if let Some(filter) = asked.filter() {
+        wide.matcher = Arc::new(Matcher::of(filter)?);
+    }
+    wide.collation = query.collation.clone();
+    Ok(wide)
 }
 
 /// Deletes from one bucket what matches, or the first that does; gives how many, and that one.

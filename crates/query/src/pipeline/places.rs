@@ -3,7 +3,9 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
 
-use crate::stage::{SPLIT_LARGE_EVENT, Stage};
+use crate::change::ChangeOptions;
+use crate::stage::split_event::SplitLargeEvent;
+use crate::stage::{SPLIT_LARGE_EVENT, Step};
 
 /// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
 const BEHIND_CHANGES: &[&str] = &[
@@ -74,16 +76,13 @@ pub(super) fn check_in_transaction(spec: RawDoc<'_>) -> Result<()> {
 ///
 /// # Errors
 /// 20 IllegalOperation, 7182802, 280 ChangeStreamFatalError.
-pub(super) fn check_split(stages: &mut [Stage]) -> Result<()> {
-    let resumed = match stages.first() {
-        Some(Stage::ChangeStream(options)) => Some(options.resumed()),
-        _ => None,
-    };
-    let count = stages.len();
-    let split = stages.iter_mut().enumerate().find_map(|(at, stage)| match stage {
-        Stage::SplitLargeEvent(seen) => Some((at, seen)),
-        _ => None,
-    });
+pub(super) fn check_split(changes: Option<&ChangeOptions>, steps: &mut [Step]) -> Result<()> {
+    let resumed = changes.map(ChangeOptions::resumed);
+    let count = steps.len();
+    let split = steps
+        .iter_mut()
+        .enumerate()
+        .find_map(|(at, step)| step.get_mut::<SplitLargeEvent>().map(|split| (at, &mut split.0)));
     match (resumed, split) {
         (None, Some(_)) => Err(Error::new(
             ErrorCode::IllegalOperation,

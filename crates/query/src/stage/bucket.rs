@@ -3,9 +3,11 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuilder, RawDoc, RawValue, ValueBuf, canonical_type, compare_values_in};
+use mayfly_value::{
+    DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, canonical_type, compare_values_in,
+};
 
-use super::{Around, Stage, group, sort};
+use super::{Around, written};
 
 fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
@@ -18,14 +20,11 @@ struct Options<'a> {
     output: Option<RawDoc<'a>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<DocBuf>> {
     let options = Options::parse(value, around)?;
-    let group = options.group();
-    let mut stages = group::parse(RawValue::Document(group.as_doc()), around.scope)?;
     let mut order = DocBuilder::new();
     order.append("_id", 1);
-    stages.extend(sort::parse(RawValue::Document(order.finish().as_doc()), around.scope)?);
-    Ok(stages)
+    Ok(vec![written("$group", &options.group()), written("$sort", &order.finish())])
 }
 
 /// Whether it is a path or an expression.
@@ -117,7 +116,7 @@ impl<'a> Options<'a> {
     }
 
     /// `{ _id: { $switch: ... }, count: ... }`
-    fn group(&self) -> mayfly_value::DocBuf {
+    fn group(&self) -> DocBuf {
         let mut out = DocBuilder::new();
         out.start_document("_id").start_document("$switch").start_array("branches");
         for pair in self.boundaries.windows(2) {

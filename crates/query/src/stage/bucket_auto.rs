@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compa
 
 use super::bucket::is_expression;
 use super::granularity::Granularity;
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
@@ -30,7 +30,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text =
@@ -93,8 +93,21 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     let output = output.unwrap_or(counting.as_doc());
     let fields = output.iter().map(parse).collect::<Result<_>>()?;
     let collation = around.scope.collation().cloned();
-    let stage = BucketAuto { group_by, buckets, fields, granularity, collation };
-    Ok(vec![Stage::BucketAuto(Box::new(stage))])
+    Ok(Box::new(BucketAuto { group_by, buckets, fields, granularity, collation }))
+}
+
+impl Stage for BucketAuto {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningBucketAuto::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        let mut read = self.group_by.dependencies();
+        for (_, accumulator) in &self.fields {
+            read.extend(accumulator.dependencies());
+        }
+        Reads::only_of(read, [])
+    }
 }
 
 fn number_of_buckets(value: RawValue<'_>) -> Result<i32> {
@@ -120,7 +133,7 @@ fn number_of_buckets(value: RawValue<'_>) -> Result<i32> {
     Ok(count)
 }
 
-pub(super) struct RunningBucketAuto {
+struct RunningBucketAuto {
     stage: BucketAuto,
     sorter: Option<Sorter>,
     documents: u64,
@@ -134,7 +147,7 @@ struct Bucket {
 }
 
 impl RunningBucketAuto {
-    pub(super) fn new(stage: BucketAuto) -> RunningBucketAuto {
+    fn new(stage: BucketAuto) -> RunningBucketAuto {
         RunningBucketAuto { stage, sorter: None, documents: 0, results: None }
     }
 

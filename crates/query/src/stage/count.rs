@@ -1,12 +1,11 @@
 //! `$count`: short for a `$group` over everything and a `$project`.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scope;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Stage, group, project};
+use super::written;
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     let fail = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
     let name = match value {
         RawValue::String(name) => name,
@@ -26,9 +25,7 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     }
     let mut spec = DocBuilder::new();
     spec.append("_id", RawValue::Null).start_document(name).append("$sum", 1).end();
-    let mut stages = group::parse(RawValue::Document(spec.finish().as_doc()), scope)?;
-    let mut spec = DocBuilder::new();
-    spec.append("_id", 0);
-    stages.extend(project::parse(RawValue::Document(spec.finish().as_doc()), scope)?);
-    Ok(stages)
+    let mut rest = DocBuilder::new();
+    rest.append(name, true).append("_id", false);
+    Ok(vec![written("$group", &spec.finish()), written("$project", &rest.finish())])
 }

@@ -14,7 +14,7 @@ use mayfly_value::{
 use std::sync::Arc;
 
 use super::unwind::{parts, replaced};
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
@@ -59,7 +59,7 @@ fn is_date(value: RawValue<'_>) -> bool {
     matches!(value, RawValue::Date(_))
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text = format!("The $densify stage specification must be an object, found {kind}");
@@ -108,7 +108,17 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     }
     let (step, bounds) = parse_range(range, !partition.is_empty())?;
     let collation = around.scope.collation().cloned();
-    Ok(vec![Stage::Densify(Box::new(Densify { field, path, partition, step, bounds, collation }))])
+    Ok(Box::new(Densify { field, path, partition, step, bounds, collation }))
+}
+
+impl Stage for Densify {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningDensify::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some(self.partition.iter().chain([&self.field]).cloned())
+    }
 }
 
 fn wrong(name: &str, other: RawValue<'_>) -> Error {
@@ -263,7 +273,7 @@ struct Partition {
     fields: DocBuf,
 }
 
-pub(super) struct RunningDensify {
+struct RunningDensify {
     stage: Densify,
     sorter: Option<Sorter>,
     sorted: Sorted,
@@ -281,7 +291,7 @@ pub(super) struct RunningDensify {
 }
 
 impl RunningDensify {
-    pub(super) fn new(stage: Densify) -> RunningDensify {
+    fn new(stage: Densify) -> RunningDensify {
         RunningDensify {
             stage,
             sorter: None,

@@ -4,9 +4,28 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
-use super::{Around, Stage};
+use super::{About, Around, Source};
+use crate::Host;
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+/// Documents written in the pipeline.
+#[derive(Debug)]
+struct Documents(Vec<DocBuf>);
+
+impl Source for Documents {
+    fn about(&self) -> About {
+        About::Pipeline
+    }
+
+    fn documents(&self, _: &dyn Host) -> Result<Vec<DocBuf>> {
+        Ok(self.0.clone())
+    }
+
+    fn given(&self) -> Option<&[DocBuf]> {
+        Some(&self.0)
+    }
+}
+
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     let expression = Expression::parse_in(value, around.scope)?;
     let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?;
     let Some(RawValue::Array(items)) = value.as_raw() else {
@@ -28,5 +47,5 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
             }
         }
     }
-    Ok(vec![Stage::Documents(documents)])
+    Ok(Box::new(Documents(documents)))
 }

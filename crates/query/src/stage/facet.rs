@@ -1,22 +1,26 @@
 //! `$facet`: several pipelines over the same documents; one result with an array of each one's results.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use std::collections::BTreeSet;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::check_size;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use super::{Around, Inside, Next, Running, Stage, StageContext};
+use super::fields::wanted;
+use super::{Around, Inside, Next, Reads, Running, Stage, StageContext, Step};
 use crate::Flow;
+use crate::optimise::optimised;
 use crate::pipeline::{parse_stages, show};
 
 /// A parsed `$facet`.
-#[derive(Clone, Debug)]
-pub(crate) struct Facet(Vec<(String, Vec<Stage>)>);
+#[derive(Debug)]
+struct Facet(Vec<(String, Vec<Step>)>);
 
 fn fault(code: i32, text: String) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let spec = match value {
         RawValue::Document(spec) if !spec.is_empty() => spec,
         other => {
@@ -46,9 +50,32 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
             let text = format!("arguments to $facet must be arrays, {name} is type {kind}");
             return Err(fault(40170, text));
         };
-        facets.push((name.to_owned(), parse_stages(pipeline, &inner)?));
+        let (_, steps) = parse_stages(pipeline, &inner)?;
+        facets.push((name.to_owned(), optimised(steps, &inner)));
     }
-    Ok(vec![Stage::Facet(Facet(facets))])
+    Ok(Box::new(Facet(facets)))
+}
+
+impl Stage for Facet {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningFacet::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        let mut all = BTreeSet::new();
+        for (_, steps) in &self.0 {
+            match wanted(steps.iter()) {
+                Some(fields) => all.extend(fields),
+                None => return Reads::Anything,
+            }
+        }
+        Reads::Only(all)
+    }
+
+    fn collections(&self) -> Vec<Namespace> {
+        let stages = self.0.iter().flat_map(|(_, steps)| steps);
+        stages.flat_map(|step| step.stage().collections()).collect()
+    }
 }
 
 struct Branch {
@@ -57,13 +84,13 @@ struct Branch {
     results: DocBuilder,
 }
 
-pub(super) struct RunningFacet(Vec<Branch>);
+struct RunningFacet(Vec<Branch>);
 
 impl RunningFacet {
-    pub(super) fn new(facet: Facet) -> RunningFacet {
-        let branch = |(name, stages): (String, Vec<Stage>)| Branch {
+    fn new(facet: Facet) -> RunningFacet {
+        let branch = |(name, stages): (String, Vec<Step>)| Branch {
             name,
-            stages: stages.into_iter().map(Stage::start).collect(),
+            stages: stages.into_iter().map(Step::start).collect(),
             results: DocBuilder::new_array(),
         };
         RunningFacet(facet.0.into_iter().map(branch).collect())

@@ -4,23 +4,17 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Around, Stage, reshape, window_fields};
+use super::written;
 
 fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
-    let mut stages = Vec::new();
+pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     let (windows, values) = expanded(value)?;
-    if let Some(windows) = windows {
-        stages.extend(window_fields::parse(RawValue::Document(windows.as_doc()), around)?);
-    }
-    if let Some(values) = values {
-        let values = RawValue::Document(values.as_doc());
-        stages.extend(reshape::parse("$addFields", values, around.scope)?);
-    }
-    Ok(stages)
+    let windows = windows.map(|windows| written("$setWindowFields", &windows));
+    let values = values.map(|values| written("$addFields", &values));
+    Ok(windows.into_iter().chain(values).collect())
 }
 
 /// The specifications of both stages.

@@ -4,14 +4,14 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_mql::Matcher;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Around, Next, Running, Stage, StageContext};
-use crate::Flow;
+use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
+use crate::{Flow, metadata};
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(filter) => {
             let scope = around.scope.clone().with_text_index();
-            Ok(vec![Stage::Match(Matcher::parse_in(filter, &scope)?)])
+            Ok(Box::new(Match(Matcher::parse_in(filter, &scope)?)))
         }
         _ => {
             Err(Error::new(ErrorCode(15959), "the match filter must be an expression in an object"))
@@ -19,7 +19,29 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     }
 }
 
-pub(super) struct RunningMatch(pub(super) Matcher);
+/// A parsed `$match`.
+#[derive(Debug)]
+pub(crate) struct Match(pub(crate) Matcher);
+
+impl Stage for Match {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningMatch(self.0))
+    }
+
+    fn reads(&self) -> Reads {
+        self.0.root().reads().map_or(Reads::Anything, |reads| Reads::Some(reads.paths))
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+
+    fn gives_metadata(&self) -> &'static [&'static str] {
+        metadata::given_by(&self.0)
+    }
+}
+
+struct RunningMatch(Matcher);
 
 impl Running for RunningMatch {
     fn push(

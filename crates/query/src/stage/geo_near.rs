@@ -16,14 +16,15 @@ use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf};
 
+use super::sort::Sort;
 use super::unwind::{parts, replaced};
-use super::{Around, Next, Running, Stage, StageContext};
-use crate::Flow;
+use super::{Around, Next, Running, Stage, StageContext, Step};
 use crate::exec::{nearest, told};
 use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
+use crate::{Flow, metadata};
 
 /// A parsed `$geoNear`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct GeoNear {
     near: Near,
     /// The field of the places; that of the collection's index when none was named.
@@ -54,7 +55,7 @@ struct Arguments<'a> {
     place: Option<Vec<String>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(options) = value else {
         return fault(10065, "invalid parameter: expected an object ($geoNear)");
     };
@@ -78,7 +79,7 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         return fault(16606, "$geoNear requires a 'distanceField' option as a String");
     };
     let query = arguments.query.unwrap_or(RawDoc::EMPTY);
-    Ok(vec![Stage::GeoNear(Box::new(GeoNear {
+    Ok(Box::new(GeoNear {
         near: Near { from, unit, min, max },
         key: arguments.key.map(str::to_owned),
         matcher: Matcher::parse_in(query, around.scope)?,
@@ -86,7 +87,7 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         multiplier: arguments.multiplier.unwrap_or(1.0),
         distance,
         place: arguments.place,
-    }))])
+    }))
 }
 
 impl<'a> Arguments<'a> {
@@ -219,33 +220,8 @@ impl GeoNear {
             Some(key) => key.clone(),
             None => only_place(collection)?,
         };
-        let Near { from, unit, min, max } = self.near;
-        let limits = |out: &mut DocBuilder| {
-            if min > 0.0 {
-                out.append("$minDistance", min);
-            }
-            if max.is_finite() {
-                out.append("$maxDistance", max);
-            }
-        };
         let mut out = DocBuilder::new();
-        out.append_all(self.query.as_doc()).start_document(&key);
-        match unit {
-            Unit::Metres => {
-                out.start_document("$nearSphere").start_document("$geometry");
-                out.append("type", "Point").start_array("coordinates").push(from.x).push(from.y);
-                out.end().end();
-                limits(&mut out);
-                out.end();
-            }
-            Unit::Radians | Unit::Flat => {
-                let name = if unit == Unit::Flat { "$near" } else { "$nearSphere" };
-                out.start_array(name).push(from.x).push(from.y);
-                out.end();
-                limits(&mut out);
-            }
-        }
-        out.end();
+        out.append_all(self.query.as_doc()).append(&key, &self.near.written());
         Ok(out.finish())
     }
 }
@@ -280,19 +256,33 @@ fn only_place(collection: &Collection) -> Result<String> {
 ///
 /// # Errors
 /// 5860206 without the field of the places.
-pub(crate) fn over_measurements(stage: Box<GeoNear>) -> Result<Vec<Stage>> {
+pub(crate) fn over_measurements(stage: GeoNear, spec: RawDoc<'_>) -> Result<Vec<Step>> {
     if stage.key.is_none() {
         let text = "Must specify 'key' option for $geoNear on a time-series collection";
         return fault(5_860_206, text);
     }
     let mut order = DocBuilder::new();
     order.append(&stage.distance.join("."), 1);
-    let order = SortPattern::parse(order.finish().as_doc())?;
-    Ok(vec![Stage::Distances(stage), Stage::Sort(order, None)])
+    let order = Sort::by(SortPattern::parse(order.finish().as_doc())?);
+    Ok(vec![Step::sent(Box::new(Distances(stage)), spec), Step::hidden(order)])
 }
 
 /// Measures the distance of each document, and leaves out those that do not count.
-pub(super) struct RunningDistances(pub(super) Box<GeoNear>);
+struct RunningDistances(GeoNear);
+
+/// The stage over measurements.
+#[derive(Debug)]
+pub(crate) struct Distances(GeoNear);
+
+impl Stage for Distances {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningDistances(self.0))
+    }
+
+    fn gives_metadata(&self) -> &'static [&'static str] {
+        metadata::GEO_NEAR
+    }
+}
 
 impl Running for RunningDistances {
     fn push(
@@ -301,7 +291,7 @@ impl Running for RunningDistances {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let GeoNear { near, key, matcher, .. } = &*self.0;
+        let GeoNear { near, key, matcher, .. } = &self.0;
         let path = key.as_deref().unwrap_or_default();
         if !matcher.matches(document)? {
             return Ok(Flow::More);
@@ -335,7 +325,17 @@ impl GeoNear {
 }
 
 /// Shows the distance in each document.
-pub(super) struct RunningGeoNear(pub(super) Box<GeoNear>);
+struct RunningGeoNear(GeoNear);
+
+impl Stage for GeoNear {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningGeoNear(*self))
+    }
+
+    fn gives_metadata(&self) -> &'static [&'static str] {
+        metadata::GEO_NEAR
+    }
+}
 
 impl Running for RunningGeoNear {
     fn push(

@@ -1,7 +1,7 @@
 //! `$graphLookup`: goes from value to value through another collection, level by level.
 
 use foldhash::{HashSet, HashSetExt};
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Expression;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
@@ -10,12 +10,12 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf};
 use super::lookup::{equality_filter, local_values};
 use super::sub::SubPipeline;
 use super::unwind::{parts, replaced};
-use super::{Around, Inside, Next, Running, Stage, StageContext};
+use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 
 /// A parsed `$graphLookup`.
-#[derive(Clone, Debug)]
-pub(crate) struct GraphLookup {
+#[derive(Debug)]
+struct GraphLookup {
     sub: SubPipeline,
     start: Expression,
     from: Vec<String>,
@@ -29,7 +29,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text =
@@ -90,7 +90,29 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     let sub = SubPipeline::parse(namespace, stages.as_doc(), inside, RawDoc::EMPTY, around)?;
     let to = to.to_owned();
     let graph = GraphLookup { sub, start, from, to, result, max_depth, depth_field };
-    Ok(vec![Stage::GraphLookup(Box::new(graph))])
+    Ok(Box::new(graph))
+}
+
+impl Stage for GraphLookup {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningGraphLookup(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some_of(self.start.dependencies(), self.result.first().cloned())
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::changes(self.result.first().cloned())
+    }
+
+    fn is_one_for_one(&self) -> bool {
+        true
+    }
+
+    fn collections(&self) -> Vec<Namespace> {
+        self.sub.collections()
+    }
 }
 
 fn depth(value: RawValue<'_>) -> Result<i64> {
@@ -199,7 +221,7 @@ impl Search<'_> {
     }
 }
 
-pub(super) struct RunningGraphLookup(pub(super) GraphLookup);
+struct RunningGraphLookup(GraphLookup);
 
 impl Running for RunningGraphLookup {
     fn push(

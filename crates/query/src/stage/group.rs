@@ -11,7 +11,8 @@ use mayfly_expr::{Expression, Frame, Scope, check_size};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
-use super::{Next, Running, Stage, StageContext};
+use super::fields::plain_field;
+use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
 use crate::plan::FirstOf;
@@ -20,7 +21,8 @@ use crate::spill::{Merge, Runs};
 /// Memory of one group beside its key and `_id`, roughly.
 const GROUP_BYTES: usize = 96;
 
-#[derive(Clone, Debug)]
+/// A parsed `$group`.
+#[derive(Debug)]
 pub(crate) struct Group {
     id: Expression,
     fields: Vec<(String, Accumulator)>,
@@ -28,7 +30,7 @@ pub(crate) struct Group {
     collation: Option<Arc<Collation>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::new(
             ErrorCode(15947),
@@ -59,16 +61,34 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     match id {
         Some(id) => {
             let collation = scope.collation().cloned();
-            Ok(vec![Stage::Group(Group { id, fields, collation })])
+            Ok(Box::new(Group { id, fields, collation }))
         }
         None => Err(Error::new(ErrorCode(15955), "a group specification must include an _id")),
+    }
+}
+
+impl Stage for Group {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningGroup::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        let mut read = self.id.dependencies();
+        for (_, accumulator) in &self.fields {
+            read.extend(accumulator.dependencies());
+        }
+        Reads::only_of(read, [])
+    }
+
+    fn effect(&self) -> Effect {
+        plain_field(&self.id).map_or(Effect::Unknown, |field| Effect::GroupsBy(field.to_owned()))
     }
 }
 
 /// Its `_id`, and what its accumulators know.
 type OneGroup = (Option<ValueBuf>, Vec<AccumState>);
 
-pub(super) struct RunningGroup {
+struct RunningGroup {
     group: Group,
     places: HashMap<Vec<u8>, usize>,
     groups: VecDeque<OneGroup>,
@@ -80,7 +100,7 @@ pub(super) struct RunningGroup {
 }
 
 impl RunningGroup {
-    pub(super) fn new(group: Group) -> RunningGroup {
+    fn new(group: Group) -> RunningGroup {
         RunningGroup {
             group,
             places: HashMap::new(),

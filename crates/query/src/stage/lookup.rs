@@ -10,8 +10,9 @@
 //! What is kept is kept for one batch: the next one sees what has changed, and nothing that is due meanwhile.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_expr::{Dependencies, Expression, Frame, Scope};
 use mayfly_mql::Matcher;
+use mayfly_mql::matcher::{Expr, joined};
 use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
@@ -21,14 +22,13 @@ use std::sync::Arc;
 use super::join_table::JoinTable;
 use super::sub::{From, SubPipeline, pipeline_argument};
 use super::unwind::{Unwind, parts, replaced};
-use super::{Around, Inside, Next, Running, Stage, StageContext};
+use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
-use crate::optimise::{below, joined};
 use crate::pipeline::PipelineRun;
 
 /// A parsed `$lookup`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Lookup {
     sub: SubPipeline,
     fields: Option<JoinFields>,
@@ -38,6 +38,8 @@ pub(crate) struct Lookup {
     unwind: Option<Unwind>,
     /// What a `$match` behind that asks of the documents that are joined.
     matching: Option<DocBuf>,
+    /// The operand, to be shown.
+    sent: DocBuf,
 }
 
 impl Lookup {
@@ -51,20 +53,60 @@ impl Lookup {
     }
 
     /// Looks for such documents only as a filter behind its `$unwind` asks for; true when the filter asks for nothing else.
-    pub(crate) fn absorb(&mut self, filter: RawDoc<'_>, scope: &Scope) -> bool {
+    pub(crate) fn absorb(&mut self, filter: &Expr) -> bool {
         let all = |unwind: &Unwind| unwind.keep_empty || unwind.index.is_some();
         if self.unwind.as_ref().is_none_or(all) || self.fields.is_none() || !self.sub.is_empty() {
             return false;
         }
-        let (mut conditions, whole) = below(filter, &self.result.join("."), scope);
+        let (inside, whole) = below(filter, &self.result.join("."));
+        let mut conditions: Vec<DocBuf> = inside.iter().flat_map(Expr::conditions).collect();
         conditions.extend(self.matching.take());
         self.matching = (!conditions.is_empty()).then(|| joined(&conditions));
         whole
     }
+
+    /// With what it took over, as it is shown. Manual: "Aggregation Pipeline Optimization", "$lookup, $unwind, and $match
+    /// Coalescence".
+    pub(crate) fn written(&self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        out.start_document("$lookup");
+        for option in self.sent.as_doc() {
+            // It has none of its own when it takes a filter over.
+            if self.matching.is_none() || !matches!(option.name(), "let" | "pipeline") {
+                out.append_element(option);
+            }
+        }
+        if let Some(matching) = &self.matching {
+            out.append("let", RawDoc::EMPTY).start_array("pipeline");
+            out.push_document().append("$match", matching).end().end();
+        }
+        if let Some(unwind) = &self.unwind {
+            unwind.append_options(out.start_document("unwinding"));
+            out.end();
+        }
+        out.end();
+        out.finish()
+    }
+}
+
+/// Of a filter on documents that have others in this field: what it asks of those, and whether it asks for nothing else.
+fn below(filter: &Expr, field: &str) -> (Vec<Expr>, bool) {
+    let (mut inside, mut whole) = (Vec::new(), true);
+    let is_below =
+        |path: &String| path.strip_prefix(field).and_then(|rest| rest.strip_prefix('.')).is_some();
+    for condition in filter.conjuncts() {
+        let reads = condition.reads();
+        let fits = reads.is_some_and(|reads| !reads.computed && reads.paths.iter().all(is_below));
+        match condition.renamed(field, "").filter(|_| fits) {
+            Some(renamed) => inside.push(renamed),
+            None => whole = false,
+        }
+    }
+    (inside, whole)
 }
 
 /// `localField` and `foreignField`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct JoinFields {
     local: Vec<String>,
     foreign: String,
@@ -80,7 +122,7 @@ fn text_of<'a>(name: &str, value: RawValue<'a>) -> Result<&'a str> {
     })
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let fail = |text: &str| Err(Error::failed_to_parse(text));
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
@@ -147,14 +189,40 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     };
     let variables = names.iter().map(parse).collect::<Result<_>>()?;
     let result = parts(result)?;
-    Ok(vec![Stage::Lookup(Box::new(Lookup {
+    Ok(Box::new(Lookup {
         sub,
         fields,
         variables,
         result,
         unwind: None,
         matching: None,
-    }))])
+        sent: spec.to_owned(),
+    }))
+}
+
+impl Stage for Lookup {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningLookup::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        let mut read = Dependencies::default();
+        self.variables.iter().for_each(|(_, value)| read.add(value));
+        let local = self.fields.as_ref().map(|fields| fields.local.join("."));
+        Reads::some_of(read, local.into_iter().chain(self.result.first().cloned()))
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::changes(self.result.first().cloned())
+    }
+
+    fn is_one_for_one(&self) -> bool {
+        self.unwind.is_none()
+    }
+
+    fn collections(&self) -> Vec<Namespace> {
+        self.sub.collections()
+    }
 }
 
 /// The values of a document that are joined by: the items of arrays; null where there is nothing.
@@ -208,7 +276,7 @@ enum Way {
     Front(usize, Arc<Vec<DocBuf>>),
 }
 
-pub(super) struct RunningLookup {
+struct RunningLookup {
     lookup: Lookup,
     way: Way,
     /// What is left to show of a result that is unwound: its document, the array, and where to go on.
@@ -218,7 +286,7 @@ pub(super) struct RunningLookup {
 }
 
 impl RunningLookup {
-    pub(super) fn new(lookup: Lookup) -> RunningLookup {
+    fn new(lookup: Lookup) -> RunningLookup {
         RunningLookup { lookup, way: Way::Unknown, rest: None, rest_metadata: Metadata::NONE }
     }
 

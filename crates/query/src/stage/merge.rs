@@ -5,12 +5,13 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::{Expression, Scope};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
+use super::merge_run::RunningMerge;
 use super::target::{check_target, target};
-use super::{Around, Stage};
+use super::{Around, Running, Stage};
 
 /// A parsed `$merge`.
-#[derive(Clone, Debug)]
-pub(crate) struct Merge {
+#[derive(Debug)]
+pub(super) struct Merge {
     pub(super) into: Namespace,
     pub(super) on: Vec<String>,
     pub(super) variables: Vec<(String, Expression)>,
@@ -41,7 +42,7 @@ pub(super) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let (mut into, mut on, mut variables) = (None, None, None);
     let (mut matched, mut not_matched) = (Matched::Merge, NotMatched::Insert);
     match value {
@@ -105,7 +106,17 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     let variables = variables.unwrap_or(RawDoc::EMPTY).iter().map(parse).collect::<Result<_>>()?;
     let on = on.unwrap_or_else(|| vec!["_id".to_owned()]);
     let merge = Merge { into, on, variables, matched, not_matched, scope };
-    Ok(vec![Stage::Merge(Box::new(merge))])
+    Ok(Box::new(merge))
+}
+
+impl Stage for Merge {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningMerge::new(*self))
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
 }
 
 fn on_fields(value: RawValue<'_>) -> Result<Vec<String>> {

@@ -1,7 +1,8 @@
 //! Pipeline stages: one file per stage, one row per stage.
 //!
-//! A stage is parsed once ([`Stage`]) and runs as a [`Running`]: it is shown one document after the other and shows its results
-//! to the next one, as borrowed bytes. What it may use meanwhile is its [`StageContext`].
+//! A stage is parsed once into a [`Stage`], a type of its own that says what it reads and what it does to fields, and runs as a
+//! [`Running`]: it is shown one document after the other and shows its results to the next one, as borrowed bytes. What it may use
+//! meanwhile is its [`StageContext`]. Where documents come from that no stage gave is a [`Source`].
 
 mod around;
 mod bucket;
@@ -10,103 +11,94 @@ mod count;
 mod densify;
 mod documents;
 mod facet;
+pub(crate) mod fields;
 mod fill;
-mod filter;
+pub(crate) mod filter;
 pub(crate) mod geo_near;
 mod granularity;
 mod graph_lookup;
-mod group;
+pub(crate) mod group;
 mod join_table;
-mod lookup;
+pub(crate) mod lookup;
 mod merge;
 mod merge_run;
 mod out;
 #[cfg(test)]
 mod out_tests;
-mod project;
-mod redact;
+pub(crate) mod project;
+pub(crate) mod redact;
 mod reshape;
 mod rows;
 mod sample;
-pub(crate) mod show_buckets;
-mod sort;
+pub(crate) mod sort;
 mod sort_by_count;
 mod source;
-mod split_event;
+pub(crate) mod split_event;
+mod step;
 mod sub;
 mod target;
 #[cfg(test)]
 mod tests;
-mod union_with;
-pub(crate) mod unpack;
-mod unwind;
-mod window;
-mod window_fields;
+pub(crate) mod union_with;
+pub(crate) mod unwind;
+pub(crate) mod window;
+pub(crate) mod window_fields;
 mod window_partition;
 
-use std::sync::Arc;
+use std::any::Any;
+use std::fmt::Debug;
 
-use mayfly_base::{OpCtx, Result};
-use mayfly_expr::Expression;
-use mayfly_mql::update::pipeline::DocumentStage;
-use mayfly_mql::{Matcher, Projection, SortPattern};
+use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_storage::Store;
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::RawDoc;
 
 pub use around::{Around, Inside, RunSettings};
-pub(crate) use rows::SPLIT_LARGE_EVENT;
+pub(crate) use fields::{Effect, Reads};
 pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
+pub(crate) use rows::{Parsed, SPLIT_LARGE_EVENT, parse_stage};
+pub(crate) use source::{About, Source};
+pub(crate) use step::{Step, written};
 
 use crate::Flow;
-use crate::change::{ChangeOptions, Resumed};
-use crate::metadata::{self, InFlight};
-use crate::needed::Fields;
+use crate::metadata::InFlight;
 
 /// Takes a document from the stage before.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;
 
-/// A parsed stage.
-#[derive(Clone, Debug)]
-pub(crate) enum Stage {
-    Match(Matcher),
-    /// With the number of results that are wanted.
-    Sort(SortPattern, Option<u64>),
-    Skip(u64),
-    Limit(u64),
-    Project(Projection),
-    /// Leaves away what nobody behind looks at.
-    Keep(Fields),
-    Group(group::Group),
-    Reshape(Arc<DocumentStage>),
-    Unwind(unwind::Unwind),
-    Unpack(unpack::Unpack),
-    ShowBuckets(show_buckets::ShowBuckets),
-    Lookup(Box<lookup::Lookup>),
-    GraphLookup(Box<graph_lookup::GraphLookup>),
-    UnionWith(Box<sub::SubPipeline>),
-    Facet(facet::Facet),
-    Redact(Expression),
-    Sample(u64),
-    BucketAuto(Box<bucket_auto::BucketAuto>),
-    WindowFields(Box<window_fields::WindowFields>),
-    Densify(Box<densify::Densify>),
-    Out(Box<out::Out>),
-    Merge(Box<merge::Merge>),
-    GeoNear(Box<geo_near::GeoNear>),
-    /// The same over measurements.
-    Distances(Box<geo_near::GeoNear>),
-    Documents(Vec<DocBuf>),
-    ChangeStream(ChangeOptions),
-    /// With the fragment that the stream goes on behind.
-    SplitLargeEvent(Option<Resumed>),
-    CurrentOp(DocBuf),
-    LocalSessions(DocBuf),
-    Sessions(DocBuf),
-    IndexStats,
-    CollStats(DocBuf),
-    /// There is no cache of plans: nothing comes of it.
-    PlanCacheStats,
-    TtlStats,
+/// A parsed stage: what it is, not how far it has come.
+pub(crate) trait Stage: Any + Debug + Send + Sync {
+    /// Its running form.
+    fn start(self: Box<Self>) -> Box<dyn Running>;
+
+    /// Which fields it looks at.
+    fn reads(&self) -> Reads {
+        Reads::Anything
+    }
+
+    /// What it does to the fields of documents.
+    fn effect(&self) -> Effect {
+        Effect::Unknown
+    }
+
+    /// Whether it gives exactly one document for each, so that it may as well come behind a `$limit` or `$skip`.
+    fn is_one_for_one(&self) -> bool {
+        false
+    }
+
+    /// What the documents that it finds have beside their fields, by the names that `$meta` uses.
+    fn gives_metadata(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The collections that it reads beside its input, by name in the database of the command.
+    fn collections(&self) -> Vec<Namespace> {
+        Vec::new()
+    }
+
+    /// Whether it changes data.
+    fn writes(&self) -> bool {
+        false
+    }
 }
 
 /// What a running stage may use.
@@ -170,76 +162,5 @@ pub(crate) trait Running: Send {
     /// Whether results may come at the end of the input, or stay behind when the reader pauses.
     fn holds_back(&self) -> bool {
         false
-    }
-}
-
-impl Stage {
-    /// Whether it needs no collection.
-    pub(crate) fn is_source(&self) -> bool {
-        matches!(
-            self,
-            Stage::CurrentOp(_)
-                | Stage::LocalSessions(_)
-                | Stage::Sessions(_)
-                | Stage::Documents(_)
-        )
-    }
-
-    /// Whether it gives documents about the collection instead of those in it.
-    pub(crate) fn describes_collection(&self) -> bool {
-        matches!(
-            self,
-            Stage::IndexStats | Stage::TtlStats | Stage::CollStats(_) | Stage::PlanCacheStats
-        )
-    }
-
-    /// What the documents that it finds have beside their fields, by the names that `$meta` uses.
-    pub(crate) fn gives_metadata(&self) -> &'static [&'static str] {
-        match self {
-            Stage::Match(matcher) => metadata::given_by(matcher),
-            Stage::GeoNear(_) | Stage::Distances(_) => metadata::GEO_NEAR,
-            _ => &[],
-        }
-    }
-
-    /// Its running form.
-    pub(crate) fn start(self) -> Box<dyn Running> {
-        match self {
-            Stage::Match(matcher) => Box::new(filter::RunningMatch(matcher)),
-            Stage::GeoNear(stage) => Box::new(geo_near::RunningGeoNear(stage)),
-            Stage::Distances(stage) => Box::new(geo_near::RunningDistances(stage)),
-            Stage::Sort(pattern, keep) => Box::new(sort::RunningSort::new(pattern, keep)),
-            Stage::Skip(count) => Box::new(window::RunningSkip(count)),
-            Stage::Limit(count) => Box::new(window::RunningLimit(count)),
-            Stage::Keep(fields) => Box::new(project::RunningKeep(fields)),
-            Stage::Project(projection) => Box::new(project::RunningProject(projection)),
-            Stage::Group(group) => Box::new(group::RunningGroup::new(group)),
-            Stage::Reshape(stage) => Box::new(reshape::RunningReshape(stage)),
-            Stage::Unpack(unpack) => Box::new(unpack::RunningUnpack::new(unpack)),
-            Stage::ShowBuckets(stage) => Box::new(show_buckets::RunningShowBuckets(stage)),
-            Stage::Unwind(unwind) => Box::new(unwind::RunningUnwind::new(unwind)),
-            Stage::Lookup(lookup) => Box::new(lookup::RunningLookup::new(*lookup)),
-            Stage::GraphLookup(graph) => Box::new(graph_lookup::RunningGraphLookup(*graph)),
-            Stage::UnionWith(sub) => Box::new(union_with::RunningUnionWith::new(*sub)),
-            Stage::Facet(facet) => Box::new(facet::RunningFacet::new(facet)),
-            Stage::Redact(expression) => Box::new(redact::RunningRedact(expression)),
-            Stage::Sample(size) => Box::new(sample::RunningSample::new(size)),
-            Stage::BucketAuto(stage) => Box::new(bucket_auto::RunningBucketAuto::new(*stage)),
-            Stage::WindowFields(stage) => Box::new(window_fields::RunningWindowFields::new(*stage)),
-            Stage::Densify(stage) => Box::new(densify::RunningDensify::new(*stage)),
-            Stage::Out(out) => Box::new(out::RunningOut::new(*out)),
-            Stage::SplitLargeEvent(resumed) => Box::new(split_event::RunningSplit::new(resumed)),
-            Stage::Merge(merge) => Box::new(merge_run::RunningMerge::new(*merge)),
-            // A source is run by the pipeline; behind another stage parsing has refused it.
-            Stage::Documents(_)
-            | Stage::ChangeStream(_)
-            | Stage::CurrentOp(_)
-            | Stage::LocalSessions(_)
-            | Stage::Sessions(_)
-            | Stage::IndexStats
-            | Stage::CollStats(_)
-            | Stage::PlanCacheStats
-            | Stage::TtlStats => Box::new(window::RunningSkip(0)),
-        }
     }
 }

@@ -26,14 +26,14 @@ const UNIT_BYTES: usize = 1 << 20;
 const UNIT_MEASUREMENTS: usize = 2000;
 
 /// A parsed `$out`.
-#[derive(Clone, Debug)]
-pub(crate) struct Out {
+#[derive(Debug)]
+struct Out {
     target: Namespace,
     /// The results are measurements of such a time series.
     series: Option<TimeSeries>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let kind = value.type_name();
     let target = target(value, around, &["timeseries"], |name| match name {
         "" => Error::new(
@@ -59,10 +59,20 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
             )));
         }
     };
-    Ok(vec![Stage::Out(Box::new(Out { target, series }))])
+    Ok(Box::new(Out { target, series }))
 }
 
-pub(super) struct RunningOut {
+impl Stage for Out {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningOut::new(*self))
+    }
+
+    fn writes(&self) -> bool {
+        true
+    }
+}
+
+struct RunningOut {
     out: Out,
     /// Where the results go until all are there.
     beside: Option<Replacement>,
@@ -114,7 +124,7 @@ impl Out {
 }
 
 impl RunningOut {
-    pub(super) fn new(out: Out) -> RunningOut {
+    fn new(out: Out) -> RunningOut {
         let measurements = out.series.is_some();
         RunningOut { out, beside: None, measurements, unit: Vec::new(), bytes: 0 }
     }

@@ -1,27 +1,63 @@
 //! `$project`: inclusion and exclusion of fields.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scope;
+use mayfly_expr::{Dependencies, Scope};
 use mayfly_mql::Projection;
-use mayfly_mql::projection::ProjectionKind;
+use mayfly_mql::projection::{ProjectedFields, ProjectionKind};
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Next, Running, Stage, StageContext};
+use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::needed::Fields;
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(spec) => {
             let projection = Projection::parse_in(spec, ProjectionKind::Stage, scope)
                 .map_err(|error| error.in_context("Invalid $project"))?;
-            Ok(vec![Stage::Project(projection)])
+            Ok(Box::new(Project(projection)))
         }
         _ => Err(Error::new(ErrorCode(15969), "$project specification must be an object")),
     }
 }
 
-pub(super) struct RunningProject(pub(super) Projection);
+/// A parsed `$project`.
+#[derive(Debug)]
+pub(crate) struct Project(Projection);
+
+impl Stage for Project {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningProject(self.0))
+    }
+
+    fn reads(&self) -> Reads {
+        projected_reads(&self.0.fields())
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::projecting(&self.0.fields())
+    }
+
+    fn is_one_for_one(&self) -> bool {
+        true
+    }
+}
+
+/// What a projection looks at.
+pub(super) fn projected_reads(fields: &ProjectedFields<'_>) -> Reads {
+    match fields {
+        ProjectedFields::Without(_) => Reads::some([]),
+        ProjectedFields::Only { paths, made, .. } => {
+            let mut read = Dependencies::default();
+            made.iter().for_each(|(_, value)| read.add(value));
+            // Where a field is made inside of another, the levels around it are looked at.
+            let around = made.iter().map(|(path, _)| path).filter(|path| path.contains('.'));
+            Reads::only_of(read, paths.iter().chain(around).cloned())
+        }
+    }
+}
+
+struct RunningProject(Projection);
 
 impl Running for RunningProject {
     fn push(
@@ -35,7 +71,21 @@ impl Running for RunningProject {
     }
 }
 
-pub(super) struct RunningKeep(pub(super) Fields);
+/// Leaves away what nobody behind looks at.
+#[derive(Debug)]
+pub(crate) struct Keep(pub(crate) Fields);
+
+impl Stage for Keep {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningKeep(self.0))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some([])
+    }
+}
+
+struct RunningKeep(Fields);
 
 impl Running for RunningKeep {
     fn push(

@@ -14,15 +14,25 @@ const DESCEND: &str = "descend";
 const PRUNE: &str = "prune";
 const KEEP: &str = "keep";
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let mut scope = around.scope.clone();
     for (name, value) in [("DESCEND", DESCEND), ("PRUNE", PRUNE), ("KEEP", KEEP)] {
         scope = scope.with_system(name, RawValue::String(value));
     }
-    Ok(vec![Stage::Redact(Expression::parse_in(value, &scope)?)])
+    Ok(Box::new(Redact(Expression::parse_in(value, &scope)?)))
 }
 
-pub(super) struct RunningRedact(pub(super) Expression);
+/// A parsed `$redact`.
+#[derive(Debug)]
+pub(crate) struct Redact(Expression);
+
+impl Stage for Redact {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningRedact(self.0))
+    }
+}
+
+struct RunningRedact(Expression);
 
 impl RunningRedact {
     /// What is left of a document; nothing when it goes.

@@ -1,21 +1,59 @@
 //! `$set`, `$addFields`, `$unset`, `$replaceRoot`, `$replaceWith`: one document out of one, with the stages that updates by
 //! a pipeline have, too.
 
-use std::sync::Arc;
-
 use mayfly_base::Result;
-use mayfly_expr::Scope;
-use mayfly_mql::update::pipeline::DocumentStage;
+use mayfly_expr::{Dependencies, Scope};
+use mayfly_mql::update::pipeline::{DocumentChange, DocumentStage};
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Next, Running, Stage, StageContext};
+use super::project::projected_reads;
+use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 
-pub(super) fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
-    Ok(vec![Stage::Reshape(Arc::new(DocumentStage::parse(name, value, scope)?))])
+pub(super) fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
+    Ok(Box::new(Reshape(DocumentStage::parse(name, value, scope)?)))
 }
 
-pub(super) struct RunningReshape(pub(super) Arc<DocumentStage>);
+/// A parsed stage.
+#[derive(Debug)]
+struct Reshape(DocumentStage);
+
+impl Stage for Reshape {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningReshape(self.0))
+    }
+
+    fn reads(&self) -> Reads {
+        let mut read = Dependencies::default();
+        match self.0.change() {
+            DocumentChange::Set(fields) => {
+                fields.iter().for_each(|(_, value)| read.add(value));
+                // A path goes through what is there.
+                Reads::some_of(read, fields.into_iter().map(|(path, _)| path))
+            }
+            DocumentChange::Project(projection) => projected_reads(&projection.fields()),
+            DocumentChange::Replace(with) => {
+                read.add(with);
+                Reads::only_of(read, [])
+            }
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self.0.change() {
+            DocumentChange::Set(fields) => Effect::setting(&fields),
+            DocumentChange::Project(projection) => Effect::projecting(&projection.fields()),
+            DocumentChange::Replace(with) => Effect::replacing(with),
+        }
+    }
+
+    fn is_one_for_one(&self) -> bool {
+        // A new root may be none, which is an error.
+        !matches!(self.0.change(), DocumentChange::Replace(_))
+    }
+}
+
+struct RunningReshape(DocumentStage);
 
 impl Running for RunningReshape {
     fn push(

@@ -1,14 +1,14 @@
 //! The table of stages: what there is, where it may stand, and what is missing.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
 use super::{
-    Around, Inside, Stage, bucket, bucket_auto, count, densify, documents, facet, fill, filter,
-    geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape, sample,
-    show_buckets, sort, sort_by_count, source, split_event, union_with, unpack, unwind, window,
-    window_fields,
+    Around, Inside, Source, Stage, Step, bucket, bucket_auto, count, densify, documents, facet,
+    fill, filter, geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape,
+    sample, sort, sort_by_count, source, split_event, union_with, unwind, window, window_fields,
 };
+use crate::timeseries::{show_buckets, unpack};
 
 /// Where in its pipeline a stage may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +34,60 @@ pub struct StageRow {
     parse: Parse,
 }
 
-type Parse = fn(RawValue<'_>, &Around<'_>) -> Result<Vec<Stage>>;
+/// How a stage is parsed, by what it is.
+enum Parse {
+    /// It makes documents of those before it.
+    Stage(ParseStage),
+    /// It gives documents.
+    Source(ParseSource),
+    /// It is short for others, which it is written out as.
+    Short(ParseShort),
+}
 
-/// A stage without constraints.
-const fn row(name: &'static str, parse: Parse) -> StageRow {
+type ParseStage = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn Stage>>;
+type ParseSource = fn(RawValue<'_>, &Around<'_>) -> Result<Box<dyn Source>>;
+type ParseShort = fn(RawValue<'_>, &Around<'_>) -> Result<Vec<DocBuf>>;
+
+const fn with(name: &'static str, parse: Parse) -> StageRow {
     StageRow { name, place: StagePlace::Anywhere, in_facet: true, in_join: true, parse }
 }
 
+/// A stage without constraints.
+const fn row(name: &'static str, parse: ParseStage) -> StageRow {
+    with(name, Parse::Stage(parse))
+}
+
+/// A stage that is short for others.
+const fn short(name: &'static str, parse: ParseShort) -> StageRow {
+    with(name, Parse::Short(parse))
+}
+
+/// A stage that must begin its pipeline.
+const fn first(row: StageRow) -> StageRow {
+    StageRow { place: StagePlace::First, in_facet: false, in_join: false, ..row }
+}
+
 /// A stage that gives documents of its own.
-const fn first(name: &'static str, parse: Parse) -> StageRow {
-    StageRow { place: StagePlace::First, in_facet: false, in_join: false, ..row(name, parse) }
+const fn source(name: &'static str, parse: ParseSource) -> StageRow {
+    first(with(name, Parse::Source(parse)))
 }
 
 /// A stage that writes.
-const fn last(name: &'static str, parse: Parse) -> StageRow {
-    StageRow { place: StagePlace::Last, in_facet: false, in_join: false, ..row(name, parse) }
+const fn last(name: &'static str, parse: ParseStage) -> StageRow {
+    StageRow {
+        place: StagePlace::Last,
+        in_facet: false,
+        in_join: false,
+        ..with(name, Parse::Stage(parse))
+    }
+}
+
+/// What a stage was parsed into.
+pub(crate) enum Parsed {
+    /// Where documents come from.
+    Source(Box<dyn Source>),
+    /// One stage, or those that one is short for.
+    Steps(Vec<Step>),
 }
 
 /// The stage that splits events; what it may follow is checked with the pipeline.
@@ -61,7 +100,7 @@ pub const STAGES: &[StageRow] = &[
     row("$skip", window::parse_skip),
     row("$limit", window::parse_limit),
     row("$project", |value, around| project::parse(value, around.scope)),
-    row("$count", |value, around| count::parse(value, around.scope)),
+    short("$count", |value, _| count::parse(value)),
     row("$group", |value, around| group::parse(value, around.scope)),
     row("$set", |value, around| reshape::parse("$set", value, around.scope)),
     row("$addFields", |value, around| reshape::parse("$addFields", value, around.scope)),
@@ -69,34 +108,34 @@ pub const STAGES: &[StageRow] = &[
     row("$replaceRoot", |value, around| reshape::parse("$replaceRoot", value, around.scope)),
     row("$replaceWith", |value, around| reshape::parse("$replaceWith", value, around.scope)),
     row("$unwind", unwind::parse),
-    row("$sortByCount", |value, around| sort_by_count::parse(value, around.scope)),
+    short("$sortByCount", |value, _| sort_by_count::parse(value)),
     row(mayfly_storage::UNPACK_STAGE, |value, around| unpack::parse(value, around.scope)),
     row(mayfly_storage::SHOW_BUCKETS_STAGE, |value, _| show_buckets::parse(value)),
     row("$lookup", lookup::parse),
     row("$graphLookup", graph_lookup::parse),
     row("$unionWith", union_with::parse),
     StageRow { in_facet: false, ..row("$facet", facet::parse) },
-    row("$bucket", bucket::parse),
+    short("$bucket", bucket::parse),
     row("$bucketAuto", bucket_auto::parse),
     row("$setWindowFields", window_fields::parse),
-    row("$fill", fill::parse),
+    short("$fill", |value, _| fill::parse(value)),
     row("$densify", densify::parse),
     row("$redact", redact::parse),
     row("$sample", sample::parse),
-    StageRow { in_join: true, ..first("$documents", documents::parse) },
-    StageRow { in_join: true, ..first("$geoNear", geo_near::parse) },
+    StageRow { in_join: true, ..source("$documents", documents::parse) },
+    StageRow { in_join: true, ..first(row("$geoNear", geo_near::parse)) },
     last("$out", out::parse),
     last("$merge", merge::parse),
-    first("$changeStream", source::change_stream),
+    source("$changeStream", source::change_stream),
     StageRow { in_facet: false, in_join: false, ..row(SPLIT_LARGE_EVENT, split_event::parse) },
-    first("$currentOp", source::current_op),
-    first("$listLocalSessions", source::local_sessions),
-    first("$listSessions", source::sessions),
-    first("$collStats", source::coll_stats),
-    first("$planCacheStats", source::plan_cache_stats),
-    first("$indexStats", source::index_stats),
-    first("$ttlStats", source::ttl_stats),
-    first("$shardedDataDistribution", source::sharded_data_distribution),
+    source("$currentOp", source::current_op),
+    source("$listLocalSessions", source::local_sessions),
+    source("$listSessions", source::sessions),
+    source("$collStats", source::coll_stats),
+    source("$planCacheStats", source::plan_cache_stats),
+    source("$indexStats", source::index_stats),
+    source("$ttlStats", source::ttl_stats),
+    source("$shardedDataDistribution", source::sharded_data_distribution),
 ];
 
 /// Stages of the reference that do not exist here yet.
@@ -130,23 +169,36 @@ const INTERNAL: &[&str] = &["$mergeCursors"];
 const SEARCH_NOT_ENABLED: &str =
     "Using $search and $vectorSearch aggregation stages requires additional configuration.";
 
-impl Stage {
-    /// Parses one element of a pipeline; some stages are short for two others.
-    ///
-    /// # Errors
-    /// 40323, 40324 for what is no stage, 238 for a stage that is missing here, 40600, 51047, 31441 for one that may not stand
-    /// here, those of the stage.
-    pub(crate) fn parse(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
-        let mut fields = spec.iter();
-        let (Some(field), None) = (fields.next(), fields.next()) else {
-            return Err(Error::new(
-                ErrorCode(40323),
-                "A pipeline stage specification object must contain exactly one field.",
-            ));
-        };
-        let row = StageRow::of(field)?;
-        row.check_inside(around.inside)?;
-        (row.parse)(field.value(), around)
+/// Parses one element of a pipeline.
+///
+/// # Errors
+/// 40323, 40324 for what is no stage, 238 for a stage that is missing here, 40600, 51047, 31441 for one that may not stand
+/// here, those of the stage.
+pub(crate) fn parse_stage(spec: RawDoc<'_>, around: &Around<'_>) -> Result<Parsed> {
+    let mut fields = spec.iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return Err(Error::new(
+            ErrorCode(40323),
+            "A pipeline stage specification object must contain exactly one field.",
+        ));
+    };
+    let row = StageRow::of(field)?;
+    row.check_inside(around.inside)?;
+    match row.parse {
+        Parse::Source(parse) => Ok(Parsed::Source(parse(field.value(), around)?)),
+        Parse::Stage(parse) => {
+            Ok(Parsed::Steps(vec![Step::sent(parse(field.value(), around)?, spec)]))
+        }
+        Parse::Short(parse) => {
+            let mut steps = Vec::new();
+            for spec in parse(field.value(), around)? {
+                // What others stand for is no short form itself.
+                if let Parsed::Steps(step) = parse_stage(spec.as_doc(), around)? {
+                    steps.extend(step);
+                }
+            }
+            Ok(Parsed::Steps(steps))
+        }
     }
 }
 

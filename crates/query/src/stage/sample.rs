@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::sorter::{Sorted, Sorter};
 
@@ -12,7 +12,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(fault(28745, "the $sample stage specification must be an object"));
     };
@@ -31,21 +31,29 @@ pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
         }
     }
     match size {
-        Some(size) => Ok(vec![Stage::Sample(size)]),
+        Some(size) => Ok(Box::new(Sample(size))),
         None => Err(fault(28749, "$sample stage must specify a size")),
     }
 }
 
-pub(super) struct RunningSample {
+/// A parsed `$sample`.
+#[derive(Debug)]
+struct Sample(u64);
+
+impl Stage for Sample {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningSample { size: self.0, sorter: None, sorted: Sorted::default() })
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some([])
+    }
+}
+
+struct RunningSample {
     size: u64,
     sorter: Option<Sorter>,
     sorted: Sorted,
-}
-
-impl RunningSample {
-    pub(super) fn new(size: u64) -> RunningSample {
-        RunningSample { size, sorter: None, sorted: Sorted::default() }
-    }
 }
 
 impl Running for RunningSample {

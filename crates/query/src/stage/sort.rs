@@ -5,34 +5,61 @@ use mayfly_expr::Scope;
 use mayfly_mql::SortPattern;
 use mayfly_value::{RawDoc, RawValue};
 
-use super::{Next, Running, Stage, StageContext};
+use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::sorter::{Sorted, Sorter};
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(pattern) if pattern.is_empty() => {
             Err(Error::new(ErrorCode(15976), "$sort stage must have at least one sort key"))
         }
         RawValue::Document(pattern) => {
             let pattern = SortPattern::parse_in(pattern, scope)?;
-            Ok(vec![Stage::Sort(pattern.collated(scope.collation().cloned()), None)])
+            Ok(Box::new(Sort::by(pattern.collated(scope.collation().cloned()))))
         }
         _ => Err(Error::new(ErrorCode(15973), "the $sort key specification must be an object")),
     }
 }
 
-pub(super) struct RunningSort {
-    pattern: SortPattern,
-    keep: Option<u64>,
-    sorter: Option<Sorter>,
-    sorted: Option<Sorted>,
+/// A parsed `$sort`.
+#[derive(Debug)]
+pub(crate) struct Sort {
+    pub(crate) pattern: SortPattern,
+    /// So many results are wanted.
+    pub(crate) keep: Option<u64>,
 }
 
-impl RunningSort {
-    pub(super) fn new(pattern: SortPattern, keep: Option<u64>) -> RunningSort {
-        RunningSort { pattern, keep, sorter: None, sorted: None }
+impl Sort {
+    pub(crate) fn by(pattern: SortPattern) -> Sort {
+        Sort { pattern, keep: None }
     }
+
+    /// The pattern, where documents are sorted by fields of theirs.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = String> {
+        let fields = self.pattern.fields().iter().filter(|field| field.metadata.is_none());
+        fields.map(|field| field.path.as_str().to_owned())
+    }
+}
+
+impl Stage for Sort {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningSort { sort: *self, sorter: None, sorted: None })
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some(self.paths())
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+}
+
+struct RunningSort {
+    sort: Sort,
+    sorter: Option<Sorter>,
+    sorted: Option<Sorted>,
 }
 
 impl Running for RunningSort {
@@ -42,7 +69,8 @@ impl Running for RunningSort {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let begin = || Sorter::new(self.pattern.clone(), self.keep, context.settings.memory());
+        let begin =
+            || Sorter::new(self.sort.pattern.clone(), self.sort.keep, context.settings.memory());
         self.sorter.get_or_insert_with(begin).push(document, &context.metadata.get())?;
         Ok(Flow::More)
     }

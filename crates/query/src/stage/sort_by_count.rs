@@ -1,12 +1,11 @@
 //! `$sortByCount`: short for a `$group` by an expression with a count, and a `$sort` by that count.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::Scope;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Stage, group, sort};
+use super::written;
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     let fail = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
     match value {
         RawValue::Document(expression) => {
@@ -31,9 +30,7 @@ pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Vec<Stage>> {
     }
     let mut spec = DocBuilder::new();
     spec.append("_id", value).start_document("count").append("$sum", 1).end();
-    let mut stages = group::parse(RawValue::Document(spec.finish().as_doc()), scope)?;
-    let mut spec = DocBuilder::new();
-    spec.append("count", -1);
-    stages.extend(sort::parse(RawValue::Document(spec.finish().as_doc()), scope)?);
-    Ok(stages)
+    let mut order = DocBuilder::new();
+    order.append("count", -1);
+    Ok(vec![written("$group", &spec.finish()), written("$sort", &order.finish())])
 }

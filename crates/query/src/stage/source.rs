@@ -1,22 +1,114 @@
-//! Stages that give documents of their own: what they are asked, checked. Their documents come from the host.
+//! Where the documents of a pipeline come from when its first stage gives them: what is asked, checked. Most of them come from the
+//! host.
+
+use std::fmt::Debug;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Around, Inside, Stage};
+use super::{Around, Inside};
+use crate::Host;
 use crate::change::ChangeOptions;
 
-pub(super) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+/// What documents are about that no collection holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The collection of the command.
+    Collection,
+    /// The server, asked of any database.
+    Server,
+    /// The server, asked of the database `admin`.
+    Admin,
+    /// The sessions that the server keeps, asked of their collection.
+    Sessions,
+    /// Nothing but what the pipeline itself says.
+    Pipeline,
+    /// Changes, as long as there are any.
+    Changes,
+}
+
+/// A first stage that gives documents.
+pub(crate) trait Source: Debug + Send + Sync {
+    /// What they are about.
+    fn about(&self) -> About;
+
+    /// The documents.
+    ///
+    /// # Errors
+    /// Those of the host.
+    fn documents(&self, host: &dyn Host) -> Result<Vec<DocBuf>>;
+
+    /// The documents, where they are known without a host.
+    fn given(&self) -> Option<&[DocBuf]> {
+        None
+    }
+
+    /// Which changes, when they are such.
+    fn changes(&self) -> Option<&ChangeOptions> {
+        None
+    }
+}
+
+type Ask = fn(&dyn Host, RawDoc<'_>) -> Result<Vec<DocBuf>>;
+
+/// Documents that the host has.
+struct Told {
+    about: About,
+    options: DocBuf,
+    ask: Ask,
+}
+
+impl Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Told").field("about", &self.about).field("options", &self.options).finish()
+    }
+}
+
+impl Source for Told {
+    fn about(&self) -> About {
+        self.about
+    }
+
+    fn documents(&self, host: &dyn Host) -> Result<Vec<DocBuf>> {
+        (self.ask)(host, self.options.as_doc())
+    }
+}
+
+fn told(about: About, options: DocBuf, ask: Ask) -> Result<Box<dyn Source>> {
+    Ok(Box::new(Told { about, options, ask }))
+}
+
+/// `$changeStream`.
+#[derive(Debug)]
+struct Changes(ChangeOptions);
+
+impl Source for Changes {
+    fn about(&self) -> About {
+        About::Changes
+    }
+
+    fn documents(&self, _: &dyn Host) -> Result<Vec<DocBuf>> {
+        Ok(Vec::new())
+    }
+
+    fn changes(&self) -> Option<&ChangeOptions> {
+        Some(&self.0)
+    }
+}
+
+pub(super) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     if around.inside == Inside::View {
         let text = "$changeStream is not supported in a view definition";
         return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
     }
-    ChangeOptions::parse(value).map(|options| vec![Stage::ChangeStream(options)])
+    Ok(Box::new(Changes(ChangeOptions::parse(value)?)))
 }
 
-pub(super) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) => Ok(vec![Stage::CurrentOp(options.to_owned())]),
+        RawValue::Document(options) => {
+            told(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
+        }
         other => Err(Error::failed_to_parse(format!(
             "$currentOp options must be specified in an object, but found: {}",
             other.type_name()
@@ -24,9 +116,11 @@ pub(super) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
     }
 }
 
-pub(super) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) => Ok(vec![Stage::LocalSessions(options.to_owned())]),
+        RawValue::Document(options) => {
+            told(About::Server, options.to_owned(), |host, options| host.local_sessions(options))
+        }
         other => Err(Error::type_mismatch(format!(
             "$listLocalSessions options must be specified in an object, but found: {}",
             other.type_name()
@@ -34,9 +128,11 @@ pub(super) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<
     }
 }
 
-pub(super) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) => Ok(vec![Stage::Sessions(options.to_owned())]),
+        RawValue::Document(options) => {
+            told(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
+        }
         other => Err(Error::type_mismatch(format!(
             "$listSessions options must be specified in an object, but found: {}",
             other.type_name()
@@ -44,9 +140,11 @@ pub(super) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>
     }
 }
 
-pub(super) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) if options.is_empty() => Ok(vec![Stage::IndexStats]),
+        RawValue::Document(options) if options.is_empty() => {
+            told(About::Collection, DocBuf::empty(), |host, _| host.index_stats())
+        }
         _ => Err(Error::new(
             ErrorCode(28803),
             "The $indexStats stage specification must be an empty object",
@@ -54,14 +152,16 @@ pub(super) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Sta
     }
 }
 
-pub(super) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) if options.is_empty() => Ok(vec![Stage::TtlStats]),
+        RawValue::Document(options) if options.is_empty() => {
+            told(About::Collection, DocBuf::empty(), |host, _| host.ttl_stats())
+        }
         _ => Err(Error::failed_to_parse("$ttlStats takes an empty object")),
     }
 }
 
-pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     let RawValue::Document(options) = value else {
         let kind = value.type_name();
         let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
@@ -92,11 +192,14 @@ pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
             }
         }
     }
-    Ok(vec![Stage::CollStats(wanted.finish())])
+    told(About::Collection, wanted.finish(), |host, options| host.coll_stats(options))
 }
 
 /// There are no shards whose data could be anywhere.
-pub(super) fn sharded_data_distribution(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn sharded_data_distribution(
+    value: RawValue<'_>,
+    _: &Around<'_>,
+) -> Result<Box<dyn Source>> {
     let (code, text) = match value {
         RawValue::Document(options) if options.is_empty() => {
             (6789101, "The $shardedDataDistribution stage can only be run on mongoS")
@@ -106,9 +209,12 @@ pub(super) fn sharded_data_distribution(value: RawValue<'_>, _: &Around<'_>) -> 
     Err(Error::new(ErrorCode(code), text))
 }
 
-pub(super) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
-        RawValue::Document(options) if options.is_empty() => Ok(vec![Stage::PlanCacheStats]),
+        RawValue::Document(options) if options.is_empty() => {
+            // There is no cache of plans: nothing comes of it.
+            told(About::Collection, DocBuf::empty(), |_, _| Ok(Vec::new()))
+        }
         RawValue::Document(options) => {
             let name = options.iter().next().map_or("", |option| option.name());
             let text = format!(

@@ -10,9 +10,9 @@ use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
 use crate::change::{Resumed, fragments};
 
-pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     match value {
-        RawValue::Document(spec) if spec.is_empty() => Ok(vec![Stage::SplitLargeEvent(None)]),
+        RawValue::Document(spec) if spec.is_empty() => Ok(Box::new(SplitLargeEvent(None))),
         _ => Err(Error::new(
             ErrorCode(7182800),
             "$changeStreamSplitLargeEvent takes an empty object",
@@ -20,7 +20,17 @@ pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
     }
 }
 
-pub(super) struct RunningSplit {
+/// The parsed stage, with the fragment that the stream goes on behind.
+#[derive(Debug)]
+pub(crate) struct SplitLargeEvent(pub(crate) Option<Resumed>);
+
+impl Stage for SplitLargeEvent {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningSplit { resumed: self.0, held: VecDeque::new() })
+    }
+}
+
+struct RunningSplit {
     /// The fragment that the stream goes on behind, until its event has come.
     resumed: Option<Resumed>,
     /// Fragments that a pause left.
@@ -28,10 +38,6 @@ pub(super) struct RunningSplit {
 }
 
 impl RunningSplit {
-    pub(super) fn new(resumed: Option<Resumed>) -> RunningSplit {
-        RunningSplit { resumed, held: VecDeque::new() }
-    }
-
     fn give(&mut self, next: &mut Next<'_>) -> Result<Flow> {
         while let Some(fragment) = self.held.pop_front() {
             if next(fragment.as_doc())? != Flow::More {

@@ -5,12 +5,12 @@
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
+use mayfly_mql::matcher::Expr;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
 use super::{Around, Inside, StageContext};
-use crate::optimise::optimised;
 use crate::pipeline::{Pipeline, PipelineRun};
 
 /// A checked pipeline over another collection.
@@ -23,6 +23,8 @@ pub(crate) struct SubPipeline {
     inside: Inside,
     depth: usize,
     scope: Scope,
+    /// The variables of the stage around it, without values.
+    unknown: DocBuf,
 }
 
 /// Where the documents of a name come from.
@@ -59,7 +61,8 @@ impl SubPipeline {
         for variable in variables {
             unknown.append(variable.name(), "$$REMOVE");
         }
-        scope.declare(unknown.finish().as_doc())?;
+        let unknown = unknown.finish();
+        scope.declare(unknown.as_doc())?;
         let checked = Pipeline::parse(stages, &inner.scoped(&scope)).map(|parsed| {
             let first = parsed.gives_documents();
             first == from.is_none()
@@ -89,12 +92,40 @@ impl SubPipeline {
             inside,
             depth: inner.depth(),
             scope: own,
+            unknown,
         })
     }
 
     /// What its expressions may name beside the variables of the stage.
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// Its stages as they were sent.
+    pub(crate) fn stages(&self) -> RawDoc<'_> {
+        self.stages.as_doc()
+    }
+
+    /// The same with a filter at its end.
+    pub(crate) fn filtered(&self, filter: &Expr) -> SubPipeline {
+        let mut stages = DocBuilder::new_array();
+        self.stages.as_doc().iter().for_each(|stage| {
+            stages.push(stage.value());
+        });
+        stages.push_document().append("$match", &filter.to_document()).end();
+        SubPipeline { stages: stages.finish(), ..self.clone() }
+    }
+
+    /// The collections that it reads.
+    pub(crate) fn collections(&self) -> Vec<Namespace> {
+        let mut unknown = self.scope.clone();
+        let around = unknown
+            .declare(self.unknown.as_doc())
+            .ok()
+            .map(|()| Around::command(&self.db, &unknown).at_depth(self.depth, self.inside));
+        let inside = around.and_then(|it| Pipeline::parse(self.stages.as_doc(), &it).ok());
+        let inside = inside.map_or_else(Vec::new, |pipeline| pipeline.collections());
+        self.from.iter().cloned().chain(inside).collect()
     }
 
     /// Whether it keeps every document.
@@ -116,10 +147,13 @@ impl SubPipeline {
         };
         let stages = || self.stages.as_doc().iter().filter_map(|stage| stage.value().as_document());
         let same = stages().take_while(|stage| !varies(*stage)).count();
-        let moved = optimised(self.stages.as_doc(), &self.scope);
-        let first = moved.as_ref().and_then(|moved| moved.as_doc().iter().next());
-        match first.and_then(|first| first.value().as_document()) {
-            Some(first) if varies(first) => 0,
+        let mut unknown = self.scope.clone();
+        let around = match unknown.declare(self.unknown.as_doc()) {
+            Ok(()) => Around::command(&self.db, &unknown).at_depth(self.depth, self.inside),
+            Err(_) => return 0,
+        };
+        match Pipeline::parse(self.stages.as_doc(), &around) {
+            Ok(moved) if moved.first_written().is_some_and(varies) => 0,
             _ => same,
         }
     }

@@ -1,14 +1,15 @@
 //! `$unionWith`: its input, and behind it what a pipeline over another collection gives.
 
-use mayfly_base::{Error, Result};
-use mayfly_value::{RawDoc, RawValue};
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_mql::matcher::Expr;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::sub::{SubPipeline, pipeline_argument};
-use super::{Around, Inside, Next, Running, Stage, StageContext};
+use super::{Around, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::pipeline::PipelineRun;
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let (mut from, mut pipeline) = (None, RawDoc::EMPTY);
     match value {
         RawValue::String(name) => from = Some(name),
@@ -39,18 +40,48 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
     }
     let from = from.map(|name| around.collection(name)).transpose()?;
     let sub = SubPipeline::parse(from, pipeline, Inside::UnionWith, RawDoc::EMPTY, around)?;
-    Ok(vec![Stage::UnionWith(Box::new(sub))])
+    Ok(Box::new(UnionWith(sub)))
 }
 
-pub(super) struct RunningUnionWith {
+/// A parsed `$unionWith`.
+#[derive(Debug)]
+pub(crate) struct UnionWith(SubPipeline);
+
+impl UnionWith {
+    /// The same with a filter at the end of its pipeline.
+    pub(crate) fn filtered(&self, filter: &Expr) -> UnionWith {
+        UnionWith(self.0.filtered(filter))
+    }
+
+    /// As it is shown.
+    pub(crate) fn written(&self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        out.start_document("$unionWith");
+        if let Some(from) = &self.0.from {
+            out.append("coll", from.collection());
+        }
+        out.append("pipeline", RawValue::Array(self.0.stages())).end();
+        out.finish()
+    }
+}
+
+impl Stage for UnionWith {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningUnionWith { sub: self.0, run: None })
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some([])
+    }
+
+    fn collections(&self) -> Vec<Namespace> {
+        self.0.collections()
+    }
+}
+
+struct RunningUnionWith {
     sub: SubPipeline,
     run: Option<Box<PipelineRun>>,
-}
-
-impl RunningUnionWith {
-    pub(super) fn new(sub: SubPipeline) -> RunningUnionWith {
-        RunningUnionWith { sub, run: None }
-    }
 }
 
 impl Running for RunningUnionWith {

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
 
@@ -16,11 +16,27 @@ pub(crate) struct Unwind {
     pub(super) keep_empty: bool,
 }
 
+impl Unwind {
+    /// The path of the array, and the field that its positions are written to.
+    fn paths(&self) -> Vec<String> {
+        let index = self.index.as_ref().and_then(|index| index.first().cloned());
+        std::iter::once(self.path.join(".")).chain(index).collect()
+    }
+
+    /// Its options as they are shown.
+    pub(super) fn append_options(&self, out: &mut DocBuilder) {
+        out.append("preserveNullAndEmptyArrays", self.keep_empty);
+        if let Some(index) = &self.index {
+            out.append("includeArrayIndex", index.join(".").as_str());
+        }
+    }
+}
+
 fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     let (mut path, mut index, mut keep_empty) = (None, None, false);
     match value {
         RawValue::String(text) => path = Some(text),
@@ -78,7 +94,7 @@ pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
         let text = format!("path option to $unwind stage should be prefixed with a '$': {path}");
         return Err(fault(28818, text));
     };
-    Ok(vec![Stage::Unwind(Unwind { path: parts(path)?, index, keep_empty })])
+    Ok(Box::new(Unwind { path: parts(path)?, index, keep_empty }))
 }
 
 fn index_path(text: &str) -> Result<Vec<String>> {
@@ -96,14 +112,28 @@ pub(super) fn parts(path: &str) -> Result<Vec<String>> {
     Ok(path.split('.').map(str::to_owned).collect())
 }
 
-pub(super) struct RunningUnwind {
+impl Stage for Unwind {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningUnwind::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some(self.paths())
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::changes(self.paths())
+    }
+}
+
+struct RunningUnwind {
     unwind: Unwind,
     /// A document whose items are not all shown, and the first that is left.
     rest: Option<(DocBuf, usize, Metadata)>,
 }
 
 impl RunningUnwind {
-    pub(super) fn new(unwind: Unwind) -> RunningUnwind {
+    fn new(unwind: Unwind) -> RunningUnwind {
         RunningUnwind { unwind, rest: None }
     }
 

@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 
 fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
@@ -15,7 +15,7 @@ fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     })
 }
 
-pub(super) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     match whole_number(value, "$skip", 5107200)? {
         negative if negative < 0 => Err(Error::new(
             ErrorCode(5107200),
@@ -23,11 +23,11 @@ pub(super) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stag
                 "invalid argument to $skip stage: Expected a non-negative number in: $skip: {negative}"
             ),
         )),
-        count => Ok(vec![Stage::Skip(count as u64)]),
+        count => Ok(Box::new(Skip(count as u64))),
     }
 }
 
-pub(super) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     match whole_number(value, "$limit", 5107201)? {
         0 => Err(Error::new(ErrorCode(15958), "the limit must be positive")),
         negative if negative < 0 => Err(Error::new(
@@ -36,11 +36,39 @@ pub(super) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Vec<Sta
                 "invalid argument to $limit stage: Expected a non-negative number in: $limit: {negative}"
             ),
         )),
-        count => Ok(vec![Stage::Limit(count as u64)]),
+        count => Ok(Box::new(Limit(count as u64))),
     }
 }
 
-pub(super) struct RunningSkip(pub(super) u64);
+/// A parsed `$skip`.
+#[derive(Debug)]
+pub(crate) struct Skip(pub(crate) u64);
+
+impl Stage for Skip {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningSkip(self.0))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some([])
+    }
+}
+
+/// A parsed `$limit`.
+#[derive(Debug)]
+pub(crate) struct Limit(pub(crate) u64);
+
+impl Stage for Limit {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningLimit(self.0))
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some([])
+    }
+}
+
+struct RunningSkip(u64);
 
 impl Running for RunningSkip {
     fn push(
@@ -57,7 +85,7 @@ impl Running for RunningSkip {
     }
 }
 
-pub(super) struct RunningLimit(pub(super) u64);
+struct RunningLimit(u64);
 
 impl Running for RunningLimit {
     fn push(

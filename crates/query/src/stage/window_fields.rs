@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
-use mayfly_expr::{Expression, Frame, Order};
+use mayfly_expr::{Dependencies, Expression, Frame, Order};
 use mayfly_mql::SortPattern;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::unwind::parts;
 use super::window_partition::{Collecting, Computed};
-use super::{Around, Next, Running, Stage, StageContext};
+use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::metadata::Metadata;
 use crate::sorter::{Sorted, Sorter};
@@ -30,7 +30,7 @@ pub(crate) struct WindowFields {
     collation: Option<Arc<Collation>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stage>> {
+pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "the $setWindowFields stage specification must be an object, found {}",
@@ -81,8 +81,26 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<Stag
         fields.push((path, WindowFunction::parse(function, by.as_ref(), &scope)?));
     }
     check_conflicts(&fields)?;
-    let stage = WindowFields { partition, order, output: fields, collation };
-    Ok(vec![Stage::WindowFields(Box::new(stage))])
+    Ok(Box::new(WindowFields { partition, order, output: fields, collation }))
+}
+
+impl Stage for WindowFields {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningWindowFields::new(*self))
+    }
+
+    fn reads(&self) -> Reads {
+        let mut read = Dependencies::default();
+        self.partition.iter().for_each(|partition| read.add(partition));
+        let mut paths: Vec<String> = self.output.iter().map(|(path, _)| path.join(".")).collect();
+        for (_, function) in &self.output {
+            read.extend(function.dependencies());
+        }
+        for field in self.order.iter().flat_map(|order| order.fields()) {
+            paths.push(field.path.as_str().to_owned());
+        }
+        Reads::some_of(read, paths)
+    }
 }
 
 /// No field of `output` may lie in another.
@@ -99,7 +117,7 @@ fn check_conflicts(fields: &[(Vec<String>, WindowFunction)]) -> Result<()> {
     Ok(())
 }
 
-pub(super) struct RunningWindowFields {
+struct RunningWindowFields {
     stage: WindowFields,
     sorter: Option<Sorter>,
     sorted: Sorted,
@@ -111,7 +129,7 @@ pub(super) struct RunningWindowFields {
 }
 
 impl RunningWindowFields {
-    pub(super) fn new(stage: WindowFields) -> RunningWindowFields {
+    fn new(stage: WindowFields) -> RunningWindowFields {
         RunningWindowFields {
             stage,
             sorter: None,

@@ -10,7 +10,6 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::Inner;
 use super::query::{Parts, write};
 use crate::crud::{Collating, Source, command_scope, run_settings, source};
-use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Request};
 
 /// `aggregate` with `explain: true`.
@@ -63,42 +62,36 @@ pub(super) fn explain_stages(
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
-    let shown = parsed.rewritten().map(RawDoc::to_owned);
-    let pipeline = shown.as_ref().map_or(pipeline, DocBuf::as_doc);
-    let by_distance = match &collection {
-        Some(collection) => parsed.filter_by_distance(collection)?,
-        None => None,
-    };
-    let on_buckets = parsed.filter_on_buckets().map(RawDoc::to_owned);
-    let mut front = match (&by_distance, &on_buckets) {
-        (Some(filter), _) => Front { parts: Parts::of(filter.as_doc()), taken: 1 },
-        (None, Some(filter)) => Front { parts: Parts::of(filter.as_doc()), taken: 0 },
-        (None, None) => Front::of(pipeline),
-    };
+    let shown = parsed.explained(collection.as_deref())?;
     let first_of = parsed.first_of();
-    front.parts.first_of = first_of.as_ref();
     let key = collection.as_deref().and_then(|over| hinted_buckets(over, fields.get("hint")));
     let key = key.as_ref().map(|key| RawValue::Document(key.as_doc()));
-    front.parts.hint = key.or_else(|| fields.get("hint"));
-    front.parts.variables = variables;
-    if front.taken == pipeline.iter().count() && by_distance.is_none() {
-        return write(ctx, inner, front.parts, Purpose::Find, doc).map(|_| ());
+    let front = Parts {
+        sort: shown.sort.as_ref().map(DocBuf::as_doc),
+        skip: i64::try_from(shown.skip).unwrap_or(i64::MAX),
+        limit: i64::try_from(shown.limit).unwrap_or(i64::MAX),
+        hint: key.or_else(|| fields.get("hint")),
+        variables,
+        first_of: first_of.as_ref(),
+        ..Parts::of(shown.filter.as_doc())
+    };
+    if shown.behind.is_empty() && !shown.by_distance {
+        return write(ctx, inner, front, Purpose::Find, doc).map(|_| ());
     }
     let runs = inner.verbosity >= Verbosity::ExecutionStats;
+    let hint = front.hint;
     let mut begun = DocBuilder::new();
-    let read = write(ctx, inner, front.parts, Purpose::Find, &mut begun)?;
-    let results = if runs { run(ctx, inner, parsed, front.parts.hint)? } else { 0 };
+    let read = write(ctx, inner, front, Purpose::Find, &mut begun)?;
+    let results = if runs { run(ctx, inner, parsed, hint)? } else { 0 };
     doc.start_array("stages").push_document();
-    let name = if by_distance.is_some() { "$geoNearCursor" } else { "$cursor" };
+    let name = if shown.by_distance { "$geoNearCursor" } else { "$cursor" };
     doc.append(name, &begun.finish());
     append_counts(runs, read, doc);
     doc.end();
-    let behind = pipeline.iter().skip(front.taken).count();
-    for (at, stage) in pipeline.iter().skip(front.taken).enumerate() {
-        let Some(stage) = stage.value().as_document() else { continue };
-        doc.push_document().append_all(stage);
+    for (at, stage) in shown.behind.iter().enumerate() {
+        doc.push_document().append_all(stage.as_doc());
         // Only what goes in at the front and comes out at the end is counted.
-        if at + 1 == behind {
+        if at + 1 == shown.behind.len() {
             append_counts(runs, results, doc);
         }
         doc.end();
@@ -141,42 +134,4 @@ fn run(
         results += cursor.fill(store, ctx.op, limit, &mut batch)? as u64;
     }
     Ok(results)
-}
-
-/// The stages that the planner takes: `$match`, `$sort`, `$skip`, `$limit`, in this order.
-struct Front<'a> {
-    parts: Parts<'a>,
-    taken: usize,
-}
-
-impl<'a> Front<'a> {
-    fn of(pipeline: RawDoc<'a>) -> Front<'a> {
-        let mut front = Front { parts: Parts::of(RawDoc::EMPTY), taken: 0 };
-        let mut least = 0;
-        for stage in pipeline.iter().filter_map(|stage| stage.value().as_document()) {
-            let Some(first) = stage.iter().next() else { break };
-            let place = match (first.name(), first.value()) {
-                ("$match", RawValue::Document(filter)) if least < 1 => {
-                    front.parts.filter = filter;
-                    1
-                }
-                ("$sort", RawValue::Document(sort)) if least < 2 => {
-                    front.parts.sort = Some(sort);
-                    2
-                }
-                ("$skip", count) if least < 3 => {
-                    front.parts.skip = whole_number(count).unwrap_or(0);
-                    3
-                }
-                ("$limit", count) if least < 4 => {
-                    front.parts.limit = whole_number(count).unwrap_or(0);
-                    4
-                }
-                _ => break,
-            };
-            least = place;
-            front.taken += 1;
-        }
-        front
-    }
 }

@@ -84,6 +84,26 @@ impl SetFields {
         Ok(())
     }
 
+    /// Its dotted paths with their expressions.
+    pub(super) fn paths(&self) -> Vec<(String, &Expression)> {
+        let mut out = Vec::new();
+        self.collect(&self.root, "", &mut out);
+        out
+    }
+
+    fn collect<'s>(&'s self, level: &Level, prefix: &str, out: &mut Vec<(String, &'s Expression)>) {
+        for (name, branch) in &level.0 {
+            let path =
+                if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+            match branch {
+                Branch::Leaf(at) => {
+                    out.extend(self.expressions.get(*at).map(|value| (path, value)))
+                }
+                Branch::Level(inner) => self.collect(inner, &path, out),
+            }
+        }
+    }
+
     pub(super) fn apply<'a>(&'a self, frame: Frame<'a>) -> Result<DocBuf> {
         let doc = frame.root();
         let value = |expression: &'a Expression| -> Result<Option<ValueBuf>> {

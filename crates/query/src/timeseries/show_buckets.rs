@@ -1,57 +1,38 @@
 //! `$_internalShowBuckets`: buckets in the reference's format. It stands in front of what clients ask of `system.buckets.X`.
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::matcher::Expr;
 use mayfly_storage::{MeasurementFields, shown_bucket};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{RawDoc, RawValue};
 
-use super::{Next, Running, Stage, StageContext};
 use crate::Flow;
-
-/// Conjunctions are looked into so deep; what is deeper says nothing.
-const MAX_DEPTH: usize = 16;
+use crate::stage::{Next, Running, Stage, StageContext};
 
 /// A checked stage.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ShowBuckets {
     fields: MeasurementFields,
 }
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<Stage>> {
+pub(crate) fn parse(value: RawValue<'_>) -> Result<Box<dyn Stage>> {
     let time = value.as_document().and_then(|spec| spec.get("timeField"));
     let Some(time) = time.and_then(RawValue::as_str) else {
         let text = "The $_internalShowBuckets stage requires a timeField parameter";
         return Err(Error::new(ErrorCode::FailedToParse, text));
     };
     let fields = MeasurementFields { time: time.to_owned(), meta: None };
-    Ok(vec![Stage::ShowBuckets(ShowBuckets { fields })])
+    Ok(Box::new(ShowBuckets { fields }))
 }
 
 impl ShowBuckets {
     /// What a filter on buckets as they are shown says about fields that they are stored with.
-    pub(crate) fn on_stored(&self, filter: RawDoc<'_>) -> Option<DocBuf> {
-        let mut clauses = DocBuilder::new();
-        clauses.start_array("$and");
-        let before = clauses.len();
-        self.read(filter, &mut clauses, 0);
-        let found = clauses.len() > before;
-        clauses.end();
-        found.then(|| clauses.finish())
-    }
-
-    fn read(&self, filter: RawDoc<'_>, clauses: &mut DocBuilder, depth: usize) {
-        for element in filter {
-            match (element.name(), element.value()) {
-                ("$and", RawValue::Array(parts)) if depth < MAX_DEPTH => {
-                    for part in parts.iter().filter_map(|part| part.value().as_document()) {
-                        self.read(part, clauses, depth + 1);
-                    }
-                }
-                (name, _) if self.is_stored(name) => {
-                    clauses.push_document().append_element(element).end();
-                }
-                _ => {}
-            }
-        }
+    pub(crate) fn on_stored(&self, filter: &Expr) -> Option<Expr> {
+        let stored = |condition: &&Expr| match condition {
+            Expr::Path { path, .. } => self.is_stored(path.as_str()),
+            _ => false,
+        };
+        let found: Vec<Expr> = filter.conjuncts().into_iter().filter(stored).cloned().collect();
+        (!found.is_empty()).then(|| Expr::And(found))
     }
 
     /// Whether a path is stored as it is shown.
@@ -64,7 +45,13 @@ impl ShowBuckets {
     }
 }
 
-pub(super) struct RunningShowBuckets(pub(super) ShowBuckets);
+impl Stage for ShowBuckets {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningShowBuckets(*self))
+    }
+}
+
+struct RunningShowBuckets(ShowBuckets);
 
 impl Running for RunningShowBuckets {
     fn push(

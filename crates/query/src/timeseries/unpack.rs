@@ -1,6 +1,6 @@
 //! `$_internalUnpackBucket`: takes buckets apart into measurements. It is what the view of a time series consists of.
 //!
-//! What the stages behind it ask for is used here ([`crate::buckets`]): only columns that somebody looks at are unpacked, and a
+//! What the stages behind it ask for is used here ([`super::on_buckets`]): only columns that somebody looks at are unpacked, and a
 //! bucket whose smallest and largest values rule a comparison out is passed over.
 
 use std::collections::HashSet;
@@ -11,13 +11,13 @@ use mayfly_expr::Scope;
 use mayfly_storage::{BucketView, MeasurementFields};
 use mayfly_value::{Number, RawDoc, RawValue};
 
-use super::{Next, Running, Stage, StageContext};
+use super::foremost::{Look, SharedForemost};
+use super::on_buckets::BoundTest;
 use crate::Flow;
-use crate::buckets::BoundTest;
-use crate::foremost::{Look, SharedForemost};
+use crate::stage::{Next, Running, Stage, StageContext};
 
 /// A checked stage.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Unpack {
     pub(crate) fields: MeasurementFields,
     /// The longest span of a bucket, in milliseconds.
@@ -30,7 +30,7 @@ pub(crate) struct Unpack {
     pub(crate) foremost: Option<SharedForemost>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let text = format!(
             "$_internalUnpackBucket specification must be an object, got: {}",
@@ -68,19 +68,19 @@ pub(super) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Vec<Stage>> {
     let fields = MeasurementFields { time, meta };
     let span_ms = span.saturating_mul(1000);
     let (wanted, tests, foremost) = (None, Vec::new(), None);
-    Ok(vec![Stage::Unpack(Unpack { fields, span_ms, wanted, tests, foremost })])
+    Ok(Box::new(Unpack { fields, span_ms, wanted, tests, foremost }))
 }
 
-pub(super) struct RunningUnpack {
+impl Stage for Unpack {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        Box::new(RunningUnpack { stage: *self, over: false })
+    }
+}
+
+struct RunningUnpack {
     stage: Unpack,
     /// Whether no further bucket counts.
     over: bool,
-}
-
-impl RunningUnpack {
-    pub(super) fn new(stage: Unpack) -> RunningUnpack {
-        RunningUnpack { stage, over: false }
-    }
 }
 
 impl Running for RunningUnpack {

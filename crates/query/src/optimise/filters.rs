@@ -1,0 +1,60 @@
+//! `$match`: one of several, and as far in front as it gives the same.
+
+use mayfly_mql::Matcher;
+use mayfly_mql::matcher::Expr;
+
+use crate::stage::Step;
+use crate::stage::filter::Match;
+
+/// The filter of a `$match`.
+pub(super) fn filter_of(step: &Step) -> Option<&Expr> {
+    step.get::<Match>().map(|found| found.0.root())
+}
+
+/// A `$match` that asks for all of these; nothing when there is none, or when they cannot stand together.
+pub(super) fn filter_step(conditions: Vec<Expr>) -> Option<Step> {
+    if conditions.is_empty() {
+        return None;
+    }
+    Matcher::of(Expr::and(conditions)).ok().map(Step::filter)
+}
+
+fn conditions(filter: &Expr) -> impl Iterator<Item = Expr> {
+    filter.conjuncts().into_iter().cloned()
+}
+
+/// Two filters become one.
+pub(super) fn merge(steps: &mut Vec<Step>, at: usize) -> bool {
+    let (Some(first), Some(second)) = (filter_of(&steps[at - 1]), filter_of(&steps[at])) else {
+        return false;
+    };
+    let all: Vec<Expr> = conditions(first).chain(conditions(second)).collect();
+    if all.is_empty() {
+        steps.remove(at);
+        return true;
+    }
+    let Some(merged) = filter_step(all) else { return false };
+    steps.splice(at - 1..=at, [merged]);
+    true
+}
+
+/// What it can of a filter goes before a stage.
+pub(super) fn push(steps: &mut Vec<Step>, at: usize) -> bool {
+    let Some(filter) = filter_of(&steps[at]) else { return false };
+    let effect = steps[at - 1].stage().effect();
+    let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+    for condition in conditions(filter) {
+        match effect.before(&condition) {
+            Some(moved) => ahead.push(moved),
+            None => behind.push(condition),
+        }
+    }
+    let Some(ahead) = filter_step(ahead) else { return false };
+    if behind.is_empty() {
+        steps.remove(at);
+    } else if let Some(behind) = filter_step(behind) {
+        steps[at] = behind;
+    }
+    steps.insert(at - 1, ahead);
+    true
+}

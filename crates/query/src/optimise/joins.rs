@@ -1,0 +1,31 @@
+//! Joins unwind their results themselves, and look for those only that a filter behind wants.
+
+use super::filters::filter_of;
+use crate::stage::Step;
+use crate::stage::lookup::Lookup;
+use crate::stage::unwind::Unwind;
+
+/// Lets them take over the stages behind them.
+pub(super) fn fold(steps: &mut Vec<Step>) -> bool {
+    let mut at = 1;
+    while at < steps.len() {
+        let (front, behind) = steps.split_at_mut(at);
+        let Some(lookup) = front[at - 1].get_mut::<Lookup>() else {
+            at += 1;
+            continue;
+        };
+        let folded = match (behind[0].get::<Unwind>(), filter_of(&behind[0])) {
+            (Some(unwind), _) => lookup.fold(unwind),
+            (None, Some(filter)) => lookup.absorb(filter),
+            (None, None) => false,
+        };
+        let shown = lookup.written();
+        front[at - 1].show_as(shown);
+        if folded {
+            steps.remove(at);
+        } else {
+            at += 1;
+        }
+    }
+    false
+}

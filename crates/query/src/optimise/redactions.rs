@@ -1,0 +1,34 @@
+//! What a `$match` behind a `$redact` asks for and what redaction cannot bring about is asked before it, too: there is nothing in a
+//! redacted document that was not there before, so comparisons with values hold before if they hold behind.
+
+use mayfly_mql::matcher::Expr;
+use mayfly_value::paths::array_index;
+
+use super::filters::{filter_of, filter_step};
+use crate::stage::Step;
+use crate::stage::fields::compares_only;
+use crate::stage::redact::Redact;
+
+/// Puts it there.
+pub(super) fn filter_before(steps: &mut Vec<Step>) -> bool {
+    let mut changed = false;
+    for at in (1..steps.len()).rev() {
+        let (true, Some(filter)) = (steps[at - 1].is::<Redact>(), filter_of(&steps[at])) else {
+            continue;
+        };
+        let conjuncts = filter.conjuncts().into_iter();
+        let safe: Vec<Expr> = conjuncts.filter(|condition| is_safe(condition)).cloned().collect();
+        if let Some(before) = filter_step(safe) {
+            steps.insert(at - 1, before);
+            changed = true;
+        }
+    }
+    changed
+}
+
+fn is_safe(condition: &Expr) -> bool {
+    let Expr::Path { path, .. } = condition else { return false };
+    // Items of arrays have other positions behind.
+    let moves = path.parts().iter().any(|part| array_index(part).is_some());
+    !moves && compares_only(condition)
+}

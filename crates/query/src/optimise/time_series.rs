@@ -1,0 +1,41 @@
+//! What stages ask of measurements is asked of their buckets first.
+
+use mayfly_mql::matcher::Expr;
+
+use super::filters::filter_of;
+use crate::stage::Step;
+use crate::stage::fields::wanted;
+use crate::stage::filter::Match;
+use crate::timeseries::OnBuckets;
+use crate::timeseries::show_buckets::ShowBuckets;
+use crate::timeseries::unpack::Unpack;
+
+/// Puts a filter on buckets at the front, which is no stage of its own for whoever looks at the pipeline.
+fn put_first(steps: &mut Vec<Step>, filter: Option<Expr>) {
+    if let Some(matcher) = filter.and_then(|filter| mayfly_mql::Matcher::of(filter).ok()) {
+        steps.insert(0, Step::hidden(Match(matcher)));
+    }
+}
+
+/// Tells a stage that takes buckets apart what the stages behind it look at.
+pub(super) fn ask_buckets(steps: &mut Vec<Step>) -> bool {
+    let Some((first, behind)) = steps.split_first_mut() else { return false };
+    let Some(unpack) = first.get_mut::<Unpack>() else { return false };
+    unpack.wanted = wanted(behind.iter());
+    let Some(filter) = behind.first().and_then(filter_of) else { return false };
+    let mut asked = OnBuckets::of(filter, &unpack.fields, unpack.span_ms);
+    unpack.tests = std::mem::take(&mut asked.tests);
+    put_first(steps, asked.filter());
+    false
+}
+
+/// Asks buckets as they are stored what a filter asks of them as they are shown.
+pub(super) fn ask_stored_buckets(steps: &mut Vec<Step>) -> bool {
+    let [first, second, ..] = &steps[..] else { return false };
+    let (Some(show), Some(filter)) = (first.get::<ShowBuckets>(), filter_of(second)) else {
+        return false;
+    };
+    let asked = show.on_stored(filter);
+    put_first(steps, asked);
+    false
+}

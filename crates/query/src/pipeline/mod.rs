@@ -1,0 +1,389 @@
+//! A pipeline: stages parsed, checked and brought into a better order, the front of it run as a plan, the rest shown document after
+//! document.
+
+mod places;
+mod run;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_expr::Scope;
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_storage::{Collection, Store, in_transaction};
+use mayfly_value::{Collation, DocBuf, RawDoc};
+
+use crate::change::{ChangeScope, ChangeStream};
+use crate::log_scan::LogScan;
+use crate::needed::Fields;
+use crate::optimise::{kept_by_front_sort, optimised};
+use crate::stage::filter::Match;
+use crate::stage::geo_near::{self, Distances, GeoNear};
+use crate::stage::group::Group;
+use crate::stage::sort::Sort;
+use crate::stage::window::{Limit, Skip};
+use crate::stage::{
+    About, Around, Inside, Parsed, RunSettings, Source, StageRow, Step, parse_stage,
+};
+use crate::timeseries::prepare;
+use crate::timeseries::unpack::Unpack;
+use crate::{CanonicalQuery, Executor, FirstOf, Hint, Host};
+use places::{check_behind_changes, check_in_transaction, check_split};
+use run::Input;
+pub use run::PipelineRun;
+pub(crate) use run::show;
+
+/// A checked pipeline.
+pub struct Pipeline {
+    /// Where its documents come from, when its first stage says so.
+    source: Option<Box<dyn Source>>,
+    steps: Vec<Step>,
+    collation: Option<Arc<Collation>>,
+    /// It need not run as it is written.
+    optimised: bool,
+    /// What a sort at the front keeps of documents; nothing: all.
+    front_sort: Option<Fields>,
+}
+
+/// A pipeline as it is explained: the query that its front is, and the stages behind.
+pub struct Explained {
+    /// The filter of the query.
+    pub filter: DocBuf,
+    /// Its order.
+    pub sort: Option<DocBuf>,
+    /// Documents that it passes over.
+    pub skip: u64,
+    /// The most that it gives; 0 for all.
+    pub limit: u64,
+    /// Whether it seeks documents by their distance.
+    pub by_distance: bool,
+    /// The stages behind, as they run.
+    pub behind: Vec<DocBuf>,
+}
+
+impl Pipeline {
+    /// Parses and checks all stages; strings compare by the collation of the scope.
+    ///
+    /// # Errors
+    /// 14 for what is no document, 7749501 for too many stages, 40601 and 40602 for stages in the wrong place, those of the
+    /// stages.
+    pub fn parse(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Pipeline> {
+        let (source, mut steps) = parse_stages(pipeline, around)?;
+        let changes = source.as_ref().and_then(|source| source.changes());
+        if changes.is_some() {
+            check_behind_changes(pipeline)?;
+        }
+        check_split(changes, &mut steps)?;
+        if changes.is_none() {
+            steps = optimised(steps, around);
+        }
+        let (collation, optimised) = (around.scope.collation().cloned(), around.optimises());
+        let front_sort = kept_by_front_sort(&steps).filter(|_| optimised);
+        Ok(Pipeline { source, steps, collation, optimised, front_sort })
+    }
+
+    /// How it is explained over a collection: what its front asks the planner for, and what runs behind.
+    ///
+    /// # Errors
+    /// 27 IndexNotFound where no index says which field a search by distance means.
+    pub fn explained(&self, collection: Option<&Collection>) -> Result<Explained> {
+        let mut shown = Explained {
+            filter: DocBuf::empty(),
+            sort: None,
+            skip: 0,
+            limit: 0,
+            by_distance: false,
+            behind: Vec::new(),
+        };
+        let mut steps = self.steps.iter().peekable();
+        if let (Some(stage), Some(collection)) =
+            (steps.peek().and_then(|step| step.get::<GeoNear>()), collection)
+        {
+            shown.filter = stage.filter_over(collection)?;
+            shown.by_distance = true;
+            steps.next();
+        } else {
+            if let Some(Match(matcher)) = steps.peek().and_then(|step| step.get()) {
+                shown.filter = matcher.root().to_document();
+                steps.next();
+            }
+            if let Some(step) = steps.next_if(|step| step.is::<Sort>()) {
+                let sort = step.written().and_then(|written| written.get("$sort")?.as_document());
+                shown.sort = sort.map(RawDoc::to_owned);
+            }
+            if let Some(Skip(count)) = steps.peek().and_then(|step| step.get()) {
+                shown.skip = *count;
+                steps.next();
+            }
+            if let Some(Limit(count)) = steps.peek().and_then(|step| step.get()) {
+                shown.limit = *count;
+                steps.next();
+            }
+        }
+        shown.behind = steps.filter_map(Step::written).map(RawDoc::to_owned).collect();
+        Ok(shown)
+    }
+
+    /// Its first stage as it is shown.
+    pub(crate) fn first_written(&self) -> Option<RawDoc<'_>> {
+        self.steps.first().and_then(Step::written)
+    }
+
+    /// The collections that its stages read beside its own.
+    pub fn collections(&self) -> Vec<Namespace> {
+        self.steps.iter().flat_map(|step| step.stage().collections()).collect()
+    }
+
+    fn about(&self) -> Option<About> {
+        self.source.as_ref().map(|source| source.about())
+    }
+
+    /// Whether it follows changes; if so, whether those of all databases.
+    pub fn follows_changes(&self) -> Option<bool> {
+        Some(self.source.as_ref()?.changes()?.all)
+    }
+
+    /// Starts it over the changes of a scope.
+    ///
+    /// # Errors
+    /// 286 ChangeStreamHistoryLost.
+    pub fn start_changes(
+        self,
+        store: &Store,
+        scope: ChangeScope,
+        settings: RunSettings,
+    ) -> Result<PipelineRun> {
+        let Some(options) = self.source.as_ref().and_then(|source| source.changes()) else {
+            return Err(Error::internal(
+                "a pipeline that follows no changes was started as one that does",
+            ));
+        };
+        let stream = ChangeStream::new(store, scope, options)?;
+        Ok(PipelineRun::new(Input::Changes(Box::new(stream)), self.steps, settings))
+    }
+
+    /// Starts it over the operation log.
+    pub fn start_log(self, scan: LogScan, settings: RunSettings) -> PipelineRun {
+        PipelineRun::new(Input::Log(Box::new(scan)), self.steps, settings)
+    }
+
+    /// Whether its first stage needs no collection.
+    pub fn is_source(&self) -> bool {
+        match self.about() {
+            Some(About::Server | About::Admin | About::Sessions | About::Pipeline) => true,
+            Some(About::Collection | About::Changes) | None => false,
+        }
+    }
+
+    /// Whether its first stage tells about the collection.
+    pub fn describes_collection(&self) -> bool {
+        self.about() == Some(About::Collection)
+    }
+
+    /// Whether its first stage stands for the collection of sessions, `config.system.sessions`, and runs on that only.
+    pub fn lists_sessions(&self) -> bool {
+        self.about() == Some(About::Sessions)
+    }
+
+    /// Whether its first stage runs on the database `admin` only.
+    pub fn is_admin_only(&self) -> bool {
+        self.about() == Some(About::Admin)
+    }
+
+    /// Starts it over a collection; nothing to read when there is none.
+    ///
+    /// # Errors
+    /// Those of planning.
+    pub fn start(
+        self,
+        collection: Option<Arc<Collection>>,
+        hint: Option<Hint>,
+        settings: RunSettings,
+    ) -> Result<PipelineRun> {
+        if self.gives_documents() {
+            return Ok(self.start_over(Vec::new(), settings));
+        }
+        let first_of = self.first_of();
+        let mut steps = self.steps;
+        let stage = steps.first_mut().and_then(Step::get_mut::<GeoNear>);
+        let by_distance = match (stage, &collection) {
+            (Some(stage), Some(collection)) => Some(stage.query_over(collection)?),
+            _ => None,
+        };
+        let (mut query, mut rest) = split(steps, hint)?;
+        if let Some(matcher) = by_distance {
+            query.matcher = matcher;
+        }
+        query.first_of = first_of;
+        query.collation = self.collation;
+        if let Some(collection) = &collection {
+            prepare(collection, &mut query, &mut rest)?;
+        }
+        let input = match collection {
+            Some(collection) => {
+                let mut executor = Executor::new(collection, query)?;
+                executor.sort_within(settings.memory());
+                executor.sort_keeping(self.front_sort);
+                Input::Plan(Box::new(executor))
+            }
+            None if query.matcher.text().is_some() => {
+                let text = "text index required for $text query";
+                return Err(Error::new(ErrorCode::IndexNotFound, text));
+            }
+            None => Input::Documents(VecDeque::new()),
+        };
+        Ok(PipelineRun::new(input, rest, settings))
+    }
+
+    /// What its planned part is asked for, when the `$group` behind it does with one document for each value of a field.
+    pub fn first_of(&self) -> Option<FirstOf> {
+        let mut steps = self.steps.iter().peekable();
+        steps.next_if(|step| step.is::<Match>());
+        let ordered = steps.next_if(|step| step.is::<Sort>()).is_some();
+        let group = steps.next()?.get::<Group>().filter(|_| self.optimised)?;
+        group.first_of(ordered)
+    }
+
+    /// Whether it changes data.
+    pub fn writes(&self) -> bool {
+        self.steps.last().is_some_and(|step| step.stage().writes())
+    }
+
+    /// Whether its documents are written in its first stage.
+    pub fn gives_documents(&self) -> bool {
+        self.about() == Some(About::Pipeline)
+    }
+
+    /// Starts it over documents that are there, or those in its first stage.
+    pub(crate) fn start_over(self, documents: Vec<DocBuf>, settings: RunSettings) -> PipelineRun {
+        let own = self.source.as_ref().and_then(|source| source.given());
+        let documents = own.map_or(documents, <[DocBuf]>::to_vec);
+        PipelineRun::new(Input::Documents(documents.into()), self.steps, settings)
+    }
+
+    /// Starts it over documents that others read, too.
+    pub(crate) fn start_shared(
+        self,
+        documents: Arc<Vec<DocBuf>>,
+        settings: RunSettings,
+    ) -> PipelineRun {
+        PipelineRun::new(Input::Shared(documents, 0), self.steps, settings)
+    }
+
+    /// Starts it with the documents that its first stage gives.
+    ///
+    /// # Errors
+    /// Those of the host.
+    pub fn start_source(self, host: &dyn Host, settings: RunSettings) -> Result<PipelineRun> {
+        let documents = match &self.source {
+            Some(source) => source.documents(host)?,
+            None => Vec::new(),
+        };
+        let input = Input::Documents(documents.into());
+        Ok(PipelineRun::new(input, self.steps, settings))
+    }
+}
+
+/// Where the documents of a pipeline come from, when its first stage says so, and its other stages.
+pub(crate) type ParsedStages = (Option<Box<dyn Source>>, Vec<Step>);
+
+/// Parses all stages of a pipeline: where its documents come from, when the first says so, and the others as they were sent.
+pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<ParsedStages> {
+    let (mut source, mut steps) = (None, Vec::new());
+    let count = pipeline.iter().count();
+    if count > limits::MAX_PIPELINE_STAGES {
+        let most = limits::MAX_PIPELINE_STAGES;
+        let text = format!("Pipeline length must be no longer than {most} stages");
+        return Err(Error::new(ErrorCode(7749501), text));
+    }
+    // What the first stage finds may have metadata, which those behind it may ask for.
+    let mut behind = None;
+    for (at, element) in pipeline.iter().enumerate() {
+        let here = behind.as_ref().map_or(*around, |scope| around.scoped(scope));
+        let Some(spec) = element.value().as_document() else {
+            return Err(Error::type_mismatch(
+                "Each element of the 'pipeline' array must be an object",
+            ));
+        };
+        if in_transaction() {
+            check_in_transaction(spec)?;
+        }
+        let mut parsed = match parse_stage(spec, &here)? {
+            Parsed::Steps(parsed) => parsed,
+            Parsed::Source(found) => {
+                source.get_or_insert(found);
+                continue;
+            }
+        };
+        let unpacked = at == 1 && steps.first().is_some_and(Step::is::<Unpack>);
+        if unpacked
+            && let [only] = &parsed[..]
+            && only.is::<GeoNear>()
+        {
+            let stage = parsed.pop().and_then(Step::take::<GeoNear>);
+            parsed = match stage {
+                Some(stage) => geo_near::over_measurements(*stage, spec)?,
+                None => Vec::new(),
+            };
+        }
+        let searches =
+            |step: &Step| step.get::<Match>().is_some_and(|found| found.0.text().is_some());
+        if (at > 0 || around.inside == Inside::Facet) && parsed.iter().any(searches) {
+            let text = "$match with $text is only allowed as the first pipeline stage";
+            return Err(Error::new(ErrorCode(17313), text));
+        }
+        if at == 0 || unpacked {
+            let names = parsed.iter().flat_map(|step| step.stage().gives_metadata());
+            behind = names.fold(None, |scope: Option<Scope>, name| {
+                let scope = scope.unwrap_or_else(|| around.scope.clone());
+                Some(scope.with_metadata(name))
+            });
+        }
+        steps.extend(parsed);
+    }
+    let names = pipeline.iter().filter_map(|element| element.value().as_document()?.iter().next());
+    let over_measurements = matches!(
+        &steps[..],
+        [first, second, ..] if first.is::<Unpack>() && second.is::<Distances>()
+    );
+    for (at, name) in names.enumerate() {
+        if !(over_measurements && at == 1) {
+            StageRow::of(name)?.check_place(at, count)?;
+        }
+    }
+    Ok((source, steps))
+}
+
+/// The query for all documents.
+pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
+    Ok(CanonicalQuery {
+        matcher: Arc::new(Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?),
+        sort: None,
+        natural_backward: None,
+        projection: None,
+        skip: 0,
+        limit: None,
+        hint,
+        collation: None,
+        first_of: None,
+    })
+}
+
+/// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.
+fn split(steps: Vec<Step>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Step>)> {
+    let mut query = everything(hint)?;
+    let mut rest = steps.into_iter().peekable();
+    if let Some(found) = rest.next_if(Step::is::<Match>).and_then(Step::take::<Match>) {
+        query.matcher = Arc::new(found.0);
+    }
+    if let Some(sort) = rest.next_if(Step::is::<Sort>).and_then(Step::take::<Sort>) {
+        query.sort = Some(sort.pattern);
+    }
+    if let Some(skip) = rest.next_if(Step::is::<Skip>).and_then(Step::take::<Skip>) {
+        query.skip = skip.0;
+    }
+    if let Some(limit) = rest.next_if(Step::is::<Limit>).and_then(Step::take::<Limit>) {
+        query.limit = Some(limit.0);
+    }
+    Ok((query, rest.collect()))
+}

@@ -1,0 +1,314 @@
+//! A running pipeline: documents from its input are shown to the first stage, and what the last one gives to the reader.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mayfly_base::{OpCtx, Result};
+use mayfly_storage::Store;
+use mayfly_value::{DocBuf, RawDoc};
+
+use crate::change::ChangeStream;
+use crate::log_scan::LogScan;
+use crate::metadata::InFlight;
+use crate::stage::{RunSettings, Running, StageContext, Step};
+use crate::{Executor, Flow};
+
+/// Where documents come from.
+pub(super) enum Input {
+    Plan(Box<Executor>),
+    Documents(VecDeque<DocBuf>),
+    /// Documents that others read, too, and how many were read.
+    Shared(Arc<Vec<DocBuf>>, usize),
+    /// Events, which come as long as there are changes.
+    Changes(Box<ChangeStream>),
+    /// Entries of the operation log.
+    Log(Box<LogScan>),
+}
+
+impl Input {
+    fn is_done(&self) -> bool {
+        match self {
+            Input::Plan(executor) => executor.is_done(),
+            Input::Documents(documents) => documents.is_empty(),
+            Input::Shared(documents, read) => *read >= documents.len(),
+            Input::Changes(stream) => stream.is_over(),
+            Input::Log(scan) => scan.is_over(),
+        }
+    }
+}
+
+/// A running pipeline.
+pub struct PipelineRun {
+    input: Input,
+    stages: Vec<Box<dyn Running>>,
+    settings: RunSettings,
+    /// Stages before this one are over.
+    finished: usize,
+    /// Results that the reader had no room for.
+    ready: VecDeque<DocBuf>,
+}
+
+impl PipelineRun {
+    pub(super) fn new(input: Input, steps: Vec<Step>, settings: RunSettings) -> PipelineRun {
+        let stages = steps.into_iter().map(Step::start).collect();
+        PipelineRun { input, stages, settings, finished: 0, ready: VecDeque::new() }
+    }
+
+    /// What the plan at the front does, for `planSummary`.
+    pub fn plan_summary(&self) -> Cow<'static, str> {
+        match &self.input {
+            Input::Plan(executor) => executor.plan().summary(),
+            Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
+            Input::Changes(_) | Input::Log(_) => Cow::Borrowed("COLLSCAN"),
+        }
+    }
+
+    /// Whether the plan at the front looks at every document.
+    pub(crate) fn scans_everything(&self) -> bool {
+        match &self.input {
+            Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
+            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) | Input::Log(_) => false,
+        }
+    }
+
+    /// What a client goes on from that loses the cursor, when it follows changes.
+    pub fn resume_token(&self) -> Option<DocBuf> {
+        match &self.input {
+            // What is ready was not given yet, nor is what a stage holds.
+            Input::Changes(stream) => {
+                let ready = self.ready.front().map(DocBuf::as_doc);
+                let held = || self.stages.last().and_then(|stage| stage.held());
+                Some(match ready.or_else(held) {
+                    Some(event) => ChangeStream::token_before(event),
+                    None => stream.resume_token(),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The timestamp up to which it has looked at changes, when it follows them or the log.
+    pub(crate) fn changes_reached(&self) -> Option<u64> {
+        match &self.input {
+            Input::Changes(stream) => Some(stream.reached()),
+            Input::Log(scan) => scan.waits_beyond(),
+            _ => None,
+        }
+    }
+
+    /// A timestamp up to which everything is that a stream of changes shows, when it is one.
+    pub(crate) fn changes_shown_up_to(&self, store: &Store) -> Option<u64> {
+        match &self.input {
+            Input::Changes(stream) => Some(stream.shown_up_to(store)),
+            _ => None,
+        }
+    }
+
+    /// Whether everything was given.
+    pub fn is_done(&self) -> bool {
+        let over = if self.stages.is_empty() {
+            self.input.is_done()
+        } else {
+            self.finished >= self.stages.len()
+        };
+        over && self.ready.is_empty()
+    }
+
+    /// Gives results until the reader pauses, refuses, or nothing is left.
+    ///
+    /// # Errors
+    /// Those of plan, stages and reader.
+    pub fn run(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
+    ) -> Result<()> {
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Input::Changes(stream) = &mut self.input {
+            stream.begin_batch(!ready.is_empty());
+        }
+        let full = Cell::new(drain(&mut ready, reader)?);
+        let mut take = |document: RawDoc<'_>| -> Result<Flow> {
+            if !full.get() {
+                match reader(document)? {
+                    Flow::More => return Ok(Flow::More),
+                    Flow::Pause => full.set(true),
+                    Flow::Refused => {
+                        full.set(true);
+                        ready.push_back(document.to_owned());
+                    }
+                }
+            } else {
+                ready.push_back(document.to_owned());
+            }
+            Ok(Flow::Pause)
+        };
+        let settings = std::mem::take(&mut self.settings);
+        let metadata = InFlight::default();
+        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
+        self.stages.iter_mut().for_each(|stage| stage.begin_batch());
+        let outcome = self.work(&context, &full, &mut take);
+        if outcome.is_err() {
+            self.stages.iter_mut().for_each(|stage| stage.abandon(&context));
+        }
+        self.settings = settings;
+        self.ready = ready;
+        outcome
+    }
+
+    fn work(
+        &mut self,
+        context: &StageContext<'_>,
+        full: &Cell<bool>,
+        take: &mut Reader<'_>,
+    ) -> Result<()> {
+        while !self.settle(context, full, take)? {
+            self.step(context, take)?;
+            // Nothing has come: whoever waits for it asks again.
+            let idle = match &self.input {
+                Input::Changes(stream) => stream.is_idle(),
+                Input::Log(scan) => scan.is_idle() && !scan.is_over(),
+                Input::Plan(_) | Input::Documents(_) | Input::Shared(..) => false,
+            };
+            if idle {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes past stages that are over; true when there is nothing more to do for now.
+    fn settle(
+        &mut self,
+        context: &StageContext<'_>,
+        full: &Cell<bool>,
+        take: &mut Reader<'_>,
+    ) -> Result<bool> {
+        let satisfied = self.stages.iter().rposition(|stage| stage.is_satisfied());
+        // Nobody wants anything from the stages before.
+        self.finished = self.finished.max(satisfied.map_or(0, |at| at + 1));
+        if self.finished == 0 && !self.input.is_done() {
+            return Ok(full.get());
+        }
+        while let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
+            if stage.holds_back() {
+                return Ok(full.get());
+            }
+            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.metadata.clear();
+            stage.finish(context, next)?;
+            self.finished += 1;
+        }
+        Ok(true)
+    }
+
+    /// Works until somebody pauses.
+    fn step(&mut self, context: &StageContext<'_>, take: &mut Reader<'_>) -> Result<()> {
+        for at in (self.finished..self.stages.len()).rev() {
+            let Some((stage, behind)) = self.stages[at..].split_first_mut() else { continue };
+            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            if stage.resume(context, next)? != Flow::More {
+                return Ok(());
+            }
+        }
+        let (store, op) = (context.store, context.op);
+        op.check()?;
+        if self.finished == 0 && !self.input.is_done() {
+            let stages = &mut self.stages;
+            match &mut self.input {
+                Input::Plan(executor) => {
+                    executor.run(store, op, &mut |_, document, metadata| {
+                        context.metadata.set(metadata);
+                        show(stages, context, document, take)
+                    })?
+                }
+                Input::Documents(documents) => {
+                    while let Some(document) = documents.pop_front() {
+                        if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Changes(stream) => {
+                    while let Some(event) = stream.next(store, op)? {
+                        let taken = &mut |document: RawDoc<'_>| {
+                            stream.check_shown(document)?;
+                            take(document)
+                        };
+                        match show(stages, context, event.as_doc(), taken) {
+                            Ok(Flow::More) => {}
+                            Ok(_) => break,
+                            // Not an error of the event, but of the operation.
+                            Err(error) if op.check().is_err() => return Err(error),
+                            Err(error) => return stream.refuse(error),
+                        }
+                    }
+                }
+                Input::Log(scan) => {
+                    while let Some(entry) = scan.next(store, op)? {
+                        if show(stages, context, entry.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+                Input::Shared(documents, read) => {
+                    while let Some(document) = documents.get(*read) {
+                        *read += 1;
+                        if show(stages, context, document.as_doc(), take)? != Flow::More {
+                            break;
+                        }
+                    }
+                }
+            }
+            return Ok(());
+        }
+        if let Some((stage, behind)) = self.stages[self.finished..].split_first_mut() {
+            let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.metadata.clear();
+            if stage.finish(context, next)? == Flow::More {
+                self.finished += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn drain(
+    ready: &mut VecDeque<DocBuf>,
+    reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
+) -> Result<bool> {
+    while let Some(document) = ready.front() {
+        let flow = reader(document.as_doc())?;
+        if flow == Flow::Refused {
+            return Ok(true);
+        }
+        ready.pop_front();
+        if flow == Flow::Pause {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Takes the results of a pipeline.
+type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
+
+/// Shows a document to the first stage, whose results go to the second, and so on to the reader.
+pub(crate) fn show(
+    stages: &mut [Box<dyn Running>],
+    context: &StageContext<'_>,
+    document: RawDoc<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<Flow> {
+    match stages.split_first_mut() {
+        None => reader(document),
+        Some((first, behind)) => {
+            let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
+            let flow = first.push(context, document, next)?;
+            Ok(if first.is_satisfied() { Flow::Pause } else { flow })
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Finds out whether a pipeline over measurements asks for the foremost ones, and lets it look for those only ([`super::foremost`]).
+
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use mayfly_mql::SortPattern;
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use parking_lot::Mutex;
+
+use super::foremost::{Foremost, SharedForemost};
+use super::unpack::Unpack;
+use crate::plan::plan;
+use crate::stage::filter::Match;
+use crate::stage::project::Keep;
+use crate::stage::sort::Sort;
+use crate::stage::{Next, Reads, Running, Stage, StageContext, Step};
+use crate::{CanonicalQuery, Flow};
+
+/// Sorts that keep more look at everything.
+const MAX_KEPT: u64 = 10_000;
+
+/// Notes the times of what passed the filters.
+#[derive(Debug)]
+struct NoteTimes {
+    field: String,
+    foremost: SharedForemost,
+}
+
+impl Stage for NoteTimes {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        self
+    }
+
+    fn reads(&self) -> Reads {
+        Reads::some([self.field.clone()])
+    }
+}
+
+impl Running for NoteTimes {
+    fn push(
+        &mut self,
+        _: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        match document.get(&self.field) {
+            Some(RawValue::Date(time)) if !self.foremost.lock().note(time) => Ok(Flow::More),
+            _ => next(document),
+        }
+    }
+}
+
+/// Prepares a search for the foremost measurements, when these stages are one: the query finds buckets in the order of their
+/// starts where it can do that without sorting them.
+///
+/// # Errors
+/// Those of planning.
+pub(crate) fn prepare(
+    collection: &Arc<Collection>,
+    query: &mut CanonicalQuery,
+    steps: &mut Vec<Step>,
+) -> Result<()> {
+    let Some((first, behind)) = steps.split_first_mut() else { return Ok(()) };
+    let Some(unpack) = first.get_mut::<Unpack>() else { return Ok(()) };
+    let filters = behind.iter().take_while(|step| step.is::<Match>()).count();
+    let mut rest = behind[filters..].iter().skip_while(|step| step.is::<Keep>());
+    let Some(Sort { pattern, keep: Some(kept) }) = rest.next().and_then(Step::get::<Sort>) else {
+        return Ok(());
+    };
+    let Some(descending) = by_time(pattern, unpack) else { return Ok(()) };
+    if !(1..=MAX_KEPT).contains(kept) || query.sort.is_some() {
+        return Ok(());
+    }
+    let mut order = DocBuilder::new();
+    let direction = if descending { -1 } else { 1 };
+    order.append(&format!("control.min.{}", unpack.fields.time), direction);
+    let sort = Some(SortPattern::parse(order.finish().as_doc())?);
+    let ordered = CanonicalQuery { sort, ..query.clone() };
+    let in_order = !plan(collection, &ordered)?.blocking_sort;
+    if in_order {
+        *query = ordered;
+    }
+    let foremost = Foremost::new(descending, *kept as usize, unpack.span_ms, in_order);
+    let foremost = Arc::new(Mutex::new(foremost));
+    let field = unpack.fields.time.clone();
+    unpack.foremost = Some(foremost.clone());
+    steps.insert(1 + filters, Step::hidden(NoteTimes { field, foremost }));
+    Ok(())
+}
+
+/// Whether a sort goes by time first of all, and then whether it does so in descending order.
+fn by_time(pattern: &SortPattern, unpack: &Unpack) -> Option<bool> {
+    if pattern.has_metadata() {
+        return None;
+    }
+    let first = pattern.fields().first()?;
+    (first.path.as_str() == unpack.fields.time).then_some(first.descending)
+}

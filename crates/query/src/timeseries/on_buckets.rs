@@ -1,0 +1,185 @@
+//! What a query on measurements says about their buckets.
+//!
+//! ```text
+//! measurement                        bucket
+//! meta.x: anything                   meta.x: the same
+//! time >= a                          control.max.time >= a, control.min.time > a - span
+//! time <= b                          control.min.time <= b
+//! value <= v                         control.min.value not > v
+//! value >= v                         control.max.value not < v
+//! ```
+//!
+//! The order of smallest and largest goes across types, comparisons of the language do not: hence the negations, which hold for
+//! other types, too. A closer look than theirs is taken at each bucket ([`BoundTest`]).
+//!
+//! All of it may let buckets through that hold nothing; it never holds one back that does. The whole filter is evaluated on
+//! every measurement.
+
+use mayfly_mql::FieldPath;
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+use mayfly_storage::{BucketView, MeasurementFields};
+use mayfly_value::{RawValue, ValueBuf, canonical_type, compare_values};
+
+/// A comparison that a measurement must pass, for a look at the bounds of its bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundTest {
+    field: String,
+    comparison: CmpOp,
+    value: ValueBuf,
+}
+
+impl BoundTest {
+    /// Whether some measurement of the bucket may pass.
+    pub(crate) fn may_hold(&self, bucket: BucketView<'_>) -> bool {
+        let Some((min, max)) = bucket.bounds(&self.field) else { return false };
+        let value = self.value.as_raw();
+        let alike = |bound: RawValue<'_>| {
+            canonical_type(bound.type_byte()) == canonical_type(value.type_byte())
+        };
+        // Values of other types lie between: arrays match by their elements, NaN compares in its own way.
+        if !alike(min) || !alike(max) {
+            return true;
+        }
+        let (low, high) = (compare_values(min, value), compare_values(max, value));
+        match self.comparison {
+            CmpOp::Eq => low.is_le() && high.is_ge(),
+            CmpOp::Lt => low.is_lt(),
+            CmpOp::Lte => low.is_le(),
+            CmpOp::Gt => high.is_gt(),
+            CmpOp::Gte => high.is_ge(),
+        }
+    }
+}
+
+/// What a filter on measurements says.
+#[derive(Default)]
+pub(crate) struct OnBuckets {
+    /// Conditions on buckets, all of which hold.
+    clauses: Vec<Expr>,
+    /// Looks at bounds.
+    pub(crate) tests: Vec<BoundTest>,
+}
+
+impl OnBuckets {
+    /// Reads a filter.
+    pub(crate) fn of(filter: &Expr, fields: &MeasurementFields, span_ms: i64) -> OnBuckets {
+        let mut found = OnBuckets::default();
+        found.read(filter, fields, span_ms);
+        found
+    }
+
+    /// The filter on buckets; nothing when all may hold something.
+    pub(crate) fn filter(self) -> Option<Expr> {
+        (!self.clauses.is_empty()).then(|| Expr::And(self.clauses))
+    }
+
+    fn read(&mut self, filter: &Expr, fields: &MeasurementFields, span_ms: i64) {
+        match filter {
+            Expr::And(parts) => parts.iter().for_each(|part| self.read(part, fields, span_ms)),
+            Expr::Or(parts) => self.read_or(parts, fields, span_ms),
+            Expr::Nor(_) => self.clauses.extend(on_meta(filter, fields)),
+            Expr::Path { path, predicate } => match path.as_str() {
+                name if name == fields.time => self.read_time(predicate, fields, span_ms),
+                name if fields.on_bucket_meta(name).is_some() => {
+                    self.clauses.extend(on_meta(filter, fields));
+                }
+                _ => {
+                    if let Some(name) = path.as_single() {
+                        self.read_value(name, predicate);
+                    }
+                }
+            },
+            Expr::Document(_) | Expr::Always(_) => {}
+        }
+    }
+
+    /// One of several: something only when each says something.
+    fn read_or(&mut self, parts: &[Expr], fields: &MeasurementFields, span_ms: i64) {
+        let of_part = |part| OnBuckets::of(part, fields, span_ms).filter();
+        if let Some(parts) = parts.iter().map(of_part).collect() {
+            self.clauses.push(Expr::Or(parts));
+        }
+    }
+
+    fn read_time(&mut self, predicate: &Predicate, fields: &MeasurementFields, span_ms: i64) {
+        let (op, date) = match predicate {
+            Predicate::Cmp { op, value, .. } => match value.as_raw() {
+                RawValue::Date(date) => (*op, date),
+                _ => return,
+            },
+            Predicate::All(parts) => {
+                return parts.iter().for_each(|part| self.read_time(part, fields, span_ms));
+            }
+            _ => return,
+        };
+        let mut add =
+            |side: &str, predicate| self.clauses.extend(bound(side, &fields.time, predicate));
+        let compare = |op, date| Predicate::cmp(op, RawValue::Date(date), None);
+        if matches!(op, CmpOp::Gt | CmpOp::Gte | CmpOp::Eq) {
+            let greater = if op == CmpOp::Gt { CmpOp::Gt } else { CmpOp::Gte };
+            add("max", compare(greater, date));
+            match date.checked_sub(span_ms) {
+                Some(first) => add("min", compare(CmpOp::Gt, first)),
+                None => add("min", Predicate::Exists),
+            }
+        }
+        if matches!(op, CmpOp::Lt | CmpOp::Lte | CmpOp::Eq) {
+            let less = if op == CmpOp::Lt { CmpOp::Lt } else { CmpOp::Lte };
+            add("min", compare(less, date));
+        }
+    }
+
+    fn read_value(&mut self, field: &str, predicate: &Predicate) {
+        match predicate {
+            Predicate::Cmp { op, value, .. } if is_plain(value.as_raw()) => {
+                self.clauses.extend(clauses_on_bounds(field, *op, value.as_raw()));
+                let (field, value) = (field.to_owned(), value.clone());
+                self.tests.push(BoundTest { field, comparison: *op, value });
+            }
+            Predicate::All(parts) => parts.iter().for_each(|part| self.read_value(field, part)),
+            _ => {}
+        }
+    }
+}
+
+/// A condition on a bound of buckets.
+fn bound(side: &str, field: &str, predicate: Predicate) -> Option<Expr> {
+    let path = FieldPath::new(&format!("control.{side}.{field}")).ok()?;
+    Some(Expr::Path { path, predicate })
+}
+
+/// A condition that asks about nothing but the meta field, on buckets.
+fn on_meta(filter: &Expr, fields: &MeasurementFields) -> Option<Expr> {
+    let meta = fields.meta.as_deref()?;
+    let reads = filter.reads()?;
+    let only_meta = reads.paths.iter().all(|path| fields.on_bucket_meta(path).is_some());
+    if only_meta { filter.renamed(meta, "meta") } else { None }
+}
+
+/// A comparison as conditions on the bounds of buckets.
+fn clauses_on_bounds(field: &str, comparison: CmpOp, value: RawValue<'_>) -> Vec<Expr> {
+    if field.is_empty() {
+        return Vec::new();
+    }
+    // What rules a bucket out: its smallest value, its largest one.
+    let (smallest, largest) = match comparison {
+        CmpOp::Eq => (Some(CmpOp::Gt), Some(CmpOp::Lt)),
+        CmpOp::Lt => (Some(CmpOp::Gte), None),
+        CmpOp::Lte => (Some(CmpOp::Gt), None),
+        CmpOp::Gt => (None, Some(CmpOp::Lte)),
+        CmpOp::Gte => (None, Some(CmpOp::Lt)),
+    };
+    let clause = |side, outside: Option<CmpOp>| {
+        bound(side, field, Predicate::cmp(outside?, value, None).negated())
+    };
+    clause("min", smallest).into_iter().chain(clause("max", largest)).collect()
+}
+
+/// Values whose order is all that matters: no collation, no elements, no NaN.
+fn is_plain(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::Double(number) => !number.is_nan(),
+        RawValue::Int32(_) | RawValue::Int64(_) | RawValue::Date(_) | RawValue::ObjectId(_) => true,
+        _ => false,
+    }
+}
