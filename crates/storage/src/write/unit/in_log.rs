@@ -21,9 +21,13 @@ impl WriteUnit<'_> {
         if timestamp <= self.around.core.oplog.cut() {
             return Ok(());
         }
-        let key = kept_key(timestamp, collection, record_key);
-        let bytes = old.document.as_bytes();
-        self.txn.put(Keyspace::Kept, &key, bytes, Guard::Derived).map_err(from_kv)
+        let document = old.document;
+        self.pending.kept.push(
+            KeptVersion { timestamp, collection, record_key, document },
+            &mut |key, value| {
+                self.txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
+            },
+        )
     }
 
     /// Writes the record in `value`, whose document stands in the log so.
@@ -49,4 +53,5 @@ use mayfly_kv::{Guard, Keyspace};
 use super::WriteUnit;
 use crate::record::Record;
 use crate::record::error::from_kv;
-use crate::record::layout::{InLog, LOGGED_AT, kept_key};
+use crate::record::kept::KeptVersion;
+use crate::record::layout::{InLog, LOGGED_AT};
