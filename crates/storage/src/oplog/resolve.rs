@@ -199,23 +199,34 @@ impl<'t> Resolver<'t> {
         };
         let run = last.is_some_and(|last| last != record_key);
         let last = last.as_ref().map_or(record_key, |last| &last[..]);
-        let range = kept_range(reference.version, reference.collection, record_key, last);
+        let mut range = kept_range(reference.version, reference.collection, record_key, last);
         let (mut document, mut bytes) = (None, 0);
-        txn.scan(Keyspace::Kept, &range, Direction::Forward, ScanLimit::NONE, &mut |key, value| {
-            visit_kept(key, value, &mut |kept_key, kept| {
-                if kept_key == record_key {
-                    document = Some(kept.to_owned());
-                } else if kept_key > record_key && bytes < AHEAD_BYTES {
-                    ahead.insert(kept_key.to_vec(), kept.to_owned());
+        loop {
+            let mut flow = ControlFlow::Continue(());
+            let see = &mut |key: &[u8], value: &[u8]| {
+                visit_kept(key, value, &mut |kept_key, kept| {
+                    if kept_key == record_key {
+                        document = Some(kept.to_owned());
+                    } else if kept_key > record_key && bytes < AHEAD_BYTES {
+                        ahead.insert(kept_key.to_vec(), kept.to_owned());
+                    }
+                });
+                bytes += value.len();
+                if document.is_some() && (!run || bytes >= AHEAD_BYTES) {
+                    flow = ControlFlow::Break(());
                 }
-            });
-            bytes += value.len();
-            match document.is_some() && (!run || bytes >= AHEAD_BYTES) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+                flow
+            };
+            let scanned = txn
+                .scan(Keyspace::Kept, &range, Direction::Forward, ScanLimit::NONE, see)
+                .map_err(from_kv)?;
+            match scanned {
+                ScanEnd::More { last_key } if flow.is_continue() => {
+                    range = range.after(&last_key, Direction::Forward);
+                }
+                ScanEnd::More { .. } | ScanEnd::Exhausted => break,
             }
-        })
-        .map_err(from_kv)?;
+        }
         Ok(document)
     }
 }
