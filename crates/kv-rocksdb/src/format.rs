@@ -5,6 +5,7 @@
 //! |---|---|
 //! | 1 | |
 //! | 2 | records have numbers as their keys, and the log refers to them |
+//! | 3 | several versions that the log refers to share a row |
 //!
 //! No build converts a folder in place: data moves by a dump and a restore, which need nothing of the old code.
 //!
@@ -18,7 +19,7 @@ use std::path::Path;
 use crate::open_error::OpenError;
 
 /// The format that this build writes and reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Its file in the data folder.
 pub const FORMAT_FILE: &str = "MAYFLYDB_FORMAT";

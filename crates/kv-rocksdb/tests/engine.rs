@@ -101,11 +101,12 @@ fn a_folder_in_use_or_of_another_format_is_refused() {
     let engine = open(folder.path()).unwrap();
     assert_eq!(open(folder.path()).err(), Some(OpenError::InUse));
     drop(engine);
-    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "2\n");
+    assert_eq!(fs::read_to_string(folder.path().join(FORMAT_FILE)).unwrap(), "3\n");
     for (mark, refused) in [
-        ("3\n", Some(OpenError::NewerFormat(3))),
+        ("4\n", Some(OpenError::NewerFormat(4))),
         ("1\n", Some(OpenError::OlderFormat(1))),
-        ("2\n", None),
+        ("2\n", Some(OpenError::OlderFormat(2))),
+        ("3\n", None),
     ] {
         fs::write(folder.path().join(FORMAT_FILE), mark).unwrap();
         assert_eq!(open(folder.path()).err(), refused, "{mark}");

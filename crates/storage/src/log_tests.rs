@@ -1,6 +1,7 @@
 //! What the log refers to, over the memory engine: what stands where, and what is said when it is missing. That readers are shown
 //! what was written is tested against a model (`log_model` of the test kit).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use crate::oplog::{decode, visit_all};
+use crate::record::kept::visit_kept;
 use crate::record::layout::{decode_stored, prefixed};
 use crate::*;
 
@@ -73,6 +75,33 @@ impl Fixture {
         rows
     }
 
+    /// The versions that are kept: timestamp, collection, record key, document.
+    fn kept(&self) -> BTreeMap<(u64, u64, RecordKey), DocBuf> {
+        let mut found = BTreeMap::new();
+        for (key, value) in self.rows(Keyspace::Kept) {
+            let number = |at: usize| u64::from_be_bytes(key[at..at + 8].try_into().unwrap());
+            visit_kept(&key, &value, &mut |record_key, document| {
+                found.insert((number(0), number(8), record_key.to_vec()), document.to_owned());
+            });
+        }
+        found
+    }
+
+    /// Changes documents in one unit, in this order.
+    fn change_together(&self, name: &str, ids: impl Iterator<Item = i32>, to: Option<i32>) {
+        let (collection, ids) = (self.collection(name), ids.collect::<Vec<_>>());
+        let key = |id| self.store.locate(&collection, RawValue::Int32(id)).unwrap().unwrap();
+        let keys: Vec<_> = ids.iter().map(|id| (*id, key(*id))).collect();
+        self.write(name, |unit| {
+            keys.iter().try_for_each(|(id, key)| {
+                let old = unit.read(key)?.unwrap();
+                let Some(n) = to else { return unit.delete(key, &old) };
+                let new = document(doc! { "_id": id, "n": n });
+                unit.update(key, &old, new.as_doc(), UpdateStyle::Replacement)
+            })
+        });
+    }
+
     /// What the newest entry takes, and what it is long for readers.
     fn newest(&self) -> (usize, u64) {
         let (_, value) = self.rows(Keyspace::Oplog).pop().unwrap();
@@ -82,7 +111,7 @@ impl Fixture {
     /// The numbers in the documents that the log shows of a collection.
     fn inserted(&self, name: &str) -> Result<Vec<i32>> {
         let mut found = Vec::new();
-        self.store.oplog().read_changes(0, &mut |entry| {
+        self.store.oplog().read_changes(self.store.oplog().cut(), &mut |entry| {
             entry.operations(&mut |operation| {
                 let is = |field, text| operation.get(field) == Some(RawValue::String(text));
                 if is("ns", name) && is("op", "i") {
@@ -117,7 +146,7 @@ fn a_document_is_written_once() {
     f.change("d.c", 1, Some(doc! { "_id": 1, "t": "y" }), UpdateStyle::Operators);
     f.change("d.c", 1, Some(doc! { "_id": 1, "t": "z" }), UpdateStyle::Operators);
     f.change("d.c", 1, None, UpdateStyle::Operators);
-    assert_eq!(f.rows(Keyspace::Kept).len(), 2);
+    assert_eq!(f.kept().len(), 2);
 }
 
 #[test]
@@ -167,17 +196,17 @@ fn what_was_cut_from_the_log_is_not_kept() {
     f.store.trim_oplog().unwrap();
     let sizes = f.store.oplog().sizes().unwrap();
     assert!(sizes.bytes <= 2_000 && sizes.bytes > 1_500, "{sizes:?}");
-    assert_eq!(f.rows(Keyspace::Kept).len(), 1);
+    assert_eq!(f.kept().len(), 1);
     // Deleting what was logged long ago writes nothing but the deletion.
     for id in 0..10 {
         f.change("d.c", id, None, UpdateStyle::Operators);
     }
-    assert_eq!(f.rows(Keyspace::Kept).len(), 1);
+    assert_eq!(f.kept().len(), 1);
     for id in 10..60 {
         f.change("d.c", id, None, UpdateStyle::Operators);
     }
     f.store.trim_oplog().unwrap();
-    assert_eq!(f.rows(Keyspace::Kept).len(), 0);
+    assert_eq!(f.kept().len(), 0);
     // A start knows the sums from the catalog, and counts what stands behind it.
     let sizes = f.store.oplog().sizes().unwrap();
     let again = open(&f.engine, 2_000);
@@ -247,7 +276,7 @@ fn a_commit_of_an_open_transaction_tells_its_records() {
     let before = logged.remove(1);
     assert_eq!(logged, [Some(committed), Some(committed), None]);
     assert!(before.is_some_and(|before| before < committed));
-    assert_eq!(f.rows(Keyspace::Kept).len(), 2, "0 as it was, and 3 as it was first");
+    assert_eq!(f.kept().len(), 2, "0 as it was, and 3 as it was first");
     assert_eq!(f.inserted("d.c").unwrap(), [0, 1, 2, 3]);
 }
 
@@ -280,12 +309,128 @@ fn the_log_names_all_records_that_are_to_be_kept() {
         }
         f.change(name, 8, Some(doc! { "_id": 8, "m": 1 }), UpdateStyle::Operators);
         f.change(name, 9, None, UpdateStyle::Operators);
-        let before = f.rows(Keyspace::Kept).len();
+        let before = f.kept().len();
         let id = f.collection(name).id();
         f.store.keep_by_log(id).unwrap();
-        let by_log = f.rows(Keyspace::Kept);
+        let by_log = f.kept();
         assert_eq!(by_log.len(), before + 299);
         f.store.keep_by_records(id).unwrap();
-        assert!(f.rows(Keyspace::Kept) == by_log);
+        assert!(f.kept() == by_log);
     }
+}
+
+/// Collections of both layouts.
+fn in_both_layouts(f: &Fixture) -> [&'static str; 2] {
+    let mut clustered = mayfly_value::DocBuilder::new();
+    clustered.start_document("clusteredIndex");
+    clustered.start_document("key").append("_id", 1).end();
+    clustered.append("unique", true).end();
+    let ns = Namespace::parse("d.clustered").unwrap();
+    f.store.create_collection(&ns, clustered.finish()).unwrap();
+    ["d.c", "d.clustered"]
+}
+
+#[test]
+fn what_units_remove_together_is_kept_together() {
+    let f = fixture();
+    f.insert("d.c", 0..512);
+    f.change_together("d.c", 0..512, None);
+    let rows = f.rows(Keyspace::Kept).len();
+    assert!(rows <= 6, "512 consecutive numbers are in three blocks: {rows}");
+    assert_eq!(f.kept().len(), 512);
+    assert_eq!(f.inserted("d.c").unwrap(), (0..512).collect::<Vec<_>>());
+}
+
+#[test]
+fn rows_of_units_that_interleave_are_all_found() {
+    let f = fixture();
+    for name in in_both_layouts(&f) {
+        f.insert(name, 0..300);
+        f.change_together(name, (0..300).step_by(3), None);
+        f.change_together(name, (0..300).skip(1).step_by(3).rev(), None);
+        for id in (5..300).step_by(9) {
+            f.change(name, id, Some(doc! { "_id": id, "n": -1 }), UpdateStyle::Replacement);
+        }
+        f.change_together(name, (2..300).step_by(9), Some(-2));
+        f.change_together(name, (2..300).step_by(3), None);
+        assert_eq!(f.inserted(name).unwrap(), (0..300).collect::<Vec<_>>());
+        let id = f.collection(name).id();
+        let kept = f.kept();
+        let replaced = kept.iter().filter(|((_, collection, _), kept)| {
+            let n = kept.as_doc().get("n");
+            *collection == id && [-1, -2].map(|n| Some(RawValue::Int32(n))).contains(&n)
+        });
+        assert_eq!(replaced.count(), 33 + 34);
+        let again = open(&f.engine, 1 << 20);
+        assert_eq!(again.inserted(name).unwrap(), (0..300).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_several_statements_of_a_transaction_remove_is_kept_together() {
+    let f = fixture();
+    for name in in_both_layouts(&f) {
+        f.insert(name, 0..100);
+        let begin = || {
+            let owner =
+                TransactionOwner { session: [1; 16], lsid: document(doc! {}), txn_number: 1 };
+            f.store.begin_transaction(owner).unwrap().enter().unwrap()
+        };
+        let before = f.kept();
+        let undone = begin();
+        f.change_together(name, 0..50, None);
+        drop(undone);
+        assert_eq!(f.kept(), before);
+        let entered = begin();
+        f.change_together(name, 0..50, None);
+        f.change_together(name, 50..60, Some(1000));
+        // What it has written itself, and writes over.
+        f.insert(name, 100..200);
+        f.change_together(name, 100..150, Some(2000));
+        f.change_together(name, 120..150, None);
+        f.change_together(name, 55..65, None);
+        f.store.commit_transaction(entered.leave().unwrap()).unwrap();
+        assert_eq!(f.kept().len() - before.len(), 65 + 5 + 50);
+        assert_eq!(f.inserted(name).unwrap(), (0..200).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_cut_takes_whole_entries_with_what_is_kept_for_them() {
+    let f = open(&Arc::new(MemoryEngine::new()), 20_000);
+    let mut all = Vec::new();
+    for first in (0..1000).step_by(100) {
+        f.insert("d.c", first..first + 100);
+        f.change_together("d.c", first..first + 100, None);
+        all.extend(first..first + 100);
+    }
+    f.store.trim_oplog().unwrap();
+    let left = f.inserted("d.c").unwrap();
+    assert!(left.len() >= 100 && left.len() < 1000, "{}", left.len());
+    assert_eq!(left, all[1000 - left.len()..]);
+    assert_eq!(f.kept().len(), left.len());
+}
+
+#[test]
+fn a_sweep_that_was_cut_off_loses_nothing_that_was_kept() {
+    let f = fixture();
+    f.insert("d.c", 0..256);
+    let id = f.collection("d.c").id();
+    f.store.drop_collection(&Namespace::parse("d.c").unwrap()).unwrap();
+    let clear = |numbers: std::ops::Range<usize>| {
+        let rows = f.rows(Keyspace::Record);
+        let mut txn = f.engine.begin(TxnOptions::default()).unwrap();
+        for (key, _) in &rows[numbers] {
+            assert_eq!(key[..8], id.to_be_bytes());
+            txn.delete(Keyspace::Record, key, Guard::Checked).unwrap();
+        }
+        txn.commit().unwrap();
+    };
+    // As a crash leaves it: some records are cleared, and the object still waits for the sweeper.
+    f.store.keep_logged_versions(&[id]).unwrap();
+    clear(0..100);
+    let again = open(&f.engine, 1 << 20);
+    again.store.sweep_once().unwrap();
+    assert_eq!(f.rows(Keyspace::Record).len(), 0);
+    assert_eq!(again.inserted("d.c").unwrap(), (0..256).collect::<Vec<_>>());
 }

@@ -120,7 +120,7 @@ impl Store {
             if dropped.is_empty() {
                 return Ok(());
             }
-            dropped.iter().try_for_each(|id| self.keep_logged_versions(*id))?;
+            self.keep_logged_versions(&dropped)?;
             // Whole files go at once: what was kept, and the drops, must not be behind that after a power cut.
             self.engine().sync().map_err(from_kv)?;
             dropped.iter().try_for_each(|id| self.sweep_object(*id))?;

@@ -173,15 +173,17 @@ fn a_folder_of_a_newer_format_stays_as_it_is() {
 #[test]
 fn a_folder_of_an_older_format_stays_as_it_is() {
     let folder = used_folder();
-    fs::write(folder.path().join("MAYFLYDB_FORMAT"), "1\n").unwrap();
-    let before = contents(folder.path());
-    let ended = start_over(folder.path(), &[]);
-    let wrong = "an older version wrote it in format 1, this one reads 2";
-    ended.says(62, "cannot open data folder", wrong, "start the version that wrote it");
-    for part in ["mongodump", "over an empty folder", "mongorestore"] {
-        ended.says(62, "", "", part);
+    for format in [1, 2] {
+        fs::write(folder.path().join("MAYFLYDB_FORMAT"), format!("{format}\n")).unwrap();
+        let before = contents(folder.path());
+        let ended = start_over(folder.path(), &[]);
+        let wrong = format!("an older version wrote it in format {format}, this one reads 3");
+        ended.says(62, "cannot open data folder", &wrong, "start the version that wrote it");
+        for part in ["mongodump", "over an empty folder", "mongorestore"] {
+            ended.says(62, "", "", part);
+        }
+        assert_eq!(contents(folder.path()), before);
     }
-    assert_eq!(contents(folder.path()), before);
 }
 
 #[test]

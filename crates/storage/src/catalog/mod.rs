@@ -45,7 +45,7 @@ pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};
 
 /// The format this build writes.
-const FORMAT: i32 = 2;
+const FORMAT: i32 = 3;
 /// How often leaving the format mark is tried again.
 const MAX_FORMAT_TRIES: usize = 100;
 

@@ -9,18 +9,20 @@
 //! Anything else is corruption, and says which entry and which record it is.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_kv::{Direction, Engine, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions};
+use mayfly_value::DocBuf;
 
 use super::stored::KeyInLog;
+use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_stored, kept_key, prefixed};
+use crate::record::kept::{kept_range, visit_kept};
+use crate::record::layout::{decode_stored, prefixed};
 
 /// Records from which on a run of numbers is scanned.
 const SCANNED: u64 = 4;
@@ -34,6 +36,7 @@ pub(super) struct Resolver<'t> {
     txn: &'t dyn Txn,
     cut: &'t AtomicU64,
     ahead: RefCell<Ahead>,
+    kept_ahead: RefCell<KeptAhead>,
 }
 
 /// A record in the version of an entry.
@@ -56,6 +59,14 @@ struct Ahead {
     found: VecDeque<(u64, DocBuf)>,
 }
 
+/// Kept versions that were read together.
+#[derive(Default)]
+struct KeptAhead {
+    collection: u64,
+    version: u64,
+    found: HashMap<RecordKey, DocBuf>,
+}
+
 impl Ahead {
     /// Whether this number was looked at, and what it is.
     fn take(&mut self, reference: &Reference<'_>, number: u64) -> Option<Option<DocBuf>> {
@@ -76,7 +87,7 @@ impl Ahead {
 
 impl<'t> Resolver<'t> {
     pub(super) fn new(engine: &'t dyn Engine, txn: &'t dyn Txn, cut: &'t AtomicU64) -> Self {
-        Resolver { engine, txn, cut, ahead: RefCell::default() }
+        Resolver { engine, txn, cut, ahead: RefCell::default(), kept_ahead: RefCell::default() }
     }
 
     /// The document.
@@ -151,17 +162,72 @@ impl<'t> Resolver<'t> {
 
     fn kept(&self, reference: &Reference<'_>, record_key: &[u8]) -> Result<DocBuf> {
         let Reference { timestamp, version, collection, .. } = *reference;
-        let key = kept_key(version, collection, record_key);
-        let mut found = None;
-        let see = &mut |value: &[u8]| found = RawDoc::new(value).map(RawDoc::to_owned);
-        if !self.txn.get(Keyspace::Kept, &key, see).map_err(from_kv)? {
-            self.engine.get_once(Keyspace::Kept, &key, see).map_err(from_kv)?;
+        let mut ahead = self.kept_ahead.borrow_mut();
+        if (ahead.collection, ahead.version) == (collection, version)
+            && let Some(document) = ahead.found.remove(record_key)
+        {
+            return Ok(document);
+        }
+        (ahead.collection, ahead.version) = (collection, version);
+        let mut found = self.read_kept(self.txn, reference, record_key, &mut ahead.found)?;
+        if found.is_none() {
+            let now = self.engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+            found = self.read_kept(&*now, reference, record_key, &mut ahead.found)?;
         }
         match found {
             Some(document) => Ok(document),
             None if timestamp <= self.cut.load(Ordering::Acquire) => Err(history_lost()),
             None => Err(dangling(timestamp, collection, record_key)),
         }
+    }
+
+    /// Reads rows of kept versions until one has this record; of a run those of the numbers that follow, too. What else stands in
+    /// these rows is in `ahead` then.
+    fn read_kept(
+        &self,
+        txn: &dyn Txn,
+        reference: &Reference<'_>,
+        record_key: &[u8],
+        ahead: &mut HashMap<RecordKey, DocBuf>,
+    ) -> Result<Option<DocBuf>> {
+        ahead.clear();
+        let last = match reference.key {
+            KeyInLog::Number { number, left } => {
+                Some(number.saturating_add(left.min(AHEAD_RECORDS) - 1).to_be_bytes())
+            }
+            KeyInLog::Bytes(_) => None,
+        };
+        let run = last.is_some_and(|last| last != record_key);
+        let last = last.as_ref().map_or(record_key, |last| &last[..]);
+        let mut range = kept_range(reference.version, reference.collection, record_key, last);
+        let (mut document, mut bytes) = (None, 0);
+        loop {
+            let mut flow = ControlFlow::Continue(());
+            let see = &mut |key: &[u8], value: &[u8]| {
+                visit_kept(key, value, &mut |kept_key, kept| {
+                    if kept_key == record_key {
+                        document = Some(kept.to_owned());
+                    } else if kept_key > record_key && bytes < AHEAD_BYTES {
+                        ahead.insert(kept_key.to_vec(), kept.to_owned());
+                    }
+                });
+                bytes += value.len();
+                if document.is_some() && (!run || bytes >= AHEAD_BYTES) {
+                    flow = ControlFlow::Break(());
+                }
+                flow
+            };
+            let scanned = txn
+                .scan(Keyspace::Kept, &range, Direction::Forward, ScanLimit::NONE, see)
+                .map_err(from_kv)?;
+            match scanned {
+                ScanEnd::More { last_key } if flow.is_continue() => {
+                    range = range.after(&last_key, Direction::Forward);
+                }
+                ScanEnd::More { .. } | ScanEnd::Exhausted => break,
+            }
+        }
+        Ok(document)
     }
 }
 

@@ -17,7 +17,7 @@
 //!          | the entry; see [`crate::oplog`] |
 //!
 //! kept     | timestamp of the log's entry, 8 bytes big-endian | collection id, 8 bytes | record key |
-//!          | the document that stood there when the entry was written, BSON |
+//!          | the document that stood there when the entry was written, BSON; of several see [`crate::record::kept`] |
 //!
 //! session  | session id, 16 bytes | statement id, 4 bytes |
 //!          | see [`crate::retry`] |
@@ -28,7 +28,7 @@
 //!          | 'l' | timestamp |  | a segment of the oplog that ends there: bytes and entries, 8 bytes each
 //!          | 'c' | id |         | collection: namespace, UUID, options, indexes, BSON
 //!          | 'm' | index id |   | multikey mask, 4 bytes little-endian
-//!          | 'd' | id |         | a dropped object whose range waits for the sweeper
+//!          | 'd' | id |         | a dropped object whose range waits for the sweeper; 1 once what the log refers to is kept
 //!          | 'k' | id |         | documents and bytes at the last clean close
 //!          | 'r' | id |         | the first record number that was not handed out, 8 bytes big-endian
 //! ```
@@ -156,15 +156,6 @@ pub(crate) fn decode_record(value: &[u8]) -> Result<RawDoc<'_>> {
             "a stored record has an invalid header or length",
         )
     })
-}
-
-/// The key of a version that is gone from its place.
-pub(crate) fn kept_key(timestamp: u64, collection: u64, record_key: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(16 + record_key.len());
-    key.extend_from_slice(&timestamp.to_be_bytes());
-    key.extend_from_slice(&collection.to_be_bytes());
-    key.extend_from_slice(record_key);
-    key
 }
 
 /// The value of a unique index's entry.

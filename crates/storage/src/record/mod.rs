@@ -3,6 +3,7 @@
 //! It knows no collection, no index and no policy.
 
 pub(crate) mod error;
+pub(crate) mod kept;
 pub(crate) mod layout;
 pub(crate) mod signal;
 pub(crate) mod storable;

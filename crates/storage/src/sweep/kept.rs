@@ -1,5 +1,8 @@
 //! Keeping what the log refers to before a dropped collection's records are cleared.
 //!
+//! It is noted in the catalog that this was done: of records that a sweep has begun to clear no row may be written a second time, over
+//! one that has more of them.
+//!
 //! Records say themselves which entry refers to them. A small collection is read through; of a large one, whose records are mostly
 //! older than the log's window, the log is read instead, and the records that it names.
 
@@ -9,27 +12,52 @@ use mayfly_kv::{Guard, KeyRange, Keyspace, TxnOptions};
 use crate::Store;
 use crate::oplog::{records_of, visit_all};
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_stored, kept_key, object_range};
+use crate::record::kept::{KeptRows, KeptVersion};
+use crate::record::layout::{catalog_key, decode_stored, object_range};
 
 /// A collection of fewer bytes than this is read through whatever the log's size is.
 const SMALL_BYTES: u64 = 16 << 20;
 /// Bytes of documents kept in one transaction.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// What a dropped object's row says when everything is kept.
+const KEPT: [u8; 1] = [1];
+
 /// Documents on their way.
 #[derive(Default)]
 struct Batch {
+    kept: KeptRows,
     rows: Vec<(Vec<u8>, Vec<u8>)>,
     bytes: usize,
 }
 
 impl Store {
-    /// Keeps the versions in a dropped collection that entries of the log refer to that are still kept. Nobody writes there any
-    /// more. Doing it again does no harm.
+    /// Keeps the versions in dropped collections that entries of the log refer to that are still kept, once. Nobody writes there any
+    /// more, and nothing may be swept before this has returned.
     ///
     /// # Errors
     /// Those of the engine.
-    pub(super) fn keep_logged_versions(&self, id: u64) -> Result<()> {
+    pub(crate) fn keep_logged_versions(&self, dropped: &[u64]) -> Result<()> {
+        let mut now = Vec::new();
+        for id in dropped {
+            let mut done = false;
+            let see = &mut |value: &[u8]| done = value == KEPT;
+            self.engine()
+                .get_once(Keyspace::Catalog, &catalog_key::dropped(*id), see)
+                .map_err(from_kv)?;
+            if !done {
+                self.keep_versions_in(*id)?;
+                now.push(catalog_key::dropped(*id));
+            }
+        }
+        self.change(|txn, _| {
+            now.iter().try_for_each(|key| {
+                txn.put(Keyspace::Catalog, key, &KEPT, Guard::Checked).map_err(from_kv)
+            })
+        })
+    }
+
+    fn keep_versions_in(&self, id: u64) -> Result<()> {
         let records = object_range(id);
         let log = KeyRange { start: vec![0], end: vec![0xFF; 9] };
         let bytes =
@@ -48,7 +76,7 @@ impl Store {
         visit_all(&*txn, Keyspace::Record, object_range(id), &mut |key, value| {
             self.keep_version(&mut batch, id, key.get(8..).unwrap_or(&[]), value)
         })?;
-        self.put_kept(&mut batch)
+        self.put_last(batch)
     }
 
     /// Looks at the records that the log names.
@@ -65,7 +93,7 @@ impl Store {
             }
             Ok(())
         })?;
-        self.put_kept(&mut batch)
+        self.put_last(batch)
     }
 
     fn keep_version(
@@ -81,20 +109,36 @@ impl Store {
         else {
             return Ok(());
         };
-        let document = record.document.as_bytes();
-        batch.bytes += document.len();
-        batch.rows.push((kept_key(timestamp, id, record_key), document.to_vec()));
+        let (document, rows) = (record.document, &mut batch.rows);
+        batch.kept.push(
+            KeptVersion { timestamp, collection: id, record_key, document },
+            &mut |key, value| {
+                batch.bytes += value.len();
+                rows.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            },
+        )?;
         if batch.bytes >= BATCH_BYTES { self.put_kept(batch) } else { Ok(()) }
     }
 
+    fn put_last(&self, mut batch: Batch) -> Result<()> {
+        let rows = &mut batch.rows;
+        batch.kept.finish(&mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        })?;
+        self.put_kept(&mut batch)
+    }
+
     fn put_kept(&self, batch: &mut Batch) -> Result<()> {
-        let Batch { rows, .. } = std::mem::take(batch);
+        let rows = std::mem::take(&mut batch.rows);
+        batch.bytes = 0;
         if rows.is_empty() {
             return Ok(());
         }
         self.change(|txn, _| {
-            rows.iter().try_for_each(|(key, document)| {
-                txn.put(Keyspace::Kept, key, document, Guard::Derived).map_err(from_kv)
+            rows.iter().try_for_each(|(key, value)| {
+                txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
             })
         })
     }

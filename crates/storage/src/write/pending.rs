@@ -14,7 +14,7 @@ use crate::index::building::Note;
 use crate::oplog::OplogBatch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
-use crate::record::layout::kept_key;
+use crate::record::kept::{KeptRows, KeptVersion};
 
 /// How long a writer waits at most for the build of an index that it is ahead of.
 const LONGEST_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 100 });
@@ -29,6 +29,8 @@ pub(crate) struct Pending {
     pub multikey: Vec<(Arc<Index>, u32)>,
     /// Documents that the log will refer to, and that the transaction itself has written over or removed: by collection and record.
     overwritten: HashMap<(u64, RecordKey), DocBuf>,
+    /// Versions that go from their place, as far as they are not written yet.
+    pub kept: KeptRows,
     /// What builds of indexes have to catch up with.
     pub notes: Vec<Note>,
     /// A unit failed after it may have written something: nothing of it may be committed.
@@ -55,6 +57,7 @@ impl Pending {
             collections: Vec::new(),
             multikey: Vec::new(),
             overwritten: HashMap::new(),
+            kept: KeptRows::default(),
             notes: Vec::new(),
             failed: false,
         }
@@ -84,11 +87,25 @@ impl Pending {
     /// Those of the engine.
     pub(crate) fn fill_in(&mut self, txn: &mut dyn Txn, timestamp: u64) -> Result<()> {
         txn.fill_gaps(timestamp.to_le_bytes());
-        for ((collection, record_key), document) in self.overwritten.drain() {
-            let key = kept_key(timestamp, collection, &record_key);
-            txn.put(Keyspace::Kept, &key, document.as_bytes(), Guard::Derived).map_err(from_kv)?;
+        if self.overwritten.is_empty() {
+            return Ok(());
+        }
+        let mut overwritten: Vec<_> = self.overwritten.drain().collect();
+        overwritten.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        for ((collection, record_key), document) in &overwritten {
+            let (collection, document) = (*collection, document.as_doc());
+            self.kept
+                .push(KeptVersion { timestamp, collection, record_key, document }, &mut put(txn))?;
         }
         Ok(())
+    }
+
+    /// Writes what is kept and not written yet; to be called before the commit.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn write_kept(&mut self, txn: &mut dyn Txn) -> Result<()> {
+        self.kept.finish(&mut put(txn))
     }
 
     /// Adds what a unit over this collection did.
@@ -112,6 +129,11 @@ impl Pending {
             index.runtime.multikey_stored.fetch_or(mask, Ordering::AcqRel);
         }
     }
+}
+
+/// Writes rows of versions. Only the transaction that has the lock of a record writes the row that is called after it.
+fn put(txn: &mut dyn Txn) -> impl FnMut(&[u8], &[u8]) -> Result<()> {
+    |key, value| txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
 }
 
 impl Effects {

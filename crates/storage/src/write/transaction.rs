@@ -305,6 +305,7 @@ impl Writer {
         }
         let committed_at = stamp.timestamp();
         pending.fill_in(&mut *txn, committed_at)?;
+        pending.write_kept(&mut *txn)?;
         let statement = Statement {
             session: owner.session,
             txn_number: owner.txn_number,

@@ -300,6 +300,7 @@ impl Writer {
             // Given back when the commit is over.
             under_way = Some((stamp, entry.logical_bytes()));
         }
+        pending.write_kept(&mut *txn)?;
         let delay = pending.leave_notes();
         txn.commit().map_err(from_kv)?;
         if let Some((stamp, bytes)) = under_way {

@@ -1,0 +1,248 @@
+//! Rows of versions that are gone from their place: how they lie in the byte store, and how they are put together.
+//!
+//! ```text
+//! key     | timestamp of the log's entry, 8 bytes big-endian | collection id, 8 bytes | record key; of several the greatest one |
+//! value   | the document, BSON |
+//!         or of several versions:
+//!         | 0, 4 bytes | for each: last byte of its record key | its document, BSON |
+//! ```
+//!
+//! Versions share a row when one unit removes them one after the other, they belong to the same entry and collection, and their
+//! record keys differ in the last byte only: consecutive numbers do. So a look-up finds a version in the row of its own key or
+//! in one that follows, and comes across 255 other rows at most, however many documents the entry has.
+//!
+//! The first version of such a run has a row of its own: whoever changes a single document copies it once.
+
+use mayfly_base::Result;
+use mayfly_kv::KeyRange;
+use mayfly_value::RawDoc;
+
+/// What a row of several versions begins with: no document is so long.
+const SEVERAL: [u8; 4] = [0; 4];
+
+/// A row takes no further version beyond this; every engine takes values of this length. A look-up reads the whole row.
+const ROW_BYTES: usize = 128 << 10;
+
+/// Bytes of a row's key before the record key.
+const PREFIX_BYTES: usize = 16;
+
+/// A version of a record that an entry of the log refers to.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptVersion<'a> {
+    /// The timestamp of the entry.
+    pub timestamp: u64,
+    /// The collection's id.
+    pub collection: u64,
+    /// Its key, which is not empty.
+    pub record_key: &'a [u8],
+    /// Its bytes.
+    pub document: RawDoc<'a>,
+}
+
+/// Writes a row: key, value.
+pub(crate) type PutRow<'p> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'p;
+
+/// Puts versions together that belong into one row.
+#[derive(Default)]
+pub(crate) struct KeptRows {
+    /// The key of the row at hand, or of the row of the first version when nothing is in hand.
+    key: Vec<u8>,
+    /// Its value; empty when nothing is in hand.
+    value: Vec<u8>,
+    /// The key of the version at hand.
+    next: Vec<u8>,
+}
+
+impl KeptRows {
+    /// Adds a version, and writes what can be written by now.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub(crate) fn push(&mut self, version: KeptVersion<'_>, put: &mut PutRow<'_>) -> Result<()> {
+        let KeptVersion { timestamp, collection, record_key, document } = version;
+        let bytes = document.as_bytes();
+        self.next.clear();
+        self.next.extend_from_slice(&timestamp.to_be_bytes());
+        self.next.extend_from_slice(&collection.to_be_bytes());
+        self.next.extend_from_slice(record_key);
+        if !are_together(&self.key, &self.next) {
+            self.finish(put)?;
+            std::mem::swap(&mut self.key, &mut self.next);
+            return put(&self.key, bytes);
+        }
+        if bytes.len() >= ROW_BYTES {
+            return put(&self.next, bytes);
+        }
+        if self.value.len() + 1 + bytes.len() > ROW_BYTES {
+            self.finish(put)?;
+        }
+        if self.value.is_empty() {
+            self.value.extend_from_slice(&SEVERAL);
+            std::mem::swap(&mut self.key, &mut self.next);
+        } else if self.key < self.next {
+            self.key.clone_from(&self.next);
+        }
+        self.value.extend(record_key.last());
+        self.value.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Writes what is in hand.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub(crate) fn finish(&mut self, put: &mut PutRow<'_>) -> Result<()> {
+        if !self.value.is_empty() {
+            put(&self.key, &self.value)?;
+            self.value.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Whether the versions of these keys may share a row.
+fn are_together(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len()
+        && a.split_last().map(|(_, rest)| rest) == b.split_last().map(|(_, rest)| rest)
+}
+
+/// Where the rows are that may hold this version, and further ones up to the record key `last`, which is not smaller.
+pub(crate) fn kept_range(
+    timestamp: u64,
+    collection: u64,
+    record_key: &[u8],
+    last: &[u8],
+) -> KeyRange {
+    let prefix = [timestamp.to_be_bytes(), collection.to_be_bytes()].concat();
+    let start = [&prefix[..], record_key].concat();
+    let mut end = [&prefix[..], last].concat();
+    // Behind the greatest key that may share its row.
+    if let Some(byte) = end.last_mut() {
+        *byte = 0xFF;
+    }
+    end.push(0);
+    KeyRange { start, end }
+}
+
+/// Visits the versions of a row: record key, document. What cannot be read ends it.
+pub(crate) fn visit_kept(row_key: &[u8], value: &[u8], visit: &mut dyn FnMut(&[u8], RawDoc<'_>)) {
+    let record_key = row_key.get(PREFIX_BYTES..).unwrap_or(&[]);
+    let Some(mut rest) = value.strip_prefix(&SEVERAL) else {
+        return RawDoc::new(value).into_iter().for_each(|document| visit(record_key, document));
+    };
+    let mut record_key = record_key.to_vec();
+    while let Some((last, behind)) = rest.split_first()
+        && let Some(length) = behind.first_chunk::<4>()
+        && let Some((bytes, behind)) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)
+        && let Some(document) = RawDoc::new(bytes)
+        && let Some(byte) = record_key.last_mut()
+    {
+        *byte = *last;
+        visit(&record_key, document);
+        rest = behind;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::DocBuf;
+    use mayfly_value::bson::doc;
+
+    use super::*;
+
+    type Version = (u64, u64, Vec<u8>, DocBuf);
+
+    /// The rows that these versions are put into.
+    fn rows(versions: &[Version]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut rows, mut kept) = (Vec::new(), KeptRows::default());
+        let put: &mut PutRow<'_> = &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        };
+        for (timestamp, collection, record_key, document) in versions {
+            let (timestamp, collection) = (*timestamp, *collection);
+            let document = document.as_doc();
+            kept.push(KeptVersion { timestamp, collection, record_key, document }, put).unwrap();
+        }
+        kept.finish(put).unwrap();
+        kept.finish(put).unwrap();
+        rows
+    }
+
+    /// The versions that are in the rows.
+    fn versions(rows: &[(Vec<u8>, Vec<u8>)]) -> Vec<Version> {
+        let mut found = Vec::new();
+        for (key, value) in rows {
+            let number = |at: usize| u64::from_be_bytes(key[at..at + 8].try_into().unwrap());
+            visit_kept(key, value, &mut |record_key, document| {
+                let range = kept_range(number(0), number(8), record_key, record_key);
+                assert!(
+                    (&range.start..&range.end).contains(&key),
+                    "a look-up comes across the row"
+                );
+                found.push((number(0), number(8), record_key.to_vec(), document.to_owned()));
+            });
+        }
+        found
+    }
+
+    fn version(timestamp: u64, collection: u64, number: u64, text: usize) -> Version {
+        let document = DocBuf::from_bson(&doc! { "_id": number as i64, "s": "x".repeat(text) });
+        (timestamp, collection, number.to_be_bytes().to_vec(), document)
+    }
+
+    #[test]
+    fn every_version_is_in_one_row() {
+        let run = |numbers: std::ops::Range<u64>| numbers.map(|number| version(7, 1, number, 9));
+        let cases: [(Vec<Version>, usize); 9] = [
+            (vec![], 0),
+            (run(5..6).collect(), 1),
+            (run(5..7).collect(), 2),
+            (run(0..256).collect(), 2),
+            (run(0..256).rev().collect(), 2),
+            (run(200..300).collect(), 4),
+            // Another entry or collection begins another row.
+            (vec![version(7, 1, 1, 0), version(7, 2, 2, 0), version(8, 2, 3, 0)], 3),
+            // What is long stands alone, and rows end somewhere.
+            ((1..5).map(|n| version(7, 1, n, ROW_BYTES)).collect(), 4),
+            ((0..100).map(|n| version(7, 1, n, ROW_BYTES / 10)).collect(), 12),
+        ];
+        for (given, count) in cases {
+            let rows = rows(&given);
+            assert_eq!(rows.len(), count);
+            assert!(rows.iter().all(|(_, value)| value.len() < ROW_BYTES + 100));
+            let mut keys: Vec<_> = rows.iter().map(|(key, _)| key).collect();
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), count, "no row is written over another one");
+            let (mut found, mut given) = (versions(&rows), given);
+            found.sort_by(|a, b| a.2.cmp(&b.2));
+            given.sort_by(|a, b| a.2.cmp(&b.2));
+            assert_eq!(found, given);
+        }
+    }
+
+    #[test]
+    fn keys_of_other_lengths_and_prefixes_stand_alone() {
+        let key = |bytes: &[u8]| (7, 1, bytes.to_vec(), DocBuf::from_bson(&doc! { "k": 1 }));
+        let given = vec![key(b"a"), key(b"ab"), key(b"bb"), key(b"bc"), key(b"b"), key(b"c")];
+        let rows = rows(&given);
+        assert_eq!(rows.len(), 6);
+        assert_eq!(versions(&rows).len(), 6);
+    }
+
+    #[test]
+    fn damaged_rows_end_where_they_are_damaged() {
+        let rows = rows(&(0..4).map(|number| version(7, 1, number, 3)).collect::<Vec<_>>());
+        let (key, value) = &rows[1];
+        for length in 0..value.len() {
+            let mut count = 0;
+            visit_kept(key, &value[..length], &mut |_, _| count += 1);
+            assert!(count < 3);
+        }
+        let mut wrong = value.clone();
+        wrong[5..9].copy_from_slice(&[0xFF; 4]);
+        visit_kept(key, &wrong, &mut |_, _| panic!("a length beyond the row"));
+        visit_kept(&[1, 2], value, &mut |_, _| panic!("a row without a record key"));
+    }
+}

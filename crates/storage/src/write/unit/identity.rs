@@ -1,0 +1,108 @@
+//! A document's `_id`: its entry in the index on it, and who has it already.
+
+impl WriteUnit<'_> {
+    /// Refuses to add a record where there is one that may be seen.
+    pub(super) fn look_up_new(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
+        let key = prefixed(self.collection.id(), record_key);
+        let there = self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?;
+        if there && !self.expire_hidden(record_key)? {
+            return Err(self.duplicate_id(id));
+        }
+        Ok(())
+    }
+
+    fn duplicate_id(&self, id: RawValue<'_>) -> Error {
+        duplicate(self.ns, "_id_", &id_pattern(), id_value(id), self.collection.collation())
+    }
+
+    /// Adds the entry of the index on `_id`, where there is one.
+    pub(super) fn add_id(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
+        let Some(index) = &self.state.id_index else { return Ok(()) };
+        let collation = self.collection.collation().map(|collation| &**collation);
+        let (id_key, bits) = id_key_in(id, collation);
+        let entry = prefixed(index.id(), &id_key);
+        if let Some(owner) = self.other_owner(&entry, record_key)?
+            && !self.expire_hidden(&owner)?
+        {
+            return Err(self.duplicate_id(id));
+        }
+        encode_unique_value(&mut self.scratch.value, record_key, bits.as_bytes());
+        // The look-up holds the lock.
+        self.txn.put(Keyspace::Index, &entry, &self.scratch.value, Guard::Derived).map_err(from_kv)
+    }
+
+    /// Removes the entry of the index on `_id`, where there is one.
+    pub(super) fn remove_id(&mut self, id: RawValue<'_>) -> Result<()> {
+        let Some(index) = &self.state.id_index else { return Ok(()) };
+        let entry = prefixed(index.id(), &self.collection.id_key(id));
+        self.txn.delete(Keyspace::Index, &entry, Guard::Checked).map_err(from_kv)
+    }
+
+    /// The key of the record with the `_id` of this key, as it is in the unit.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn locate(&mut self, id_key: IdKey) -> Result<Option<RecordKey>> {
+        let Some(index) = &self.state.id_index else { return Ok(Some(id_key)) };
+        self.other_owner(&prefixed(index.id(), &id_key), &[])
+    }
+
+    /// The other document that this key of a unique index stands for; an entry that cannot be read stands for one
+    /// without a key.
+    pub(super) fn other_owner(
+        &mut self,
+        key: &[u8],
+        record_key: &[u8],
+    ) -> Result<Option<RecordKey>> {
+        let mut other = None;
+        self.txn
+            .get_locked(Keyspace::Index, key, &mut |value| {
+                let owner = decode_unique_value(value).map_or(&[][..], |(owner, _)| owner);
+                other = (owner != record_key).then(|| owner.to_vec());
+            })
+            .map_err(from_kv)?;
+        Ok(other)
+    }
+}
+
+fn id_pattern() -> DocBuf {
+    let mut pattern = DocBuilder::new();
+    pattern.append("_id", 1);
+    pattern.finish()
+}
+
+fn id_value(id: RawValue<'_>) -> DocBuf {
+    let mut value = DocBuilder::new();
+    value.append("_id", id);
+    value.finish()
+}
+
+/// The `_id` as it is stored, its type first.
+pub(super) fn stored_id(document: RawDoc<'_>) -> Option<(u8, &[u8])> {
+    document.get_element("_id").map(|id| (id.type_byte(), id.data()))
+}
+
+/// The `_id` of a document about to be stored.
+///
+/// # Errors
+/// 53 InvalidIdField for an array, regex or undefined; 1 when there is none.
+pub(super) fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
+    let id = document.get("_id").ok_or_else(|| Error::internal("a document without _id"))?;
+    match id {
+        RawValue::Array(_) | RawValue::Regex { .. } | RawValue::Undefined => Err(Error::new(
+            ErrorCode::InvalidIdField,
+            format!("The '_id' value cannot be of type {}", id.type_name()),
+        )),
+        other => Ok(other),
+    }
+}
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::{Guard, Keyspace};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::WriteUnit;
+use super::duplicate::duplicate;
+use crate::record::error::from_kv;
+use crate::record::layout::{decode_unique_value, encode_unique_value, id_key_in, prefixed};
+use crate::record::{IdKey, RecordKey};

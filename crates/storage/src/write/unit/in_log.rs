@@ -1,0 +1,57 @@
+//! How the records of a unit stand in the log, and what is kept for entries that refer to what the unit writes over or removes.
+
+impl WriteUnit<'_> {
+    /// How a document that the unit is about to write is to stand in the log. Buckets are never shown as they are stored.
+    pub(super) fn in_log(&self, record_key: &[u8]) -> InLog {
+        let apart = self.unlogged
+            || self.state.time_series.is_some()
+            || self.pending.keeps(self.collection.id(), record_key);
+        if apart { InLog::Apart } else { InLog::Refers }
+    }
+
+    /// Keeps a version that is about to go from its place, when an entry of the log refers to it that is still kept. The unit has
+    /// the record's lock.
+    pub(super) fn keep_version(&mut self, record_key: &[u8], old: Record<'_>) -> Result<()> {
+        let Some(timestamp) = old.logged_at else { return Ok(()) };
+        let collection = self.collection.id();
+        if timestamp == 0 {
+            self.pending.keep(collection, record_key, old.document);
+            return Ok(());
+        }
+        if timestamp <= self.around.core.oplog.cut() {
+            return Ok(());
+        }
+        let document = old.document;
+        self.pending.kept.push(
+            KeptVersion { timestamp, collection, record_key, document },
+            &mut |key, value| {
+                self.txn.put(Keyspace::Kept, key, value, Guard::Derived).map_err(from_kv)
+            },
+        )
+    }
+
+    /// Writes the record in `value`, whose document stands in the log so.
+    pub(super) fn put_record(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        in_log: InLog,
+        guard: Guard,
+    ) -> Result<()> {
+        match in_log {
+            InLog::Apart => self.txn.put(Keyspace::Record, key, value, guard),
+            // The entry's timestamp is known at the commit.
+            InLog::Refers => self.txn.put_with_gap(Keyspace::Record, key, value, guard, LOGGED_AT),
+        }
+        .map_err(from_kv)
+    }
+}
+
+use mayfly_base::Result;
+use mayfly_kv::{Guard, Keyspace};
+
+use super::WriteUnit;
+use crate::record::Record;
+use crate::record::error::from_kv;
+use crate::record::kept::KeptVersion;
+use crate::record::layout::{InLog, LOGGED_AT};

@@ -1,0 +1,146 @@
+//! Keys of a unit's documents in indexes other than that on `_id`.
+
+impl WriteUnit<'_> {
+    /// Writes the keys in `scratch.new_keys` that pass the filter.
+    pub(super) fn add_keys(
+        &mut self,
+        index: &Arc<Index>,
+        scratch: &mut Scratch,
+        document: RawDoc<'_>,
+        record_key: &[u8],
+        wanted: impl Fn(&(&[u8], &[u8])) -> bool,
+    ) -> Result<()> {
+        let keys = std::mem::take(&mut scratch.new_keys);
+        self.note_multikey(index, keys.multikey)?;
+        for (values, bits) in keys.iter().filter(|entry| wanted(entry)) {
+            scratch.key.clear();
+            scratch.key.extend_from_slice(&index.id.to_be_bytes());
+            scratch.key.extend_from_slice(values);
+            if index.spec.unique() {
+                self.check_unique(index, &scratch.key, document, record_key)?;
+                encode_unique_value(&mut scratch.value, record_key, bits);
+                self.txn.put(Keyspace::Index, &scratch.key, &scratch.value, Guard::Checked)
+            } else {
+                scratch.key.extend_from_slice(record_key);
+                self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived)
+            }
+            .map_err(from_kv)?;
+        }
+        scratch.new_keys = keys;
+        Ok(())
+    }
+
+    /// Notes what the build of an index has to do about a change of a record, if its keys change.
+    pub(super) fn leave_to_build(
+        &mut self,
+        index: &Index,
+        building: &Building,
+        scratch: &mut Scratch,
+        record_key: &[u8],
+        old: Record<'_>,
+        new: Option<Record<'_>>,
+    ) -> Result<()> {
+        let Scratch { old_keys, new_keys, .. } = scratch;
+        // A document that has no keys ends the build, unless it is gone by then.
+        if covered_keys(index, old, old_keys).is_err() {
+            old_keys.clear();
+        }
+        new_keys.clear();
+        if let Some(new) = new {
+            covered_keys(index, new, new_keys)?;
+            if old_keys.multikey == new_keys.multikey && old_keys.iter().eq(new_keys.iter()) {
+                return Ok(());
+            }
+        }
+        let notes = &mut self.pending.notes;
+        notes.push(building.touched(record_key));
+        notes.extend(old_keys.iter().map(|(values, _)| building.had(record_key, values)));
+        Ok(())
+    }
+
+    pub(super) fn remove_key(
+        &mut self,
+        index: &Index,
+        scratch: &mut Scratch,
+        values: &[u8],
+        record_key: &[u8],
+    ) -> Result<()> {
+        scratch.key.clear();
+        scratch.key.extend_from_slice(&index.id.to_be_bytes());
+        scratch.key.extend_from_slice(values);
+        if index.spec.unique() {
+            self.txn.delete(Keyspace::Index, &scratch.key, Guard::Checked)
+        } else {
+            scratch.key.extend_from_slice(record_key);
+            self.txn.delete(Keyspace::Index, &scratch.key, Guard::Derived)
+        }
+        .map_err(from_kv)
+    }
+
+    fn check_unique(
+        &mut self,
+        index: &Index,
+        key: &[u8],
+        document: RawDoc<'_>,
+        record_key: &[u8],
+    ) -> Result<()> {
+        let Some(owner) = self.other_owner(key, record_key)? else { return Ok(()) };
+        if self.expire_hidden(&owner)? {
+            return Ok(());
+        }
+        Err(duplicate_key(self.ns, index, document))
+    }
+
+    /// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
+    pub(super) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
+        let runtime = &index.runtime;
+        if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        // Readers must know before they can see the keys.
+        let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
+        self.txn
+            .put(
+                Keyspace::Catalog,
+                &catalog_key::multikey(index.id),
+                &all.to_le_bytes(),
+                Guard::Checked,
+            )
+            .map_err(from_kv)?;
+        self.pending.multikey.push((index.clone(), all));
+        Ok(())
+    }
+}
+
+/// The keys of a record in an index; none when its filter leaves it out.
+pub(crate) fn covered_keys(index: &Index, record: Record<'_>, out: &mut KeySet) -> Result<()> {
+    match index.covers(record.document)? {
+        true => index_keys(&index.spec, record, out),
+        false => {
+            out.clear();
+            Ok(())
+        }
+    }
+}
+
+/// The keys and type bits of a long array; nothing when comparing them one by one is as good.
+pub(super) fn long(keys: &KeySet) -> Option<HashSet<(&[u8], &[u8])>> {
+    (keys.len() > 16).then(|| keys.iter().collect())
+}
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::Result;
+use mayfly_kv::{Guard, Keyspace};
+use mayfly_value::RawDoc;
+
+use super::duplicate::duplicate_key;
+use super::{Scratch, WriteUnit};
+use crate::catalog::Index;
+use crate::index::building::Building;
+use crate::index::keygen::{KeySet, index_keys};
+use crate::record::Record;
+use crate::record::error::from_kv;
+use crate::record::layout::{catalog_key, encode_unique_value};
