@@ -10,9 +10,9 @@ use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::memory::{Spool, SpoolWriter};
 use crate::pipeline::PipelineRun;
 use crate::shape::{Asked, KeyPaths};
-use crate::spool::{Spool, SpoolWriter};
 use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
@@ -181,7 +181,7 @@ impl Cursor {
                     if flow == Flow::Refused {
                         break;
                     }
-                    kept.next = kept.rest.pop()?;
+                    kept.next = kept.rest.next()?.map(RawDoc::to_owned);
                     if flow == Flow::Pause {
                         break;
                     }
@@ -211,12 +211,12 @@ impl Cursor {
             }
             for element in batch.as_doc() {
                 if let RawValue::Document(document) = element.value() {
-                    spool.push(&document.to_owned())?;
+                    spool.push(document)?;
                 }
             }
         }
         let mut rest = spool.finish()?;
-        let next = rest.pop()?;
+        let next = rest.next()?.map(RawDoc::to_owned);
         self.source = CursorSource::Kept(Box::new(Kept { rest, next }));
         Ok(())
     }

@@ -26,11 +26,10 @@ use mayfly_value::{DocBuf, RawDoc, keys};
 
 use one_per_value::Shown;
 
+use crate::memory::{Memory, Sorted, Sorter};
 use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
 use crate::plan::{Access, EntryCheck, Plan, plan};
-use crate::sorter::{Sorted, Sorter};
-use crate::spill::Memory;
 use crate::tail::{Tail, check_position};
 use crate::{CanonicalQuery, ResultShape};
 
@@ -309,16 +308,13 @@ impl Executor {
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
             let keeps = self.keeps.take();
             while !self.scan_chunk(store, op, &mut |_, document, metadata| {
-                match &keeps {
-                    Some(keeps) => sorter.push_owned(keeps.of(document), metadata)?,
-                    None => sorter.push(document, metadata)?,
-                }
+                sorter.push_fields(document, metadata, keeps.as_ref(), op)?;
                 Ok(Flow::More)
             })? {}
-            self.sorted = Some(sorter.finish()?);
+            self.sorted = Some(sorter.finish(op)?);
         }
         loop {
-            let next = self.sorted.as_mut().map(Sorted::pop).transpose()?.flatten();
+            let next = self.sorted.as_mut().map(Sorted::next).transpose()?.flatten();
             let Some((document, metadata)) = next else {
                 self.done = true;
                 return Ok(());
@@ -332,11 +328,11 @@ impl Executor {
                 return Ok(());
             }
             self.limit_left = self.limit_left.map(|left| left - 1);
-            match sink(&[], document.as_doc(), &metadata)? {
+            match sink(&[], document, &metadata)? {
                 Flow::More => {}
                 Flow::Pause => return Ok(()),
                 Flow::Refused => {
-                    self.pending = Some((Vec::new(), document, metadata));
+                    self.pending = Some((Vec::new(), document.to_owned(), metadata));
                     return Ok(());
                 }
             }

@@ -63,11 +63,6 @@ impl Metadata {
     pub fn frame<'a>(&'a self, document: RawDoc<'a>) -> Frame<'a> {
         Frame::new(document).with_metadata(self.as_doc())
     }
-
-    /// Memory that it takes beside its own size.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |notes| notes.as_bytes().len() + 32)
-    }
 }
 
 /// What is known about a document that a query found before, as far as it can be told from the document.

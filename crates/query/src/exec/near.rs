@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::matcher::Near;
+use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store};
 use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
@@ -18,10 +19,9 @@ use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
+use crate::memory::{Memory, into_document};
 use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
-use crate::spill::Memory;
-use crate::spool::{Placed, Shelf};
 
 /// Memory of what waits beside its document, roughly.
 const WAITING_BYTES: usize = 128;
@@ -139,7 +139,7 @@ impl NearState {
                 ));
             }
         };
-        self.shelf.insert(shelf).put(document).map(Waiting::File)
+        self.shelf.insert(shelf).put(document.as_bytes()).map(Waiting::File)
     }
 
     /// A document that was kept; nothing when it is in the store.
@@ -149,7 +149,9 @@ impl NearState {
                 self.bytes -= document.as_bytes().len() + WAITING_BYTES;
                 Ok(Some(document))
             }
-            (Waiting::File(placed), Some(shelf)) => shelf.take(placed).map(Some),
+            (Waiting::File(placed), Some(shelf)) => {
+                shelf.take(placed).and_then(into_document).map(Some)
+            }
             (Waiting::File(_), None) => Err(Error::internal("a document in a file that is gone")),
             (Waiting::Store, _) => Ok(None),
         }

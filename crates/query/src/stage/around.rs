@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_expr::Scope;
 
-use crate::spill::Memory;
+use crate::memory::Memory;
 
 /// Pipelines in pipelines: so many at most. Manual: "MongoDB Limits and Thresholds", "Nested Sub-pipelines".
 const MAX_SUB_PIPELINES: usize = 20;

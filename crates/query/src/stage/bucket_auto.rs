@@ -13,8 +13,8 @@ use super::bucket::is_expression;
 use super::granularity::Granularity;
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::memory::{Sorted, Sorter};
 use crate::metadata::Metadata;
-use crate::sorter::{Sorted, Sorter};
 
 /// A parsed `$bucketAuto`.
 #[derive(Clone, Debug)]
@@ -220,9 +220,9 @@ impl RunningBucketAuto {
     }
 
     fn next(&self, sorted: &mut Sorted) -> Result<Option<(ValueBuf, Kept)>> {
-        let Some((document, metadata)) = sorted.pop()? else { return Ok(None) };
-        let value = self.stage.value(metadata.frame(document.as_doc()))?;
-        Ok(Some((value, (document, metadata))))
+        let Some((document, metadata)) = sorted.next()? else { return Ok(None) };
+        let value = self.stage.value(metadata.frame(document))?;
+        Ok(Some((value, (document.to_owned(), metadata))))
     }
 }
 
@@ -301,13 +301,13 @@ impl Running for RunningBucketAuto {
         keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
         self.documents += 1;
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &metadata)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.results = Some(self.buckets(sorter.finish()?, context)?);
+            self.results = Some(self.buckets(sorter.finish(context.op)?, context)?);
         }
         let Some(results) = &mut self.results else { return Ok(Flow::More) };
         while let Some(result) = results.pop_front() {

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::memory::{Sorted, Sorter};
 use crate::metadata::Metadata;
-use crate::sorter::{Sorted, Sorter};
 
 /// Most documents that one stage adds. Manual: "MongoDB Limits and Thresholds" has 500,000.
 const MAX_ADDED: u64 = 500_000;
@@ -462,13 +462,18 @@ impl Running for RunningDensify {
             }
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &context.metadata.get())?;
+        self.sorter.get_or_insert_with(begin).push_keyed(
+            &key,
+            document,
+            &context.metadata.get(),
+            context.op,
+        )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish()?;
+            self.sorted = sorter.finish(context.op)?;
         }
         loop {
             context.metadata.clear();
@@ -481,7 +486,8 @@ impl Running for RunningDensify {
                     return Ok(Flow::Pause);
                 }
             }
-            if let Some((document, metadata)) = self.sorted.pop()? {
+            if let Some((document, metadata)) = self.sorted.next()? {
+                let document = document.to_owned();
                 self.metadata = metadata;
                 self.take(document)?;
                 continue;

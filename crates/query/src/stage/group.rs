@@ -8,18 +8,20 @@ use foldhash::{HashMap, HashMapExt};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame, Scope, check_size};
+use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::metadata::Metadata;
+use crate::memory::as_document;
 use crate::plan::FirstOf;
-use crate::spill::{Merge, Runs};
 
 /// Memory of one group beside its key and `_id`, roughly.
 const GROUP_BYTES: usize = 96;
+/// Results between two looks at the deadline.
+const CHUNK_GROUPS: u64 = 256;
 
 /// A parsed `$group`.
 #[derive(Debug)]
@@ -94,8 +96,10 @@ struct RunningGroup {
     groups: VecDeque<OneGroup>,
     bytes: usize,
     /// Groups that did not fit memory.
-    runs: Option<Runs>,
+    parts: Option<Sorter>,
     merge: Option<Merge>,
+    /// The group whose parts are put together.
+    open: Option<(Vec<u8>, OneGroup)>,
     key: Vec<u8>,
 }
 
@@ -106,8 +110,9 @@ impl RunningGroup {
             places: HashMap::new(),
             groups: VecDeque::new(),
             bytes: 0,
-            runs: None,
+            parts: None,
             merge: None,
+            open: None,
             key: Vec::new(),
         }
     }
@@ -145,34 +150,47 @@ impl RunningGroup {
                 "Exceeded memory limit for $group, but didn't allow external sort.",
             ));
         };
-        let runs = self.runs.get_or_insert_with(|| Runs::new(folder.clone()));
+        let parts = self.parts.get_or_insert_default();
         let mut places: Vec<(Vec<u8>, usize)> = self.places.drain().collect();
         places.sort_unstable();
-        let groups = &self.groups;
-        let saved = |(key, place): (_, usize)| (key, saved(&groups[place]), Metadata::NONE);
-        runs.write(places.into_iter().map(saved))?;
+        let (mut run, check) = (Run::new(folder)?, || context.op.check());
+        for (key, place) in places {
+            run.push(&key, saved(&self.groups[place]).as_bytes(), &check)?;
+        }
+        parts.push_run(run, folder, &check)?;
         self.groups.clear();
         self.bytes = 0;
         Ok(())
     }
 
     /// Gives the groups that were written out, the parts of each put together.
-    fn finish_merged(&mut self, next: &mut Next<'_>) -> Result<Flow> {
+    fn finish_merged(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         let Some(merge) = &mut self.merge else { return Ok(Flow::More) };
-        while let Some(entry) = merge.next() {
-            let (key, part, _) = entry?;
-            let id = part.as_doc().get("_id").map(RawValue::to_owned);
-            let mut states = self.group.start(id.as_ref())?;
-            self.group.merge(&mut states, part.as_doc())?;
-            while merge.next_key() == Some(key.as_slice()) {
-                if let Some(entry) = merge.next() {
-                    self.group.merge(&mut states, entry?.1.as_doc())?;
-                }
+        let mut given = 0u64;
+        while let Some((key, bytes)) = merge.next()? {
+            let part = as_document(bytes)?;
+            if let Some((open, (_, states))) = &mut self.open
+                && open == key
+            {
+                self.group.merge(states, part)?;
+                continue;
             }
-            let result = self.group.result(id.as_ref(), &states)?;
-            if next(result.as_doc())? != Flow::More && !merge.is_over() {
+            let id = part.get("_id").map(RawValue::to_owned);
+            let mut states = self.group.start(id.as_ref())?;
+            self.group.merge(&mut states, part)?;
+            let Some((_, (id, states))) = self.open.replace((key.to_vec(), (id, states))) else {
+                continue;
+            };
+            given += 1;
+            if given.is_multiple_of(CHUNK_GROUPS) {
+                context.op.check()?;
+            }
+            if next(self.group.result(id.as_ref(), &states)?.as_doc())? != Flow::More {
                 return Ok(Flow::Pause);
             }
+        }
+        if let Some((_, (id, states))) = self.open.take() {
+            next(self.group.result(id.as_ref(), &states)?.as_doc())?;
         }
         Ok(Flow::More)
     }
@@ -252,14 +270,16 @@ impl Running for RunningGroup {
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        if self.runs.is_some() {
+        if self.parts.is_some() {
             // What is left in memory comes last.
             self.bytes = usize::MAX;
             self.check(context)?;
-            self.merge = self.runs.take().map(Runs::merge).transpose()?;
+            let parts = self.parts.take();
+            let check = || context.op.check();
+            self.merge = parts.map(|parts| parts.merge(&check)).transpose()?;
         }
         if self.merge.is_some() {
-            return self.finish_merged(next);
+            return self.finish_merged(context, next);
         }
         self.places.clear();
         while let Some((id, states)) = self.groups.pop_front() {

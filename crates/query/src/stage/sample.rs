@@ -6,7 +6,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::sorter::{Sorted, Sorter};
+use crate::memory::{Sorted, Sorter};
 
 fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
@@ -64,18 +64,23 @@ impl Running for RunningSample {
         _: &mut Next<'_>,
     ) -> Result<Flow> {
         let begin = || Sorter::by_keys(Some(self.size), context.settings.memory());
-        let key = random_unit().to_bits().to_be_bytes().to_vec();
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &context.metadata.get())?;
+        let key = random_unit().to_bits().to_be_bytes();
+        self.sorter.get_or_insert_with(begin).push_keyed(
+            &key,
+            document,
+            &context.metadata.get(),
+            context.op,
+        )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish()?;
+            self.sorted = sorter.finish(context.op)?;
         }
-        while let Some((document, metadata)) = self.sorted.pop()? {
+        while let Some((document, metadata)) = self.sorted.next()? {
             context.metadata.set(&metadata);
-            if next(document.as_doc())? != Flow::More && !self.sorted.is_empty() {
+            if next(document)? != Flow::More && !self.sorted.is_empty() {
                 return Ok(Flow::Pause);
             }
         }

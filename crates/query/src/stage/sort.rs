@@ -7,7 +7,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::sorter::{Sorted, Sorter};
+use crate::memory::{Sorted, Sorter};
 
 pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     match value {
@@ -71,23 +71,27 @@ impl Running for RunningSort {
     ) -> Result<Flow> {
         let begin =
             || Sorter::new(self.sort.pattern.clone(), self.sort.keep, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push(document, &context.metadata.get())?;
+        self.sorter.get_or_insert_with(begin).push(
+            document,
+            &context.metadata.get(),
+            context.op,
+        )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = Some(sorter.finish()?);
+            self.sorted = Some(sorter.finish(context.op)?);
         }
         let Some(sorted) = &mut self.sorted else { return Ok(Flow::More) };
         let mut given = 0u64;
-        while let Some((document, metadata)) = sorted.pop()? {
+        while let Some((document, metadata)) = sorted.next()? {
             context.metadata.set(&metadata);
             given += 1;
             if given.is_multiple_of(256) {
                 context.op.check()?;
             }
-            if next(document.as_doc())? != Flow::More && !sorted.is_empty() {
+            if next(document)? != Flow::More && !sorted.is_empty() {
                 return Ok(Flow::Pause);
             }
         }

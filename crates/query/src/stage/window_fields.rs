@@ -18,8 +18,8 @@ use super::unwind::parts;
 use super::window_partition::{Collecting, Computed};
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::memory::{Sorted, Sorter};
 use crate::metadata::Metadata;
-use crate::sorter::{Sorted, Sorter};
 
 /// A parsed `$setWindowFields`.
 #[derive(Clone, Debug)]
@@ -141,9 +141,9 @@ impl RunningWindowFields {
     }
 
     fn next(&mut self) -> Result<Option<(Vec<u8>, DocBuf, Metadata)>> {
-        let Some((document, metadata)) = self.sorted.pop()? else { return Ok(None) };
-        let key = self.stage.partition_key(metadata.frame(document.as_doc()))?;
-        Ok(Some((key, document, metadata)))
+        let Some((document, metadata)) = self.sorted.next()? else { return Ok(None) };
+        let key = self.stage.partition_key(metadata.frame(document))?;
+        Ok(Some((key, document.to_owned(), metadata)))
     }
 
     /// Keeps what is known about the document at this place of the partition, once something is known of one.
@@ -205,13 +205,13 @@ impl Running for RunningWindowFields {
             order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, context.settings.memory());
-        self.sorter.get_or_insert_with(begin).push_keyed(key, document, &metadata)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish()?;
+            self.sorted = sorter.finish(context.op)?;
             self.ahead = self.next()?;
         }
         loop {

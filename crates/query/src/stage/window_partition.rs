@@ -11,8 +11,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, ValueBuf};
 
 use super::StageContext;
 use super::unwind::replaced;
+use crate::memory::{Spool, SpoolWriter};
 use crate::needed::keeping;
-use crate::spool::{Spool, SpoolWriter};
 
 /// Memory of a document or a value beside its bytes, roughly.
 const ENTRY_BYTES: usize = 64;
@@ -47,7 +47,7 @@ impl Collecting {
     pub(super) fn push(&mut self, context: &StageContext<'_>, document: DocBuf) -> Result<()> {
         self.count += 1;
         if let Some(spool) = &mut self.spool {
-            return spool.push(&document);
+            return spool.push(document.as_doc());
         }
         self.bytes += document.as_bytes().len() + ENTRY_BYTES;
         self.documents.push(document);
@@ -55,7 +55,9 @@ impl Collecting {
         if self.bytes > context.settings.memory_bytes && self.documents.len() > 1 {
             let folder = context.settings.spill_folder.as_ref().ok_or_else(too_large)?;
             let mut spool = SpoolWriter::new(folder)?;
-            std::mem::take(&mut self.documents).iter().try_for_each(|it| spool.push(it))?;
+            std::mem::take(&mut self.documents)
+                .iter()
+                .try_for_each(|it| spool.push(it.as_doc()))?;
             self.spool = Some(spool);
         }
         Ok(())
@@ -98,11 +100,11 @@ fn column(
     let empty = !reads.whole_document && reads.paths.is_empty();
     let (mut partition, mut bytes) = (Vec::new(), 0);
     documents.rewind()?;
-    while let Some(document) = documents.pop()? {
+    while let Some(document) = documents.next()? {
         let document = match &kept {
-            Some(kept) => kept.project(document.as_doc())?,
+            Some(kept) => kept.project(document)?,
             None if empty => DocBuf::empty(),
-            None => document,
+            None => document.to_owned(),
         };
         bytes += document.as_bytes().len() + ENTRY_BYTES;
         if bytes > context.settings.memory_bytes {
@@ -119,7 +121,7 @@ fn column(
         if let Some(value) = &value {
             cell.append("v", value);
         }
-        column.push(&cell.finish())?;
+        column.push(cell.finish().as_doc())?;
     }
     column.finish()
 }
@@ -170,10 +172,10 @@ impl Computed {
                 Ok(Some(document))
             }
             Rows::InFiles { documents, columns } => {
-                let Some(mut document) = documents.pop()? else { return Ok(None) };
+                let Some(document) = documents.next()? else { return Ok(None) };
+                let mut document = document.to_owned();
                 for ((path, _), column) in output.iter().zip(columns) {
-                    let cell = column.pop()?;
-                    let value = cell.as_ref().map_or(RawDoc::EMPTY, DocBuf::as_doc).get("v");
+                    let value = column.next()?.unwrap_or(RawDoc::EMPTY).get("v");
                     document = replaced(document.as_doc(), path, value);
                 }
                 Ok(Some(document))

@@ -77,7 +77,7 @@ impl Note {
     pub(crate) fn make(&self) -> u64 {
         let notes = &self.notes;
         let mut noted = notes.noted.lock();
-        if let Err(error) = noted.sorter.push(&self.record_key, &self.what) {
+        if let Err(error) = noted.sorter.push(&self.record_key, &self.what, &|| Ok(())) {
             // That ends the build, not the write.
             noted.failed.get_or_insert(error);
         }

@@ -81,7 +81,7 @@ impl Build<'_> {
 
     fn do_all(&mut self, taken: Sorter, others: Others) -> Result<Vec<Dispute>> {
         let total = taken.len();
-        let mut merge = taken.merge()?;
+        let mut merge = taken.merge(&|| self.check())?;
         let (mut done, mut disputes) = (0, Vec::new());
         let (mut unit, mut bytes): (Vec<Touched>, usize) = (Vec::new(), 0);
         while let Some((record_key, what)) = merge.next()? {

@@ -38,7 +38,7 @@ impl Build<'_> {
         let mut place = beside.map_or_else(|| Place::Through(Vec::new(), 0), Place::Beside);
         let unique = index.spec.unique();
         let (mut key, mut owner) = (index.id.to_be_bytes().to_vec(), Vec::new());
-        let mut merge = sorter.merge()?;
+        let mut merge = sorter.merge(&|| self.check())?;
         let mut done = 0;
         while let Some((values, value)) = merge.next()? {
             if done % CHECK_EVERY == 0 {

@@ -45,7 +45,7 @@ impl Build<'_> {
                 multikey[number] |= keys.multikey;
                 for (values, bits) in keys.iter() {
                     encode_unique_value(&mut value, record_key, bits);
-                    sorters[number].push(values, &value)?;
+                    sorters[number].push(values, &value, &|| self.check())?;
                 }
             }
             Ok(ControlFlow::Continue(()))

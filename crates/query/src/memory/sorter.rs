@@ -1,0 +1,199 @@
+//! The blocking sort: keeps what it must, up to the memory limit, and goes on in files where that is allowed.
+//!
+//! Rows are bytes in one arena. Where only the first so many are wanted, a document that comes after all of those is not even copied.
+
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_mql::SortPattern;
+use mayfly_runs::Merge;
+use mayfly_value::RawDoc;
+
+use super::Memory;
+use super::spill::{parts, row};
+use crate::metadata::Metadata;
+use crate::needed::Fields;
+
+/// Collects documents, then gives them in order.
+pub(crate) struct Sorter {
+    /// Nothing: documents come with their keys.
+    pattern: Option<SortPattern>,
+    /// Only so many of the first are wanted.
+    keep: Option<u64>,
+    memory: Memory,
+    rows: mayfly_runs::Sorter,
+    key: Vec<u8>,
+}
+
+impl Sorter {
+    pub(crate) fn new(pattern: SortPattern, keep: Option<u64>, memory: Memory) -> Sorter {
+        Sorter { pattern: Some(pattern), ..Sorter::by_keys(keep, memory) }
+    }
+
+    /// Documents come with their keys.
+    pub(crate) fn by_keys(keep: Option<u64>, memory: Memory) -> Sorter {
+        let first = keep.and_then(|keep| usize::try_from(keep).ok());
+        let rows = first.map_or_else(mayfly_runs::Sorter::new, mayfly_runs::Sorter::first);
+        Sorter { pattern: None, keep, memory, rows, key: Vec::new() }
+    }
+
+    /// Takes one document.
+    ///
+    /// # Errors
+    /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files and of the operation's deadline.
+    pub(crate) fn push(
+        &mut self,
+        document: RawDoc<'_>,
+        metadata: &Metadata,
+        op: &OpCtx,
+    ) -> Result<()> {
+        self.push_fields(document, metadata, None, op)
+    }
+
+    /// Takes these fields of a document, among them those that it is sorted by; nothing: all.
+    ///
+    /// # Errors
+    /// As [`Sorter::push`].
+    pub(crate) fn push_fields(
+        &mut self,
+        document: RawDoc<'_>,
+        metadata: &Metadata,
+        fields: Option<&Fields>,
+        op: &OpCtx,
+    ) -> Result<()> {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        if let Some(pattern) = &self.pattern {
+            pattern.append_sort_key(metadata.frame(document), &mut key);
+        }
+        let pushed = match fields {
+            Some(fields) if self.rows.wants(&key) => {
+                self.push_keyed(&key, fields.of(document).as_doc(), metadata, op)
+            }
+            _ => self.push_keyed(&key, document, metadata, op),
+        };
+        self.key = key;
+        pushed
+    }
+
+    /// Takes one document with its key.
+    ///
+    /// # Errors
+    /// As [`Sorter::push`].
+    pub(crate) fn push_keyed(
+        &mut self,
+        key: &[u8],
+        document: RawDoc<'_>,
+        metadata: &Metadata,
+        op: &OpCtx,
+    ) -> Result<()> {
+        self.rows.push_parts(key, &parts(document, metadata));
+        if self.rows.memory_bytes() > self.memory.bytes {
+            self.make_room(op)?;
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self, op: &OpCtx) -> Result<()> {
+        self.rows.cut();
+        if self.rows.memory_bytes() <= self.memory.bytes {
+            return Ok(());
+        }
+        let Some(folder) = &self.memory.folder else {
+            return Err(Error::new(
+                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
+                format!(
+                    "Executor error during find command :: caused by :: Sort exceeded memory limit of {} bytes, \
+                     but did not opt in to external sorting.",
+                    self.memory.bytes
+                ),
+            ));
+        };
+        self.rows.spill(folder, &|| op.check())
+    }
+
+    /// Everything in order; equal keys keep the order in which they came.
+    ///
+    /// # Errors
+    /// Those of files and of the operation's deadline.
+    pub(crate) fn finish(self, op: &OpCtx) -> Result<Sorted> {
+        let left = self.keep.unwrap_or(u64::MAX);
+        Ok(Sorted { merge: self.rows.merge(&|| op.check())?, left })
+    }
+}
+
+/// Sorted documents.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    merge: Merge,
+    left: u64,
+}
+
+impl Sorted {
+    /// The next one.
+    ///
+    /// # Errors
+    /// Those of files.
+    pub(crate) fn next(&mut self) -> Result<Option<(RawDoc<'_>, Metadata)>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.merge.next()?.map(|(_, bytes)| row(bytes)).transpose()
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left == 0 || self.merge.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mayfly_base::ManualClock;
+    use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+    use super::*;
+
+    fn sorted(memory: Memory, keep: Option<u64>) -> Result<Vec<(i32, i32)>> {
+        let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+        let pattern = mayfly_value::bson::doc! { "a": 1 };
+        let pattern = SortPattern::parse(DocBuf::from_bson(&pattern).as_doc())?;
+        let mut sorter = Sorter::new(pattern, keep, memory);
+        for n in 0..2000 {
+            let mut document = DocBuilder::new();
+            document.append("a", (n * 7919) % 100).append("n", n);
+            sorter.push(document.finish().as_doc(), &Metadata::NONE, &op)?;
+        }
+        let mut sorted = sorter.finish(&op)?;
+        let mut out = Vec::new();
+        while let Some((document, _)) = sorted.next()? {
+            let number = |name: &str| match document.get(name) {
+                Some(RawValue::Int32(n)) => n,
+                other => panic!("{other:?}"),
+            };
+            out.push((number("a"), number("n")));
+        }
+        assert!(sorted.is_empty());
+        Ok(out)
+    }
+
+    #[test]
+    fn files_give_the_same_order_as_memory() {
+        let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
+        let in_memory = sorted(Memory::default(), None).unwrap();
+        assert_eq!(in_memory.len(), 2000);
+        assert!(in_memory.is_sorted(), "equal keys keep their order");
+        let small = Memory { bytes: 10_000, folder };
+        assert_eq!(sorted(small.clone(), None).unwrap(), in_memory);
+        assert_eq!(sorted(small, Some(300)).unwrap(), in_memory[..300]);
+    }
+
+    #[test]
+    fn without_files_it_fails() {
+        let small = Memory { bytes: 10_000, folder: None };
+        let error = sorted(small.clone(), None).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
+        assert_eq!(sorted(small, Some(10)).unwrap().len(), 10);
+    }
+}

@@ -1,0 +1,58 @@
+//! Documents in a file, one after the other, to be read in that order as often as needed.
+
+use std::path::Path;
+
+use mayfly_base::Result;
+use mayfly_value::RawDoc;
+
+use super::spill::as_document;
+
+/// Takes documents.
+pub(crate) struct SpoolWriter(mayfly_runs::SpoolWriter);
+
+impl SpoolWriter {
+    /// A file without a name in this folder.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub(crate) fn new(folder: &Path) -> Result<SpoolWriter> {
+        mayfly_runs::SpoolWriter::new(folder).map(SpoolWriter)
+    }
+
+    /// Takes one more.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub(crate) fn push(&mut self, document: RawDoc<'_>) -> Result<()> {
+        self.0.push(document.as_bytes())
+    }
+
+    /// All are there.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub(crate) fn finish(self) -> Result<Spool> {
+        self.0.finish().map(Spool)
+    }
+}
+
+/// Gives them again.
+pub(crate) struct Spool(mayfly_runs::Spool);
+
+impl Spool {
+    /// Begins with the first one again.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub(crate) fn rewind(&mut self) -> Result<()> {
+        self.0.rewind()
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub(crate) fn next(&mut self) -> Result<Option<RawDoc<'_>>> {
+        self.0.next()?.map(as_document).transpose()
+    }
+}

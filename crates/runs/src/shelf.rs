@@ -1,0 +1,101 @@
+//! Entries in a file, each to be taken out once, in any order.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use mayfly_base::Result;
+
+use crate::Spilled;
+use crate::file::{failed, open};
+
+/// Keeps entries.
+#[derive(Debug)]
+pub struct Shelf {
+    file: File,
+    end: u64,
+    /// So many have not been taken out.
+    left: usize,
+    spilled: Spilled,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    start: u64,
+    bytes: usize,
+}
+
+impl Shelf {
+    /// An empty one, in a file without a name in this folder.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub fn new(folder: &Path) -> Result<Shelf> {
+        let spilled = Spilled { spills: 1, ..Spilled::default() };
+        Ok(Shelf { file: open(folder)?, end: 0, left: 0, spilled })
+    }
+
+    /// Puts an entry there.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub fn put(&mut self, entry: &[u8]) -> Result<Placed> {
+        let placed = Placed { start: self.end, bytes: entry.len() };
+        let written = self.file.write_all_at(entry, placed.start);
+        written.map_err(|error| failed("write", &error))?;
+        self.end += placed.bytes as u64;
+        self.left += 1;
+        self.spilled.records += 1;
+        self.spilled.bytes += placed.bytes as u64;
+        self.spilled.file_bytes += placed.bytes as u64;
+        Ok(placed)
+    }
+
+    /// Takes an entry out. An empty file begins anew.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub fn take(&mut self, placed: Placed) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; placed.bytes];
+        let read = self.file.read_exact_at(&mut bytes, placed.start);
+        read.map_err(|error| failed("read", &error))?;
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.end = 0;
+        }
+        Ok(bytes)
+    }
+
+    /// What was written so far.
+    pub fn spilled(&self) -> Spilled {
+        self.spilled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn each_entry_is_taken_out_as_it_was_put_there(
+            // The length of an entry to put there, or which of those that are there to take out.
+            steps in prop::collection::vec((any::<bool>(), 0..2000usize), 0..200),
+        ) {
+            let mut shelf = Shelf::new(&std::env::temp_dir().join("mayfly-runs-test")).unwrap();
+            let mut there = Vec::new();
+            for (number, (put, at)) in steps.into_iter().enumerate() {
+                if put || there.is_empty() {
+                    let entry = vec![number as u8; at];
+                    there.push((shelf.put(&entry).unwrap(), entry));
+                } else {
+                    let (placed, entry) = there.swap_remove(at % there.len());
+                    prop_assert_eq!(shelf.take(placed).unwrap(), entry);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Sorting more entries than fit into memory.
+//!
+//! 1. Entries are collected in an arena.
+//! 2. When the owner says so, what is in memory is sorted and becomes a run, a file.
+//! 3. So many runs of one level are merged into one of the next level, that never more are open than a process may have.
+//! 4. In the end all runs and the rest in memory are merged.
+//!
+//! Equal keys stay in the order in which they came: runs of a higher level are older than those of a lower one.
+//!
+//! A sorter may be told that only the first entries are wanted. It forgets the others now and then, and from then on does not
+//! take what comes after all of those.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use mayfly_base::Result;
+
+use crate::arena::{Arena, HEADER};
+use crate::file::{finish, write_entry, writer};
+use crate::{Check, Merge, Spilled};
+
+/// Runs of one level, and of the last merge: each is an open file.
+const MAX_RUNS: usize = if cfg!(test) { 4 } else { 64 };
+/// Entries between two questions whether to go on.
+const CHECK_EVERY: u64 = 4096;
+/// Beyond twice what is kept, so many entries are taken before the others are forgotten.
+const MOST_BEYOND: usize = 1024;
+
+/// Takes entries in any order.
+#[derive(Debug, Default)]
+pub struct Sorter {
+    memory: Arena,
+    /// Runs by level, in each the older ones first.
+    levels: Vec<Vec<File>>,
+    folder: Option<PathBuf>,
+    /// Only so many of the first are wanted.
+    keep: Option<usize>,
+    /// There are as many as are wanted that do not come after this key.
+    worst: Option<Vec<u8>>,
+    len: u64,
+    spilled: Spilled,
+}
+
+impl Sorter {
+    /// An empty one.
+    pub fn new() -> Sorter {
+        Sorter::default()
+    }
+
+    /// An empty one; only so many of the first entries are wanted. The merge may give a few more.
+    pub fn first(keep: usize) -> Sorter {
+        Sorter { keep: Some(keep), ..Sorter::default() }
+    }
+
+    /// Entries so far, forgotten ones as well.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there was no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.memory_bytes()
+    }
+
+    /// Whether there are entries in files.
+    pub fn is_in_files(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// What was written into files.
+    pub fn spilled(&self) -> Spilled {
+        self.spilled
+    }
+
+    /// Adds an entry.
+    #[inline]
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.push_parts(key, &[value]);
+    }
+
+    /// Adds an entry whose value is in parts.
+    pub fn push_parts(&mut self, key: &[u8], value: &[&[u8]]) {
+        self.len += 1;
+        if self.worst.as_ref().is_some_and(|worst| key >= worst.as_slice()) {
+            return;
+        }
+        self.memory.push(key, value);
+        if let Some(keep) = self.keep
+            && self.memory.len() >= keep.saturating_mul(2).saturating_add(MOST_BEYOND)
+        {
+            self.cut();
+        }
+    }
+
+    /// Whether an entry with this key may be one of those that are wanted. Others need not be pushed.
+    pub fn wants(&self, key: &[u8]) -> bool {
+        self.worst.as_ref().is_none_or(|worst| key < worst.as_slice())
+    }
+
+    /// Forgets what is not among the first that are wanted, as far as that is known.
+    pub fn cut(&mut self) {
+        if let Some(keep) = self.keep
+            && let Some(worst) = self.memory.cut(keep)
+            && self.worst.as_ref().is_none_or(|known| worst < known.as_slice())
+        {
+            self.worst = Some(worst.to_vec());
+        }
+    }
+
+    /// Writes what is in memory into a run in this folder.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
+    pub fn spill(&mut self, folder: &Path, check: &Check<'_>) -> Result<()> {
+        self.cut();
+        if self.memory.len() == 0 {
+            return Ok(());
+        }
+        check()?;
+        self.memory.sort();
+        let mut run = Run::new(folder)?;
+        for (key, value) in self.memory.entries() {
+            run.push(key, value, check)?;
+        }
+        self.memory.clear();
+        self.put(run, folder, check)
+    }
+
+    /// Takes a run that came after everything else.
+    ///
+    /// # Errors
+    /// As [`Sorter::spill`].
+    pub fn push_run(&mut self, run: Run, folder: &Path, check: &Check<'_>) -> Result<()> {
+        self.spill(folder, check)?;
+        self.len += run.spilled.records;
+        self.put(run, folder, check)
+    }
+
+    fn put(&mut self, run: Run, folder: &Path, check: &Check<'_>) -> Result<()> {
+        self.folder.get_or_insert_with(|| folder.to_owned());
+        self.spilled.add(run.spilled);
+        let mut run = finish(run.out)?;
+        for level in 0.. {
+            if self.levels.len() <= level {
+                self.levels.push(Vec::new());
+            }
+            self.levels[level].push(run);
+            if self.levels[level].len() < MAX_RUNS {
+                break;
+            }
+            run = merged(std::mem::take(&mut self.levels[level]), folder, check)?;
+        }
+        Ok(())
+    }
+
+    /// All entries in order.
+    ///
+    /// # Errors
+    /// As [`Sorter::spill`].
+    pub fn merge(mut self, check: &Check<'_>) -> Result<Merge> {
+        self.cut();
+        let mut runs: Vec<File> = self.levels.into_iter().rev().flatten().collect();
+        while let Some(folder) = &self.folder
+            && runs.len() > MAX_RUNS
+        {
+            // The younger ones are the smaller ones.
+            let count = (runs.len() - MAX_RUNS + 1).clamp(2, MAX_RUNS);
+            let last = runs.split_off(runs.len() - count);
+            runs.push(merged(last, folder, check)?);
+        }
+        Merge::of(runs, self.memory)
+    }
+}
+
+/// A run in the making, for an owner whose entries are in order already.
+#[derive(Debug)]
+pub struct Run {
+    out: BufWriter<File>,
+    spilled: Spilled,
+}
+
+impl Run {
+    /// An empty one in this folder.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub fn new(folder: &Path) -> Result<Run> {
+        let spilled = Spilled { spills: 1, ..Spilled::default() };
+        Ok(Run { out: writer(folder)?, spilled })
+    }
+
+    /// Takes an entry, whose key is not less than the one before.
+    ///
+    /// # Errors
+    /// As [`Sorter::spill`].
+    pub fn push(&mut self, key: &[u8], value: &[u8], check: &Check<'_>) -> Result<()> {
+        self.spilled.records += 1;
+        if self.spilled.records.is_multiple_of(CHECK_EVERY) {
+            check()?;
+        }
+        self.spilled.bytes += (key.len() + value.len()) as u64;
+        self.spilled.file_bytes += (HEADER + key.len() + value.len()) as u64;
+        write_entry(&mut self.out, key, value)
+    }
+}
+
+/// Runs as one.
+fn merged(runs: Vec<File>, folder: &Path, check: &Check<'_>) -> Result<File> {
+    let mut merge = Merge::of(runs, Arena::default())?;
+    let mut out = writer(folder)?;
+    let mut number = 0u64;
+    while let Some((key, value)) = merge.next()? {
+        if number.is_multiple_of(CHECK_EVERY) {
+            check()?;
+        }
+        number += 1;
+        write_entry(&mut out, key, value)?;
+    }
+    finish(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use mayfly_base::{Error, ErrorCode};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn folder() -> PathBuf {
+        std::env::temp_dir().join("mayfly-runs-test")
+    }
+
+    /// Through a sorter that goes into a file whenever it holds so many bytes.
+    fn sorted(
+        budget: usize,
+        keep: Option<usize>,
+        entries: &[(Vec<u8>, u32)],
+    ) -> Vec<(Vec<u8>, u32)> {
+        let mut sorter = keep.map_or_else(Sorter::new, Sorter::first);
+        for (key, value) in entries {
+            let value = value.to_le_bytes();
+            let (first, second) = value.split_at(2);
+            sorter.push_parts(key, &[first, second]);
+            if sorter.memory_bytes() >= budget {
+                sorter.spill(&folder(), &|| Ok(())).unwrap();
+            }
+        }
+        assert_eq!(sorter.len(), entries.len() as u64);
+        let mut merge = sorter.merge(&|| Ok(())).unwrap();
+        let mut out = Vec::new();
+        loop {
+            let over = merge.is_over();
+            let Some((key, value)) = merge.next().unwrap() else {
+                assert!(over);
+                return out;
+            };
+            assert!(!over);
+            out.push((key.to_vec(), u32::from_le_bytes(value.try_into().unwrap())));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn entries_come_in_order_and_equal_ones_as_they_came(
+            keys in prop::collection::vec(prop::collection::vec(0..3u8, 0..20), 0..300),
+            budget in 1..20_000usize,
+        ) {
+            let entries: Vec<_> = keys.into_iter().zip(0..).collect();
+            let mut expected = entries.clone();
+            expected.sort_by(|a, b| a.0.cmp(&b.0));
+            prop_assert_eq!(&sorted(budget, None, &entries), &expected);
+            prop_assert_eq!(&sorted(usize::MAX, None, &entries), &expected);
+        }
+
+        #[test]
+        fn the_first_entries_are_those_of_all(
+            keys in prop::collection::vec(prop::collection::vec(0..4u8, 0..4), 0..4000),
+            keep in 1..60usize,
+            budget in 1..20_000usize,
+        ) {
+            let entries: Vec<_> = keys.into_iter().zip(0..).collect();
+            let mut expected = entries.clone();
+            expected.sort_by(|a, b| a.0.cmp(&b.0));
+            expected.truncate(keep);
+            for budget in [budget, usize::MAX] {
+                let mut found = sorted(budget, Some(keep), &entries);
+                found.truncate(keep);
+                prop_assert_eq!(&found, &expected);
+            }
+        }
+    }
+
+    #[test]
+    fn values_come_back_whole_however_large() {
+        let mut sorter = Sorter::new();
+        for n in 0..50u8 {
+            sorter.push(&[50 - n], &vec![n; usize::from(n) * 10_000]);
+            if n % 7 == 0 {
+                sorter.spill(&folder(), &|| Ok(())).unwrap();
+            }
+        }
+        let spilled = sorter.spilled();
+        assert_eq!((spilled.spills, spilled.records), (8, 50));
+        assert_eq!(spilled.file_bytes, spilled.bytes + 8 * 50);
+        let mut merge = sorter.merge(&|| Ok(())).unwrap();
+        for n in (0..50u8).rev() {
+            let (key, value) = merge.next().unwrap().unwrap();
+            assert_eq!((key, value), (&[50 - n][..], &vec![n; usize::from(n) * 10_000][..]));
+        }
+        assert!(merge.is_over() && merge.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn runs_that_are_in_order_come_after_what_was_before() {
+        let mut sorter = Sorter::new();
+        sorter.push(b"b", b"first");
+        let mut run = Run::new(&folder()).unwrap();
+        for key in [b"a", b"b", b"c"] {
+            run.push(key, b"then", &|| Ok(())).unwrap();
+        }
+        sorter.push_run(run, &folder(), &|| Ok(())).unwrap();
+        sorter.push(b"b", b"last");
+        let mut merge = sorter.merge(&|| Ok(())).unwrap();
+        let mut found = Vec::new();
+        while let Some((key, value)) = merge.next().unwrap() {
+            found.push([key, value].concat());
+        }
+        assert_eq!(found, [&b"athen"[..], b"bfirst", b"bthen", b"blast", b"cthen"]);
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_memory() {
+        let mut sorter = Sorter::first(10);
+        for n in (0..100_000u32).rev() {
+            sorter.push(&n.to_be_bytes(), &[7; 100]);
+            assert!(sorter.memory_bytes() < 500_000, "{}", sorter.memory_bytes());
+        }
+        sorter.cut();
+        assert!(sorter.wants(&8u32.to_be_bytes()) && !sorter.wants(&9u32.to_be_bytes()));
+        let mut merge = sorter.merge(&|| Ok(())).unwrap();
+        for n in 0..10u32 {
+            assert_eq!(merge.next().unwrap().unwrap().0, n.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn whoever_is_stopped_ends_within_a_merge() {
+        let asked = Cell::new(0);
+        let check = || {
+            asked.set(asked.get() + 1);
+            match asked.get() {
+                // Four runs are written, then they are merged.
+                6.. => Err(Error::new(ErrorCode::Interrupted, "killed")),
+                _ => Ok(()),
+            }
+        };
+        let mut sorter = Sorter::new();
+        let stopped = (0..100u8).find_map(|n| {
+            sorter.push(&[n], &[]);
+            sorter.spill(&folder(), &check).err()
+        });
+        assert_eq!(stopped.unwrap().code(), ErrorCode::Interrupted);
+    }
+}

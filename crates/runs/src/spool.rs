@@ -1,0 +1,126 @@
+//! Entries in a file, one after the other, to be read in that order as often as needed.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use mayfly_base::Result;
+
+use crate::Spilled;
+use crate::file::{failed, finish, reader, writer};
+
+/// Takes entries.
+#[derive(Debug)]
+pub struct SpoolWriter {
+    out: BufWriter<File>,
+    spilled: Spilled,
+}
+
+impl SpoolWriter {
+    /// A file without a name in this folder.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub fn new(folder: &Path) -> Result<SpoolWriter> {
+        let spilled = Spilled { spills: 1, ..Spilled::default() };
+        Ok(SpoolWriter { out: writer(folder)?, spilled })
+    }
+
+    /// Takes one more.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub fn push(&mut self, entry: &[u8]) -> Result<()> {
+        let length = (entry.len() as u32).to_le_bytes();
+        let written = self.out.write_all(&length).and_then(|()| self.out.write_all(entry));
+        written.map_err(|error| failed("write", &error))?;
+        self.spilled.records += 1;
+        self.spilled.bytes += entry.len() as u64;
+        self.spilled.file_bytes += (length.len() + entry.len()) as u64;
+        Ok(())
+    }
+
+    /// What was written so far.
+    pub fn spilled(&self) -> Spilled {
+        self.spilled
+    }
+
+    /// All are there.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
+    pub fn finish(self) -> Result<Spool> {
+        let left = self.spilled.records;
+        let file = reader(finish(self.out)?, 1);
+        Ok(Spool { file, entry: Vec::new(), count: left, left })
+    }
+}
+
+/// Gives them again.
+#[derive(Debug)]
+pub struct Spool {
+    file: BufReader<File>,
+    entry: Vec<u8>,
+    count: u64,
+    left: u64,
+}
+
+impl Spool {
+    /// Begins with the first one again.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub fn rewind(&mut self) -> Result<()> {
+        self.left = self.count;
+        self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| failed("read", &error))
+    }
+
+    /// Whether nothing is left.
+    pub fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The next one.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator could not lend the bytes that it goes on from"
+    )]
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        let mut length = [0; 4];
+        match self.file.read_exact(&mut length) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(failed("read", &error)),
+        }
+        self.entry.resize(u32::from_le_bytes(length) as usize, 0);
+        self.file.read_exact(&mut self.entry).map_err(|error| failed("read", &error))?;
+        self.left = self.left.saturating_sub(1);
+        Ok(Some(&self.entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_as_often_as_asked() {
+        let mut writer = SpoolWriter::new(&std::env::temp_dir().join("mayfly-runs-test")).unwrap();
+        let entries: Vec<Vec<u8>> = (0..1000usize).map(|n| vec![n as u8; n]).collect();
+        entries.iter().for_each(|entry| writer.push(entry).unwrap());
+        assert_eq!(writer.spilled().bytes, 1000 * 999 / 2);
+        let mut spool = writer.finish().unwrap();
+        for _ in 0..2 {
+            for entry in &entries {
+                assert!(!spool.is_over());
+                assert_eq!(spool.next().unwrap(), Some(&entry[..]));
+            }
+            assert!(spool.is_over());
+            assert_eq!(spool.next().unwrap(), None);
+            spool.rewind().unwrap();
+        }
+    }
+}
