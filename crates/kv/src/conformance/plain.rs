@@ -160,7 +160,8 @@ pub(super) fn multi_get(make: &Make<'_>) {
 pub(super) fn multi_get_in_any_order(make: &Make<'_>) {
     let engine = &*make();
     let key = |n: u64| [7_u64.to_be_bytes(), n.to_be_bytes()].concat();
-    let value = |n: u64| vec![n as u8; if n % 97 == 0 { 200_000 } else { 1 + n as usize % 50 }];
+    let value =
+        |n: u64| vec![n as u8; if n.is_multiple_of(97) { 200_000 } else { 1 + n as usize % 50 }];
     let is_there = |n: u64| n % 10 != 3 && !(400..450).contains(&n);
     let there: Vec<_> = (0..1000).filter(|n| is_there(*n)).map(|n| (key(n), value(n))).collect();
     let there: Vec<_> = there.iter().map(|(key, value)| (&key[..], &value[..])).collect();

@@ -263,8 +263,8 @@ pub(super) fn ranges_between_what_was_deleted(make: &Make<'_>) {
             txn.delete(RECORD, key, Guard::Checked).unwrap();
         }
     }
-    for n in 1_000..1_003 {
-        txn.delete(RECORD, &keys[n], Guard::Checked).unwrap();
+    for key in &keys[1_000..1_003] {
+        txn.delete(RECORD, key, Guard::Checked).unwrap();
     }
     txn.commit().unwrap();
     let txn = begin(engine);
