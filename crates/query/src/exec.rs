@@ -202,11 +202,13 @@ impl Executor {
             Access::Text(_) | Access::Near(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
-        let limited = self
-            .query
-            .limit
-            .is_some_and(|limit| limit.saturating_add(self.query.skip) <= FEW_DOCUMENTS);
+        let few = |documents: Option<u64>| {
+            documents.is_some_and(|most| most.saturating_add(self.query.skip) <= FEW_DOCUMENTS)
+        };
         let bounded = ranges.iter().all(|range| *range != whole_range());
+        // A batch is full soon when every entry gives a document.
+        let exact = self.plan.exact && self.seen.is_none() && !self.collection.hides_expired();
+        let limited = few(self.query.limit) || exact && few(self.expected);
         self.plan.blocking_sort || !(self.plan.narrow || bounded && limited)
     }
 
