@@ -1,7 +1,7 @@
 //! A transaction: a snapshot, a write buffer, claims on keys; one batch at the commit.
 
 use std::cell::OnceCell;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use mayfly_kv::conflict::Claims;
@@ -9,12 +9,14 @@ use mayfly_kv::key_hash::key_hash;
 use mayfly_kv::scan::{Cursor, ScanRequest, merged_scan};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{
-    Caps, Direction, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
-    ScanEnd, ScanLimit, Txn, Visitor,
+    Caps, Direction, EachValue, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
+    KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
 };
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
+use crate::many::{BATCHED_KEYS, Many};
+use crate::ranges::visit_ranges;
 use crate::store::{Store, StoreSnapshot};
 
 pub(crate) const CAPS: Caps = Caps {
@@ -27,8 +29,6 @@ pub(crate) const CAPS: Caps = Caps {
     clusters_records: false,
 };
 
-/// From this many keys on a batched read pays.
-const BATCHED_KEYS: usize = 4;
 /// A batch's header, and what it needs besides key and value for each operation, at most.
 const BATCH_HEADER: usize = 12;
 const BATCH_PER_OP: usize = 12;
@@ -217,9 +217,21 @@ impl Txn for RocksTxn {
         &self,
         keyspace: Keyspace,
         keys: &[&[u8]],
-        see: &mut dyn FnMut(usize, &[u8]),
+        see: &mut EachValue<'_>,
     ) -> KvResult<()> {
-        self.read_many(keyspace, keys, &self.snapshot().read_options, see)
+        let (store, snapshot) = (&self.store, self.snapshot());
+        if !self.buffer.touches(keyspace) {
+            let family = store.family(keyspace);
+            return Many { db: &store.db, family, snapshot }.read(keys, see);
+        }
+        for (at, key) in keys.iter().enumerate() {
+            let mut flow = ControlFlow::Continue(());
+            self.read(keyspace, key, &snapshot.read_options, &mut |value| flow = see(at, value))?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn multi_get_locked(
@@ -256,6 +268,27 @@ impl Txn for RocksTxn {
         }
         let request = ScanRequest { keyspace, range, direction, limit };
         merged_scan(&mut RocksCursor { iterator, direction }, &self.buffer, request, visit)
+    }
+
+    fn scan_ranges(
+        &self,
+        keyspace: Keyspace,
+        ranges: &[KeyRange],
+        direction: Direction,
+        visit: &mut RangesVisitor<'_>,
+    ) -> KvResult<(usize, ScanEnd)> {
+        if ranges.len() > 1 && !self.buffer.touches(keyspace) {
+            let place = (&*self.store.db, self.store.family(keyspace));
+            return visit_ranges(place, self.snapshot(), ranges, direction, visit);
+        }
+        for (at, range) in ranges.iter().enumerate() {
+            let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
+            let end = self.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
+            if end != ScanEnd::Exhausted {
+                return Ok((at, end));
+            }
+        }
+        Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
     }
 
     fn reserve(&mut self, bytes: usize) {

@@ -4,6 +4,7 @@
 //! applied), scans that pause early, and the limits of other engines. Everything random comes from the seed and the
 //! order of the calls.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest, KeyRange,
-    Keyspace, KvError, KvResult, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions, Visitor,
+    Caps, Direction, EachValue, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest,
+    KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, SweepEnd, Txn,
+    TxnOptions, Visitor,
 };
 
 /// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
@@ -254,10 +256,29 @@ impl Txn for ChaosTxn {
         &self,
         keyspace: Keyspace,
         keys: &[&[u8]],
-        see: &mut dyn FnMut(usize, &[u8]),
+        see: &mut EachValue<'_>,
     ) -> KvResult<()> {
         self.check_age()?;
         self.inner.multi_get(keyspace, keys, see)
+    }
+
+    fn scan_ranges(
+        &self,
+        keyspace: Keyspace,
+        ranges: &[KeyRange],
+        direction: Direction,
+        visit: &mut RangesVisitor<'_>,
+    ) -> KvResult<(usize, ScanEnd)> {
+        self.check_age()?;
+        let mut left = match self.options.short_pages {
+            true => self.random.lock().random_range(1..=3),
+            false => usize::MAX,
+        };
+        self.inner.scan_ranges(keyspace, ranges, direction, &mut |at, key, value| {
+            left -= 1;
+            visit(at, key, value)?;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
     }
 
     fn scan(

@@ -234,20 +234,32 @@ pub enum ScanEnd {
 /// Sees a scan's entries: key, value. Slices live only for the call.
 pub type Visitor<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
+/// Sees entries of several ranges: the range's place, key, value. Slices live only for the call.
+pub type RangesVisitor<'v> = dyn FnMut(usize, &[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+/// Sees values of several keys: the key's place, value. Slices live only for the call.
+pub type EachValue<'v> = dyn FnMut(usize, &[u8]) -> ControlFlow<()> + 'v;
+
 /// A transaction over a snapshot. Dropping it rolls back.
 pub trait Txn: Send {
     /// Reads one key, own writes included. The closure sees the value; false when the key is absent.
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool>;
 
-    /// Reads many keys, own writes included; the closure sees (position in `keys`, value) of those present.
+    /// Reads many keys, own writes included. The closure sees (position in `keys`, value) of those present in the order of
+    /// `keys`, whatever that is, until it breaks off. An engine reads in the order that suits it, and may hold several
+    /// values meanwhile, but not many large ones.
     fn multi_get(
         &self,
         keyspace: Keyspace,
         keys: &[&[u8]],
-        see: &mut dyn FnMut(usize, &[u8]),
+        see: &mut EachValue<'_>,
     ) -> KvResult<()> {
         for (at, key) in keys.iter().enumerate() {
-            self.get(keyspace, key, &mut |value| see(at, value))?;
+            let mut flow = ControlFlow::Continue(());
+            self.get(keyspace, key, &mut |value| flow = see(at, value))?;
+            if flow.is_break() {
+                break;
+            }
         }
         Ok(())
     }
@@ -274,7 +286,10 @@ pub trait Txn: Send {
         for key in keys {
             self.lock(keyspace, key)?;
         }
-        self.multi_get(keyspace, keys, see)
+        self.multi_get(keyspace, keys, &mut |at, value| {
+            see(at, value);
+            ControlFlow::Continue(())
+        })
     }
 
     /// Visits the entries of a range in order, own writes included.
@@ -286,6 +301,26 @@ pub trait Txn: Send {
         limit: ScanLimit,
         visit: &mut Visitor<'_>,
     ) -> KvResult<ScanEnd>;
+
+    /// Visits the entries of several ranges as so many calls of [`Txn::scan`] would; the closure is told the range's place
+    /// among them. They are disjoint, and in the order of the scan. Gives the range at which it ended, and how that one did:
+    /// nothing is left of those before it.
+    fn scan_ranges(
+        &self,
+        keyspace: Keyspace,
+        ranges: &[KeyRange],
+        direction: Direction,
+        visit: &mut RangesVisitor<'_>,
+    ) -> KvResult<(usize, ScanEnd)> {
+        for (at, range) in ranges.iter().enumerate() {
+            let visit = &mut |key: &[u8], value: &[u8]| visit(at, key, value);
+            let end = self.scan(keyspace, range, direction, ScanLimit::NONE, visit)?;
+            if end != ScanEnd::Exhausted {
+                return Ok((at, end));
+            }
+        }
+        Ok((ranges.len().saturating_sub(1), ScanEnd::Exhausted))
+    }
 
     /// About so many bytes of keys and values will be written: lets an engine make room once.
     fn reserve(&mut self, bytes: usize) {

@@ -233,6 +233,7 @@ fn fill_from_plan(
     let (shape, failures) = (executor.shape(), executor.failures());
     let asked = Asked::by(projection.as_ref());
     let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor, asked));
+    executor.expect(batch.most);
     executor.run(store, op, &mut |record, document, metadata| {
         let record = match &key {
             Some(key) => key.record(store, record, document)?,

@@ -4,6 +4,8 @@
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
 mod count;
+mod fetch;
+mod index_scan;
 mod near;
 mod one_per_value;
 mod text;
@@ -19,17 +21,17 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, Entry, IndexField, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot,
-    Store, whole_range,
+    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Store, whole_range,
 };
-use mayfly_value::{DocBuf, RawDoc, keys};
+use mayfly_value::{DocBuf, RawDoc};
 
+use fetch::PageSize;
 use one_per_value::Shown;
 
 use crate::memory::{Memory, Sorted, Sorter};
 use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
-use crate::plan::{Access, EntryCheck, Plan, plan};
+use crate::plan::{Access, Plan, plan};
 use crate::tail::{Tail, check_position};
 use crate::{CanonicalQuery, ResultShape};
 
@@ -93,6 +95,10 @@ pub struct Executor {
     command: Option<&'static str>,
     /// Where a text search is.
     text: text::TextState,
+    /// How many documents the next batch takes, where that is known.
+    expected: Option<u64>,
+    /// How many records are read together.
+    page_size: PageSize,
 }
 
 /// Counts the use of an index.
@@ -160,6 +166,8 @@ impl Executor {
             shape: ResultShape::default(),
             command: None,
             text: text::TextState::default(),
+            expected: None,
+            page_size: PageSize::default(),
         })
     }
 
@@ -193,11 +201,13 @@ impl Executor {
             Access::Text(_) | Access::Near(_) => return true,
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
-        let limited = self
-            .query
-            .limit
-            .is_some_and(|limit| limit.saturating_add(self.query.skip) <= FEW_DOCUMENTS);
+        let few = |documents: Option<u64>| {
+            documents.is_some_and(|most| most.saturating_add(self.query.skip) <= FEW_DOCUMENTS)
+        };
         let bounded = ranges.iter().all(|range| *range != whole_range());
+        // A batch is full soon when every entry gives a document.
+        let exact = self.plan.exact && self.seen.is_none() && !self.collection.hides_expired();
+        let limited = few(self.query.limit) || exact && few(self.expected);
         self.plan.blocking_sort || !(self.plan.narrow || bounded && limited)
     }
 
@@ -273,6 +283,11 @@ impl Executor {
         self.keys_only = self.plan.exact && !self.plan.blocking_sort;
     }
 
+    /// The next batch takes at most so many documents: no more records are read ahead than that.
+    pub fn expect(&mut self, documents: usize) {
+        self.expected = Some(documents as u64);
+    }
+
     /// Gives documents to the sink until it pauses, refuses, or nothing is left. Projection is not applied.
     ///
     /// # Errors
@@ -307,6 +322,7 @@ impl Executor {
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
             let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
             let keeps = self.keeps.take();
+            self.page_size.begin(Some(u64::MAX));
             while !self.scan_chunk(store, op, &mut |_, document, metadata| {
                 sorter.push_fields(document, metadata, keeps.as_ref(), op)?;
                 Ok(Flow::More)
@@ -347,6 +363,8 @@ impl Executor {
             self.done = true;
             return Ok(());
         }
+        let wanted = self.expected.take().into_iter().chain(limit_left).min();
+        self.page_size.begin(wanted.map(|wanted| wanted.saturating_add(skip_left)));
         loop {
             let exhausted = self.scan_chunk(store, op, &mut |key, document, metadata| {
                 if skip_left > 0 {
@@ -488,74 +506,6 @@ impl Executor {
         }
         Ok(true)
     }
-
-    fn scan_index(
-        &mut self,
-        store: &Store,
-        op: &OpCtx,
-        direction: Direction,
-        sink: &mut Sink<'_>,
-    ) -> Result<bool> {
-        let Access::Index { index, .. } = &self.plan.access else { return Ok(true) };
-        index.check_alive()?;
-        let snapshot = store.snapshot()?;
-        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
-        let multikey = index.is_multikey();
-        let keys_only = self.keys_only && !multikey && !self.collection.hides_expired();
-        let failures = self.failures();
-        if multikey {
-            // The plan may be older than the first array.
-            self.seen.get_or_insert_default();
-            // Which values a document has its entries do not say any more.
-            self.shown = None;
-        }
-        let covered = self.plan.one_per_value.is_some_and(|it| it.covered);
-        let path: &[String] = index.spec.fields().first().map_or(&[], |field| &field.parts);
-        while let Some(range) = self.ranges.front_mut() {
-            op.check()?;
-            let mut fetch = Fetch {
-                snapshot: &snapshot,
-                collection: &self.collection,
-                query: &self.query,
-                failures: &failures,
-                keys_only,
-                seen: self.seen.as_mut(),
-                shown: self.shown.as_mut(),
-                covered: covered.then_some(path),
-                // With several entries of one document each has other values.
-                checks: if multikey { &[] } else { &self.plan.checks },
-                fields: index.spec.fields(),
-                looked: 0,
-                fetched: 0,
-                paused: false,
-            };
-            let scanned =
-                snapshot.scan_index(index, range, direction, ScanLimit::NONE, &mut |entry| {
-                    fetch.entry(op, &entry, sink)
-                })?;
-            count(op, fetch.looked, fetch.fetched);
-            let paused = fetch.paused;
-            match (scanned, &mut self.shown) {
-                (Scanned::Exhausted, _) => {
-                    self.ranges.pop_front();
-                }
-                // An engine may end a page early: then it goes on where that ended.
-                (Scanned::Paused(_), Some(shown)) if !paused && shown.should_seek() => {
-                    match shown.rest(range, direction) {
-                        Some(rest) => *range = rest,
-                        None => {
-                            self.ranges.pop_front();
-                        }
-                    }
-                }
-                (Scanned::Paused(last), _) => *range = range.after(&last, direction),
-            }
-            if paused {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
 }
 
 /// Names failures that documents cause.
@@ -575,106 +525,6 @@ impl Failures {
             }
             None => error,
         }
-    }
-}
-
-/// Whether the values of an entry lie where they must.
-fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
-    let (mut rest, mut at) = (values, 0);
-    checks.iter().all(|check| {
-        while at < check.at {
-            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.descending));
-            let Some(skipped) = skipped.filter(|skipped| *skipped <= rest.len()) else {
-                return true;
-            };
-            rest = &rest[skipped..];
-            at += 1;
-        }
-        check.ranges.iter().any(|range| {
-            range.start.as_slice() <= rest && (range.end.is_empty() || rest < &range.end[..])
-        })
-    })
-}
-
-/// From index entries to documents.
-struct Fetch<'f> {
-    snapshot: &'f Snapshot,
-    collection: &'f Collection,
-    query: &'f CanonicalQuery,
-    failures: &'f Failures,
-    keys_only: bool,
-    seen: Option<&'f mut HashSet<RecordKey>>,
-    shown: Option<&'f mut Shown>,
-    /// The path of the index's first field, when its keys say all that is asked.
-    covered: Option<&'f [String]>,
-    /// Where further values of an entry must lie.
-    checks: &'f [EntryCheck],
-    fields: &'f [IndexField],
-    looked: u64,
-    fetched: u64,
-    paused: bool,
-}
-
-impl Fetch<'_> {
-    fn entry(
-        &mut self,
-        op: &OpCtx,
-        entry: &Entry<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<ControlFlow<()>> {
-        let record_key = entry.record_key;
-        self.looked += 1;
-        if self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-            op.check()?;
-        }
-        if !self.checks.is_empty() && !passes(entry.values, self.checks, self.fields) {
-            return Ok(ControlFlow::Continue(()));
-        }
-        if let Some(shown) = &mut self.shown
-            && shown.has(entry)
-        {
-            return Ok(match shown.should_seek() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            });
-        }
-        if let Some(seen) = &mut self.seen {
-            if seen.contains(record_key) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            seen.insert(record_key.to_vec());
-        }
-        let mut flow = Flow::More;
-        let known = match (&self.shown, self.covered) {
-            (Some(shown), Some(path)) => shown.document(entry, path),
-            _ => None,
-        };
-        let mut given = true;
-        if self.keys_only {
-            flow = sink(record_key, RawDoc::EMPTY, &Metadata::NONE)?;
-        } else if let Some(known) = known {
-            flow = sink(record_key, known.as_doc(), &Metadata::NONE)?;
-        } else {
-            given = false;
-            let (matcher, failures) = (&self.query.matcher, self.failures);
-            self.snapshot.record(self.collection, record_key, &mut |document| {
-                self.fetched += 1;
-                let matches = matcher.matches(document);
-                if matches.map_err(|error| failures.named(error))? {
-                    given = true;
-                    flow = sink(record_key, document, &Metadata::NONE)?;
-                }
-                Ok(())
-            })?;
-        }
-        if let (true, Some(shown)) = (given, &mut self.shown) {
-            shown.note(entry.values);
-        }
-        if flow == Flow::More {
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.paused = true;
-        Ok(ControlFlow::Break(()))
     }
 }
 

@@ -36,8 +36,8 @@ pub use oplog::{
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
     CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, PinnedReads,
-    RecordVisitor, Scanned, Snapshot, ValidateOptions, Validated, ValidatedIndex, position_of,
-    whole_range,
+    RangesVisitor, RecordKeys, RecordVisitor, RecordsVisitor, Scanned, Snapshot, ValidateOptions,
+    Validated, ValidatedIndex, position_of, whole_range,
 };
 pub use record::{IdKey, RecordKey, StoredDocument, id_key, record_id};
 pub use store::{Store, StoreOptions};

@@ -120,6 +120,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     ctx.op.update_info(|info| {
         info.plan_summary = executor.plan().summary();
     });
+    // With a snapshot what is behind the first batch is read at once, too.
+    if ctx.snapshot_time.is_none() {
+        executor.expect(batch.documents());
+    }
     let may_take_long = executor.may_take_long();
     let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
     cursor.await_data = tailing.await_data;

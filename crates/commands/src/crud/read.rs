@@ -82,6 +82,15 @@ pub(crate) struct FirstBatch {
     pub(crate) no_timeout: bool,
 }
 
+impl FirstBatch {
+    /// Most documents in it.
+    pub(crate) fn documents(&self) -> usize {
+        self.size.map_or(limits::DEFAULT_FIRST_BATCH_DOCS, |size| {
+            usize::try_from(size).unwrap_or(usize::MAX)
+        })
+    }
+}
+
 /// Writes `cursor: { firstBatch, id, ns }` and keeps the cursor when there is more.
 ///
 /// # Errors
@@ -93,9 +102,7 @@ pub(crate) fn first_batch(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let shown = shown_namespace(&cursor.namespace);
-    let size = batch.size.map_or(limits::DEFAULT_FIRST_BATCH_DOCS, |size| {
-        usize::try_from(size).unwrap_or(usize::MAX)
-    });
+    let size = batch.documents();
     reply.start_document("cursor").start_array("firstBatch");
     let limit = BatchLimit { documents: Some(size) };
     let count = cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;

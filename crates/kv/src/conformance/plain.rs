@@ -1,5 +1,10 @@
 //! One transaction at a time: reading, writing, sizes, sweeping, closing.
 
+use std::ops::ControlFlow;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 use super::{Make, RECORD, all, begin, fill, get, now, put, whole};
 use crate::{Direction, Guard, KeyRange, Keyspace, KvError, SweepEnd, Txn, TxnOptions};
 
@@ -134,7 +139,11 @@ pub(super) fn multi_get(make: &Make<'_>) {
     txn.delete(RECORD, &keys[2], Guard::Checked).unwrap();
     let asked: Vec<&[u8]> = keys.iter().rev().map(|key| &key[..]).collect();
     let mut seen = vec![None; 40];
-    txn.multi_get(RECORD, &asked, &mut |at, value| seen[39 - at] = Some(value.to_vec())).unwrap();
+    txn.multi_get(RECORD, &asked, &mut |at, value| {
+        seen[39 - at] = Some(value.to_vec());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     for (n, value) in seen.into_iter().enumerate() {
         let expected = match n {
             1 => Some(b"own".to_vec()),
@@ -144,6 +153,48 @@ pub(super) fn multi_get(make: &Make<'_>) {
         assert_eq!(value, expected, "key {n}");
     }
     txn.multi_get(RECORD, &[], &mut |_, _| panic!("nothing was asked")).unwrap();
+}
+
+/// Runs, gaps, absent keys, keys asked for twice, forward, backward and mixed, values small and large: shown in the order asked
+/// for, as far as the closure wants.
+pub(super) fn multi_get_in_any_order(make: &Make<'_>) {
+    let engine = &*make();
+    let key = |n: u64| [7_u64.to_be_bytes(), n.to_be_bytes()].concat();
+    let value =
+        |n: u64| vec![n as u8; if n.is_multiple_of(97) { 200_000 } else { 1 + n as usize % 50 }];
+    let is_there = |n: u64| n % 10 != 3 && !(400..450).contains(&n);
+    let there: Vec<_> = (0..1000).filter(|n| is_there(*n)).map(|n| (key(n), value(n))).collect();
+    let there: Vec<_> = there.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    fill(engine, &there);
+    // Where an engine has files, they are in one.
+    engine.compact_range(RECORD, &whole()).unwrap();
+    let mut random = SmallRng::seed_from_u64(3);
+    for round in 0..200 {
+        let (first, step) = (random.random_range(0..990), random.random_range(1..30));
+        let mut asked: Vec<u64> = match round % 4 {
+            0 => (first..(first + 60).min(1010)).collect(),
+            1 => (0..1010).step_by(step).collect(),
+            2 => (0..300).map(|_| random.random_range(0..1010)).collect(),
+            _ => (0..8).flat_map(|n| n * 120..n * 120 + random.random_range(0..20)).collect(),
+        };
+        if round % 3 == 1 {
+            asked.reverse();
+        }
+        let keys: Vec<_> = asked.iter().map(|n| key(*n)).collect();
+        let keys: Vec<_> = keys.iter().map(|key| &key[..]).collect();
+        let most = if round % 5 == 0 { random.random_range(1..50) } else { usize::MAX };
+        let expected =
+            asked.iter().enumerate().filter(|(_, n)| **n < 1000 && is_there(**n)).take(most);
+        let txn = begin(engine);
+        let mut seen = Vec::new();
+        txn.multi_get(RECORD, &keys, &mut |at, found| {
+            assert!(found == value(asked[at]), "the value of another key than {}", asked[at]);
+            seen.push(at);
+            if seen.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        assert_eq!(seen, expected.map(|(at, _)| at).collect::<Vec<_>>(), "{asked:?}");
+    }
 }
 
 pub(super) fn keyspaces_are_apart(make: &Make<'_>) {

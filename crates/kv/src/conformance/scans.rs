@@ -203,5 +203,90 @@ fn check(txn: &dyn crate::Txn, model: &BTreeMap<Vec<u8>, Vec<u8>>, random: &mut 
         }
         paged.extend(page(txn, &rest, direction, ScanLimit::rows(3)).0);
         assert_eq!(paged, expected, "in pages of three");
+        check_ranges(txn, model, direction, random);
+    }
+}
+
+/// Several ranges at once show what each of them shows, as far as the visitor wants.
+fn check_ranges(
+    txn: &dyn crate::Txn,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+    direction: Direction,
+    random: &mut SmallRng,
+) {
+    let mut bounds: Vec<Vec<u8>> = (0..2 * random.random_range(0..5))
+        .map(|_| (0..random.random_range(1..3)).map(|_| random.random_range(0..12)).collect())
+        .collect();
+    bounds.sort();
+    // A bound may close one range and open the next, and a range may be empty.
+    let mut ranges: Vec<KeyRange> = bounds
+        .chunks_exact(2)
+        .map(|pair| KeyRange { start: pair[0].clone(), end: pair[1].clone() })
+        .collect();
+    if direction == Direction::Backward {
+        ranges.reverse();
+    }
+    let mut expected = Vec::new();
+    for (at, range) in ranges.iter().enumerate() {
+        let found = all(txn, range, direction).into_iter();
+        expected.extend(found.map(|(key, value)| (at, key, value)));
+    }
+    assert!(expected.iter().all(|(_, key, value)| model.get(key) == Some(value)));
+    let most = random.random_range(1..10);
+    let mut seen = Vec::new();
+    let end = txn.scan_ranges(RECORD, &ranges, direction, &mut |at, key, value| {
+        seen.push((at, key.to_vec(), value.to_vec()));
+        if seen.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let (at, end) = end.expect("a scan of ranges");
+    assert_eq!(seen[..], expected[..most.min(expected.len())], "{ranges:?} {direction:?}");
+    match seen.last() {
+        Some((last_at, last_key, _)) if seen.len() == most => {
+            assert_eq!((at, end), (*last_at, ScanEnd::More { last_key: last_key.clone() }));
+        }
+        _ => assert_eq!((at, end), (ranges.len().saturating_sub(1), ScanEnd::Exhausted)),
+    }
+}
+
+/// Several ranges with much between them that was deleted, and in them.
+pub(super) fn ranges_between_what_was_deleted(make: &Make<'_>) {
+    let engine = &*make();
+    let keys: Vec<[u8; 4]> = (0..6_000_u32).map(u32::to_be_bytes).collect();
+    let entries: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"v"[..])).collect();
+    fill(engine, &entries);
+    // Where an engine has files, they are in one.
+    engine.compact_range(RECORD, &KeyRange { start: vec![0], end: vec![1] }).unwrap();
+    let mut txn = begin(engine);
+    for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 500 > 2) {
+        // One range has nothing left, another one everything.
+        if !(3_000..3_500).contains(&n) {
+            txn.delete(RECORD, key, Guard::Checked).unwrap();
+        }
+    }
+    for key in &keys[1_000..1_003] {
+        txn.delete(RECORD, key, Guard::Checked).unwrap();
+    }
+    txn.commit().unwrap();
+    let txn = begin(engine);
+    for direction in BOTH {
+        let mut ranges: Vec<KeyRange> = keys
+            .chunks(500)
+            .map(|chunk| KeyRange { start: chunk[0].to_vec(), end: chunk[450].to_vec() })
+            .collect();
+        if direction == Direction::Backward {
+            ranges.reverse();
+        }
+        let mut expected = Vec::new();
+        for (at, range) in ranges.iter().enumerate() {
+            expected.extend(all(&*txn, range, direction).into_iter().map(|(key, _)| (at, key)));
+        }
+        assert_eq!(expected.len(), 450 + 10 * 3);
+        let mut seen = Vec::new();
+        let end = txn.scan_ranges(RECORD, &ranges, direction, &mut |at, key, _| {
+            seen.push((at, key.to_vec()));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(end, Ok((ranges.len() - 1, ScanEnd::Exhausted)));
+        assert_eq!(seen, expected, "{direction:?}");
     }
 }

@@ -24,6 +24,7 @@ impl Executor {
         }
         let mut counted = 0;
         while !self.is_done() {
+            self.expect(usize::MAX);
             self.run(store, op, &mut |_, _, _| {
                 counted += 1;
                 Ok(Flow::More)

@@ -13,7 +13,9 @@ use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::Kind;
-use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store};
+use mayfly_storage::{
+    Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot, Store,
+};
 use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -363,64 +365,65 @@ impl Executor {
         op: &OpCtx,
     ) -> Result<()> {
         let (mut looked, mut fetched) = (0u64, 0u64);
+        let mut keys = RecordKeys::of(&self.collection);
         for range in ranges {
-            let entry = &mut |record_key: &[u8]| {
-                looked += 1;
-                if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-                    op.check()?;
-                }
-                if state.seen.contains(record_key) {
-                    return Ok(());
-                }
-                state.seen.insert(record_key.to_vec());
-                fetched += 1;
-                self.look_at(state, access, record_key, snapshot)
-            };
             let mut rest = range.clone();
             loop {
-                let scanned = snapshot.scan_index(
-                    &access.index,
-                    &rest,
-                    Direction::Forward,
-                    ScanLimit::NONE,
-                    &mut |found| entry(found.record_key).map(|()| ControlFlow::Continue(())),
-                )?;
-                match scanned {
+                let entry = &mut |entry: Entry<'_>| {
+                    looked += 1;
+                    if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+                        op.check()?;
+                    }
+                    if state.seen.contains(entry.record_key) {
+                        return Ok(ControlFlow::Continue(()));
+                    }
+                    state.seen.insert(entry.record_key.to_vec());
+                    keys.push(entry.record_key);
+                    if keys.len() >= FEW_ENTRIES {
+                        fetched += keys.len() as u64;
+                        self.look_at(state, access, &keys, snapshot)?;
+                        keys.clear();
+                    }
+                    Ok(ControlFlow::Continue(()))
+                };
+                let limit = ScanLimit::NONE;
+                match snapshot.scan_index(&access.index, &rest, Direction::Forward, limit, entry)? {
                     Scanned::Exhausted => break,
                     Scanned::Paused(last) => rest = rest.after(&last, Direction::Forward),
                 }
             }
         }
+        fetched += keys.len() as u64;
+        self.look_at(state, access, &keys, snapshot)?;
         count(op, looked, fetched);
         Ok(())
     }
 
-    /// Keeps a document that satisfies the filter and is at a distance that counts.
+    /// Keeps those documents of these records that satisfy the filter and are at a distance that counts.
     fn look_at(
         &self,
         state: &mut NearState,
         access: &NearAccess,
-        record_key: &[u8],
+        keys: &RecordKeys,
         snapshot: &Snapshot,
     ) -> Result<()> {
         let near = &access.near;
-        snapshot.record(&self.collection, record_key, &mut |document| {
+        snapshot.records(&self.collection, keys, &mut |at, document| {
             if !self.satisfies(document)? {
-                return Ok(());
+                return Ok(ControlFlow::Continue(()));
             }
             let distance = nearest(near, &access.path, document).map(|found| found.0);
             let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
-            if let Some(distance) = distance.filter(counts) {
+            if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
                 let document = match self.for_write {
                     true => Waiting::Store,
                     false => state.keep(document, &self.memory)?,
                 };
                 let distance = near.angle_of_distance(distance);
-                let record = record_key.to_vec();
+                let record = key.to_vec();
                 state.waiting.push(Reverse(Found { distance, record, document }));
             }
-            Ok(())
-        })?;
-        Ok(())
+            Ok(ControlFlow::Continue(()))
+        })
     }
 }

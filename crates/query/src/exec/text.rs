@@ -11,7 +11,8 @@ use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned, Snapshot, 
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
 
-use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
+use super::fetch::Page;
+use super::{CHUNK_ENTRIES, Executor, Sink, count};
 use crate::metadata::{Metadata, TEXT_SCORE};
 use crate::plan::{Access, TextAccess};
 
@@ -48,26 +49,24 @@ impl Executor {
         let failures = self.failures();
         let matcher = self.text.found.as_ref().unwrap_or(&self.query.matcher);
         let left = self.text.left.get_or_insert_default();
-        let (mut looked, mut flow) = (0u64, Flow::More);
-        while let Some((key, score)) = left.pop_front() {
-            looked += 1;
-            if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-                op.check()?;
-            }
-            let metadata = noted(score);
-            snapshot.record(&self.collection, &key, &mut |document| {
-                count(op, 0, 1);
+        let mut page = Page::new(store, &snapshot, &self.collection, &mut self.page_size);
+        let mut stopped = false;
+        while !left.is_empty() && !stopped {
+            op.check()?;
+            let taken = left.iter().position(|(key, _)| page.push(key));
+            let taken = taken.map_or(left.len(), |last| last + 1);
+            let at = page.show(&mut |at, key, document| {
                 let matches = matcher.matches(document);
-                if matches.map_err(|error| failures.named(error))? {
-                    flow = sink(&key, document, &metadata)?;
+                match matches.map_err(|error| failures.named(error))? {
+                    true => sink(key, document, &noted(left[at].1)).map(Some),
+                    false => Ok(None),
                 }
-                Ok(())
             })?;
-            if flow != Flow::More {
-                break;
-            }
+            stopped = at.is_some();
+            left.drain(..at.map_or(taken, |at| at + 1));
         }
-        Ok(left.is_empty() && flow == Flow::More)
+        count(op, 0, page.fetched);
+        Ok(!stopped)
     }
 }
 

@@ -119,6 +119,7 @@ fn search_and_act(
     let mut lost_races = 0;
     loop {
         let mut found: Vec<RecordKey> = Vec::new();
+        executor.expect(most);
         executor.run(store, op, &mut |key, document, _| {
             // A sorted result comes without its record's key.
             match (key.is_empty(), document.get("_id")) {

@@ -110,6 +110,7 @@ fn place_of(
     }
     let mut executor = Executor::new(collection.clone(), spec.query.clone())?;
     let mut found = Place::Nowhere;
+    executor.expect(1);
     executor.run(store, op, &mut |key, _, _| {
         found = Place::Found(key.to_vec());
         Ok(Flow::Pause)

@@ -2,8 +2,10 @@
 
 mod capped;
 mod count_only;
+mod counting;
 mod find_and_modify;
 mod natural_order;
+mod pages;
 mod places;
 mod text;
 mod under_change;

@@ -20,10 +20,12 @@ use crate::record::layout::{
 use crate::record::{Moment, Record, RecordKey};
 
 mod history;
+mod many;
 mod pin;
 mod sizes;
 mod validate;
 
+pub use many::{RangesVisitor, RecordKeys, RecordsVisitor};
 pub use pin::PinnedReads;
 use pin::{Reading, pinned};
 pub(crate) use pin::{View, enter_view, leave_view, open_view};

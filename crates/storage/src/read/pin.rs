@@ -16,7 +16,8 @@ use std::rc::Rc;
 
 use mayfly_base::{Error, Result};
 use mayfly_kv::{
-    Direction, KeyRange, Keyspace, KvError, KvResult, ScanEnd, ScanLimit, Txn, Visitor,
+    Direction, EachValue, KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit,
+    Txn, Visitor,
 };
 
 use crate::catalog::{Core, Held, begin_noting, end_noting, noted};
@@ -184,6 +185,35 @@ impl Reading {
             Reading::Own(txn) => txn.get(keyspace, key, see),
             Reading::Pinned(txn) => txn.get(keyspace, key, see),
             Reading::Open(view) => view.reading()?.get(keyspace, key, see),
+        }
+    }
+
+    /// As [`Txn::multi_get`].
+    pub(crate) fn multi_get(
+        &self,
+        keyspace: Keyspace,
+        keys: &[&[u8]],
+        see: &mut EachValue<'_>,
+    ) -> KvResult<()> {
+        match self {
+            Reading::Own(txn) => txn.multi_get(keyspace, keys, see),
+            Reading::Pinned(txn) => txn.multi_get(keyspace, keys, see),
+            Reading::Open(view) => view.reading()?.multi_get(keyspace, keys, see),
+        }
+    }
+
+    /// As [`Txn::scan_ranges`].
+    pub(crate) fn scan_ranges(
+        &self,
+        keyspace: Keyspace,
+        ranges: &[KeyRange],
+        direction: Direction,
+        visit: &mut RangesVisitor<'_>,
+    ) -> KvResult<(usize, ScanEnd)> {
+        match self {
+            Reading::Own(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
+            Reading::Pinned(txn) => txn.scan_ranges(keyspace, ranges, direction, visit),
+            Reading::Open(view) => view.reading()?.scan_ranges(keyspace, ranges, direction, visit),
         }
     }
 
