@@ -12,7 +12,7 @@ use super::filter::{joined, parts};
 use super::node::{Node, number};
 use super::text::text_match;
 use super::{Counted, Explained, Purpose};
-use crate::plan::{Access, NearAccess, Plan};
+use crate::plan::{Access, NearAccess, Plan, Said, said_of_point};
 use crate::{CanonicalQuery, Hint};
 
 /// Memory that a sort may use, as plans show it.
@@ -173,7 +173,7 @@ fn access(
         Access::Nothing => Node::new("EOF"),
         Access::Id(key) => {
             let range = [KeyRange { start: key.clone(), end: Vec::new() }];
-            fetch_by_id(&range, Direction::Forward, conditions, counted)
+            fetch_by_id(&range, Direction::Forward, (&said_of_point(query), query), counted)
         }
         Access::Records { ranges, direction } if *ranges == whole && !asks_for_id(plan, query) => {
             let backward = *direction == Direction::Backward;
@@ -189,19 +189,18 @@ fn access(
                 })
         }
         Access::Records { ranges, direction } => {
-            fetch_by_id(ranges, *direction, conditions, counted)
+            fetch_by_id(ranges, *direction, (&plan.said, query), counted)
         }
         Access::Text(text) => text_match(text, conditions, counted),
         Access::Index { index, ranges, direction } => {
             let backward = *direction == Direction::Backward;
             let scan = Scan {
-                index: Some(index),
                 fields: plan.fields.as_deref().unwrap_or(index.spec.fields()),
                 multikey: index.multikey_mask(),
                 ranges,
                 backward,
             };
-            let bounds = scan_bounds(&scan, conditions);
+            let bounds = scan_bounds(&scan, &plan.said, query);
             let mut leaf = index_scan(index, &scan, &bounds, counted);
             if let Some(one) = plan.one_per_value {
                 leaf.stage = "DISTINCT_SCAN";
@@ -293,7 +292,7 @@ fn index_scan(index: &Index, scan: &Scan<'_>, bounds: &ScanBounds, counted: &Cou
 fn fetch_by_id(
     ranges: &[KeyRange],
     direction: Direction,
-    conditions: &[DocBuf],
+    (said, query): (&Said, &CanonicalQuery),
     counted: &Counted,
 ) -> Node {
     let mut key = DocBuilder::new();
@@ -301,8 +300,8 @@ fn fetch_by_id(
     let key = key.finish();
     let field = IndexField::new("_id", false, FieldKind::Ordered);
     let backward = direction == Direction::Backward;
-    let scan = Scan { index: None, fields: &[field], multikey: 0, ranges, backward };
-    let bounds = scan_bounds(&scan, conditions);
+    let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
+    let bounds = scan_bounds(&scan, said, query);
     let of =
         Scanned { key: key.as_doc(), name: "_id_", unique: true, sparse: false, partial: false };
     let leaf = scan_node(&of, &scan, &bounds, counted);

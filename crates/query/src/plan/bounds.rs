@@ -1,39 +1,96 @@
-//! What a filter says about single fields, as intervals of ordered keys.
+//! What a filter says about single fields, as intervals of values.
 //!
-//! Only conditions that stand in the outermost conjunction count. An interval is given for both directions of an index field;
-//! it covers at least the keys of every document that can match.
+//! Intervals have at least the values under which an index has every document that can match: bounds may be wider than the filter,
+//! never narrower. Where they say no less than a condition does, the condition is covered by them.
 
-use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::{IndexField, KeyRange};
-use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, Number, RawValue, canonical_type, ty};
+use std::borrow::Cow;
+
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate, Regex};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, ty};
+
+use super::interval::{End, Interval, complement, intersect, union};
 
 /// One path and a condition on it.
 pub(super) type Condition<'q> = (&'q str, &'q Predicate);
 
+/// Alternatives and conditions on items of arrays are looked into so deep.
+const MAX_DEPTH: usize = 16;
+
 /// What is known about one path.
 #[derive(Clone)]
 pub(super) struct FieldBounds<'q> {
-    pub(super) path: &'q str,
-    /// One list of intervals per usable condition.
-    pub(super) conditions: Vec<Intervals>,
-    /// All conditions, for kinds of indexes that are not in the order of the values.
+    pub(super) path: Cow<'q, str>,
+    /// One for each usable condition.
+    pub(super) conditions: Vec<Bounds>,
+    /// The conditions on the path itself, for kinds of indexes that are not in the order of the values.
     pub(super) predicates: Vec<&'q Predicate>,
 }
 
-/// Intervals for an ascending and for a descending field, each ascending and disjoint.
+/// What one condition says.
 #[derive(Clone, Debug)]
-pub(super) struct Intervals {
-    pub(super) ascending: Vec<KeyRange>,
-    pub(super) descending: Vec<KeyRange>,
-    /// Every interval is one value: further fields of the key can be bounded behind it.
-    pub(super) points: bool,
+pub(super) struct Bounds {
+    /// Ascending and disjoint.
+    pub(super) intervals: Vec<Interval>,
+    /// They say all that the condition says of a value: it holds for all of them, and for no missing field.
+    pub(super) exact: bool,
     /// Whether a document without the field can match.
     pub(super) includes_missing: bool,
-    /// Whether strings are among the values: the bounds are for keys of the query's collation only.
-    pub(super) strings: bool,
+    /// Strings are among the values that compare under the query's collation.
+    pub(super) collated: bool,
+    /// Strings are among the values that are matched as they are written, whatever the collation.
+    pub(super) plain: bool,
+    /// Some value is asked not to be there: of an array another one may be, too.
+    pub(super) negated: bool,
     /// Whether documents with fields are among the values.
     pub(super) documents: bool,
+    /// The conditions on items of arrays that it stands in: what stands in the same is about the same item.
+    pub(super) items: Vec<usize>,
+    /// Which of the filter's outermost conditions it is, if it is all of it.
+    pub(super) whole: Option<usize>,
+}
+
+impl Bounds {
+    pub(super) fn new(intervals: Vec<Interval>) -> Bounds {
+        Bounds {
+            intervals,
+            exact: false,
+            includes_missing: false,
+            collated: false,
+            plain: false,
+            negated: false,
+            documents: false,
+            items: Vec::new(),
+            whole: None,
+        }
+    }
+
+    /// Whether every interval is one value: further fields of the key can be bounded behind it.
+    pub(super) fn points(&self) -> bool {
+        // Values compared under a collation may be equal without being the same: then they come from one value.
+        self.intervals.iter().all(|interval| interval.is_point(None))
+    }
+
+    /// Whether they bound nothing.
+    pub(super) fn is_everything(&self) -> bool {
+        matches!(&self.intervals[..], [Interval { low, high }]
+            if matches!(low.value.as_raw(), RawValue::MinKey) && low.inclusive
+            && matches!(high.value.as_raw(), RawValue::MaxKey) && high.inclusive)
+    }
+
+    /// What both say of one value.
+    pub(super) fn and(&self, other: &Bounds, collation: Option<&Collation>) -> Bounds {
+        Bounds {
+            intervals: intersect(&self.intervals, &other.intervals, collation),
+            exact: self.exact && other.exact,
+            includes_missing: self.includes_missing && other.includes_missing,
+            collated: self.collated || other.collated,
+            plain: self.plain || other.plain,
+            negated: self.negated || other.negated,
+            documents: self.documents || other.documents,
+            items: self.items.clone(),
+            whole: None,
+        }
+    }
 }
 
 /// Collects the conditions of the outermost conjunction; false when it can hold for no document.
@@ -53,81 +110,162 @@ pub(super) fn conjuncts<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> boo
     }
 }
 
-/// Groups conditions by path, in the order of the filter.
-pub(super) fn field_bounds<'q>(conditions: &[Condition<'q>]) -> Vec<FieldBounds<'q>> {
-    let mut fields: Vec<FieldBounds<'q>> = Vec::new();
-    for (path, predicate) in conditions {
-        let mut found = Vec::new();
-        intervals(predicate, &mut found);
-        match fields.iter_mut().find(|field| field.path == *path) {
-            Some(field) => {
-                field.conditions.extend(found);
-                field.predicates.push(predicate);
-            }
+/// What a filter says about fields, in the order in which it does.
+pub(super) fn field_bounds<'q>(
+    filter: &'q Expr,
+    collation: Option<&Collation>,
+) -> Vec<FieldBounds<'q>> {
+    let mut reader = Reader { fields: Vec::new(), collation, items: 0 };
+    for (at, conjunct) in filter.conjuncts().into_iter().enumerate() {
+        reader.read(conjunct, Some(at), &Place::default());
+    }
+    reader.fields
+}
+
+/// Where a condition stands.
+#[derive(Clone, Default)]
+struct Place {
+    /// The path of the array that it is about items of, with a dot behind it.
+    prefix: String,
+    items: Vec<usize>,
+    depth: usize,
+}
+
+struct Reader<'q, 'c> {
+    fields: Vec<FieldBounds<'q>>,
+    collation: Option<&'c Collation>,
+    /// How many conditions on items of arrays there were.
+    items: usize,
+}
+
+impl<'q> Reader<'q, '_> {
+    fn field(&mut self, path: Cow<'q, str>) -> &mut FieldBounds<'q> {
+        let at = match self.fields.iter().position(|field| field.path == path) {
+            Some(at) => at,
             None => {
-                let predicates = vec![*predicate];
-                fields.push(FieldBounds { path, conditions: found, predicates });
+                let (conditions, predicates) = (Vec::new(), Vec::new());
+                self.fields.push(FieldBounds { path, conditions, predicates });
+                self.fields.len() - 1
             }
-        }
-    }
-    fields
-}
-
-/// Whether the intervals of these fields say all that the filter says of a document with one key.
-pub(super) fn conjunction_is_exact(expr: &Expr, fields: &[IndexField]) -> bool {
-    let mut leaves = Vec::new();
-    if !leaves_of(expr, &mut leaves) {
-        return false;
-    }
-    // NaN is below all numbers as a key, and below none in a comparison: only a lower bound keeps it out.
-    let bounded_below = |wanted: &str| {
-        leaves.iter().any(|(path, predicate)| {
-            *path == wanted
-                && matches!(predicate, Predicate::Cmp { op: CmpOp::Eq | CmpOp::Gt | CmpOp::Gte, value, .. }
-                    if value.as_raw().is_number())
-        })
-    };
-    leaves.iter().all(|(path, predicate)| {
-        let value_is_exact = match predicate {
-            Predicate::Cmp { op: CmpOp::Lt | CmpOp::Lte, value, .. }
-                if value.as_raw().is_number() =>
-            {
-                has_own_key(value.as_raw()) && bounded_below(path)
-            }
-            Predicate::Cmp { value, .. } => has_own_key(value.as_raw()),
-            Predicate::In(list) => {
-                let all = list.values().iter().all(|value| has_own_key(value.as_raw()));
-                all && list.regexes().is_empty()
-            }
-            Predicate::Exists
-            | Predicate::Type(..)
-            | Predicate::Mod { .. }
-            | Predicate::Bits(..)
-            | Predicate::Geo(..)
-            | Predicate::Regex(_)
-            | Predicate::Size(_)
-            | Predicate::ElemMatchDocument(_)
-            | Predicate::ElemMatchValue(_)
-            | Predicate::Not(_)
-            | Predicate::All(_) => false,
         };
-        value_is_exact && fields.iter().any(|field| field.path == *path)
-    })
-}
+        &mut self.fields[at]
+    }
 
-/// The single conditions of a conjunction; false when it has other parts, or none.
-fn leaves_of<'q>(expr: &'q Expr, out: &mut Vec<Condition<'q>>) -> bool {
-    match expr {
-        Expr::And(parts) => !parts.is_empty() && parts.iter().all(|part| leaves_of(part, out)),
-        Expr::Path { path, predicate: Predicate::All(parts) } => {
-            out.extend(parts.iter().map(|part| (path.as_str(), part)));
-            true
+    fn add(&mut self, path: Cow<'q, str>, bounds: Bounds, place: &Place, whole: Option<usize>) {
+        let whole = whole.filter(|_| bounds.exact && place.items.is_empty());
+        let bounds = Bounds { items: place.items.clone(), whole, ..bounds };
+        self.field(path).conditions.push(bounds);
+    }
+
+    fn read(&mut self, expr: &'q Expr, whole: Option<usize>, place: &Place) {
+        if place.depth > MAX_DEPTH {
+            return;
         }
-        Expr::Path { path, predicate } => {
-            out.push((path.as_str(), predicate));
-            true
+        match expr {
+            Expr::And(parts) => parts.iter().for_each(|part| self.read(part, None, place)),
+            Expr::Path { path, predicate } => {
+                let path = match place.prefix.is_empty() {
+                    true => Cow::Borrowed(path.as_str()),
+                    false => Cow::Owned(format!("{}{path}", place.prefix)),
+                };
+                if place.items.is_empty() {
+                    self.field(path.clone()).predicates.push(predicate);
+                }
+                self.predicate(path, predicate, whole, place);
+            }
+            Expr::Document(test) if place.items.is_empty() => {
+                for (path, implied) in test.implied() {
+                    self.field(Cow::Borrowed(path.as_str())).predicates.push(implied);
+                    self.predicate(Cow::Borrowed(path.as_str()), implied, None, place);
+                }
+            }
+            Expr::Or(parts) => self.alternatives(parts, whole, place),
+            Expr::Nor(parts) => {
+                let only = whole.filter(|_| parts.len() == 1);
+                for part in parts {
+                    if let Expr::Path { path, predicate } = part
+                        && let Some(bounds) = outside(predicate, self.collation)
+                    {
+                        let path = format!("{}{path}", place.prefix);
+                        self.add(Cow::Owned(path), bounds, place, only);
+                    }
+                }
+            }
+            Expr::Document(_) | Expr::Always(_) => {}
         }
-        Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => false,
+    }
+
+    fn predicate(
+        &mut self,
+        path: Cow<'q, str>,
+        predicate: &'q Predicate,
+        whole: Option<usize>,
+        place: &Place,
+    ) {
+        match predicate {
+            Predicate::All(parts) => {
+                let only = whole.filter(|_| parts.len() == 1);
+                parts.iter().for_each(|part| self.predicate(path.clone(), part, only, place));
+            }
+            Predicate::ElemMatchValue(parts) => {
+                let place = self.inside(place, String::new());
+                parts.iter().for_each(|part| self.predicate(path.clone(), part, None, &place));
+            }
+            Predicate::ElemMatchDocument(inner) => {
+                let place = self.inside(place, format!("{path}."));
+                self.read(inner, None, &place);
+            }
+            other => {
+                if let Some(bounds) = bounds_of(other, self.collation) {
+                    self.add(path, bounds, place, whole);
+                }
+            }
+        }
+    }
+
+    /// Inside one more condition on the items of an array.
+    fn inside(&mut self, place: &Place, prefix: String) -> Place {
+        self.items += 1;
+        let mut items = place.items.clone();
+        items.push(self.items);
+        Place { prefix, items, depth: place.depth + 1 }
+    }
+
+    /// One of several holds: a path is bounded when each of them bounds it.
+    fn alternatives(&mut self, parts: &'q [Expr], whole: Option<usize>, place: &Place) {
+        let mut all = Vec::with_capacity(parts.len());
+        for part in parts {
+            let mut reader =
+                Reader { fields: Vec::new(), collation: self.collation, items: self.items };
+            let inner = Place { depth: place.depth + 1, items: Vec::new(), ..place.clone() };
+            let conjuncts = part.conjuncts();
+            let only = whole.filter(|_| conjuncts.len() == 1);
+            conjuncts.into_iter().for_each(|part| reader.read(part, only, &inner));
+            self.items = reader.items;
+            all.push(reader.fields);
+        }
+        let Some((first, others)) = all.split_first() else { return };
+        for field in first {
+            let same = |fields: &'_ Vec<FieldBounds<'q>>| {
+                let known = fields.iter().find(|known| known.path == field.path)?;
+                known.conditions.first().cloned()
+            };
+            let others: Option<Vec<Bounds>> = others.iter().map(same).collect();
+            let (Some(first), Some(others)) = (field.conditions.first(), others) else { continue };
+            let exact = first.whole.is_some() && others.iter().all(|other| other.whole.is_some());
+            let mut any = first.clone();
+            for other in others {
+                any.intervals.extend(other.intervals);
+                any.includes_missing |= other.includes_missing;
+                any.collated |= other.collated;
+                any.plain |= other.plain;
+                any.negated |= other.negated;
+                any.documents |= other.documents;
+            }
+            any.intervals = union(any.intervals, self.collation.filter(|_| any.collated));
+            any.exact = exact;
+            self.add(field.path.clone(), any, place, whole);
+        }
     }
 }
 
@@ -135,240 +273,257 @@ pub(super) fn is_nan(value: RawValue<'_>) -> bool {
     Number::from_value(value).is_some_and(Number::is_nan)
 }
 
-/// Types whose values no other value, and no missing field, shares its key with.
+/// Whether a value is found under its own key, and nothing else is that does not equal it.
 fn has_own_key(value: RawValue<'_>) -> bool {
-    match value {
-        RawValue::Double(number) => !number.is_nan(),
-        RawValue::Int32(_)
-        | RawValue::Int64(_)
-        | RawValue::String(_)
-        | RawValue::ObjectId(_)
-        | RawValue::Bool(_)
-        | RawValue::Date(_) => true,
-        _ => false,
-    }
+    !matches!(
+        value,
+        RawValue::Null
+            | RawValue::Undefined
+            | RawValue::Array(_)
+            | RawValue::Document(_)
+            | RawValue::Regex { .. }
+            | RawValue::MinKey
+            | RawValue::MaxKey
+    ) && !is_nan(value)
 }
 
-fn intervals(predicate: &Predicate, out: &mut Vec<Intervals>) {
+fn has_fields(value: RawValue<'_>) -> bool {
+    matches!(value, RawValue::Document(inner) if !inner.is_empty())
+}
+
+/// What a condition on the values of a path says.
+fn bounds_of(predicate: &Predicate, collation: Option<&Collation>) -> Option<Bounds> {
     match predicate {
-        Predicate::Cmp { op, value, collation } => {
-            out.extend(comparison(*op, value.as_raw(), collation.as_deref()));
-        }
-        Predicate::In(list) if list.regexes().is_empty() => {
+        Predicate::Cmp { op: CmpOp::Eq, value, .. } => equal(&[value.as_raw()], collation),
+        Predicate::Cmp { op, value, .. } => compared(*op, value.as_raw()),
+        Predicate::In(list) => {
             let values: Vec<RawValue<'_>> = list.values().iter().map(|v| v.as_raw()).collect();
-            out.extend(points(&values, list.collation().map(|collation| &**collation)));
+            let mut bounds = match values.is_empty() && !list.regexes().is_empty() {
+                true => Bounds { exact: true, ..Bounds::new(Vec::new()) },
+                false => equal(&values, collation)?,
+            };
+            for regex in list.regexes() {
+                let matching = matching(regex);
+                bounds.intervals.extend(matching.intervals);
+                bounds.exact &= matching.exact;
+                bounds.plain = true;
+            }
+            if bounds.plain {
+                let strings = collation.filter(|_| bounds.collated);
+                bounds.intervals = union(bounds.intervals, strings);
+            }
+            Some(bounds)
         }
-        Predicate::All(parts) => parts.iter().for_each(|part| intervals(part, out)),
-        Predicate::Not(inner) => out.extend(outside(inner)),
-        Predicate::In(_)
-        | Predicate::Exists
-        | Predicate::Type(..)
-        | Predicate::Mod { .. }
-        | Predicate::Bits(..)
+        Predicate::Regex(regex) => Some(matching(regex)),
+        Predicate::Exists => Some(Bounds::new(vec![Interval::all()])),
+        Predicate::Type(types, _) => of_types(|byte| types.contains(byte)),
+        Predicate::Mod { .. } => Some(Bounds::new(vec![Interval::of_type(RawValue::Int32(0))?])),
+        // As what it is, an empty array, a wildcard does not keep it.
+        Predicate::Size(0) => {
+            let empty = Bounds::new(vec![Interval::point(RawValue::Undefined)]);
+            Some(Bounds { documents: true, ..empty })
+        }
+        Predicate::Not(inner) => outside(inner, collation),
+        Predicate::Bits(..)
         | Predicate::Geo(..)
-        | Predicate::Regex(_)
         | Predicate::Size(_)
         | Predicate::ElemMatchDocument(_)
-        | Predicate::ElemMatchValue(_) => {}
+        | Predicate::ElemMatchValue(_)
+        | Predicate::All(_) => None,
     }
 }
 
-/// Where a value may be that is not in the order asked for: outside of that, of any type, or missing.
-fn outside(inner: &Predicate) -> Option<Intervals> {
-    let (op, value, collation) = match inner {
-        Predicate::Cmp { op: CmpOp::Eq, .. } => return None,
-        Predicate::Cmp { op, value, collation } => (*op, value.as_raw(), collation.as_deref()),
-        Predicate::All(parts) => match parts.as_slice() {
-            [only] => return outside(only),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let mut inside = comparison(op, value, collation)?;
-    if value.is_number() {
-        // NaN is below all numbers as a key, and not less than any in a comparison.
-        let nan = |descending| {
-            KeyRange::prefix(&encoded(RawValue::Double(f64::NAN), descending, collation))
-        };
-        for range in &mut inside.ascending {
-            range.start = nan(false).end.max(std::mem::take(&mut range.start));
-        }
-        for range in &mut inside.descending {
-            range.end = nan(true).start.min(std::mem::take(&mut range.end));
+/// Equality with one of these values.
+fn equal(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Bounds> {
+    let mut intervals = Vec::with_capacity(values.len());
+    for value in values {
+        match value {
+            // Kept as they are in arrays only; as a condition they mean something else.
+            RawValue::Undefined | RawValue::Regex { .. } => return None,
+            // An empty array is kept as undefined, and a path below it counts as null.
+            RawValue::Null => {
+                intervals.extend([RawValue::Undefined, RawValue::Null].map(Interval::point));
+            }
+            // Its items have the keys, unless it is an item itself.
+            RawValue::Array(items) => {
+                let first = items.iter().next().map_or(RawValue::Undefined, |item| item.value());
+                // Of an array inside of the array the items have no keys.
+                intervals.push(Interval::point(first));
+                intervals.push(Interval::point(*value));
+            }
+            value => intervals.push(Interval::point(*value)),
         }
     }
-    let around = |ranges: &[KeyRange]| {
-        let mut out = Vec::new();
-        let mut start = vec![keys::MIN];
-        for range in ranges {
-            out.push(KeyRange { start, end: range.start.clone() });
-            start = range.end.clone();
-        }
-        out.push(KeyRange { start, end: vec![keys::MAX] });
-        out.retain(|range| range.start < range.end);
-        out
-    };
-    Some(Intervals {
-        ascending: around(&inside.ascending),
-        descending: around(&inside.descending),
-        points: false,
-        includes_missing: true,
-        strings: inside.strings,
-        documents: true,
-    })
-}
-
-pub(super) fn encoded(
-    value: RawValue<'_>,
-    descending: bool,
-    collation: Option<&Collation>,
-) -> Vec<u8> {
-    let mut key = Vec::with_capacity(16);
-    keys::append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
-    key
-}
-
-/// Whether the value can only be found under its own key. An array is also found under those of its elements.
-pub(super) fn indexable(value: RawValue<'_>) -> bool {
-    !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
-}
-
-fn points(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Intervals> {
-    if !values.iter().copied().all(indexable) {
-        return None;
-    }
-    let mut all = values.to_vec();
-    let includes_missing = values.iter().any(|value| value.type_byte() == ty::NULL);
-    if includes_missing {
-        // An empty array is kept as undefined, and a path below it counts as null.
-        all.push(RawValue::Undefined);
-    }
-    let ranges = |descending| {
-        let point =
-            |value: &RawValue<'_>| KeyRange::prefix(&encoded(*value, descending, collation));
-        let mut ranges: Vec<KeyRange> = all.iter().map(point).collect();
-        ranges.sort_by(|a, b| a.start.cmp(&b.start));
-        ranges.dedup();
-        ranges
-    };
-    Some(Intervals {
-        ascending: ranges(false),
-        descending: ranges(true),
-        points: true,
-        includes_missing,
+    Some(Bounds {
+        exact: values.iter().all(|value| has_own_key(*value)),
+        includes_missing: values.iter().any(|value| value.type_byte() == ty::NULL),
+        collated: values.iter().any(|value| Collation::concerns(*value)),
         documents: values
             .iter()
-            .any(|value| matches!(value, RawValue::Document(inner) if !inner.is_empty())),
-        strings: values.iter().copied().any(Collation::concerns),
+            .any(|value| has_fields(*value) || matches!(value, RawValue::Array(_))),
+        ..Bounds::new(union(intervals, collation))
     })
 }
 
-fn comparison(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> Option<Intervals> {
-    if op == CmpOp::Eq {
-        return points(&[value], collation);
-    }
-    let ranged = match value {
-        RawValue::MinKey | RawValue::MaxKey | RawValue::Null => false,
-        RawValue::Document(_) => false,
-        other => indexable(other),
+/// An order comparison.
+fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
+    let end = |inclusive| End::new(value, inclusive);
+    let Interval { low, high } = match (op, value) {
+        // Equal to nothing but itself, and to what is missing.
+        (CmpOp::Lte | CmpOp::Gte, RawValue::Null) => return equal(&[value], None),
+        (_, RawValue::MinKey | RawValue::MaxKey) => {
+            let all = Interval::all();
+            let interval = match op {
+                CmpOp::Lt => Interval::new(all.low, end(false)),
+                CmpOp::Lte => Interval::new(all.low, end(true)),
+                CmpOp::Gt => Interval::new(end(false), all.high),
+                CmpOp::Gte | CmpOp::Eq => Interval::new(end(true), all.high),
+            };
+            let all = Bounds::new(vec![interval]);
+            return Some(Bounds { includes_missing: true, documents: true, ..all });
+        }
+        // What NaN compares with is no range of numbers, and the items of an array have the keys.
+        (_, value) if is_nan(value) || matches!(value, RawValue::Array(_)) => return None,
+        (_, value) => Interval::of_type(value)?,
     };
-    // What NaN compares with is no range of numbers.
-    if !ranged || is_nan(value) {
+    let interval = match op {
+        CmpOp::Lt => Interval::new(low, end(false)),
+        CmpOp::Lte => Interval::new(low, end(true)),
+        CmpOp::Gt => Interval::new(end(false), high),
+        CmpOp::Gte => Interval::new(end(true), high),
+        CmpOp::Eq => Interval::new(end(true), end(true)),
+    };
+    Some(Bounds {
+        exact: has_own_key(value),
+        collated: Collation::concerns(value),
+        documents: matches!(value, RawValue::Document(_)),
+        ..Bounds::new(vec![interval])
+    })
+}
+
+/// A pattern: the strings that begin as it does, and the pattern itself as a value.
+fn matching(regex: &Regex) -> Bounds {
+    let strings = Interval::of_type(RawValue::String(""));
+    let prefix = regex.literal_prefix();
+    let begins = |prefix: &str| {
+        let next = RawValue::Document(RawDoc::EMPTY);
+        let behind = behind(prefix);
+        let next = behind.as_deref().map_or(next, RawValue::String);
+        Interval::new(End::new(RawValue::String(prefix), true), End::new(next, false))
+    };
+    let strings = prefix.map(begins).or(strings);
+    let pattern = RawValue::Regex { pattern: regex.pattern(), options: regex.options() };
+    let intervals = strings.into_iter().chain([Interval::point(pattern)]).collect();
+    let exact = prefix.is_some_and(|prefix| regex.pattern().len() == prefix.len() + 1);
+    Bounds { exact, plain: true, ..Bounds::new(intervals) }
+}
+
+/// The least string behind all that begin so.
+fn behind(prefix: &str) -> Option<String> {
+    let mut next = prefix.to_owned();
+    while let Some(last) = next.pop() {
+        let after = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(after) = after {
+            next.push(after);
+            return Some(next);
+        }
+    }
+    None
+}
+
+/// Values of these types.
+fn of_types(has: impl Fn(u8) -> bool) -> Option<Bounds> {
+    // What an array is kept as its items say, and those may be anything.
+    if has(ty::ARRAY) {
+        return Some(Bounds::new(vec![Interval::all()]));
+    }
+    let representatives: &[(&[u8], RawValue<'static>)] = &[
+        (&[ty::STRING, ty::SYMBOL], RawValue::String("")),
+        (&[ty::DOCUMENT], RawValue::Document(RawDoc::EMPTY)),
+        (&[ty::BINARY], RawValue::Binary { subtype: 0, bytes: &[] }),
+        (&[ty::OBJECT_ID], RawValue::ObjectId([0; 12])),
+        (&[ty::BOOL], RawValue::Bool(false)),
+        (&[ty::DATE], RawValue::Date(0)),
+        (&[ty::TIMESTAMP], RawValue::Timestamp(0)),
+    ];
+    let singles = [
+        (ty::MIN_KEY, RawValue::MinKey),
+        (ty::UNDEFINED, RawValue::Undefined),
+        (ty::NULL, RawValue::Null),
+        (ty::MAX_KEY, RawValue::MaxKey),
+    ];
+    let others = [ty::REGEX, ty::DB_POINTER, ty::CODE, ty::CODE_W_SCOPE];
+    if others.into_iter().any(&has) {
         return None;
     }
-    Some(Intervals {
-        ascending: vec![ascending(op, value, collation)],
-        descending: vec![descending(op, value, collation)],
-        points: false,
-        includes_missing: false,
-        documents: false,
-        strings: Collation::concerns(value),
+    let numbers = [ty::INT32, ty::INT64, ty::DOUBLE, ty::DECIMAL].into_iter().any(&has);
+    let numbers = numbers.then(|| {
+        let end = |number| End::new(RawValue::Double(number), true);
+        Interval::new(end(f64::NAN), end(f64::INFINITY))
+    });
+    let known = representatives.iter().filter(|(bytes, _)| bytes.iter().any(|byte| has(*byte)));
+    let known = known.filter_map(|(_, value)| Interval::of_type(*value));
+    let singles = singles.into_iter().filter(|(byte, _)| has(*byte));
+    let singles = singles.map(|(_, value)| Interval::point(value));
+    let intervals = union(numbers.into_iter().chain(known).chain(singles).collect(), None);
+    let documents = has(ty::DOCUMENT);
+    (!intervals.is_empty()).then(|| Bounds { documents, ..Bounds::new(intervals) })
+}
+
+/// What a condition says that does not hold: a value may be outside of what it asks for, of any type, or missing.
+fn outside(inner: &Predicate, collation: Option<&Collation>) -> Option<Bounds> {
+    let inside = match inner {
+        Predicate::All(parts) => match parts.as_slice() {
+            [only] => return outside(only, collation),
+            _ => return None,
+        },
+        // Missing or null: both have the key of null, and so does what lies below an empty array.
+        Predicate::Exists => {
+            let none = [RawValue::Undefined, RawValue::Null].map(Interval::point);
+            let bounds = Bounds::new(none.to_vec());
+            return Some(Bounds { includes_missing: true, negated: true, ..bounds });
+        }
+        Predicate::Cmp { op: CmpOp::Eq, value, .. } => excluded(&[value.as_raw()], collation),
+        Predicate::Cmp { op, value, .. } => {
+            let inside = compared(*op, value.as_raw())?;
+            if inside.includes_missing {
+                return None;
+            }
+            inside
+        }
+        Predicate::In(list) if list.regexes().is_empty() => {
+            let all: Vec<RawValue<'_>> = list.values().iter().map(|v| v.as_raw()).collect();
+            excluded(&all, collation)
+        }
+        _ => return None,
+    };
+    let is_null = |interval: &Interval| interval.low.value.type_byte() == ty::NULL;
+    let null = inside.intervals.iter().any(is_null);
+    let around = complement(&inside.intervals, collation);
+    if around.is_empty() {
+        return None;
+    }
+    Some(Bounds {
+        includes_missing: !null,
+        collated: inside.collated,
+        negated: true,
+        documents: true,
+        // A null may be a missing field, and more.
+        exact: inside.exact && !null,
+        ..Bounds::new(around)
     })
 }
 
-fn bracket(value: RawValue<'_>) -> (Vec<u8>, Vec<u8>) {
-    let canonical = canonical_type(value.type_byte());
-    let (mut start, mut end) = (Vec::new(), Vec::new());
-    keys::bracket_start(canonical, &mut start);
-    keys::bracket_end(canonical, &mut end);
-    (start, end)
-}
-
-fn ascending(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> KeyRange {
-    let (low, high) = bracket(value);
-    let at = KeyRange::prefix(&encoded(value, false, collation));
-    match op {
-        CmpOp::Lt => KeyRange { start: low, end: at.start },
-        CmpOp::Lte => KeyRange { start: low, end: at.end },
-        CmpOp::Gt => KeyRange { start: at.end, end: high },
-        CmpOp::Gte => KeyRange { start: at.start, end: high },
-        CmpOp::Eq => at,
-    }
-}
-
-fn descending(op: CmpOp, value: RawValue<'_>, collation: Option<&Collation>) -> KeyRange {
-    let (mut high, mut low) = bracket(value);
-    // The bracket [s, e) of first bytes becomes [!(e - 1), !s + 1).
-    keys::invert(&mut low);
-    low.iter_mut().for_each(|byte| *byte = byte.saturating_add(1));
-    keys::invert(&mut high);
-    high.iter_mut().for_each(|byte| *byte = byte.saturating_add(1));
-    let at = KeyRange::prefix(&encoded(value, true, collation));
-    match op {
-        CmpOp::Lt => KeyRange { start: at.end, end: high },
-        CmpOp::Lte => KeyRange { start: at.start, end: high },
-        CmpOp::Gt => KeyRange { start: low, end: at.start },
-        CmpOp::Gte => KeyRange { start: low, end: at.end },
-        CmpOp::Eq => at,
-    }
-}
-
-/// The intersection of two lists of disjoint ascending ranges. Both may be as long as a client's `$in`.
-pub(super) fn intersect(a: &[KeyRange], b: &[KeyRange]) -> Vec<KeyRange> {
-    let mut out = Vec::new();
-    let (mut rest_a, mut rest_b) = (a, b);
-    while let (Some(x), Some(y)) = (rest_a.first(), rest_b.first()) {
-        let (start, end) = ((&x.start).max(&y.start), (&x.end).min(&y.end));
-        if start < end {
-            out.push(KeyRange { start: start.clone(), end: end.clone() });
-        }
-        // What ends first meets nothing that comes later in the other list.
-        if x.end <= y.end {
-            rest_a = &rest_a[1..];
-        } else {
-            rest_b = &rest_b[1..];
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_intersection_has_what_is_in_both() {
-        // Ranges between the bits of a number: bit n is the range [n, n + 1).
-        let ranges = |bits: u16| -> Vec<KeyRange> {
-            let mut ranges: Vec<KeyRange> = Vec::new();
-            for n in (0..8_u8).filter(|n| bits & (1 << n) != 0) {
-                match ranges.last_mut() {
-                    Some(last) if last.end == [n] && bits & 0x100 == 0 => last.end = vec![n + 1],
-                    _ => ranges.push(KeyRange { start: vec![n], end: vec![n + 1] }),
-                }
-            }
-            ranges
-        };
-        let bits = |ranges: &[KeyRange]| -> u16 {
-            let inside = |n: u8| ranges.iter().any(|r| r.start[0] <= n && n < r.end[0]);
-            (0..8).filter(|n| inside(*n)).map(|n| 1 << n).sum()
-        };
-        for a in 0..0x200_u16 {
-            for b in (0..0x200_u16).step_by(3) {
-                let both = intersect(&ranges(a), &ranges(b));
-                assert_eq!(bits(&both), a & b & 0xFF);
-                assert!(both.windows(2).all(|pair| pair[0].end <= pair[1].start));
-            }
-        }
+/// The values that a document cannot have under a key when it has none of these.
+fn excluded(values: &[RawValue<'_>], collation: Option<&Collation>) -> Bounds {
+    // An array is kept as its items, which others may have, too.
+    let kept = values.iter().filter(|value| {
+        !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
+    });
+    let intervals = kept.clone().map(|value| Interval::point(*value)).collect();
+    Bounds {
+        exact: values.iter().all(|value| has_own_key(*value)),
+        collated: kept.clone().any(|value| Collation::concerns(*value)),
+        ..Bounds::new(union(intervals, collation))
     }
 }

@@ -7,11 +7,13 @@ use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
 
-use super::bounds::{FieldBounds, Intervals, conjunction_is_exact, intersect};
+use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
-use super::{Access, EntryCheck, Plan, hashed, places, wildcards};
+use super::interval::{Interval, ranges};
+use super::{Access, EntryCheck, Plan, Said, hashed, places, wildcards};
 use crate::CanonicalQuery;
 use crate::partial::filter_of;
+use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
 /// Most ranges that one plan scans.
@@ -52,10 +54,8 @@ pub(super) fn best(
                 continue;
             }
             let (mut score, mut plan) = with_candidate(query, &candidate, bounds);
-            if collection.time_series().is_some() {
-                plan.checks = checks(&candidate, query, bounds);
-                score.ranged |= !plan.checks.is_empty();
-            }
+            plan.checks = checks(&candidate, query, bounds);
+            score.ranged |= collection.time_series().is_some() && !plan.checks.is_empty();
             let useful = score.bounded() || (score.ordered && query.sort.is_some());
             if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
                 best = Some((score, plan));
@@ -85,9 +85,12 @@ pub(super) fn best(
 pub(super) fn is_bounded(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
+    part: &Expr,
     bounds: &[FieldBounds<'_>],
 ) -> bool {
-    let plan = best(collection, &CanonicalQuery { sort: None, ..query.clone() }, bounds);
+    let Ok(matcher) = Matcher::of(part.clone()) else { return false };
+    let query = CanonicalQuery { matcher: Arc::new(matcher), sort: None, ..query.clone() };
+    let plan = best(collection, &query, bounds);
     !matches!(&plan.access, Access::Records { ranges, .. } if *ranges == [whole_range()])
 }
 
@@ -152,6 +155,22 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
     }
 }
 
+/// What a plan for one `_id` says of the filter. Whoever runs it does without.
+pub(crate) fn said_of_point(query: &CanonicalQuery) -> Said {
+    let id = |conjunct: &Expr| match conjunct {
+        Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
+            (path.as_str() == "_id").then(|| Interval::point(value.as_raw()))
+        }
+        _ => None,
+    };
+    let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
+    let found = conjuncts.into_iter().find_map(|(at, conjunct)| Some((at, id(conjunct)?)));
+    found.map_or_else(Said::default, |(at, point)| Said {
+        intervals: vec![Some(vec![point])],
+        covered: vec![at],
+    })
+}
+
 /// Bounds over the records on the field that they are clustered by: `_id`, or the start of buckets.
 pub(super) fn by_id(
     collection: &Collection,
@@ -160,21 +179,21 @@ pub(super) fn by_id(
     path: &str,
     forced: bool,
 ) -> Option<Plan> {
+    let collation = collection.collation();
     let field = bounds.iter().find(|field| field.path == path);
-    let mut ranges = match field {
-        Some(field) => {
-            let matching = same_collation(collection.collation(), query.collation.as_ref());
-            let readable = field.conditions.iter().filter(|known| matching || !known.strings);
-            let lists = readable.map(|condition| condition.ascending.as_slice());
-            let bounded = lists.fold(None, |all: Option<Vec<KeyRange>>, list| {
-                Some(all.map_or_else(|| list.to_vec(), |all| intersect(&all, list)))
-            });
-            match bounded {
-                Some(ranges) => ranges,
-                None if forced => vec![whole_range()],
-                None => return None,
-            }
-        }
+    let matching = same_collation(collation, query.collation.as_ref());
+    let collation = collation.map(|collation| &**collation);
+    let usable = |known: &&Bounds| {
+        known.items.is_empty()
+            && (matching || !known.collated)
+            && (collation.is_none() || !known.plain)
+    };
+    let conditions = field.iter().flat_map(|field| &field.conditions).filter(usable);
+    let covered: Vec<usize> = conditions.clone().filter_map(|known| known.whole).collect();
+    let known = conditions.cloned().reduce(|all, known| all.and(&known, collation));
+    let known = known.filter(|known| !known.is_everything());
+    let mut ranges = match &known {
+        Some(known) => ranges(&known.intervals, false, collation),
         None if forced => vec![whole_range()],
         None => return None,
     };
@@ -184,7 +203,9 @@ pub(super) fn by_id(
         ranges.reverse();
     }
     let blocking = query.sort.is_some() && order.is_none();
-    Some(Plan::new(Access::Records { ranges, direction }, blocking))
+    let intervals = vec![known.map(|known| known.intervals)];
+    let plan = Plan::new(Access::Records { ranges, direction }, blocking);
+    Some(Plan { said: Said { intervals, covered }, ..plan })
 }
 
 /// A partial index lacks the documents that do not satisfy its filter.
@@ -231,7 +252,7 @@ impl Candidate<'_> {
             || self.fields.iter().any(|field| {
                 bounds.iter().any(|known| {
                     known.path == field.path
-                        && known.conditions.iter().any(|condition| !condition.includes_missing)
+                        && known.conditions.iter().any(|known| !known.includes_missing)
                 })
             })
     }
@@ -242,61 +263,91 @@ impl Candidate<'_> {
         at: usize,
         bounds: &[FieldBounds<'_>],
         same_collation: bool,
-    ) -> Option<Intervals> {
+    ) -> Option<Bounded> {
         let field = &self.fields[at];
         let known = |path: &str| bounds.iter().find(|known| known.path == path);
+        let inexact = |bounds| Bounded { bounds, covered: Vec::new() };
         match field.kind {
             FieldKind::Ordered | FieldKind::Wildcard => {
-                let known = known(&field.path)?;
-                let usable = |condition: &&Intervals| {
-                    (same_collation || !condition.strings)
-                        && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
-                };
-                self.intersected(at, known.conditions.iter().filter(usable))
+                self.together(at, bounds, known(&field.path)?, same_collation)
             }
             FieldKind::Path => {
                 let wildcard = self.fields.get(at + 1)?;
-                wildcards::path_bounds(&wildcard.path, known(&wildcard.path)?)
+                Some(inexact(wildcards::path_bounds(&wildcard.path, known(&wildcard.path)?)))
             }
             FieldKind::Hashed => {
                 let collation = self.index.spec.collation().map(|collation| &**collation);
-                hashed::intervals(known(&field.path)?, field, collation, same_collation)
+                hashed::bounds(known(&field.path)?, collation, same_collation).map(inexact)
             }
             FieldKind::Sphere | FieldKind::Plane => {
-                places::intervals(self.index, known(&field.path)?)
+                places::bounds(self.index, known(&field.path)?).map(inexact)
             }
             FieldKind::Text => None,
         }
     }
 
-    /// All conditions together, where one value of a document must satisfy them all.
-    fn intersected<'b>(
+    /// All conditions together that one value of a document must satisfy.
+    fn together(
         &self,
         at: usize,
-        mut conditions: impl Iterator<Item = &'b Intervals> + Clone,
-    ) -> Option<Intervals> {
+        bounds: &[FieldBounds<'_>],
+        known: &FieldBounds<'_>,
+        same_collation: bool,
+    ) -> Option<Bounded> {
         let field = &self.fields[at];
+        let collation = self.index.spec.collation().map(|collation| &**collation);
+        let usable = |condition: &&Bounds| {
+            (same_collation || !condition.collated)
+                && (collation.is_none() || !condition.plain)
+                && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
+        };
+        let usable = || known.conditions.iter().filter(usable);
         let multikey = self.index.multikey_mask() & (1 << at) != 0;
-        if multikey {
-            // Two fields below one array: a key combines values of one element, a filter may mean two.
-            let shares = self.fields[..at].iter().any(|before| before.parts[0] == field.parts[0]);
-            if shares {
-                return None;
-            }
-            // Conditions may hold for different elements: only one of them bounds the keys.
-            let mut rest = conditions.clone();
-            let point = conditions.find(|condition| condition.points);
-            return point.or_else(|| rest.next()).cloned();
+        if !multikey {
+            let covered = usable().filter_map(|condition| condition.whole).collect();
+            let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;
+            return Some(Bounded { bounds: all, covered });
         }
-        let first = conditions.next()?.clone();
-        Some(conditions.fold(first, |all, condition| Intervals {
-            ascending: intersect(&all.ascending, &condition.ascending),
-            descending: intersect(&all.descending, &condition.descending),
-            points: all.points || condition.points,
-            includes_missing: all.includes_missing && condition.includes_missing,
-            strings: all.strings || condition.strings,
-            documents: all.documents || condition.documents,
-        }))
+        // A key combines values of one item of an array; conditions may hold for different ones, unless they ask for one item.
+        let sharing = self.fields[..at].iter().position(|it| it.parts[0] == field.parts[0]);
+        let items = match sharing {
+            None => None,
+            Some(before) => {
+                let before = self.bounds_of(before, bounds, same_collation)?.bounds.items;
+                if before.is_empty() {
+                    return None;
+                }
+                Some(before)
+            }
+        };
+        let fits = |condition: &&Bounds| items.as_ref().is_none_or(|it| *it == condition.items);
+        let points = usable().filter(fits).find(|condition| condition.points());
+        let narrow = || usable().filter(fits).find(|condition| !condition.is_everything());
+        let chosen = points.or_else(narrow).or_else(|| usable().find(fits))?;
+        if chosen.items.is_empty() {
+            let covered = chosen.whole.filter(|_| !chosen.negated).into_iter().collect();
+            return Some(Bounded { bounds: chosen.clone(), covered });
+        }
+        let same = usable().filter(|condition| condition.items == chosen.items);
+        let bounds = same.cloned().reduce(|all, next| all.and(&next, collation))?;
+        Some(Bounded { bounds, covered: Vec::new() })
+    }
+}
+
+/// What bounds a field of an index.
+pub(super) struct Bounded {
+    pub(super) bounds: Bounds,
+    /// The outermost conditions of the filter that it says all of.
+    pub(super) covered: Vec<usize>,
+}
+
+impl Bounded {
+    /// As keys of an index field.
+    pub(super) fn ranges(&self, field: &IndexField, index: &Index) -> Vec<KeyRange> {
+        // Hashes, paths and places are kept as they are.
+        let values = matches!(field.kind, FieldKind::Ordered | FieldKind::Wildcard);
+        let collation = index.spec.collation().filter(|_| values);
+        ranges(&self.bounds.intervals, field.descending, collation.map(|collation| &**collation))
     }
 }
 
@@ -310,17 +361,23 @@ pub(super) fn with_candidate(
     let mut ranges = vec![whole_range()];
     let (index, fields) = (candidate.index, &*candidate.fields);
     let matching = same_collation(index.spec.collation(), query.collation.as_ref());
-    // Fields of the key that are bounded, and how many of those to single values; a path is no condition.
-    let (mut bounded, mut fixed) = (0, 0);
+    // Fields of the key that are bounded to single values; a path is no condition.
+    let mut fixed = 0;
+    let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
     for (at, field) in fields.iter().enumerate() {
-        let Some(intervals) = candidate.bounds_of(at, bounds, matching) else { break };
-        let list = if field.descending { &intervals.descending } else { &intervals.ascending };
-        if ranges.len().saturating_mul(list.len()) > MAX_RANGES {
+        let Some(found) = candidate.bounds_of(at, bounds, matching) else { break };
+        let everything = found.bounds.is_everything();
+        let list = found.ranges(field, index);
+        if everything || ranges.len().saturating_mul(list.len()) > MAX_RANGES {
+            // An index that lacks documents without the field shows those only that may match.
+            score.ranged |= everything && (index.spec.sparse() || index.is_partial());
             break;
         }
-        ranges = extend(&ranges, list);
-        bounded += 1;
-        if !intervals.points {
+        ranges = extend(&ranges, &list);
+        covered.extend(&found.covered);
+        let points = found.bounds.points();
+        intervals[at] = Some(found.bounds.intervals);
+        if !points {
             score.ranged = true;
             break;
         }
@@ -338,13 +395,10 @@ pub(super) fn with_candidate(
         ranges.reverse();
     }
     let blocking = query.sort.is_some() && order.is_none();
-    let bounded = &fields[..bounded];
-    // Conditions on strings bound nothing in an index of another collation.
-    let strings = || bounds.iter().any(|field| field.conditions.iter().any(|known| known.strings));
-    let hashes = bounded.iter().any(|field| field.kind == FieldKind::Hashed);
-    let exact = (matching || !strings())
-        && !(hashes || candidate.repeats)
-        && conjunction_is_exact(query.matcher.root(), bounded);
+    let conjuncts = query.matcher.root().conjuncts().len();
+    let exact = !candidate.repeats
+        && conjuncts > 0
+        && (0..conjuncts).all(|conjunct| covered.contains(&conjunct));
     let access = Access::Index { index: index.clone(), ranges, direction };
     let narrow = score.points > 0 && !score.ranged;
     let fields = match &candidate.fields {
@@ -352,7 +406,9 @@ pub(super) fn with_candidate(
         Cow::Owned(fields) => Some(fields.clone()),
     };
     let repeats = candidate.repeats;
-    (score, Plan { exact, narrow, repeats, fields, ..Plan::new(access, blocking) })
+    let plan = Plan::new(access, blocking);
+    let said = Said { intervals, covered };
+    (score, Plan { exact, narrow, repeats, fields, said, ..plan })
 }
 
 /// What conditions say of fields that the ranges do not reach: those behind one without a single value.
@@ -369,16 +425,15 @@ fn checks(
     let bounds_of = |at| candidate.bounds_of(at, bounds, true);
     let mut places = 0..candidate.fields.len();
     // The first of them bounds the ranges itself.
-    let reached = places.by_ref().find(|at| bounds_of(*at).is_none_or(|known| !known.points));
+    let single = |at: &usize| bounds_of(*at).is_some_and(|known| known.bounds.points());
+    let reached = places.by_ref().find(|at| !single(at));
     if reached.is_none() {
         return Vec::new();
     }
     places
         .filter_map(|at| {
-            let known = bounds_of(at)?;
-            let descending = candidate.fields[at].descending;
-            let ranges = if descending { known.descending } else { known.ascending };
-            Some(EntryCheck { at, ranges })
+            let known = bounds_of(at).filter(|known| !known.bounds.is_everything())?;
+            Some(EntryCheck { at, ranges: known.ranges(&candidate.fields[at], index) })
         })
         .collect()
 }

@@ -1,43 +1,33 @@
 //! What bounds a hashed field: single values, by their hashes.
 
 use mayfly_mql::matcher::{CmpOp, Predicate};
-use mayfly_storage::IndexField;
-use mayfly_storage::KeyRange;
 use mayfly_storage::kinds::hashed::hash_in;
 use mayfly_value::{Collation, RawValue};
 
-use super::bounds::{FieldBounds, Intervals, encoded, indexable};
+use super::bounds::{Bounds, FieldBounds};
+use super::interval::{Interval, union};
 
 /// The hashes of the values that one condition asks for; nothing when none asks for single values.
-pub(super) fn intervals(
+pub(super) fn bounds(
     known: &FieldBounds<'_>,
-    field: &IndexField,
     collation: Option<&Collation>,
     same_collation: bool,
-) -> Option<Intervals> {
+) -> Option<Bounds> {
     let usable = |values: &Vec<RawValue<'_>>| {
         let strings = values.iter().any(|value| Collation::concerns(*value));
         values.iter().all(|value| indexable(*value)) && (same_collation || !strings)
     };
     let values =
         known.predicates.iter().filter_map(|predicate| values_of(predicate)).find(usable)?;
-    let mut ranges: Vec<KeyRange> = values
-        .iter()
-        .map(|value| {
-            let hash = RawValue::Int64(hash_in(*value, collation));
-            KeyRange::prefix(&encoded(hash, field.descending, None))
-        })
-        .collect();
-    ranges.sort_by(|a, b| a.start.cmp(&b.start));
-    ranges.dedup();
-    Some(Intervals {
-        ascending: ranges.clone(),
-        descending: ranges,
-        points: true,
-        includes_missing: values.iter().any(|value| matches!(value, RawValue::Null)),
-        strings: false,
-        documents: false,
-    })
+    let hashes = values.iter().map(|value| RawValue::Int64(hash_in(*value, collation)));
+    let hashes = union(hashes.map(Interval::point).collect(), None);
+    let includes_missing = values.iter().any(|value| matches!(value, RawValue::Null));
+    Some(Bounds { includes_missing, ..Bounds::new(hashes) })
+}
+
+/// Whether the value can only be found under its own key. An array is also found under those of its items.
+fn indexable(value: RawValue<'_>) -> bool {
+    !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
 }
 
 /// The values that a condition asks for, when it asks for equality.

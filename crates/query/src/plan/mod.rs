@@ -9,6 +9,7 @@ mod choose;
 mod first_of;
 mod hashed;
 mod implication;
+mod interval;
 mod near;
 mod places;
 mod text;
@@ -23,11 +24,12 @@ use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
 use bounds::{FieldBounds, conjuncts, field_bounds};
-pub(crate) use choose::extend;
+pub(crate) use choose::{extend, said_of_point};
 use first_of::with_first_of;
 pub use first_of::{FirstOf, OnePerValue};
+pub(crate) use interval::{Interval, texts};
 pub use near::NearAccess;
-pub(crate) use places::{key_range, of_cells, of_squares, value_ranges};
+pub(crate) use places::{key_range, of_cells, of_squares};
 pub use text::{TextAccess, check_absent};
 
 /// How documents are reached.
@@ -76,6 +78,17 @@ pub struct Plan {
     pub fields: Option<Vec<IndexField>>,
     /// Where the values of further fields lie: an entry for which one does not is passed over.
     pub checks: Vec<EntryCheck>,
+    /// What the bounds say of the filter.
+    pub(crate) said: Said,
+}
+
+/// What the bounds of a plan say of the filter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    /// What bounds each field of the index; nothing for all values.
+    pub(crate) intervals: Vec<Option<Vec<Interval>>>,
+    /// The outermost conditions that the bounds say all of.
+    pub(crate) covered: Vec<usize>,
 }
 
 /// Where a field of an index's entries must lie that the ranges do not bound.
@@ -99,6 +112,7 @@ impl Plan {
             one_per_value,
             fields: None,
             checks: Vec::new(),
+            said: Said::default(),
         }
     }
 }
@@ -138,7 +152,8 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
         return Ok(Plan::new(Access::Nothing, false));
     }
     if let Some((path, near)) = near::sought(&predicates) {
-        return near::plan(collection, query, path, near, &field_bounds(&predicates));
+        let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
+        return near::plan(collection, query, path, near, &bounds);
     }
     // The most frequent query of all needs no bounds.
     if let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query)) {
@@ -148,7 +163,7 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
         return Ok(choose::collection_scan(collection, query));
     }
-    let bounds = field_bounds(&predicates);
+    let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
     match &query.hint {
         Some(hint) => hinted(collection, query, hint, &bounds),
         None => Ok(with_first_of(collection, query, choose::best(collection, query, &bounds))),

@@ -113,7 +113,7 @@ fn access(
     let (mut prefixes, mut by_place) = (vec![whole_range()], true);
     for (at, field) in fields.iter().enumerate().take(place) {
         let bounded = candidate.bounds_of(at, bounds, matching);
-        let Some(intervals) = bounded.filter(|_| by_place) else {
+        let Some(found) = bounded.filter(|found| by_place && !found.bounds.is_everything()) else {
             // An index whose first field nothing is asked of does not serve.
             if at == 0 {
                 return None;
@@ -121,9 +121,8 @@ fn access(
             by_place = false;
             break;
         };
-        let list = if field.descending { &intervals.descending } else { &intervals.ascending };
-        prefixes = extend(&prefixes, list);
-        by_place = intervals.points && prefixes.len() <= MAX_PREFIXES;
+        prefixes = extend(&prefixes, &found.ranges(field, index));
+        by_place = found.bounds.points() && prefixes.len() <= MAX_PREFIXES;
         if !by_place {
             break;
         }

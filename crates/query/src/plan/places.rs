@@ -7,7 +7,8 @@ use mayfly_storage::{Index, KeyRange};
 use mayfly_value::RawValue;
 use mayfly_value::geo::{Area, CellRange, GridRange};
 
-use super::bounds::{FieldBounds, Intervals, encoded};
+use super::bounds::{Bounds, FieldBounds};
+use super::interval::{End, Interval, encoded};
 
 /// Whether an index, which lacks documents without places, has all that can match.
 pub(super) fn serves(index: &Index, bounds: &[FieldBounds<'_>]) -> bool {
@@ -37,19 +38,13 @@ fn area_of(predicate: &Predicate) -> Option<&Area> {
 }
 
 /// What one of the conditions on a field says about its places.
-pub(super) fn intervals(index: &Index, known: &FieldBounds<'_>) -> Option<Intervals> {
+pub(super) fn bounds(index: &Index, known: &FieldBounds<'_>) -> Option<Bounds> {
     let predicate = known.predicates.iter().find(|predicate| can_bound(index, predicate))?;
-    let values = value_ranges(index, area_of(predicate)?)?;
-    let mut ranges: Vec<KeyRange> = values.iter().map(|range| key_range(*range)).collect();
-    ranges.sort_by(|a, b| a.start.cmp(&b.start));
-    Some(Intervals {
-        ascending: ranges.clone(),
-        descending: ranges,
-        points: false,
-        includes_missing: false,
-        strings: false,
-        documents: false,
-    })
+    let mut values = value_ranges(index, area_of(predicate)?)?;
+    values.sort_unstable();
+    let end = |value| End::new(RawValue::Int64(value), true);
+    let interval = |(first, last): (i64, i64)| Interval::new(end(first), end(last));
+    Some(Bounds::new(values.into_iter().map(interval).collect()))
 }
 
 /// The ranges of values, both ends included, under which an index has what an area may share with a geometry.

@@ -12,7 +12,8 @@ use mayfly_storage::{Collection, Index, KeyRange};
 use mayfly_value::text::stored_term;
 use mayfly_value::{RawValue, ValueBuf};
 
-use super::bounds::{conjuncts, encoded, field_bounds};
+use super::bounds::{conjuncts, field_bounds};
+use super::interval::encoded;
 use super::{Access, Plan, choose};
 use crate::CanonicalQuery;
 
@@ -122,7 +123,8 @@ fn check_alternatives(collection: &Arc<Collection>, query: &CanonicalQuery) -> R
         if has_text(part) || !conjuncts(part, &mut predicates) {
             return true;
         }
-        choose::is_bounded(collection, query, &field_bounds(&predicates))
+        let collation = query.collation.as_deref();
+        choose::is_bounded(collection, query, part, &field_bounds(part, collation))
     };
     match alternatives(query.matcher.root()) {
         Some(parts) if !parts.iter().all(is_indexed) => Err(unservable(

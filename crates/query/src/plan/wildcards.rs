@@ -10,12 +10,13 @@ use std::sync::Arc;
 use mayfly_mql::matcher::Predicate;
 use mayfly_storage::kinds::FieldKind;
 use mayfly_storage::kinds::wildcard::Wildcard;
-use mayfly_storage::{Index, IndexField, KeyRange};
+use mayfly_storage::{Index, IndexField};
 use mayfly_value::RawValue;
 use mayfly_value::paths::array_index;
 
-use super::bounds::{FieldBounds, Intervals, encoded};
+use super::bounds::{Bounds, FieldBounds};
 use super::choose::Candidate;
+use super::interval::{End, Interval};
 
 /// The index for each path that it can bound, and for its ordinary fields in front.
 pub(super) fn candidates<'a>(
@@ -36,7 +37,7 @@ pub(super) fn candidates<'a>(
             continue;
         }
         let mut chosen = fields.to_vec();
-        chosen[at] = IndexField::new(known.path, fields[at].descending, FieldKind::Wildcard);
+        chosen[at] = IndexField::new(&known.path, fields[at].descending, FieldKind::Wildcard);
         if !by_value {
             // Nothing behind the path is bounded, and one document may have many values below it.
             chosen.truncate(at + 1);
@@ -52,8 +53,11 @@ pub(super) fn candidates<'a>(
 }
 
 /// Whether a condition on values at a path can be bounded.
-pub(super) fn serves(condition: &Intervals) -> bool {
-    !condition.includes_missing && !condition.documents
+pub(super) fn serves(condition: &Bounds) -> bool {
+    !condition.includes_missing
+        && !condition.documents
+        && !condition.is_everything()
+        && condition.items.is_empty()
 }
 
 fn asks_for_being(known: &FieldBounds<'_>) -> bool {
@@ -61,24 +65,13 @@ fn asks_for_being(known: &FieldBounds<'_>) -> bool {
 }
 
 /// The entries of one path; those below it too when any value will do.
-pub(super) fn path_bounds(path: &str, known: &FieldBounds<'_>) -> Option<Intervals> {
-    let exactly = KeyRange::prefix(&encoded(RawValue::String(path), false, None));
-    let mut ranges = vec![exactly];
-    let points = known.conditions.iter().any(serves);
-    if !points {
+pub(super) fn path_bounds(path: &str, known: &FieldBounds<'_>) -> Bounds {
+    let mut intervals = vec![Interval::point(RawValue::String(path))];
+    if !known.conditions.iter().any(serves) {
         // From "a." up to what comes behind every text that begins so: "a/".
         let (first, behind) = (format!("{path}."), format!("{path}/"));
-        ranges.push(KeyRange {
-            start: encoded(RawValue::String(&first), false, None),
-            end: encoded(RawValue::String(&behind), false, None),
-        });
+        let low = End::new(RawValue::String(&first), true);
+        intervals.push(Interval::new(low, End::new(RawValue::String(&behind), false)));
     }
-    Some(Intervals {
-        ascending: ranges.clone(),
-        descending: ranges,
-        points,
-        includes_missing: false,
-        strings: false,
-        documents: false,
-    })
+    Bounds::new(intervals)
 }

@@ -135,7 +135,7 @@ fn no_document_is_read_where_keys_say_all() {
     assert!(!plain.count(&doc! { "k": { "$gte": 0, "$lt": 10 } }, true).1);
     assert!(!plain.count(&doc! { "k": "b" }, true).1);
     assert!(plain.count(&doc! { "k": { "$gte": 0 }, "other": 1 }, true).1);
-    assert!(plain.count(&doc! { "k": { "$lt": 10 } }, true).1, "NaN is no number below 10");
+    assert!(!plain.count(&doc! { "k": { "$lt": 10 } }, true).1, "the key of NaN lies outside");
     assert!(
         fixture(&doc! { "k": 1 }, true).count(&doc! { "k": 5 }, true).1,
         "arrays have many keys"

@@ -9,3 +9,4 @@ mod pages;
 mod places;
 mod text;
 mod under_change;
+mod with_indexes;

@@ -1,0 +1,286 @@
+//! Intervals of values: what a plan says about a field of an index, as keys of the byte store and as text.
+
+use std::cmp::Ordering;
+
+use mayfly_storage::KeyRange;
+use mayfly_value::keys::{self, TypeBits};
+use mayfly_value::shell::ShellValue;
+use mayfly_value::{Collation, RawDoc, RawValue, ValueBuf, compare_values_in};
+
+/// One end of an interval.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) value: ValueBuf,
+    pub(crate) inclusive: bool,
+}
+
+/// Values from a low end to a high one, in comparison order.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    pub(crate) low: End,
+    pub(crate) high: End,
+}
+
+impl End {
+    pub(crate) fn new(value: RawValue<'_>, inclusive: bool) -> End {
+        End { value: value.to_owned(), inclusive }
+    }
+}
+
+/// The ordered key of a value.
+pub(super) fn encoded(
+    value: RawValue<'_>,
+    descending: bool,
+    collation: Option<&Collation>,
+) -> Vec<u8> {
+    let mut key = Vec::with_capacity(16);
+    keys::append_value_in(&mut key, &mut TypeBits::default(), value, descending, collation);
+    key
+}
+
+impl Interval {
+    pub(crate) fn new(low: End, high: End) -> Interval {
+        Interval { low, high }
+    }
+
+    /// One value.
+    pub(crate) fn point(value: RawValue<'_>) -> Interval {
+        Interval { low: End::new(value, true), high: End::new(value, true) }
+    }
+
+    /// Every value.
+    pub(crate) fn all() -> Interval {
+        Interval { low: End::new(RawValue::MinKey, true), high: End::new(RawValue::MaxKey, true) }
+    }
+
+    /// All values of the type of this one that an order compares with it; nothing for types whose values lie among others.
+    pub(crate) fn of_type(value: RawValue<'_>) -> Option<Interval> {
+        let closed = |low, high| Some(Interval::new(End::new(low, true), End::new(high, true)));
+        let open = |low, high| Some(Interval::new(End::new(low, true), End::new(high, false)));
+        let no_bytes = RawValue::Binary { subtype: 0, bytes: &[] };
+        match value {
+            number if number.is_number() => {
+                closed(RawValue::Double(f64::NEG_INFINITY), RawValue::Double(f64::INFINITY))
+            }
+            RawValue::String(_) | RawValue::Symbol(_) => {
+                open(RawValue::String(""), RawValue::Document(RawDoc::EMPTY))
+            }
+            RawValue::Document(_) => {
+                open(RawValue::Document(RawDoc::EMPTY), RawValue::Array(RawDoc::EMPTY))
+            }
+            RawValue::Binary { .. } => open(no_bytes, RawValue::ObjectId([0; 12])),
+            RawValue::ObjectId(_) => {
+                closed(RawValue::ObjectId([0; 12]), RawValue::ObjectId([255; 12]))
+            }
+            RawValue::Bool(_) => closed(RawValue::Bool(false), RawValue::Bool(true)),
+            RawValue::Date(_) => closed(RawValue::Date(i64::MIN), RawValue::Date(i64::MAX)),
+            RawValue::Timestamp(_) => closed(RawValue::Timestamp(0), RawValue::Timestamp(u64::MAX)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is one value.
+    pub(crate) fn is_point(&self, collation: Option<&Collation>) -> bool {
+        let (low, high) = (self.low.value.as_raw(), self.high.value.as_raw());
+        self.low.inclusive && self.high.inclusive && compare_values_in(low, high, collation).is_eq()
+    }
+
+    /// Its keys in an index field of this direction.
+    fn range(&self, descending: bool, collation: Option<&Collation>) -> KeyRange {
+        let at = |end: &End| KeyRange::prefix(&encoded(end.value.as_raw(), descending, collation));
+        let (first, last) = match descending {
+            false => (&self.low, &self.high),
+            true => (&self.high, &self.low),
+        };
+        let (start, end) = (at(first), at(last));
+        KeyRange {
+            start: if first.inclusive { start.start } else { start.end },
+            end: if last.inclusive { end.end } else { end.start },
+        }
+    }
+
+    /// As plans show it: `[1, 5)`.
+    fn text(&self, reversed: bool) -> String {
+        let (first, last) = match reversed {
+            false => (&self.low, &self.high),
+            true => (&self.high, &self.low),
+        };
+        let opening = if first.inclusive { '[' } else { '(' };
+        let closing = if last.inclusive { ']' } else { ')' };
+        format!("{opening}{}, {}{closing}", value_text(&first.value), value_text(&last.value))
+    }
+}
+
+fn value_text(value: &ValueBuf) -> String {
+    match value.as_raw() {
+        RawValue::Double(number) if !number.is_finite() => {
+            let text = if number.is_nan() { "nan" } else { "inf" };
+            let sign = if number < 0.0 { "-" } else { "" };
+            format!("{sign}{text}.0")
+        }
+        value => ShellValue(value).to_string(),
+    }
+}
+
+/// Their keys in an index field of this direction, in the order of the index.
+pub(super) fn ranges(
+    intervals: &[Interval],
+    descending: bool,
+    collation: Option<&Collation>,
+) -> Vec<KeyRange> {
+    let mut ranges: Vec<KeyRange> =
+        intervals.iter().map(|interval| interval.range(descending, collation)).collect();
+    if descending {
+        ranges.reverse();
+    }
+    ranges.retain(|range| range.end.is_empty() || range.start < range.end);
+    ranges
+}
+
+/// As plans show them, in the order in which they are gone through.
+pub(crate) fn texts(intervals: &[Interval], reversed: bool) -> Vec<String> {
+    let mut texts: Vec<String> = intervals.iter().map(|interval| interval.text(reversed)).collect();
+    if reversed {
+        texts.reverse();
+    }
+    texts
+}
+
+fn by_low(a: &End, b: &End, collation: Option<&Collation>) -> Ordering {
+    let order = compare_values_in(a.value.as_raw(), b.value.as_raw(), collation);
+    order.then(b.inclusive.cmp(&a.inclusive))
+}
+
+fn by_high(a: &End, b: &End, collation: Option<&Collation>) -> Ordering {
+    let order = compare_values_in(a.value.as_raw(), b.value.as_raw(), collation);
+    order.then(a.inclusive.cmp(&b.inclusive))
+}
+
+/// Whether nothing lies between these ends.
+fn is_empty(low: &End, high: &End, collation: Option<&Collation>) -> bool {
+    match compare_values_in(low.value.as_raw(), high.value.as_raw(), collation) {
+        Ordering::Less => false,
+        Ordering::Equal => !(low.inclusive && high.inclusive),
+        Ordering::Greater => true,
+    }
+}
+
+/// What is in both lists; each is ascending and disjoint. Both may be as long as a client's `$in`.
+pub(super) fn intersect(
+    a: &[Interval],
+    b: &[Interval],
+    collation: Option<&Collation>,
+) -> Vec<Interval> {
+    let mut out = Vec::new();
+    let (mut rest_a, mut rest_b) = (a, b);
+    while let (Some(x), Some(y)) = (rest_a.first(), rest_b.first()) {
+        let low = if by_low(&x.low, &y.low, collation).is_ge() { &x.low } else { &y.low };
+        let first_ends = by_high(&x.high, &y.high, collation).is_le();
+        let high = if first_ends { &x.high } else { &y.high };
+        if !is_empty(low, high, collation) {
+            out.push(Interval { low: low.clone(), high: high.clone() });
+        }
+        // What ends first meets nothing that comes later in the other list.
+        if first_ends {
+            rest_a = &rest_a[1..];
+        } else {
+            rest_b = &rest_b[1..];
+        }
+    }
+    out
+}
+
+/// What is in any of these intervals, ascending and disjoint.
+pub(super) fn union(mut all: Vec<Interval>, collation: Option<&Collation>) -> Vec<Interval> {
+    all.sort_by(|a, b| by_low(&a.low, &b.low, collation));
+    let mut out: Vec<Interval> = Vec::with_capacity(all.len());
+    for next in all {
+        match out.last_mut() {
+            Some(last) if touches(&last.high, &next.low, collation) => {
+                if by_high(&last.high, &next.high, collation).is_lt() {
+                    last.high = next.high;
+                }
+            }
+            _ => out.push(next),
+        }
+    }
+    out
+}
+
+/// Whether an interval with this low end begins before, or right where, one with this high end is over.
+fn touches(high: &End, low: &End, collation: Option<&Collation>) -> bool {
+    match compare_values_in(low.value.as_raw(), high.value.as_raw(), collation) {
+        Ordering::Less => true,
+        Ordering::Equal => high.inclusive || low.inclusive,
+        Ordering::Greater => false,
+    }
+}
+
+/// What is in none of these intervals, which are ascending and disjoint.
+pub(super) fn complement(intervals: &[Interval], collation: Option<&Collation>) -> Vec<Interval> {
+    let Interval { mut low, high } = Interval::all();
+    let mut out = Vec::with_capacity(intervals.len() + 1);
+    let outside = |end: &End| End { value: end.value.clone(), inclusive: !end.inclusive };
+    for interval in intervals {
+        let before = outside(&interval.low);
+        if !is_empty(&low, &before, collation) {
+            out.push(Interval { low, high: before });
+        }
+        low = outside(&interval.high);
+    }
+    if !is_empty(&low, &high, collation) {
+        out.push(Interval { low, high });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Intervals whose ends are 0 to 4, by a number.
+    fn chosen(mut seed: usize) -> Vec<Interval> {
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            let end = |at: usize| End::new(RawValue::Int32((at / 2) as i32), at % 2 == 0);
+            let (low, high) = (end(seed % 10), end(seed / 10 % 10));
+            seed /= 100;
+            if !is_empty(&low, &high, None) {
+                all.push(Interval { low, high });
+            }
+        }
+        union(all, None)
+    }
+
+    fn has(intervals: &[Interval], quarter: i32) -> bool {
+        let value = RawValue::Double(f64::from(quarter) / 4.0);
+        let point = Interval::point(value);
+        intersect(intervals, &[point], None).len() == 1
+    }
+
+    #[test]
+    fn sets_of_intervals_are_sets_of_values() {
+        let key = |quarter: i32, descending| {
+            encoded(RawValue::Double(f64::from(quarter) / 4.0), descending, None)
+        };
+        for seed in (0..10_000).step_by(7) {
+            let (a, b) = (chosen(seed), chosen(seed * 31 % 10_000));
+            let both = intersect(&a, &b, None);
+            let any = union(a.iter().chain(&b).cloned().collect(), None);
+            let none = complement(&a, None);
+            for quarter in -1..18 {
+                let (in_a, in_b) = (has(&a, quarter), has(&b, quarter));
+                assert_eq!(has(&both, quarter), in_a && in_b);
+                assert_eq!(has(&any, quarter), in_a || in_b);
+                assert_eq!(has(&none, quarter), !in_a);
+                for descending in [false, true] {
+                    let key = key(quarter, descending);
+                    let ranges = ranges(&a, descending, None);
+                    let inside = |range: &KeyRange| range.start <= key && key < range.end;
+                    assert_eq!(ranges.iter().any(inside), in_a, "{a:?} {quarter}");
+                    assert!(ranges.windows(2).all(|pair| pair[0].end <= pair[1].start));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds.
+
+use std::sync::Arc;
+
+use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_kv::MemoryEngine;
+use mayfly_mql::SortPattern;
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata};
+use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
+use mayfly_value::extjson::parse_document;
+use mayfly_value::shell::Shell;
+use mayfly_value::{Collation, DocBuf, RawDoc};
+
+/// Numbers by chance, the same in each run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % most
+    }
+
+    fn pick(&mut self, from: &[&'static str]) -> &'static str {
+        from[self.below(from.len())]
+    }
+}
+
+const SCALARS: &[&str] = &[
+    "1",
+    "2",
+    "1.5",
+    "{\"$numberLong\": \"2\"}",
+    "{\"$numberDouble\": \"NaN\"}",
+    "{\"$numberDouble\": \"-Infinity\"}",
+    "{\"$numberDecimal\": \"1.5\"}",
+    "null",
+    "\"\"",
+    "\"ab\"",
+    "\"Ab\"",
+    "\"abc\"",
+    "\"b\"",
+    "true",
+    "false",
+    "{\"$date\": \"2020-01-01T00:00:00Z\"}",
+    "{\"$oid\": \"0102030405060708090a0b0c\"}",
+    "{\"$minKey\": 1}",
+    "{\"$maxKey\": 1}",
+    "{\"$regularExpression\": {\"pattern\": \"^ab\", \"options\": \"\"}}",
+];
+const NESTED: &[&str] = &[
+    "[]",
+    "[1, 2]",
+    "[1, null]",
+    "[[1, 2], 2]",
+    "[\"ab\", \"b\"]",
+    "{}",
+    "{\"x\": 1}",
+    "{\"x\": 1, \"y\": 2}",
+    "{\"x\": [1, 2]}",
+    "[{\"x\": 1, \"y\": 2}, {\"x\": 2, \"y\": 1}]",
+    "[{\"x\": 1}, {\"y\": \"ab\"}, 3]",
+    "[{\"x\": [1, 5]}, {\"x\": null}]",
+    "[[{\"x\": 1}]]",
+];
+const PATHS: &[&str] = &["a", "a", "b", "c", "a.x", "c.x", "c.y", "_id", "a.0"];
+const INDEXES: &[&str] = &[
+    r#"{"key": {"a": 1}, "name": "a"}"#,
+    r#"{"key": {"a": -1, "b": 1}, "name": "ab"}"#,
+    r#"{"key": {"b": 1, "a": -1, "c": 1}, "name": "bac"}"#,
+    r#"{"key": {"a.x": 1}, "name": "ax"}"#,
+    r#"{"key": {"c.x": 1, "c.y": -1}, "name": "cxy"}"#,
+    r#"{"key": {"c": -1}, "name": "c"}"#,
+    r#"{"key": {"a": "hashed"}, "name": "h"}"#,
+    r#"{"key": {"$**": 1}, "name": "w"}"#,
+    r#"{"key": {"a": 1}, "name": "sparse", "sparse": true}"#,
+    r#"{"key": {"b": 1}, "name": "partial", "partialFilterExpression": {"a": {"$gt": 1}}}"#,
+    r#"{"key": {"a": 1, "c": 1}, "name": "collated", "collation": {"locale": "en", "strength": 2}}"#,
+];
+/// Those that have an entry of every document, whatever is asked.
+const COMPLETE: &[&str] = &["a", "ab", "bac", "ax", "cxy", "c", "collated"];
+
+fn value(chance: &mut Chance) -> &'static str {
+    if chance.below(3) == 0 { chance.pick(NESTED) } else { chance.pick(SCALARS) }
+}
+
+fn list(chance: &mut Chance) -> String {
+    let count = chance.below(4);
+    let items: Vec<&str> = (0..count).map(|_| value(chance)).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// `{op: value}` for a path.
+fn operators(chance: &mut Chance, depth: usize) -> String {
+    let v = value(chance);
+    let scalar = chance.pick(SCALARS);
+    match chance.below(18) {
+        0..3 => format!("{{\"$eq\": {v}}}"),
+        3 => format!("{{\"$gt\": {v}}}"),
+        4 => format!("{{\"$gte\": {v}}}"),
+        5 => format!("{{\"$lt\": {v}}}"),
+        6 => format!("{{\"$lte\": {v}}}"),
+        7 => format!("{{\"$gte\": {scalar}, \"$lt\": {}}}", chance.pick(SCALARS)),
+        8 => format!("{{\"$in\": {}}}", list(chance)),
+        9 => format!("{{\"$nin\": {}}}", list(chance)),
+        10 => format!("{{\"$ne\": {scalar}}}"),
+        11 => format!("{{\"$exists\": {}}}", chance.pick(&["true", "false"])),
+        12 => {
+            let types = ["\"number\"", "\"string\"", "\"array\"", "\"object\"", "10", "[2, 16, 8]"];
+            format!("{{\"$type\": {}}}", chance.pick(&types))
+        }
+        13 => "{\"$mod\": [2, 0]}".to_owned(),
+        14 => {
+            let patterns = ["^ab", "^ab$", "b", "^Ab", "^(ab|b)", "^"];
+            format!("{{\"$regex\": \"{}\"}}", chance.pick(&patterns))
+        }
+        15 => format!("{{\"$size\": {}}}", chance.below(3)),
+        16 if depth < 2 => format!("{{\"$not\": {}}}", operators(chance, depth + 1)),
+        17 if depth < 2 => match chance.below(2) {
+            0 => format!("{{\"$elemMatch\": {}}}", operators(chance, depth + 1)),
+            _ => {
+                let (x, y) = (operators(chance, depth + 1), operators(chance, depth + 1));
+                format!("{{\"$elemMatch\": {{\"x\": {x}, \"y\": {y}}}}}")
+            }
+        },
+        _ => format!("{{\"$eq\": {scalar}}}"),
+    }
+}
+
+fn filter(chance: &mut Chance, depth: usize) -> String {
+    let logical = |chance: &mut Chance, name: &str| {
+        let parts: Vec<String> =
+            (0..2 + chance.below(2)).map(|_| filter(chance, depth + 1)).collect();
+        format!("{{\"{name}\": [{}]}}", parts.join(", "))
+    };
+    match chance.below(10) {
+        0 if depth < 2 => logical(chance, "$or"),
+        1 if depth < 2 => logical(chance, "$and"),
+        2 if depth < 2 => logical(chance, "$nor"),
+        3 if depth < 2 => {
+            let path = chance.pick(PATHS);
+            let parts: Vec<String> =
+                (0..3).map(|_| format!("{{\"{path}\": {}}}", operators(chance, 1))).collect();
+            format!("{{\"$or\": [{}]}}", parts.join(", "))
+        }
+        4..7 => {
+            let (one, two) = (chance.pick(&["a", "b", "c.x"]), chance.pick(&["c", "a.x", "c.y"]));
+            let (first, second) = (operators(chance, 0), operators(chance, 0));
+            format!("{{\"{one}\": {first}, \"{two}\": {second}}}")
+        }
+        7 => format!("{{\"{}\": {}}}", chance.pick(PATHS), value(chance)),
+        _ => format!("{{\"{}\": {}}}", chance.pick(PATHS), operators(chance, 0)),
+    }
+}
+
+/// Documents as text and as they are.
+type Found = Vec<(String, DocBuf)>;
+
+struct Fixture {
+    store: Arc<Store>,
+    op: Arc<OpCtx>,
+    collection: Arc<Collection>,
+}
+
+impl Fixture {
+    fn new(chance: &mut Chance, with_arrays: bool) -> Fixture {
+        let clock = Arc::new(ManualClock::at_ms(0));
+        let options = StoreOptions { background: false, ..StoreOptions::default() };
+        let ops = OpRegistry::new(clock.clone());
+        let store =
+            Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
+        let op = OpCtx::detached(clock);
+        let (collection, _) = store.get_or_create(&Namespace::parse("db.c").unwrap()).unwrap();
+        for id in 0..60 {
+            let mut fields = vec![format!("\"_id\": {id}")];
+            for name in ["a", "b", "c"] {
+                // Two fields of one index may not both be arrays.
+                let nested =
+                    with_arrays && (name == "c" && id % 2 == 0 || name == "a" && id % 2 == 1);
+                let value = match chance.below(5) {
+                    0 => continue,
+                    _ if nested => value(chance),
+                    _ => chance.pick(SCALARS),
+                };
+                fields.push(format!("\"{name}\": {value}"));
+            }
+            let document: DocBuf = parse_document(&format!("{{{}}}", fields.join(", "))).unwrap();
+            store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        }
+        Fixture { store, op, collection }
+    }
+
+    fn index(&self, chance: &mut Chance) -> Vec<&'static str> {
+        let mut made = Vec::new();
+        for _ in 0..1 + chance.below(4) {
+            let text = chance.pick(INDEXES);
+            let spec: DocBuf = parse_document(text).unwrap();
+            let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
+            let ns = self.collection.namespace();
+            if self.store.create_indexes(&self.op, &ns, &[spec.as_doc()], options).is_ok() {
+                made.push(text);
+            }
+        }
+        made
+    }
+
+    /// The results in their order, and how they were found.
+    fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<(Found, String)> {
+        let query = CanonicalQuery::parse(filter, options).ok()?;
+        let mut executor = Executor::new(self.collection.clone(), query).ok()?;
+        let summary = executor.plan().summary().into_owned();
+        let mut found = Vec::new();
+        while !executor.is_done() {
+            let mut sink = |_: &[u8], document: RawDoc<'_>, _: &Metadata| {
+                found.push((Shell(document).to_string(), document.to_owned()));
+                // Small batches, so that scans pause everywhere.
+                Ok(if found.len() % 3 == 0 { Flow::Pause } else { Flow::More })
+            };
+            executor.run(&self.store, &self.op, &mut sink).unwrap();
+        }
+        Some((found, summary))
+    }
+}
+
+#[test]
+fn every_index_finds_what_a_scan_finds() {
+    let mut chance = Chance(2026);
+    let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
+    let english = Collation::parse(english.as_doc(), "collation").unwrap();
+    let (mut compared, mut by_index) = (0, 0);
+    for round in 0..60 {
+        let fixture = Fixture::new(&mut chance, round % 3 > 0);
+        let made = fixture.index(&mut chance);
+        for _ in 0..50 {
+            let text = filter(&mut chance, 0);
+            let document: DocBuf = parse_document(&text).unwrap_or_else(|_| panic!("{text}"));
+            let collation = if chance.below(3) == 0 { english.clone() } else { None };
+            let options = || FindOptions { collation: collation.clone(), ..FindOptions::default() };
+            let natural = Some(Hint::Natural { backward: false });
+            let scan = FindOptions { hint: natural, ..options() };
+            let Some((expected, _)) = fixture.run(document.as_doc(), scan) else { continue };
+            let mut expected: Vec<String> = expected.into_iter().map(|(text, _)| text).collect();
+            expected.sort();
+            let order = [
+                r#"{"a": 1}"#,
+                r#"{"a": -1, "b": 1}"#,
+                r#"{"b": 1, "a": -1}"#,
+                r#"{"c.x": 1}"#,
+                r#"{"_id": -1}"#,
+            ];
+            let order: DocBuf = parse_document(chance.pick(&order)).unwrap();
+            let hints = COMPLETE.iter().filter(|name| {
+                made.iter().any(|text| text.contains(&format!("\"name\": \"{name}\"")))
+            });
+            let hints = hints.map(|name| Some(Hint::Name((*name).to_owned())));
+            for hint in std::iter::once(None).chain(hints) {
+                for sort in [None, Some(order.as_doc())] {
+                    let options = FindOptions { hint: hint.clone(), sort, ..options() };
+                    let (found, summary) =
+                        fixture.run(document.as_doc(), options).unwrap_or_else(|| panic!("{text}"));
+                    if let Some(sort) = sort {
+                        let pattern = SortPattern::parse(sort).unwrap().collated(collation.clone());
+                        let keys =
+                            found.iter().map(|(_, document)| pattern.sort_key(document.as_doc()));
+                        assert!(
+                            keys.is_sorted(),
+                            "{text} by {summary} of {made:?}, {}",
+                            Shell(sort)
+                        );
+                    }
+                    let mut found: Vec<String> = found.into_iter().map(|(text, _)| text).collect();
+                    found.sort();
+                    assert_eq!(
+                        found, expected,
+                        "{text} sorted {sort:?} under {collation:?} by {summary} of {made:?}"
+                    );
+                    compared += 1;
+                    by_index += usize::from(!summary.starts_with("COLLSCAN"));
+                }
+            }
+        }
+    }
+    assert!(compared > 10_000 && by_index > 5_000, "{compared} {by_index}");
+}
