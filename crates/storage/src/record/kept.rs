@@ -24,6 +24,9 @@ const SEVERAL: [u8; 4] = [0; 4];
 /// A row takes no further version beyond this; every engine takes values of this length. A look-up reads the whole row.
 const ROW_BYTES: usize = 128 << 10;
 
+/// So many versions of one length have room in a row at first.
+const EXPECTED: usize = 12;
+
 /// Bytes of a row's key before the record key.
 const PREFIX_BYTES: usize = 16;
 
@@ -88,6 +91,8 @@ impl KeptRows {
             self.finish(put)?;
         }
         if self.value.is_empty() {
+            let room = EXPECTED * (1 + bytes.len());
+            self.value.reserve(room.min(ROW_BYTES) + SEVERAL.len());
             self.value.extend_from_slice(&SEVERAL);
             std::mem::swap(&mut self.key, &mut self.next);
         } else if self.key < self.next {

@@ -85,14 +85,21 @@ impl WriteUnit<'_> {
         &mut self,
         record_keys: &[&[u8]],
     ) -> Result<Vec<Option<StoredDocument>>> {
-        if record_keys.len() > 1 {
-            self.pending.kept.expect_several();
-        }
         let id = self.collection.id();
         let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
-        if let Some(neighbours) = Neighbours::of(record_keys) {
-            return self.read_neighbours(&keys, neighbours);
+        let found = match Neighbours::of(record_keys) {
+            Some(neighbours) => self.read_neighbours(&keys, neighbours)?,
+            None => self.look_up_many(&keys)?,
+        };
+        if keys.len() > 1 {
+            self.pending.kept.expect_several();
+            let bytes = found.iter().flatten().map(|stored| stored.as_doc().as_bytes().len());
+            self.reserve(keys.len(), bytes.sum());
         }
+        Ok(found)
+    }
+
+    fn look_up_many(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<StoredDocument>>> {
         let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
         let mut found = vec![None; keys.len()];
         let mut damaged = None;
