@@ -12,6 +12,7 @@
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; adding
 //!   many entries at once: `ingest`.
 
+mod batch;
 mod engine;
 mod format;
 mod group_sync;

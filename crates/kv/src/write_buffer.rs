@@ -150,9 +150,13 @@ impl WriteBuffer {
     /// The operations by keyspace and key, those of one key in the order of the calls: neighbours in a sorted
     /// structure are cheap to add one after the other.
     pub fn ops_by_key(&self) -> impl Iterator<Item = (Keyspace, &[u8], OwnWrite<'_>)> {
-        let mut order: Vec<&Op> = self.ops.iter().collect();
-        order
-            .sort_by(|a, b| a.keyspace.cmp(&b.keyspace).then_with(|| self.key(a).cmp(self.key(b))));
+        let mut order: Vec<&Op> = Vec::with_capacity(self.ops.len());
+        for keyspace in Keyspace::ALL.into_iter().filter(|keyspace| self.touches(*keyspace)) {
+            let begin = order.len();
+            order.extend(self.ops.iter().filter(|op| op.keyspace == keyspace));
+            // Mostly they come in order.
+            order[begin..].sort_by(|a, b| self.key(a).cmp(self.key(b)));
+        }
         order.into_iter().map(|op| (op.keyspace, self.key(op), self.write(op)))
     }
 

@@ -23,7 +23,7 @@ use crate::ttl::TtlMonitor;
 use crate::ttl::pass::PacedPolicies;
 use crate::ttl::report::VisitHook;
 use crate::ttl::suspension::load_mark;
-use crate::write::{FindArchives, OpenTransaction, SyncGate, Writer};
+use crate::write::{FindArchives, OpenTransaction, SyncGate, Writer, wait_for_build};
 
 /// How long closing waits for a unit that is still running.
 const LAST_UNIT: Duration = Duration::from_secs(2);
@@ -190,14 +190,17 @@ impl Store {
     /// As [`Writer::commit_open`]; 112 WriteConflict when the name of a collection that it made is taken.
     pub fn commit_transaction(&self, transaction: OpenTransaction) -> Result<u64> {
         // New names are given under the catalog's lock.
-        let _changing = transaction.makes_collections().then(|| self.catalog.changing.lock());
+        let changing = transaction.makes_collections().then(|| self.catalog.changing.lock());
         for ns in transaction.made() {
             if self.catalog.get(&ns).is_some() || self.view(&ns)?.is_some() {
                 let text = format!("{ns} was created by another operation meanwhile");
                 return Err(Error::new(ErrorCode::WriteConflict, text));
             }
         }
-        self.commit_open(transaction)
+        let (committed_at, delay) = self.commit_open(transaction)?;
+        drop(changing);
+        wait_for_build(delay);
+        Ok(committed_at)
     }
 
     /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind; and the record numbers

@@ -305,6 +305,7 @@ fn insert_all(
         if ctx.bypass_validation {
             unit.bypass_validation();
         }
+        unit.expect_inserts(documents.iter().map(Prepared::doc))?;
         for (at, document) in documents.iter().enumerate() {
             reached.set(at);
             unit.insert_checked(document.doc())?;

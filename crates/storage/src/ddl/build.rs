@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::op::OpProgress;
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 
 use crate::Store;
@@ -167,7 +167,7 @@ impl<'s> Build<'s> {
     ) -> Result<Build<'s>> {
         let building = indexes.first().and_then(|index| index.runtime.building.get());
         let notes = building.map(|building| building.notes.clone());
-        let notes = notes.ok_or_else(|| mayfly_base::Error::internal("a build without notes"))?;
+        let notes = notes.ok_or_else(|| Error::internal("a build without notes"))?;
         let multikey = vec![0; indexes.len()];
         let (last_round, rounds, delay_nanos) = (u64::MAX, 0, 0);
         Ok(Build {
@@ -218,11 +218,23 @@ impl<'s> Build<'s> {
     fn check(&self) -> Result<()> {
         self.op.check()?;
         self.store.check_open()?;
-        self.collection.check_alive()?;
-        self.notes.check()?;
         match self.if_dropped {
-            IfDropped::Ends => self.indexes.iter().try_for_each(|index| index.check_alive()),
-            IfDropped::GoesOn => Ok(()),
+            IfDropped::Ends => self.check_not_dropped()?,
+            IfDropped::GoesOn => self.collection.check_alive()?,
+        }
+        self.notes.check()
+    }
+
+    fn check_not_dropped(&self) -> Result<()> {
+        let aborted = |what: String| {
+            Error::new(ErrorCode::IndexBuildAborted, format!("Index build aborted: {what}"))
+        };
+        if self.collection.is_dropped() {
+            return Err(aborted("its collection was dropped".into()));
+        }
+        match self.indexes.iter().find(|index| index.is_dropped()) {
+            Some(index) => Err(aborted(format!("index '{}' was dropped", index.spec.name()))),
+            None => Ok(()),
         }
     }
 

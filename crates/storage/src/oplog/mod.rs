@@ -54,6 +54,7 @@ pub(crate) struct OplogBatch {
     run: Run,
     /// Operations of all parts, with those of the run.
     count: usize,
+    repeated: Repeated,
     /// Of a transaction of several statements: `applyOps` for a single operation, too, and another part where one is full.
     transaction: Option<Parts>,
 }
@@ -70,6 +71,17 @@ struct Run {
     documents: usize,
     /// Bytes of the operations for readers.
     logical: usize,
+}
+
+/// What operations of one kind that follow each other have in common, laid out once.
+#[derive(Default)]
+struct Repeated {
+    /// The operation before, and of what collection.
+    last: (&'static str, [u8; 16]),
+    /// Under which name, and the fields that it begins with.
+    head: Option<(String, DocBuf)>,
+    /// By what the documents before it expired, and how that is shown.
+    expired: Option<(String, i64, DocBuf)>,
 }
 
 /// How an update came to its new document: the log says it, because those who follow it are told.
@@ -133,6 +145,7 @@ impl OplogBatch {
             refers: false,
             run: Run::default(),
             count: 0,
+            repeated: Repeated::default(),
             transaction: None,
         }
     }
@@ -210,7 +223,7 @@ impl OplogBatch {
     /// `longer` is by how much it is longer for readers.
     fn add(
         &mut self,
-        op: &str,
+        op: &'static str,
         object: Object<'_>,
         room: usize,
         longer: Option<i64>,
@@ -222,7 +235,7 @@ impl OplogBatch {
         if self.nested {
             entry.push_document();
         }
-        begin_operation(&mut entry, op, object);
+        self.repeated.begin(&mut entry, op, object);
         fields(&mut entry);
         if self.nested {
             entry.end();
@@ -351,17 +364,25 @@ impl OplogBatch {
         expired: Option<ExpiredBy<'_>>,
         image: Option<RawDoc<'_>>,
     ) {
+        let known = self.repeated.expired.take();
+        let known = expired.map(|expired| match known {
+            Some(known)
+                if (known.0.as_str(), known.1) == (expired.index, expired.expire_after_secs) =>
+            {
+                known
+            }
+            _ => expired.shown(),
+        });
         self.add("d", object, 0, None, |entry| {
             entry.start_document("o").append("_id", id).end();
-            if let Some(expired) = expired {
-                entry.start_document("ttl").append("index", expired.index);
-                let seconds = seconds_value(expired.expire_after_secs);
-                entry.append("expireAfterSeconds", seconds).end();
+            if let Some((_, _, expired)) = &known {
+                entry.append_all(expired.as_doc());
             }
             if let Some(image) = image {
                 entry.append("preImage", image);
             }
         });
+        self.repeated.expired = known;
     }
 
     pub(crate) fn command(&mut self, ns: &str, uuid: &[u8; 16], command: RawDoc<'_>) {
@@ -405,6 +426,35 @@ impl OplogBatch {
     }
 }
 
+impl Repeated {
+    /// Writes the fields that an operation begins with.
+    fn begin(&mut self, entry: &mut DocBuilder, op: &'static str, object: Object<'_>) {
+        if self.last != (op, object.uuid) {
+            (self.last, self.head) = ((op, object.uuid), None);
+            return begin_operation(entry, op, object);
+        }
+        let known = self.head.take().filter(|(ns, _)| ns == object.ns);
+        let head = known.unwrap_or_else(|| {
+            let mut head = DocBuilder::new();
+            begin_operation(&mut head, op, object);
+            (object.ns.to_owned(), head.finish())
+        });
+        entry.append_all(head.1.as_doc());
+        self.head = Some(head);
+    }
+}
+
+impl ExpiredBy<'_> {
+    /// Itself, and how it is shown.
+    fn shown(self) -> (String, i64, DocBuf) {
+        let ExpiredBy { index, expire_after_secs } = self;
+        let mut shown = DocBuilder::new();
+        shown.start_document("ttl").append("index", index);
+        shown.append("expireAfterSeconds", seconds_value(expire_after_secs)).end();
+        (index.to_owned(), expire_after_secs, shown.finish())
+    }
+}
+
 /// An entry that is full.
 struct Part {
     entry: DocBuilder,
@@ -428,4 +478,55 @@ fn begin_operation(entry: &mut DocBuilder, op: &str, object: Object<'_>) {
 /// How many digits a position has.
 fn digits(position: usize) -> i64 {
     i64::from(position.checked_ilog10().unwrap_or(0)) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::bson::doc;
+
+    use super::*;
+
+    #[test]
+    fn operations_that_follow_each_other_say_whose_they_are() {
+        let expired = |index, expire_after_secs| Some(ExpiredBy { index, expire_after_secs });
+        let names = [("d.a", [1; 16]), ("d.b", [1; 16]), ("d.a", [2; 16]), ("d.$cmd", [0; 16])];
+        let reasons = [None, expired("x_1", 5), expired("x_1", 6), expired("y_1", 5)];
+        let note = DocBuf::from_bson(&doc! { "create": "c" });
+        let mut steps = Vec::new();
+        for _ in 0..200 {
+            let (of, by, delete) = (
+                rand::random_range(0..names.len()),
+                rand::random_range(0..reasons.len()),
+                rand::random_range(0..4) > 0,
+            );
+            steps.extend(vec![(of, by, delete); rand::random_range(1..5)]);
+        }
+        let mut batch = OplogBatch::new();
+        for (of, by, delete) in &steps {
+            let (ns, uuid) = names[*of];
+            match delete {
+                true => {
+                    batch.delete(Object { ns, uuid }, RawValue::Int32(7), reasons[*by], None);
+                }
+                false => batch.command(ns, &uuid, note.as_doc()),
+            }
+        }
+        let entry = batch.finish(1, 0);
+        let items = entry.fields().get("o").and_then(RawValue::as_document).unwrap();
+        let items = items.get("applyOps").and_then(RawValue::as_array).unwrap();
+        assert_eq!(items.iter().count(), steps.len());
+        for (item, (of, by, delete)) in items.iter().zip(steps) {
+            let ((ns, uuid), reason) = (names[of], reasons[by].filter(|_| delete));
+            let mut alone = DocBuilder::new();
+            begin_operation(&mut alone, if delete { "d" } else { "c" }, Object { ns, uuid });
+            match delete {
+                true => alone.start_document("o").append("_id", 7).end(),
+                false => alone.append("o", note.as_doc()),
+            };
+            if let Some(expired) = reason {
+                alone.append_all(expired.shown().2.as_doc());
+            }
+            assert_eq!(item.value().as_document(), Some(alone.finish().as_doc()));
+        }
+    }
 }

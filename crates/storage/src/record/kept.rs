@@ -11,7 +11,8 @@
 //! record keys differ in the last byte only: consecutive numbers do. So a look-up finds a version in the row of its own key or
 //! in one that follows, and comes across 255 other rows at most, however many documents the entry has.
 //!
-//! The first version of such a run has a row of its own: whoever changes a single document copies it once.
+//! Unless several are expected, the first version of such a run has a row of its own: whoever changes a single document copies it
+//! once.
 
 use mayfly_base::Result;
 use mayfly_kv::KeyRange;
@@ -22,6 +23,9 @@ const SEVERAL: [u8; 4] = [0; 4];
 
 /// A row takes no further version beyond this; every engine takes values of this length. A look-up reads the whole row.
 const ROW_BYTES: usize = 128 << 10;
+
+/// So many versions of one length have room in a row at first.
+const EXPECTED: usize = 12;
 
 /// Bytes of a row's key before the record key.
 const PREFIX_BYTES: usize = 16;
@@ -51,9 +55,15 @@ pub(crate) struct KeptRows {
     value: Vec<u8>,
     /// The key of the version at hand.
     next: Vec<u8>,
+    several: bool,
 }
 
 impl KeptRows {
+    /// Versions come in runs.
+    pub(crate) fn expect_several(&mut self) {
+        self.several = true;
+    }
+
     /// Adds a version, and writes what can be written by now.
     ///
     /// # Errors
@@ -62,21 +72,27 @@ impl KeptRows {
         let KeptVersion { timestamp, collection, record_key, document } = version;
         let bytes = document.as_bytes();
         self.next.clear();
+        self.next.reserve(PREFIX_BYTES + record_key.len());
         self.next.extend_from_slice(&timestamp.to_be_bytes());
         self.next.extend_from_slice(&collection.to_be_bytes());
         self.next.extend_from_slice(record_key);
-        if !are_together(&self.key, &self.next) {
+        let together = are_together(&self.key, &self.next);
+        if !together {
             self.finish(put)?;
-            std::mem::swap(&mut self.key, &mut self.next);
-            return put(&self.key, bytes);
         }
-        if bytes.len() >= ROW_BYTES {
-            return put(&self.next, bytes);
+        if bytes.len() >= ROW_BYTES || !(together || self.several) {
+            put(&self.next, bytes)?;
+            if self.value.is_empty() {
+                std::mem::swap(&mut self.key, &mut self.next);
+            }
+            return Ok(());
         }
         if self.value.len() + 1 + bytes.len() > ROW_BYTES {
             self.finish(put)?;
         }
         if self.value.is_empty() {
+            let room = EXPECTED * (1 + bytes.len());
+            self.value.reserve(room.min(ROW_BYTES) + SEVERAL.len());
             self.value.extend_from_slice(&SEVERAL);
             std::mem::swap(&mut self.key, &mut self.next);
         } else if self.key < self.next {
@@ -153,8 +169,8 @@ mod tests {
     type Version = (u64, u64, Vec<u8>, DocBuf);
 
     /// The rows that these versions are put into.
-    fn rows(versions: &[Version]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let (mut rows, mut kept) = (Vec::new(), KeptRows::default());
+    fn rows(versions: &[Version], several: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let (mut rows, mut kept) = (Vec::new(), KeptRows { several, ..KeptRows::default() });
         let put: &mut PutRow<'_> = &mut |key, value| {
             rows.push((key.to_vec(), value.to_vec()));
             Ok(())
@@ -194,21 +210,26 @@ mod tests {
     #[test]
     fn every_version_is_in_one_row() {
         let run = |numbers: std::ops::Range<u64>| numbers.map(|number| version(7, 1, number, 9));
-        let cases: [(Vec<Version>, usize); 9] = [
-            (vec![], 0),
-            (run(5..6).collect(), 1),
-            (run(5..7).collect(), 2),
-            (run(0..256).collect(), 2),
-            (run(0..256).rev().collect(), 2),
-            (run(200..300).collect(), 4),
+        let mixed = |n| version(7, 1, n, if n % 5 == 3 { ROW_BYTES } else { n as usize });
+        let cases: [(Vec<Version>, [usize; 2]); 10] = [
+            (vec![], [0, 0]),
+            (run(5..6).collect(), [1, 1]),
+            (run(5..7).collect(), [2, 1]),
+            (run(0..256).collect(), [2, 1]),
+            (run(0..256).rev().collect(), [2, 1]),
+            (run(200..300).collect(), [4, 2]),
             // Another entry or collection begins another row.
-            (vec![version(7, 1, 1, 0), version(7, 2, 2, 0), version(8, 2, 3, 0)], 3),
+            (vec![version(7, 1, 1, 0), version(7, 2, 2, 0), version(8, 2, 3, 0)], [3, 3]),
             // What is long stands alone, and rows end somewhere.
-            ((1..5).map(|n| version(7, 1, n, ROW_BYTES)).collect(), 4),
-            ((0..100).map(|n| version(7, 1, n, ROW_BYTES / 10)).collect(), 12),
+            ((1..5).map(|n| version(7, 1, n, ROW_BYTES)).collect(), [4, 4]),
+            ((0..100).map(|n| version(7, 1, n, ROW_BYTES / 10)).collect(), [12, 12]),
+            ((0..20).map(mixed).chain((20..40).rev().map(mixed)).collect(), [10, 9]),
         ];
-        for (given, count) in cases {
-            let rows = rows(&given);
+        let cases = cases.into_iter().flat_map(|(given, [alone, several])| {
+            [(given.clone(), false, alone), (given, true, several)]
+        });
+        for (given, several, count) in cases {
+            let rows = rows(&given, several);
             assert_eq!(rows.len(), count);
             assert!(rows.iter().all(|(_, value)| value.len() < ROW_BYTES + 100));
             let mut keys: Vec<_> = rows.iter().map(|(key, _)| key).collect();
@@ -226,14 +247,16 @@ mod tests {
     fn keys_of_other_lengths_and_prefixes_stand_alone() {
         let key = |bytes: &[u8]| (7, 1, bytes.to_vec(), DocBuf::from_bson(&doc! { "k": 1 }));
         let given = vec![key(b"a"), key(b"ab"), key(b"bb"), key(b"bc"), key(b"b"), key(b"c")];
-        let rows = rows(&given);
-        assert_eq!(rows.len(), 6);
-        assert_eq!(versions(&rows).len(), 6);
+        let rows = rows(&given, true);
+        assert_eq!(rows.len(), 4);
+        let mut found: Vec<_> = versions(&rows).into_iter().map(|version| version.2).collect();
+        found.sort();
+        assert_eq!(found, [&b"a"[..], b"ab", b"b", b"bb", b"bc", b"c"]);
     }
 
     #[test]
     fn damaged_rows_end_where_they_are_damaged() {
-        let rows = rows(&(0..4).map(|number| version(7, 1, number, 3)).collect::<Vec<_>>());
+        let rows = rows(&(0..4).map(|number| version(7, 1, number, 3)).collect::<Vec<_>>(), false);
         let (key, value) = &rows[1];
         for length in 0..value.len() {
             let mut count = 0;

@@ -34,4 +34,4 @@ pub use unit::WriteUnit;
 pub(crate) use unit::{covered_keys, duplicate_key};
 pub use within::Together;
 pub use writer::Writer;
-pub(crate) use writer::{back_off, most_tries};
+pub(crate) use writer::{back_off, most_tries, wait_for_build};

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, current};
+use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::DocBuf;
 
@@ -260,21 +260,21 @@ impl Writer {
         })
     }
 
-    /// Commits a transaction, with a record for its session that says so; gives the cluster time of the commit. One that wrote
-    /// nothing leaves no record. Who calls holds the catalog's lock when the transaction has made collections, and knows that
+    /// Commits a transaction, with a record for its session that says so; gives the cluster time of the commit, and how long the
+    /// caller should wait for builds of indexes when it holds no locks. One that wrote nothing leaves no record. Who calls holds the catalog's lock when the transaction has made collections, and knows that
     /// their names are free.
     ///
     /// # Errors
     /// 112 WriteConflict and 246 SnapshotUnavailable: nothing was committed; 251 NoSuchTransaction when a unit of it had failed;
     /// those of the engine.
-    pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<u64> {
+    pub(crate) fn commit_open(&self, transaction: OpenTransaction) -> Result<(u64, Duration)> {
         let OpenTransaction { view, local, mut pending, read_time, owner } = transaction;
         if pending.failed {
             let text = "a statement of the transaction failed, so that it cannot be committed";
             return Err(Error::new(ErrorCode::NoSuchTransaction, text));
         }
         if view.size().1 == 0 {
-            return Ok(read_time);
+            return Ok((read_time, Duration::ZERO));
         }
         self.check_open()?;
         // Others see them as new from the commit on.
@@ -331,10 +331,7 @@ impl Writer {
         }
         drop(states);
         self.note_commit();
-        if !delay.is_zero() {
-            current::wait(|| std::thread::sleep(delay));
-        }
-        Ok(committed_at)
+        Ok((committed_at, delay))
     }
 }
 

@@ -25,10 +25,12 @@ use crate::record::error::from_kv;
 use crate::record::layout::{InLog, encode_record, prefixed};
 use crate::record::storable::{check_bytes, check_storable};
 use crate::record::{Moment, Record, StoredDocument};
+use fresh::FreshKeys;
 use identity::{checked_id, stored_id};
 use keys::long;
 
 mod duplicate;
+mod fresh;
 mod identity;
 mod in_log;
 mod keys;
@@ -65,6 +67,7 @@ pub struct WriteUnit<'s> {
     pub(crate) capped: Option<CappedUnit>,
     pub(crate) archives: Archives<'s>,
     scratch: Scratch,
+    fresh: FreshKeys,
 }
 
 /// Buffers used again for each document.
@@ -98,6 +101,7 @@ impl<'s> WriteUnit<'s> {
             capped: None,
             archives: Archives::default(),
             scratch: Scratch::default(),
+            fresh: FreshKeys::default(),
         }
     }
 
@@ -129,6 +133,7 @@ impl<'s> WriteUnit<'s> {
             capped: None,
             archives: self.archives,
             scratch: std::mem::take(&mut self.scratch),
+            fresh: FreshKeys::default(),
         };
         let result = act(&mut unit);
         let WriteUnit { effects, scratch, .. } = unit;
@@ -461,3 +466,6 @@ impl<'s> WriteUnit<'s> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

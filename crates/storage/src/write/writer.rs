@@ -236,17 +236,22 @@ impl Writer {
                     op.check()?;
                     back_off(tries);
                 }
-                other => return other,
+                Ok((result, delay)) => {
+                    wait_for_build(delay);
+                    return Ok(result);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
 
+    /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks.
     fn try_write<T>(
         &self,
         collection: &Collection,
         archives: &[ArchiveCollection],
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<(T, Duration)> {
         let state = collection.state.read();
         let namespace = collection.namespace();
         if collection.is_dropped() {
@@ -271,11 +276,11 @@ impl Writer {
         let result = body(&mut unit)?;
         unit.make_room()?;
         let effects = unit.effects;
-        self.commit(txn, pending, (collection, effects), now_ms)?;
+        let delay = self.commit(txn, pending, (collection, effects), now_ms)?;
         if one_writes.is_some() {
             collection.note_capped_commit();
         }
-        Ok(result)
+        Ok((result, delay))
     }
 
     fn commit(
@@ -284,9 +289,9 @@ impl Writer {
         mut pending: Pending,
         (collection, effects): (&Collection, Effects),
         now_ms: i64,
-    ) -> Result<()> {
+    ) -> Result<Duration> {
         if txn.size().1 == 0 {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
         let mut under_way = None;
         if !pending.oplog.is_empty() {
@@ -313,10 +318,7 @@ impl Writer {
             self.note_effects(&collection, effects);
         }
         self.sync.note_commit();
-        if !delay.is_zero() {
-            current::wait(|| std::thread::sleep(delay));
-        }
-        Ok(())
+        Ok(delay)
     }
 
     /// Whether units are still taken.
@@ -374,6 +376,13 @@ pub(crate) fn most_tries(error: &Error) -> u32 {
         ErrorCode::WriteConflict => MAX_RETRIES,
         ErrorCode::SnapshotTooOld => MAX_RETRIES_TOO_OLD,
         _ => 0,
+    }
+}
+
+/// Lets the build of an index catch up with its notes. The caller holds no locks.
+pub(crate) fn wait_for_build(delay: Duration) {
+    if !delay.is_zero() {
+        current::wait(|| std::thread::sleep(delay));
     }
 }
 

@@ -1,10 +1,11 @@
 //! Builds while others write, drop, kill and crash: between any two of their steps. Pages, units and what counts as few are small
 //! here, so that builds take all of their ways.
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpRegistry};
+use mayfly_base::{ManualClock, Namespace, OpRegistry, current};
 use mayfly_kv::{
     ChaosEngine, ChaosOptions, Direction, Engine, KeyRange, MemoryEngine, ScanEnd, ScanLimit,
 };
@@ -543,7 +544,7 @@ fn nothing_comes_behind_what_is_dropped_meanwhile() {
             store.sweep_once().unwrap();
         });
         if let Err(error) = f.build(&two()) {
-            assert_eq!(error.code(), ErrorCode::QueryPlanKilled);
+            assert_eq!(error.code(), ErrorCode::IndexBuildAborted);
             f.store.sweep_once().unwrap();
             assert_eq!(f.stored_entries(), 0);
         }
@@ -555,7 +556,7 @@ fn nothing_comes_behind_what_is_dropped_meanwhile() {
             store.sweep_once().unwrap();
         });
         if let Err(error) = f.build(&two()) {
-            assert_eq!(error.code(), ErrorCode::QueryPlanKilled);
+            assert_eq!(error.code(), ErrorCode::IndexBuildAborted);
             assert_eq!(f.stored_entries(), 0);
             assert_eq!(copied(&*f.engine, Keyspace::Record).len(), 0);
         }
@@ -778,4 +779,62 @@ fn a_full_disk_ends_a_build_and_no_write() {
         f.check();
     }
     assert!((1..60).contains(&built), "{built} were built");
+}
+
+thread_local! {
+    /// What is done while this thread waits.
+    static WHILE_WAITING: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_writer_that_waits_for_a_build_holds_no_locks() {
+    current::announce_waits_by(|wait| {
+        WHILE_WAITING.with_borrow_mut(|act| act.iter_mut().for_each(|act| act()));
+        wait();
+    });
+    let waited = Arc::new(AtomicUsize::new(0));
+    for capped in [false, true] {
+        let f = fixture();
+        if capped {
+            f.store.drop_collection(&ns()).unwrap();
+            let options = DocBuf::from_bson(&doc! { "capped": true, "size": 1 << 20 });
+            f.store.create_collection(&ns(), options).unwrap();
+        }
+        f.fill(40);
+        let (op, waited) = (f.op.clone(), waited.clone());
+        f.between(move |store, step| {
+            if step != "loaded" {
+                return false;
+            }
+            let collection = store.collection(&ns()).unwrap();
+            let indexes = collection.indexes();
+            let building = indexes.iter().find_map(|index| index.building()).unwrap();
+            building.notes.delay(1);
+            let (of, waited) = (collection.clone(), waited.clone());
+            WHILE_WAITING.set(Some(Box::new(move || {
+                assert!(of.state.try_write().is_some(), "the collection's state");
+                assert!(of.capped.writing.try_lock().is_some(), "the turn of a capped collection");
+                waited.fetch_add(1, Ordering::Relaxed);
+            })));
+            let new = DocBuf::from_bson(&doc! { "_id": 1000, "a": 5, "u": 1000 });
+            store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+            let owner = TransactionOwner {
+                session: [1; 16],
+                lsid: DocBuf::from_bson(&doc! {}),
+                txn_number: 1,
+            };
+            if collection.capped().is_none() {
+                let entered = store.begin_transaction(owner).unwrap().enter().unwrap();
+                let new = DocBuf::from_bson(&doc! { "_id": 1001, "a": 5, "u": 1001 });
+                store.write(&op, &collection, |unit| unit.insert(new.as_doc())).unwrap();
+                store.commit_transaction(entered.leave().unwrap()).unwrap();
+            }
+            WHILE_WAITING.set(None);
+            building.notes.delay(0);
+            true
+        });
+        f.build(&two()).unwrap();
+        f.check();
+    }
+    assert_eq!(waited.load(Ordering::Relaxed), 3);
 }

@@ -1,5 +1,13 @@
 //! What is said of a document that has a key of another one in a unique index.
 
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode};
+use mayfly_value::shell::{Shell, ShellValue};
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::catalog::Index;
+
 /// What is said of a document that has a key of another one in a unique index.
 pub(crate) fn duplicate_key(ns: &str, index: &Index, document: RawDoc<'_>) -> Error {
     let mut value = DocBuilder::new();
@@ -69,11 +77,3 @@ fn plain_value<'a>(document: RawDoc<'a>, parts: &[String]) -> RawValue<'a> {
     }
     value
 }
-
-use std::sync::Arc;
-
-use mayfly_base::{Error, ErrorCode};
-use mayfly_value::shell::{Shell, ShellValue};
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
-
-use crate::catalog::Index;

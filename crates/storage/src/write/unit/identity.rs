@@ -1,9 +1,22 @@
 //! A document's `_id`: its entry in the index on it, and who has it already.
 
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv::{Guard, Keyspace};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::WriteUnit;
+use super::duplicate::duplicate;
+use crate::record::error::from_kv;
+use crate::record::layout::{decode_unique_value, encode_unique_value, id_key_in, prefixed};
+use crate::record::{IdKey, RecordKey};
+
 impl WriteUnit<'_> {
     /// Refuses to add a record where there is one that may be seen.
     pub(super) fn look_up_new(&mut self, record_key: &[u8], id: RawValue<'_>) -> Result<()> {
         let key = prefixed(self.collection.id(), record_key);
+        if self.fresh.take(&key) {
+            return Ok(());
+        }
         let there = self.txn.get_locked(Keyspace::Record, &key, &mut |_| {}).map_err(from_kv)?;
         if there && !self.expire_hidden(record_key)? {
             return Err(self.duplicate_id(id));
@@ -21,7 +34,8 @@ impl WriteUnit<'_> {
         let collation = self.collection.collation().map(|collation| &**collation);
         let (id_key, bits) = id_key_in(id, collation);
         let entry = prefixed(index.id(), &id_key);
-        if let Some(owner) = self.other_owner(&entry, record_key)?
+        if !self.fresh.take(&entry)
+            && let Some(owner) = self.other_owner(&entry, record_key)?
             && !self.expire_hidden(&owner)?
         {
             return Err(self.duplicate_id(id));
@@ -96,13 +110,3 @@ pub(super) fn checked_id(document: RawDoc<'_>) -> Result<RawValue<'_>> {
         other => Ok(other),
     }
 }
-
-use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_kv::{Guard, Keyspace};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
-
-use super::WriteUnit;
-use super::duplicate::duplicate;
-use crate::record::error::from_kv;
-use crate::record::layout::{decode_unique_value, encode_unique_value, id_key_in, prefixed};
-use crate::record::{IdKey, RecordKey};

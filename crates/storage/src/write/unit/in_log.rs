@@ -1,5 +1,14 @@
 //! How the records of a unit stand in the log, and what is kept for entries that refer to what the unit writes over or removes.
 
+use mayfly_base::Result;
+use mayfly_kv::{Guard, Keyspace};
+
+use super::WriteUnit;
+use crate::record::Record;
+use crate::record::error::from_kv;
+use crate::record::kept::KeptVersion;
+use crate::record::layout::{InLog, LOGGED_AT};
+
 impl WriteUnit<'_> {
     /// How a document that the unit is about to write is to stand in the log. Buckets are never shown as they are stored.
     pub(super) fn in_log(&self, record_key: &[u8]) -> InLog {
@@ -46,12 +55,3 @@ impl WriteUnit<'_> {
         .map_err(from_kv)
     }
 }
-
-use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace};
-
-use super::WriteUnit;
-use crate::record::Record;
-use crate::record::error::from_kv;
-use crate::record::kept::KeptVersion;
-use crate::record::layout::{InLog, LOGGED_AT};

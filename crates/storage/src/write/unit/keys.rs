@@ -1,5 +1,22 @@
 //! Keys of a unit's documents in indexes other than that on `_id`.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mayfly_base::Result;
+use mayfly_kv::{Guard, Keyspace};
+use mayfly_value::RawDoc;
+
+use super::duplicate::duplicate_key;
+use super::{Scratch, WriteUnit};
+use crate::catalog::Index;
+use crate::index::building::Building;
+use crate::index::keygen::{KeySet, index_keys};
+use crate::record::Record;
+use crate::record::error::from_kv;
+use crate::record::layout::{catalog_key, encode_unique_value};
+
 impl WriteUnit<'_> {
     /// Writes the keys in `scratch.new_keys` that pass the filter.
     pub(super) fn add_keys(
@@ -127,20 +144,3 @@ pub(crate) fn covered_keys(index: &Index, record: Record<'_>, out: &mut KeySet) 
 pub(super) fn long(keys: &KeySet) -> Option<HashSet<(&[u8], &[u8])>> {
     (keys.len() > 16).then(|| keys.iter().collect())
 }
-
-use std::collections::HashSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace};
-use mayfly_value::RawDoc;
-
-use super::duplicate::duplicate_key;
-use super::{Scratch, WriteUnit};
-use crate::catalog::Index;
-use crate::index::building::Building;
-use crate::index::keygen::{KeySet, index_keys};
-use crate::record::Record;
-use crate::record::error::from_kv;
-use crate::record::layout::{catalog_key, encode_unique_value};

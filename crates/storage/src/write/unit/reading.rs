@@ -1,5 +1,51 @@
 //! What a unit reads of records that it means to change, and the removal of those that are hidden.
 
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
+
+use super::WriteUnit;
+use crate::read::hidden_by;
+use crate::record::StoredDocument;
+use crate::record::error::from_kv;
+use crate::record::layout::{decode_stored, prefixed};
+
+/// Fewer records than this are looked up.
+const SCANNED: usize = 4;
+/// So many times as many records may lie between the first one and the last one.
+const SPREAD: u64 = 2;
+
+/// Records that lie side by side, but for a few.
+struct Neighbours {
+    /// Their numbers, ascending, and their positions among the keys.
+    order: Vec<(u64, usize)>,
+    first: u64,
+    last: u64,
+}
+
+impl Neighbours {
+    fn of(record_keys: &[&[u8]]) -> Option<Neighbours> {
+        if record_keys.len() < SCANNED {
+            return None;
+        }
+        let number = |key: &[u8]| key.try_into().ok().map(u64::from_be_bytes);
+        let mut order = Vec::with_capacity(record_keys.len());
+        for (at, key) in record_keys.iter().enumerate() {
+            order.push((number(key)?, at));
+        }
+        let far = |first: u64, last: u64| last - first >= SPREAD * record_keys.len() as u64;
+        // Seen at a glance, mostly.
+        if far(order[0].0.min(order[1].0), order[0].0.max(order[1].0)) {
+            return None;
+        }
+        order.sort_unstable();
+        let (first, last) = (order[0].0, order[order.len() - 1].0);
+        // Nothing is behind the greatest number.
+        (!far(first, last) && last < u64::MAX).then_some(Neighbours { order, first, last })
+    }
+}
+
 impl WriteUnit<'_> {
     /// Reads a document that the unit means to change: it conflicts with other writers as a change would. A document
     /// that is due and hidden is none.
@@ -30,7 +76,8 @@ impl WriteUnit<'_> {
         found
     }
 
-    /// The same for several documents at once, in the order of the keys; nothing where there is none.
+    /// The same for several documents at once, in the order of the keys; nothing where there is none. They are going to be written
+    /// one after the other.
     ///
     /// # Errors
     /// As [`WriteUnit::read`].
@@ -40,6 +87,19 @@ impl WriteUnit<'_> {
     ) -> Result<Vec<Option<StoredDocument>>> {
         let id = self.collection.id();
         let keys: Vec<_> = record_keys.iter().map(|record_key| prefixed(id, record_key)).collect();
+        let found = match Neighbours::of(record_keys) {
+            Some(neighbours) => self.read_neighbours(&keys, neighbours)?,
+            None => self.look_up_many(&keys)?,
+        };
+        if keys.len() > 1 {
+            self.pending.kept.expect_several();
+            let bytes = found.iter().flatten().map(|stored| stored.as_doc().as_bytes().len());
+            self.reserve(keys.len(), bytes.sum());
+        }
+        Ok(found)
+    }
+
+    fn look_up_many(&mut self, keys: &[Vec<u8>]) -> Result<Vec<Option<StoredDocument>>> {
         let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
         let mut found = vec![None; keys.len()];
         let mut damaged = None;
@@ -56,6 +116,46 @@ impl WriteUnit<'_> {
         damaged.map_or(Ok(found), Err)
     }
 
+    /// The same by a scan, which costs a fraction of as many look-ups.
+    fn read_neighbours(
+        &mut self,
+        keys: &[Vec<u8>],
+        Neighbours { order, first, last }: Neighbours,
+    ) -> Result<Vec<Option<StoredDocument>>> {
+        // All locks come before the read: it shows what nobody else changes any more.
+        for key in keys {
+            self.txn.lock(Keyspace::Record, key).map_err(from_kv)?;
+        }
+        let id = self.collection.id();
+        let mut range = KeyRange {
+            start: prefixed(id, &first.to_be_bytes()),
+            end: prefixed(id, &last.saturating_add(1).to_be_bytes()),
+        };
+        let mut found = vec![None; keys.len()];
+        let (mut damaged, mut wanted) = (None, order.into_iter().peekable());
+        loop {
+            let see = &mut |key: &[u8], value: &[u8]| {
+                let of = |at: usize| keys[at].as_slice();
+                while wanted.next_if(|(_, at)| of(*at) < key).is_some() {}
+                while let Some((_, at)) = wanted.next_if(|(_, at)| of(*at) == key) {
+                    match decode_stored(value) {
+                        Ok(stored) => found[at] = Some(stored.to_stored()),
+                        Err(error) => damaged = Some(error),
+                    }
+                }
+                ControlFlow::Continue(())
+            };
+            let scanned = self
+                .txn
+                .scan(Keyspace::Record, &range, Direction::Forward, ScanLimit::NONE, see)
+                .map_err(from_kv)?;
+            match scanned {
+                ScanEnd::Exhausted => return damaged.map_or(Ok(found), Err),
+                ScanEnd::More { last_key } => range = range.after(&last_key, Direction::Forward),
+            }
+        }
+    }
+
     /// Removes the record if it is hidden: what nobody sees is in nobody's way. True when it is gone.
     pub(crate) fn expire_hidden(&mut self, record_key: &[u8]) -> Result<bool> {
         if !self.hides() {
@@ -69,12 +169,3 @@ impl WriteUnit<'_> {
         Ok(true)
     }
 }
-
-use mayfly_base::Result;
-use mayfly_kv::Keyspace;
-
-use super::WriteUnit;
-use crate::read::hidden_by;
-use crate::record::StoredDocument;
-use crate::record::error::from_kv;
-use crate::record::layout::{decode_stored, prefixed};

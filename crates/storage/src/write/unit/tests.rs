@@ -1,0 +1,200 @@
+//! Documents that a unit looks up or reads together, against looking at each alone: over engines with random conflicts and short
+//! pages, in both layouts.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
+use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
+use mayfly_value::bson::{Bson, DateTime, doc};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+use crate::record::RecordKey;
+use crate::*;
+
+const NOW: i64 = 1_800_000_000_000;
+
+struct Fixture {
+    store: Arc<Store>,
+    collection: Arc<Collection>,
+    op: Arc<OpCtx>,
+}
+
+fn fixture(engine: Arc<dyn Engine>, options: mayfly_value::bson::Document) -> Fixture {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let ops = OpRegistry::new(clock.clone());
+    let closed = StoreOptions { background: false, ..StoreOptions::default() };
+    let store = Store::open(engine, closed, clock.clone(), ops).unwrap();
+    let ns = Namespace::parse("d.c").unwrap();
+    store.create_collection(&ns, DocBuf::from_bson(&options)).unwrap();
+    let collection = store.collection(&ns).unwrap();
+    Fixture { store, collection, op: OpCtx::detached(clock) }
+}
+
+/// Both layouts, over chaos.
+fn fixtures() -> impl Iterator<Item = Fixture> {
+    let clustered = doc! { "clusteredIndex": { "key": { "_id": 1 }, "unique": true } };
+    [doc! {}, clustered].into_iter().flat_map(|options| {
+        (0..4).map(move |seed| {
+            let chaos = ChaosOptions {
+                seed,
+                conflict_probability: 0.02,
+                short_pages: true,
+                ..ChaosOptions::default()
+            };
+            let engine = ChaosEngine::new(Arc::new(MemoryEngine::new()), chaos);
+            fixture(Arc::new(engine), options.clone())
+        })
+    })
+}
+
+fn documents(ids: &[i32]) -> Vec<DocBuf> {
+    let at = Bson::DateTime(DateTime::from_millis(NOW - 60_000));
+    ids.iter().map(|id| DocBuf::from_bson(&doc! { "_id": id, "at": at.clone() })).collect()
+}
+
+fn insert_together(unit: &mut WriteUnit<'_>, documents: &[DocBuf]) -> Result<()> {
+    unit.expect_inserts(documents.iter().map(DocBuf::as_doc))?;
+    documents.iter().try_for_each(|document| unit.insert(document.as_doc()))
+}
+
+impl Fixture {
+    fn write<T>(&self, act: impl FnMut(&mut WriteUnit<'_>) -> Result<T>) -> Result<T> {
+        self.store.write(&self.op, &self.collection, act)
+    }
+
+    fn count(&self) -> i64 {
+        self.store.count_documents(&self.op, &self.collection).unwrap()
+    }
+
+    fn key(&self, id: i32) -> Option<RecordKey> {
+        self.store.locate(&self.collection, RawValue::Int32(id)).unwrap()
+    }
+}
+
+/// The `_id` that a duplicate key error names.
+fn duplicate(error: &Error) -> i32 {
+    assert_eq!(error.code(), ErrorCode::DuplicateKey, "{error}");
+    let extra = RawDoc::new(error.extra().unwrap()).unwrap();
+    match extra.get("keyValue").and_then(RawValue::as_document).and_then(|key| key.get("_id")) {
+        Some(RawValue::Int32(id)) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn inserts_together_are_as_inserts_one_by_one() {
+    for f in fixtures() {
+        let mut there = BTreeSet::new();
+        let (mut refused, mut done) = (0, 0);
+        for _ in 0..60 {
+            let ids: Vec<i32> =
+                (0..rand::random_range(1..20)).map(|_| rand::random_range(0..600)).collect();
+            let mut after = there.clone();
+            let first = ids.iter().find(|id| !after.insert(**id));
+            let documents = documents(&ids);
+            match (f.write(|unit| insert_together(unit, &documents)), first) {
+                (Ok(()), None) => {
+                    done += 1;
+                    there = after;
+                }
+                (Err(error), Some(first)) => {
+                    refused += 1;
+                    assert_eq!(duplicate(&error), *first, "{ids:?}");
+                }
+                (result, first) => panic!("{result:?}, {first:?}: {ids:?}"),
+            }
+        }
+        assert_eq!(f.count(), there.len() as i64);
+        assert!(refused > 5 && done > 5, "{refused}, {done}");
+    }
+}
+
+#[test]
+fn a_refused_document_before_a_conflict_is_told_at_once() {
+    let f = fixture(Arc::new(MemoryEngine::new()), doc! {});
+    f.write(|unit| insert_together(unit, &documents(&[3]))).unwrap();
+    let owner =
+        TransactionOwner { session: [1; 16], lsid: DocBuf::from_bson(&doc! {}), txn_number: 1 };
+    let entered = f.store.begin_transaction(owner).unwrap().enter().unwrap();
+    f.write(|unit| insert_together(unit, &documents(&[8]))).unwrap();
+    let open = entered.leave().unwrap();
+    // The transaction holds 8; the unit does not come to it.
+    let ids: Vec<i32> = (0..10).collect();
+    let error = f.write(|unit| insert_together(unit, &documents(&ids))).unwrap_err();
+    assert_eq!(duplicate(&error), 3);
+    drop(open);
+}
+
+#[test]
+fn hidden_documents_are_in_the_way_of_none_that_is_inserted_with_others() {
+    for f in fixtures() {
+        let ids: Vec<i32> = (0..20).collect();
+        f.write(|unit| insert_together(unit, &documents(&ids[..10]))).unwrap();
+        let index = DocBuf::from_bson(&doc! {
+            "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 1, "ttl": { "hideExpired": true },
+        });
+        let ns = Namespace::parse("d.c").unwrap();
+        let options = CreateIndexesOptions::default();
+        f.store.create_indexes(&f.op, &ns, &[index.as_doc()], options).unwrap();
+        f.write(|unit| insert_together(unit, &documents(&ids))).unwrap();
+        assert!(ids.iter().all(|id| f.key(*id).is_some()));
+        assert_eq!(f.count(), 20);
+    }
+}
+
+#[test]
+fn records_read_together_are_as_those_read_one_by_one() {
+    for f in fixtures() {
+        let ids: Vec<i32> = (0..100).collect();
+        f.write(|unit| insert_together(unit, &documents(&ids))).unwrap();
+        let keys: Vec<RecordKey> = ids.iter().map(|id| f.key(*id).unwrap()).collect();
+        f.write(|unit| {
+            for key in keys.iter().step_by(7) {
+                let old = unit.read(key)?.unwrap();
+                unit.delete(key, &old)?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        for _ in 0..40 {
+            let (from, spread) = (rand::random_range(0..60), rand::random_range(1..40));
+            let some: Vec<&[u8]> = (0..rand::random_range(1..20))
+                .map(|_| keys[from + rand::random_range(0..spread)].as_slice())
+                .collect();
+            f.write(|unit| {
+                let gone = rand::random_range(0..some.len());
+                if let Some(old) = unit.read(some[gone])? {
+                    unit.delete(some[gone], &old)?;
+                }
+                let together = unit.read_many(&some)?;
+                for (key, found) in some.iter().zip(together) {
+                    let alone = unit.read(key)?;
+                    let bytes = |it: &StoredDocument| it.as_doc().as_bytes().to_vec();
+                    assert_eq!(found.as_ref().map(bytes), alone.as_ref().map(bytes));
+                }
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+}
+
+#[test]
+fn records_read_together_are_locked() {
+    let f = fixture(Arc::new(MemoryEngine::new()), doc! {});
+    let ids: Vec<i32> = (0..10).collect();
+    f.write(|unit| insert_together(unit, &documents(&ids))).unwrap();
+    let keys: Vec<RecordKey> = ids.iter().map(|id| f.key(*id).unwrap()).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let owner =
+        TransactionOwner { session: [1; 16], lsid: DocBuf::from_bson(&doc! {}), txn_number: 1 };
+    let entered = f.store.begin_transaction(owner).unwrap().enter().unwrap();
+    f.write(|unit| unit.read_many(&keys[2..8]).map(drop)).unwrap();
+    let open = entered.leave().unwrap();
+    for (at, key) in keys.iter().enumerate() {
+        let read = f.store.write_briefly(&f.op, &f.collection, |unit| unit.read(key).map(drop));
+        assert_eq!(read.is_err(), (2..8).contains(&at), "{at}");
+    }
+    drop(open);
+}
