@@ -150,6 +150,7 @@ pub(crate) const ALL: &[Work] = &[
     // Last of those that write, because the disk may be busy with its gigabytes for long.
     budgeted("start-2m", "start with 2,000,000 documents",
         &[Budget::at_most("first document", 300.0, "ms")], restart::filled),
+    named_only("ycsb-e-large", "YCSB E over 2,000,000 records", ycsb::e_large),
     named_only("aggregate-group", "$match + $group by 1,000 keys, /document", aggregate::group),
     named_only("aggregate-group-many", "$group by as many keys as half, /document", aggregate::group_many),
     named_only("aggregate-unwind", "$unwind of 5 + $group, /document", aggregate::unwind),

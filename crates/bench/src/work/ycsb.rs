@@ -60,6 +60,11 @@ pub(super) fn e(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, GROWING, Mix { inserts: 5, scans: 95, ..READS })
 }
 
+/// The same over so many records that a cache of a sixth of them can be had (`--server-arg --cacheSizeGB=0.4`).
+pub(super) fn e_large(target: &Target, plan: &Plan) -> Result<Measured> {
+    e(target, &Plan { records: plan.start_documents, ..plan.clone() })
+}
+
 pub(super) fn f(target: &Target, plan: &Plan) -> Result<Measured> {
     run(target, plan, RECORDS, Mix { modifies: 50, ..READS })
 }
