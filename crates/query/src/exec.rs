@@ -13,10 +13,8 @@ pub(crate) use text::scored;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 use mayfly_storage::{
     Collection, Direction, Entry, IndexField, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot,
@@ -26,7 +24,7 @@ use mayfly_value::{DocBuf, RawDoc, keys};
 
 use one_per_value::Shown;
 
-use crate::memory::{Memory, Sorted, Sorter};
+use crate::memory::{Budget, SeenRecords, Sorted, Sorter};
 use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
 use crate::plan::{Access, EntryCheck, Plan, plan};
@@ -63,7 +61,7 @@ pub struct Executor {
     /// What is left to scan, the present range first.
     ranges: VecDeque<KeyRange>,
     /// Records that an index has shown already, when it may show one twice.
-    seen: Option<HashSet<RecordKey>>,
+    seen: Option<SeenRecords>,
     /// Nobody looks at the documents.
     keys_only: bool,
     /// The value that an index has shown, when one document for each is enough.
@@ -72,8 +70,8 @@ pub struct Executor {
     pending: Option<(RecordKey, DocBuf, Metadata)>,
     /// Results of a blocking sort.
     sorted: Option<Sorted>,
-    /// Memory of that sort.
-    memory: Memory,
+    /// Memory for what it has to keep.
+    budget: Budget,
     /// What it keeps of documents; nothing: all.
     keeps: Option<Fields>,
     skip_left: u64,
@@ -146,12 +144,12 @@ impl Executor {
             query,
             plan,
             ranges,
-            seen: dedup.then(HashSet::new),
+            seen: dedup.then(|| SeenRecords::new(&Budget::default())),
             keys_only: false,
             shown,
             pending: None,
             sorted: None,
-            memory: Memory::default(),
+            budget: Budget::default(),
             keeps: None,
             tail: None,
             position: None,
@@ -211,7 +209,7 @@ impl Executor {
     pub fn find_for_write(&mut self) {
         self.for_write = true;
         if matches!(self.plan.access, Access::Index { .. }) {
-            self.seen.get_or_insert_default();
+            self.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
         }
     }
 
@@ -238,19 +236,23 @@ impl Executor {
         Ok(())
     }
 
-    /// From now on a sort has this memory.
-    pub(crate) fn sort_within(&mut self, memory: Memory) {
-        self.memory = memory;
+    /// From now on what it keeps is kept within this budget.
+    pub fn use_budget(&mut self, budget: Budget) {
+        if let Some(seen) = &mut self.seen {
+            *seen = SeenRecords::new(&budget);
+        }
+        self.budget = budget;
+    }
+
+    /// Whether it keeps more than its position.
+    pub fn keeps_much(&self) -> bool {
+        let keeps = matches!(self.plan.access, Access::Text(_) | Access::Near(_));
+        keeps || self.plan.blocking_sort || self.seen.is_some()
     }
 
     /// From now on a sort keeps of documents no more than this, besides what it goes by.
     pub(crate) fn sort_keeping(&mut self, keeps: Option<Fields>) {
         self.keeps = keeps;
-    }
-
-    /// From now on a sort that does not fit memory goes on in files of this folder.
-    pub fn spill_into(&mut self, folder: Option<PathBuf>) {
-        self.memory.folder = folder;
     }
 
     /// How results are shown.
@@ -305,10 +307,11 @@ impl Executor {
         if self.sorted.is_none() {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
-            let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
-            let keeps = self.keeps.take();
+            let mut sorter = Sorter::new(pattern, keep, &self.budget);
+            let (keeps, failures) = (self.keeps.take(), self.failures());
             while !self.scan_chunk(store, op, &mut |_, document, metadata| {
-                sorter.push_fields(document, metadata, keeps.as_ref(), op)?;
+                let pushed = sorter.push_fields(document, metadata, keeps.as_ref(), op);
+                pushed.map_err(|error| failures.named(error))?;
                 Ok(Flow::More)
             })? {}
             self.sorted = Some(sorter.finish(op)?);
@@ -505,7 +508,7 @@ impl Executor {
         let failures = self.failures();
         if multikey {
             // The plan may be older than the first array.
-            self.seen.get_or_insert_default();
+            self.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
             // Which values a document has its entries do not say any more.
             self.shown = None;
         }
@@ -603,7 +606,7 @@ struct Fetch<'f> {
     query: &'f CanonicalQuery,
     failures: &'f Failures,
     keys_only: bool,
-    seen: Option<&'f mut HashSet<RecordKey>>,
+    seen: Option<&'f mut SeenRecords>,
     shown: Option<&'f mut Shown>,
     /// The path of the index's first field, when its keys say all that is asked.
     covered: Option<&'f [String]>,
@@ -638,11 +641,10 @@ impl Fetch<'_> {
                 false => ControlFlow::Continue(()),
             });
         }
-        if let Some(seen) = &mut self.seen {
-            if seen.contains(record_key) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            seen.insert(record_key.to_vec());
+        if let Some(seen) = &mut self.seen
+            && !seen.insert(record_key, op)?
+        {
+            return Ok(ControlFlow::Continue(()));
         }
         let mut flow = Flow::More;
         let known = match (&self.shown, self.covered) {

@@ -37,6 +37,8 @@ pub use exec::{Executor, Flow};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
 pub use log_scan::{LogOrder, LogScan};
+pub use mayfly_expr::accum::AccumulatorLimits;
+pub use memory::{Budget, MemoryLimits};
 pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,

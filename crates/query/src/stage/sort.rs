@@ -42,7 +42,7 @@ impl Running for RunningSort {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let begin = || Sorter::new(self.pattern.clone(), self.keep, context.settings.memory());
+        let begin = || Sorter::new(self.pattern.clone(), self.keep, &context.settings.budget);
         self.sorter.get_or_insert_with(begin).push(
             document,
             &context.metadata.get(),

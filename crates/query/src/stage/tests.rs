@@ -35,7 +35,7 @@ fn what_spills_gives_the_same() {
         let wrapped: DocBuf = parse_document(&format!("{{\"p\": [{text}]}}")).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
         let run = |memory_bytes, spill_folder| {
-            let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+            let settings = RunSettings::limited(memory_bytes, spill_folder);
             fixture.run(stages, &around, settings)
         };
         let mut plain = run(100 << 20, None).unwrap();
@@ -74,7 +74,7 @@ fn a_search_by_distance_waits_in_a_file_where_it_may() {
     let around = Around::command("test", &scope);
     let folder = std::env::temp_dir().join("mayfly-near-test");
     let run = |memory_bytes, spill_folder| {
-        let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+        let settings = RunSettings::limited(memory_bytes, spill_folder);
         fixture.run(stages, &around, settings)
     };
     let plain = run(100 << 20, None).unwrap();
@@ -135,7 +135,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
         );
         let wrapped: DocBuf = parse_document(&text).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
-        let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+        let settings = RunSettings::limited(memory_bytes, spill_folder);
         fixture.run(stages, &around, settings)
     };
     const LITTLE: usize = 1 << 20;
