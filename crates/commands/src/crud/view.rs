@@ -217,7 +217,8 @@ pub(crate) fn budget(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Bu
     let memory = &ctx.service.settings.memory;
     let may_spill = fields.bool("allowDiskUse")?.unwrap_or_else(|| memory.allows_disk_use());
     let folder = may_spill.then(|| ctx.service.spill_folder());
-    Ok(Budget::new(memory.limits(), folder))
+    let room = folder.is_some().then(|| ctx.service.spill_room());
+    Ok(Budget::within(memory.limits(), folder, room))
 }
 
 /// What a command says about the run of its pipeline.

@@ -129,10 +129,12 @@ impl NearState {
             self.bytes += size;
             return Ok(Waiting::Memory(document.to_owned()));
         }
-        let shelf = match (self.shelf.take(), share.folder()) {
-            (Some(shelf), _) => shelf,
-            (None, Some(folder)) => Shelf::new(folder)?,
-            (None, None) => return Err(share.failure(|_| no_disk_use("$geoNear"))),
+        let shelf = match self.shelf.take() {
+            Some(shelf) => shelf,
+            None => match share.folder()? {
+                Some(folder) => Shelf::new(folder)?,
+                None => return Err(share.failure(|_| no_disk_use("$geoNear"))),
+            },
         };
         let shelf = self.shelf.insert(shelf);
         let before = shelf.spilled();

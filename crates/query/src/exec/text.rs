@@ -128,7 +128,7 @@ impl Adding {
     }
 
     fn spill(&mut self, op: &OpCtx) -> Result<()> {
-        let Some(folder) = self.share.folder() else {
+        let Some(folder) = self.share.folder()? else {
             return Err(self.share.failure(|_| no_disk_use("a text search")));
         };
         let (files, check) = (self.files.get_or_insert_default(), || op.check());

@@ -4,12 +4,13 @@
 //! or when all operators together pass the limit of the operation: so twenty stages do not take twenty times the limit of one.
 //! Who may use files goes on there; everybody else fails, and says with which code.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mayfly_base::spill::{Operator, SpillCounters, Spilled};
-use mayfly_base::{Error, ErrorCode, OpCtx, limits};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
 
 /// Operators tell of changes of at least this many bytes.
 const GRAIN_BYTES: usize = 256 << 10;
@@ -69,13 +70,36 @@ struct Shared {
     folder: Option<PathBuf>,
     used: AtomicUsize,
     spills: SpillCounters,
+    room: Option<Room>,
+}
+
+/// Says whether there is room for so many bytes of files.
+#[derive(Clone)]
+pub struct Room(Arc<dyn Fn(u64) -> Result<()> + Send + Sync>);
+
+impl Room {
+    /// Asks this.
+    pub fn new(ask: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Room {
+        Room(Arc::new(ask))
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Room")
+    }
 }
 
 impl Budget {
     /// With these limits; nothing goes into files where there is no folder.
     pub fn new(limits: MemoryLimits, folder: Option<PathBuf>) -> Budget {
+        Budget::within(limits, folder, None)
+    }
+
+    /// The same where somebody says how much room is left for files.
+    pub fn within(limits: MemoryLimits, folder: Option<PathBuf>, room: Option<Room>) -> Budget {
         let (used, spills) = (AtomicUsize::new(0), SpillCounters::default());
-        Budget(Some(Arc::new(Shared { limits, folder, used, spills })))
+        Budget(Some(Arc::new(Shared { limits, folder, used, spills, room })))
     }
 
     /// Whether it is that of a command that says what it may use.
@@ -129,9 +153,21 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Where to go on.
-    pub(crate) fn folder(&self) -> Option<&Path> {
-        self.budget.folder()
+    /// Whether it may go on in files.
+    pub(crate) fn may_spill(&self) -> bool {
+        self.budget.folder().is_some()
+    }
+
+    /// Where to go on, once what is held has been told.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace when there is no room for it.
+    pub(crate) fn folder(&self) -> Result<Option<&Path>> {
+        let Some(shared) = &self.budget.0 else { return Ok(None) };
+        if let (Some(_), Some(Room(ask))) = (&shared.folder, &shared.room) {
+            ask(self.told as u64)?;
+        }
+        Ok(shared.folder.as_deref())
     }
 
     /// Whether the operator, which holds so many bytes, has to give some of them back.
@@ -230,6 +266,23 @@ mod tests {
         assert!(!second.is_over(1 << 20));
         drop(first);
         assert!(!second.is_over(31 << 20));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_before_it_is_written_to() {
+        let full = Room::new(|_| Err(Error::new(ErrorCode::OutOfDiskSpace, "full")));
+        let folder = Some(std::env::temp_dir());
+        let budget = Budget::within(limits(1000, 1 << 30), folder.clone(), Some(full));
+        let code = budget.share(Operator::Group).folder().unwrap_err().code();
+        assert_eq!(code, ErrorCode::OutOfDiskSpace);
+        let most = Room::new(|bytes| match bytes {
+            ..2000 => Ok(()),
+            _ => Err(Error::new(ErrorCode::OutOfDiskSpace, "full")),
+        });
+        let budget = Budget::within(limits(1000, 1 << 30), folder, Some(most));
+        let mut share = budget.share(Operator::Group);
+        assert!(share.is_over(1500) && share.folder().unwrap().is_some());
+        assert!(share.is_over(2500) && share.folder().is_err());
     }
 
     #[test]

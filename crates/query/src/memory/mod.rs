@@ -6,7 +6,7 @@ mod sorter;
 mod spill;
 mod spool;
 
-pub use budget::{Budget, MemoryLimits};
+pub use budget::{Budget, MemoryLimits, Room};
 pub(crate) use budget::{Share, no_disk_use};
 pub(crate) use seen::SeenRecords;
 pub(crate) use sorter::{Sorted, Sorter};

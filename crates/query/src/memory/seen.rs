@@ -35,7 +35,7 @@ impl SeenRecords {
     }
 
     fn make_room(&mut self, op: &OpCtx) -> Result<()> {
-        let Some(folder) = self.share.folder() else { return Err(self.share.failure(too_many)) };
+        let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_many)) };
         let before = self.keys.spilled();
         self.keys.spill(folder, &|| op.check())?;
         self.share.count(op, self.keys.spilled().since(before));

@@ -106,13 +106,14 @@ impl Sorter {
         self.rows.cut();
         let bytes = self.rows.memory_bytes();
         // Where little was gained the next document would ask for room again.
-        if bytes <= before / 2 || self.share.folder().is_none() {
+        let in_memory = bytes <= before / 2 || !self.share.may_spill();
+        if in_memory {
             self.share.set(bytes);
             if !self.share.is_over(bytes) {
                 return Ok(());
             }
         }
-        let Some(folder) = self.share.folder() else { return Err(self.share.failure(too_much)) };
+        let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_much)) };
         let before = self.rows.spilled();
         self.rows.spill(folder, &|| op.check())?;
         self.share.count(op, self.rows.spilled().since(before));

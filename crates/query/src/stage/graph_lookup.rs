@@ -169,7 +169,7 @@ impl<'s> Search<'s> {
         if !self.share.is_over(self.found.memory_bytes() + self.asked.memory_bytes()) {
             return Ok(());
         }
-        let Some(folder) = self.share.folder() else { return Err(self.share.failure(too_much)) };
+        let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_much)) };
         for keys in [&mut self.found, &mut self.asked] {
             let before = keys.spilled();
             keys.spill(folder, &|| self.context.op.check())?;
@@ -270,14 +270,14 @@ impl Frontier {
             self.values.push(value);
             return Ok(());
         }
-        let spool = match (&mut self.spool, self.share.folder()) {
-            (Some(spool), _) => spool,
-            (None, Some(folder)) => {
-                let once = Spilled { spills: 1, ..Spilled::default() };
-                self.share.count(context.op, once);
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            None => {
+                let folder = self.share.folder()?;
+                let folder = folder.ok_or_else(|| self.share.failure(too_much))?;
+                self.share.count(context.op, Spilled { spills: 1, ..Spilled::default() });
                 self.spool.insert(SpoolWriter::new(folder)?)
             }
-            (None, None) => return Err(self.share.failure(too_much)),
         };
         let mut out = DocBuilder::new();
         out.append("v", &value);

@@ -135,7 +135,7 @@ impl RunningGroup {
     /// Writes the groups out, where that is allowed.
     fn spill(&mut self, context: &StageContext<'_>) -> Result<()> {
         let Some(share) = &mut self.share else { return Ok(()) };
-        let Some(folder) = share.folder() else {
+        let Some(folder) = share.folder()? else {
             return Err(share.failure(|_| no_disk_use("$group")));
         };
         let parts = self.parts.get_or_insert_default();

@@ -163,7 +163,7 @@ impl Building {
         if !self.share.is_over(self.bytes) {
             return Ok(());
         }
-        let Some(folder) = self.share.folder() else {
+        let Some(folder) = self.share.folder()? else {
             self.too_large = true;
             return Ok(());
         };
@@ -184,7 +184,7 @@ impl Building {
     fn keep_small(&mut self, op: &OpCtx) -> Result<()> {
         let Some((_, places)) = &mut self.files else { return Ok(()) };
         if self.share.is_over(places.memory_bytes())
-            && let Some(folder) = self.share.folder()
+            && let Some(folder) = self.share.folder()?
         {
             places.spill(folder, &|| op.check())?;
             self.share.set(0);
@@ -196,7 +196,7 @@ impl Building {
         if self.too_large {
             return Ok(None);
         }
-        let places = match (self.files, self.share.folder()) {
+        let places = match (self.files, self.share.folder()?) {
             (Some((documents, places)), Some(folder)) => {
                 let check = || op.check();
                 let places = Table::of(places.merge(&check)?, folder, &check)?;

@@ -56,7 +56,7 @@ impl Collecting {
         self.documents.push(document);
         // One document fits, however large it is.
         if self.share.is_over(self.bytes) && self.documents.len() > 1 {
-            let Some(folder) = self.share.folder() else {
+            let Some(folder) = self.share.folder()? else {
                 return Err(self.share.failure(|_| no_disk_use("$setWindowFields")));
             };
             let mut spool = SpoolWriter::new(folder)?;
@@ -123,7 +123,7 @@ fn column(
             context.op.check()?;
         }
     }
-    let Some(folder) = share.folder() else { return Err(share.failure(too_large)) };
+    let Some(folder) = share.folder()? else { return Err(share.failure(too_large)) };
     let mut column = SpoolWriter::new(folder)?;
     for value in function.run(&partition)? {
         let mut cell = DocBuilder::new();
