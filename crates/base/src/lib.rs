@@ -10,6 +10,7 @@ mod error;
 pub mod limits;
 mod namespace;
 pub mod op;
+pub mod spill;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codes::ErrorCode;

@@ -32,6 +32,8 @@ pub const MAX_TEXT_SEARCH_PHRASES: usize = 100;
 pub const DEFAULT_FIRST_BATCH_DOCS: usize = 101;
 /// Memory that one blocking operator (sort, group) may use before it must spill or fail.
 pub const MAX_BLOCKING_MEMORY_BYTES: usize = 100 * 1024 * 1024;
+/// Memory that all blocking operators of one operation may use together, unless a parameter says otherwise.
+pub const MAX_OPERATION_MEMORY_BYTES: usize = 1024 * 1024 * 1024;
 /// Connections served at once.
 pub const MAX_CONNECTIONS: usize = 20_000;
 /// Deepest nesting of logical operators in a filter.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::spill::SpillCounters;
 use crate::{Clock, Error, ErrorCode, Result};
 
 /// No deadline.
@@ -70,6 +71,14 @@ pub struct OpCtx {
     pub yields: AtomicU64,
     /// Microseconds that it waited for something to happen, because its client asked it to.
     pub waited_micros: AtomicI64,
+    /// Whether it sorted documents that did not come in their order.
+    pub has_sort_stage: AtomicBool,
+    /// Documents that it sorted.
+    pub keys_sorted: AtomicU64,
+    /// Their bytes.
+    pub bytes_sorted: AtomicU64,
+    /// What it wrote into files.
+    pub spills: SpillCounters,
     /// Whether only a primary may do it.
     writes: AtomicBool,
     info: Mutex<OpInfo>,
@@ -93,6 +102,10 @@ impl OpCtx {
             keys_examined: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             waited_micros: AtomicI64::new(0),
+            has_sort_stage: AtomicBool::new(false),
+            keys_sorted: AtomicU64::new(0),
+            bytes_sorted: AtomicU64::new(0),
+            spills: SpillCounters::default(),
             writes: AtomicBool::new(false),
             info: Mutex::new(info),
         }

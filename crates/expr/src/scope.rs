@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
+use crate::accum::AccumulatorLimits;
 use crate::parse::Parser;
 use crate::{Expression, Frame};
 
@@ -29,6 +30,7 @@ pub struct Scope {
     scripts: Scripts,
     metadata: Vec<String>,
     text_index: bool,
+    accumulators: AccumulatorLimits,
 }
 
 impl Scope {
@@ -83,6 +85,17 @@ impl Scope {
     #[must_use]
     pub fn with_scripts(self, scripts: Scripts) -> Scope {
         Scope { scripts, ..self }
+    }
+
+    /// The same scope with other limits of accumulators.
+    #[must_use]
+    pub fn with_accumulator_limits(self, accumulators: AccumulatorLimits) -> Scope {
+        Scope { accumulators, ..self }
+    }
+
+    /// The memory of accumulators.
+    pub fn accumulator_limits(&self) -> &AccumulatorLimits {
+        &self.accumulators
     }
 
     /// Where scripts may stand.

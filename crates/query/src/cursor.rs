@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
+use mayfly_expr::check_size;
 use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -160,11 +161,11 @@ impl Cursor {
         match &mut self.source {
             CursorSource::Find(executor) => fill_from_plan(executor, store, op, &mut batch)?,
             CursorSource::Pipeline(run) => {
-                run.run(store, op, &mut |document| Ok(batch.take(document)))?
+                run.run(store, op, &mut |document| batch.take(document))?
             }
             CursorSource::Ready(documents) => {
                 while let Some(document) = documents.front() {
-                    let flow = batch.take(document.as_doc());
+                    let flow = batch.take(document.as_doc())?;
                     if flow == Flow::Refused {
                         break;
                     }
@@ -177,7 +178,7 @@ impl Cursor {
             CursorSource::Kept(kept) => {
                 while let Some(document) = &kept.next {
                     op.check()?;
-                    let flow = batch.take(document.as_doc());
+                    let flow = batch.take(document.as_doc())?;
                     if flow == Flow::Refused {
                         break;
                     }
@@ -248,12 +249,12 @@ fn fill_from_plan(
         let projected = projection.as_ref().map(project);
         let projected = projected.transpose().map_err(|error| failures.named(error))?;
         let result = projected.as_ref().map_or(document, DocBuf::as_doc);
-        Ok(match &key {
+        match &key {
             Some(key) if !shape.is_plain() => {
                 batch.take(shape.shown(key, &record, document, result).as_doc())
             }
             _ => batch.take(result),
-        })
+        }
     })
 }
 
@@ -266,13 +267,17 @@ struct Batch<'o> {
 }
 
 impl Batch<'_> {
-    fn take(&mut self, document: RawDoc<'_>) -> Flow {
+    fn take(&mut self, document: RawDoc<'_>) -> Result<Flow> {
         let size = self.out.len() - self.start + document.as_bytes().len();
+        if size > limits::MAX_WIRE_DOCUMENT_BYTES {
+            // Stages may make larger documents for each other, but nobody can be sent one.
+            check_size(document.as_bytes().len())?;
+        }
         if self.count > 0 && size > limits::MAX_USER_DOCUMENT_BYTES - REPLY_ROOM_BYTES {
-            return Flow::Refused;
+            return Ok(Flow::Refused);
         }
         self.out.push(document);
         self.count += 1;
-        if self.count >= self.most { Flow::Pause } else { Flow::More }
+        Ok(if self.count >= self.most { Flow::Pause } else { Flow::More })
     }
 }

@@ -15,10 +15,8 @@ pub(crate) use text::scored;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 use mayfly_storage::{
     Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Store, whole_range,
@@ -28,7 +26,7 @@ use mayfly_value::{DocBuf, RawDoc};
 use fetch::PageSize;
 use one_per_value::Shown;
 
-use crate::memory::{Memory, Sorted, Sorter};
+use crate::memory::{Budget, SeenRecords, Sorted, Sorter};
 use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
 use crate::plan::{Access, Plan, plan};
@@ -65,7 +63,7 @@ pub struct Executor {
     /// What is left to scan, the present range first.
     ranges: VecDeque<KeyRange>,
     /// Records that an index has shown already, when it may show one twice.
-    seen: Option<HashSet<RecordKey>>,
+    seen: Option<SeenRecords>,
     /// Nobody looks at the documents.
     keys_only: bool,
     /// The value that an index has shown, when one document for each is enough.
@@ -74,8 +72,8 @@ pub struct Executor {
     pending: Option<(RecordKey, DocBuf, Metadata)>,
     /// Results of a blocking sort.
     sorted: Option<Sorted>,
-    /// Memory of that sort.
-    memory: Memory,
+    /// Memory for what it has to keep.
+    budget: Budget,
     /// What it keeps of documents; nothing: all.
     keeps: Option<Fields>,
     skip_left: u64,
@@ -152,12 +150,12 @@ impl Executor {
             query,
             plan,
             ranges,
-            seen: dedup.then(HashSet::new),
+            seen: dedup.then(|| SeenRecords::new(&Budget::default())),
             keys_only: false,
             shown,
             pending: None,
             sorted: None,
-            memory: Memory::default(),
+            budget: Budget::default(),
             keeps: None,
             tail: None,
             position: None,
@@ -221,7 +219,7 @@ impl Executor {
     pub fn find_for_write(&mut self) {
         self.for_write = true;
         if matches!(self.plan.access, Access::Index { .. }) {
-            self.seen.get_or_insert_default();
+            self.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
         }
     }
 
@@ -248,19 +246,23 @@ impl Executor {
         Ok(())
     }
 
-    /// From now on a sort has this memory.
-    pub(crate) fn sort_within(&mut self, memory: Memory) {
-        self.memory = memory;
+    /// From now on what it keeps is kept within this budget.
+    pub fn use_budget(&mut self, budget: Budget) {
+        if let Some(seen) = &mut self.seen {
+            *seen = SeenRecords::new(&budget);
+        }
+        self.budget = budget;
+    }
+
+    /// Whether it keeps more than its position.
+    pub fn keeps_much(&self) -> bool {
+        let keeps = matches!(self.plan.access, Access::Text(_) | Access::Near(_));
+        keeps || self.plan.blocking_sort || self.seen.is_some()
     }
 
     /// From now on a sort keeps of documents no more than this, besides what it goes by.
     pub(crate) fn sort_keeping(&mut self, keeps: Option<Fields>) {
         self.keeps = keeps;
-    }
-
-    /// From now on a sort that does not fit memory goes on in files of this folder.
-    pub fn spill_into(&mut self, folder: Option<PathBuf>) {
-        self.memory.folder = folder;
     }
 
     /// How results are shown.
@@ -320,11 +322,12 @@ impl Executor {
         if self.sorted.is_none() {
             let Some(pattern) = self.query.sort.clone() else { return Ok(()) };
             let keep = self.query.limit.map(|limit| limit.saturating_add(self.query.skip));
-            let mut sorter = Sorter::new(pattern, keep, self.memory.clone());
-            let keeps = self.keeps.take();
+            let mut sorter = Sorter::new(pattern, keep, &self.budget);
+            let (keeps, failures) = (self.keeps.take(), self.failures());
             self.page_size.begin(Some(u64::MAX));
             while !self.scan_chunk(store, op, &mut |_, document, metadata| {
-                sorter.push_fields(document, metadata, keeps.as_ref(), op)?;
+                let pushed = sorter.push_fields(document, metadata, keeps.as_ref(), op);
+                pushed.map_err(|error| failures.named(error))?;
                 Ok(Flow::More)
             })? {}
             self.sorted = Some(sorter.finish(op)?);

@@ -74,26 +74,24 @@ impl Arena {
         self.slots.sort_unstable_by(|a, b| compare(bytes, *a, *b));
     }
 
-    /// Keeps so many of the first, in no order, and gives the last key of those.
-    pub(crate) fn cut(&mut self, keep: usize) -> Option<&[u8]> {
+    /// Keeps so many of the first, in no order, and gives the last key of those. So much of what is left may be unused.
+    pub(crate) fn cut(&mut self, keep: usize, unused: usize) -> Option<&[u8]> {
         let last = keep.checked_sub(1)?;
-        if last >= self.slots.len() {
-            return None;
+        let enough = last < self.slots.len();
+        if enough {
+            let bytes = &self.bytes;
+            self.slots.select_nth_unstable_by(last, |a, b| compare(bytes, *a, *b));
+            self.slots.truncate(keep);
         }
-        let bytes = &self.bytes;
-        self.slots.select_nth_unstable_by(last, |a, b| compare(bytes, *a, *b));
-        let worst = self.slots[last];
-        self.slots.truncate(keep);
         let size = |slot: &Slot| {
             let (key, value) = entry_at(&self.bytes, slot.at());
             HEADER + key.len() + value.len()
         };
         let live: usize = self.slots.iter().map(size).sum();
-        let worst = self.slots.iter().position(|slot| slot.place == worst.place);
-        if self.bytes.len() > 2 * live + FEW_BYTES {
+        if self.bytes.len() > live + unused.min(live + FEW_BYTES) {
             self.compact(live);
         }
-        worst.map(|at| entry_at(&self.bytes, self.slots[at].at()).0)
+        enough.then(|| entry_at(&self.bytes, self.slots[last].at()).0)
     }
 
     /// Moves what is left together. Places keep their order, by which equal keys stay as they came; so does each slot its number.

@@ -1,4 +1,4 @@
-//! Entries in a file, each to be taken out once, in any order.
+//! Entries in a file, each to be read by its place, or to be taken out once.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -24,6 +24,23 @@ pub struct Shelf {
 pub struct Placed {
     start: u64,
     bytes: usize,
+}
+
+impl Placed {
+    /// The place as bytes whose order is that in which entries were put there.
+    pub fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.start.to_be_bytes());
+        bytes[8..].copy_from_slice(&(self.bytes as u32).to_be_bytes());
+        bytes
+    }
+
+    /// The place from its bytes.
+    pub fn from_bytes(bytes: [u8; 12]) -> Placed {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+        let start = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        Placed { start, bytes: u32::from_be_bytes([i, j, k, l]) as usize }
+    }
 }
 
 impl Shelf {
@@ -52,14 +69,23 @@ impl Shelf {
         Ok(placed)
     }
 
+    /// An entry, which stays there.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub fn read(&self, placed: Placed) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; placed.bytes];
+        let read = self.file.read_exact_at(&mut bytes, placed.start);
+        read.map_err(|error| failed("read", &error))?;
+        Ok(bytes)
+    }
+
     /// Takes an entry out. An empty file begins anew.
     ///
     /// # Errors
     /// 39 FileStreamFailed.
     pub fn take(&mut self, placed: Placed) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; placed.bytes];
-        let read = self.file.read_exact_at(&mut bytes, placed.start);
-        read.map_err(|error| failed("read", &error))?;
+        let bytes = self.read(placed)?;
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
             self.end = 0;
@@ -92,7 +118,8 @@ mod tests {
                     let entry = vec![number as u8; at];
                     there.push((shelf.put(&entry).unwrap(), entry));
                 } else {
-                    let (placed, entry) = there.swap_remove(at % there.len());
+                    let (placed, entry): (Placed, _) = there.swap_remove(at % there.len());
+                    prop_assert_eq!(&shelf.read(Placed::from_bytes(placed.to_bytes())).unwrap(), &entry);
                     prop_assert_eq!(shelf.take(placed).unwrap(), entry);
                 }
             }

@@ -94,7 +94,7 @@ impl Sorter {
         if let Some(keep) = self.keep
             && self.memory.len() >= keep.saturating_mul(2).saturating_add(MOST_BEYOND)
         {
-            self.cut();
+            self.cut_to(keep, usize::MAX);
         }
     }
 
@@ -105,8 +105,13 @@ impl Sorter {
 
     /// Forgets what is not among the first that are wanted, as far as that is known.
     pub fn cut(&mut self) {
-        if let Some(keep) = self.keep
-            && let Some(worst) = self.memory.cut(keep)
+        if let Some(keep) = self.keep {
+            self.cut_to(keep, 0);
+        }
+    }
+
+    fn cut_to(&mut self, keep: usize, unused: usize) {
+        if let Some(worst) = self.memory.cut(keep, unused)
             && self.worst.as_ref().is_none_or(|known| worst < known.as_slice())
         {
             self.worst = Some(worst.to_vec());

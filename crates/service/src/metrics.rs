@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mayfly_base::OpCtx;
+use mayfly_base::spill::SpillCounters;
+
 /// Most commands that have counters of their own.
 pub const MAX_COMMANDS: usize = 512;
 
@@ -70,6 +73,12 @@ pub struct Metrics {
     pub documents: OpCounters,
     /// Statements that an earlier attempt had executed.
     pub retried_statements: Counter,
+    /// Documents that were sorted: `metrics.query.sort.totalKeysSorted`.
+    pub keys_sorted: Counter,
+    /// Their bytes.
+    pub bytes_sorted: Counter,
+    /// What operators wrote into files: `metrics.query`.
+    pub spills: SpillCounters,
     commands: Vec<CommandCounts>,
 }
 
@@ -81,12 +90,24 @@ impl Default for Metrics {
             asserts: Asserts::default(),
             documents: OpCounters::default(),
             retried_statements: Counter::default(),
+            keys_sorted: Counter::default(),
+            bytes_sorted: Counter::default(),
+            spills: SpillCounters::default(),
             commands: (0..MAX_COMMANDS).map(|_| CommandCounts::default()).collect(),
         }
     }
 }
 
 impl Metrics {
+    /// Counts what an operation that is over has sorted and written into files.
+    pub fn count_memory(&self, op: &OpCtx) {
+        if op.has_sort_stage.load(Ordering::Relaxed) {
+            self.keys_sorted.add(op.keys_sorted.load(Ordering::Relaxed));
+            self.bytes_sorted.add(op.bytes_sorted.load(Ordering::Relaxed));
+        }
+        self.spills.add_all(&op.spills);
+    }
+
     /// The counts of the command at this place of the command table.
     pub fn command(&self, index: usize) -> &CommandCounts {
         // The table is tested to fit; a place beyond it shares the last counter.

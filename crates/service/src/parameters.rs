@@ -9,9 +9,11 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 use crate::Service;
 
 mod log_verbosity;
+mod memory;
 mod table;
 
 pub use log_verbosity::LogVerbosity;
+pub use memory::MemoryParameters;
 pub use table::{FEATURE_COMPATIBILITY_VERSION, Settings, TABLE};
 
 /// When a parameter may be set.
@@ -41,6 +43,8 @@ pub enum Kind {
     Long {
         /// The bound.
         least: i64,
+        /// Whether the bound itself is refused.
+        exclusive: bool,
     },
     /// One of these words.
     Word(&'static [&'static str]),
@@ -167,8 +171,8 @@ impl Parameter {
                 }
                 Ok(Value::Number(number))
             }
-            (Kind::Long { least }, Some(number)) => {
-                self.check_bounds(number, least, false)?;
+            (Kind::Long { least, exclusive }, Some(number)) => {
+                self.check_bounds(number, least, exclusive)?;
                 Ok(Value::Number(number))
             }
             (Kind::Word(words), None) => {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{Clock, OpRegistry};
+use mayfly_query::Room;
 use mayfly_storage::Store;
 use mayfly_value::DocBuf;
 
@@ -86,6 +87,7 @@ pub struct Service {
     pub shutdown: Shutdown,
     /// Where queries put what does not fit into memory; unset: the machine's own folder for temporary files.
     pub spill_folder: OnceLock<PathBuf>,
+    spill_room: OnceLock<Room>,
     /// The latest cluster time that a client knew from elsewhere.
     gossiped: AtomicU64,
     started_wall_ms: i64,
@@ -125,6 +127,7 @@ impl Service {
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),
             spill_folder: OnceLock::new(),
+            spill_room: OnceLock::new(),
             gossiped: AtomicU64::new(0),
             started_wall_ms,
             started_micros: clock.monotonic_micros(),
@@ -166,6 +169,15 @@ impl Service {
     pub fn spill_folder(&self) -> PathBuf {
         let own = || std::env::temp_dir().join("mayflydb");
         self.spill_folder.get().cloned().unwrap_or_else(own)
+    }
+
+    /// Whether there is room for it.
+    pub fn spill_room(&self) -> Room {
+        let ask = || {
+            let store = self.store.clone();
+            Room::new(move |bytes| store.room_for_files(bytes))
+        };
+        self.spill_room.get_or_init(ask).clone()
     }
 
     /// How long it has been running.

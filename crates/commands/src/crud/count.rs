@@ -6,7 +6,7 @@ use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, check_collation, only, reads_log, run_settings, source};
+use super::view::{Source, Stages, budget, check_collation, only, reads_log, run_settings, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
@@ -77,6 +77,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     } else {
         let mut executor = Executor::new(collection, query)?;
         executor.name_failures("count");
+        if executor.keeps_much() {
+            executor.use_budget(budget(ctx, &fields)?);
+        }
         ctx.op.update_info(|info| info.plan_summary = executor.plan().summary());
         let counted = executor.count(store, ctx.op)?;
         i64::try_from(counted).unwrap_or(i64::MAX)

@@ -15,7 +15,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
-use super::view::{Source, Stages, check_collation, for_each, run_settings, source};
+use super::view::{Source, Stages, budget, check_collation, for_each, run_settings, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
@@ -56,7 +56,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             // Which of several strings that are one value is shown depends on where they stand.
             let whole = filter.is_empty() && query.hint.is_none() && collation.is_none();
             if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
-                from_documents(ctx, Executor::new(collection, query)?, key, &mut values)?;
+                let mut executor = Executor::new(collection, query)?;
+                if executor.keeps_much() {
+                    executor.use_budget(budget(ctx, &fields)?);
+                }
+                from_documents(ctx, executor, key, &mut values)?;
             }
         }
         Source::View(view) => {

@@ -9,7 +9,8 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
 use super::view::{
-    Source, Stages, check_collation, check_find, has_natural_order, reads_log, run_settings, source,
+    Source, Stages, budget, check_collation, check_find, has_natural_order, reads_log,
+    run_settings, source,
 };
 use crate::dispatch::may_block;
 use crate::fields::whole_number;
@@ -116,7 +117,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     }
     executor.show_as(shape)?;
     executor.name_failures("find");
-    executor.spill_into(run_settings(ctx, &fields)?.spill_folder);
+    // Whether it is a flag is asked in any case.
+    if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
+        executor.use_budget(budget(ctx, &fields)?);
+    }
     ctx.op.update_info(|info| {
         info.plan_summary = executor.plan().summary();
     });

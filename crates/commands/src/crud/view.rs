@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
-use mayfly_query::{Around, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings};
+use mayfly_query::{
+    Around, Budget, Flow, Hint, LogOrder, LogScan, Pipeline, PipelineRun, RunSettings,
+};
 use mayfly_storage::{Collection, OPLOG, ResolvedView, Store, shown_buckets};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
@@ -198,11 +200,25 @@ pub(crate) fn command_scope(
     collation: Option<Arc<Collation>>,
     variables: Option<RawDoc<'_>>,
 ) -> Result<Scope> {
-    let mut scope = Scope::at(ctx.op.now_ms()).collated(collation);
+    let mut scope = Scope::at(ctx.op.now_ms())
+        .collated(collation)
+        .with_accumulator_limits(ctx.service.settings.memory.accumulators());
     if let Some(variables) = variables {
         scope.declare(variables)?;
     }
     Ok(scope)
+}
+
+/// The memory of a command's operators.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(crate) fn budget(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Budget> {
+    let memory = &ctx.service.settings.memory;
+    let may_spill = fields.bool("allowDiskUse")?.unwrap_or_else(|| memory.allows_disk_use());
+    let folder = may_spill.then(|| ctx.service.spill_folder());
+    let room = folder.is_some().then(|| ctx.service.spill_room());
+    Ok(Budget::within(memory.limits(), folder, room))
 }
 
 /// What a command says about the run of its pipeline.
@@ -210,16 +226,10 @@ pub(crate) fn command_scope(
 /// # Errors
 /// 14 TypeMismatch.
 pub(crate) fn run_settings(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<RunSettings> {
-    let may_spill = fields.bool("allowDiskUse")?.unwrap_or(true);
-    let spill_folder = may_spill.then(|| ctx.service.spill_folder());
+    let budget = budget(ctx, fields)?;
     let bypass_validation = fields.bool("bypassDocumentValidation")?.unwrap_or(false);
     let keep_empty_timestamps = keep_empty_timestamps(fields)?;
-    Ok(RunSettings {
-        spill_folder,
-        bypass_validation,
-        keep_empty_timestamps,
-        ..RunSettings::default()
-    })
+    Ok(RunSettings { budget, bypass_validation, keep_empty_timestamps, ..RunSettings::default() })
 }
 
 /// Shows all documents of a pipeline.

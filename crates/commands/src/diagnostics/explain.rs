@@ -9,6 +9,7 @@ mod view;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::Verbosity;
+use mayfly_service::parameters::{self, Value};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::build_info::VERSION;
@@ -29,15 +30,15 @@ const VERBOSITIES: [(&str, Verbosity); 3] = [
 ];
 
 /// The internal limits that plans are shown with.
-const PARAMETERS: [(&str, i32); 8] = [
-    ("internalQueryFacetBufferSizeBytes", 104_857_600),
-    ("internalQueryFacetMaxOutputDocSizeBytes", 104_857_600),
-    ("internalLookupStageIntermediateDocumentMaxSizeBytes", 104_857_600),
-    ("internalDocumentSourceGroupMaxMemoryBytes", 104_857_600),
-    ("internalQueryMaxBlockingSortMemoryUsageBytes", 104_857_600),
-    ("internalQueryProhibitBlockingMergeOnMongoS", 0),
-    ("internalQueryMaxAddToSetBytes", 104_857_600),
-    ("internalDocumentSourceSetWindowFieldsMaxMemoryBytes", 104_857_600),
+const PARAMETERS: [&str; 8] = [
+    "internalQueryFacetBufferSizeBytes",
+    "internalQueryFacetMaxOutputDocSizeBytes",
+    "internalLookupStageIntermediateDocumentMaxSizeBytes",
+    "internalDocumentSourceGroupMaxMemoryBytes",
+    "internalQueryMaxBlockingSortMemoryUsageBytes",
+    "internalQueryProhibitBlockingMergeOnMongoS",
+    "internalQueryMaxAddToSetBytes",
+    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
 ];
 
 /// The command that is explained.
@@ -152,8 +153,13 @@ fn append_rest(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str, doc: &mut D
     let commit = option_env!("MAYFLYDB_GIT_VERSION").unwrap_or("unknown");
     doc.append("gitVersion", commit).end();
     doc.start_document("serverParameters");
-    for (name, value) in PARAMETERS {
-        doc.append(name, value);
+    for name in PARAMETERS {
+        let parameter = parameters::find(name);
+        // What there is no parameter for is switched off.
+        let value = parameter.map_or(Value::Number(0), |it| (it.get)(ctx.service));
+        if let Value::Number(value) = value {
+            doc.append(name, i32::try_from(value).map_or(RawValue::Int64(value), RawValue::Int32));
+        }
     }
     doc.append("internalQueryFrameworkControl", "forceClassicEngine");
     doc.append("internalQueryPlannerIgnoreIndexWithCollationForRegex", 1).end();

@@ -1,6 +1,9 @@
 //! What is noted of every command when it is over: its time for `top` and `opLatencies`; a line in the log and a document
 //! in `system.profile` when it was slow or its database is profiled.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use mayfly_base::spill::Operator;
 use mayfly_base::{OpCtx, Result};
 use mayfly_service::top::{Done, Scan, Use};
 use mayfly_service::{Connection, Service};
@@ -37,6 +40,7 @@ impl Observed<'_> {
         let reads = matches!(self.request.row.name, "aggregate" | "count" | "distinct");
         let done = Done { kind: self.usage(), reads, micros, scan: self.scan() };
         self.service.top.record(namespace, done);
+        self.service.metrics.count_memory(self.op);
         if self.service.profiler.may_want(micros) {
             self.record(micros);
         }
@@ -110,6 +114,8 @@ impl Observed<'_> {
             planSummary = about.get("planSummary").and_then(RawValue::as_str).unwrap_or_default(),
             keysExamined = number("keysExamined"),
             docsExamined = number("docsExamined"),
+            hasSortStage = self.op.has_sort_stage.load(Relaxed).then_some(true),
+            usedDisk = (!self.op.spills.is_empty()).then_some(true),
             nreturned = number("nreturned"),
             reslen = number("responseLength"),
             protocol = "op_msg",
@@ -120,7 +126,6 @@ impl Observed<'_> {
 
     /// Its document in `system.profile`.
     fn document(&self, micros: i64) -> DocBuf {
-        use std::sync::atomic::Ordering::Relaxed;
         let info = self.op.info();
         let mut doc = DocBuilder::new();
         doc.append("op", info.op).append("ns", info.ns.as_str());
@@ -134,6 +139,7 @@ impl Observed<'_> {
         };
         doc.append("keysExamined", count(&self.op.keys_examined));
         doc.append("docsExamined", count(&self.op.docs_examined));
+        self.append_memory(&mut doc);
         if self.result.is_ok() {
             self.append_results(&mut doc);
         }
@@ -156,6 +162,28 @@ impl Observed<'_> {
         }
         doc.start_array("allUsers").end().append("user", "");
         doc.finish()
+    }
+
+    /// What it sorted, and what went into files because memory did not suffice.
+    fn append_memory(&self, doc: &mut DocBuilder) {
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        if self.op.has_sort_stage.load(Relaxed) {
+            doc.append("hasSortStage", true);
+            doc.append("sortTotalDataSizeBytes", number(self.op.bytes_sorted.load(Relaxed)));
+        }
+        if self.op.spills.is_empty() {
+            return;
+        }
+        doc.append("usedDisk", true);
+        for operator in Operator::ALL {
+            let (name, spilled) = (operator.name(), self.op.spills.of(operator));
+            if spilled.spills > 0 {
+                doc.append(&format!("{name}Spills"), number(spilled.spills));
+                doc.append(&format!("{name}SpilledBytes"), number(spilled.bytes));
+                doc.append(&format!("{name}SpilledRecords"), number(spilled.records));
+                doc.append(&format!("{name}SpilledDataStorageSize"), number(spilled.file_bytes));
+            }
+        }
     }
 
     /// Results as the reply tells them.

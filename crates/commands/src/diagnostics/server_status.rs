@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::Result;
+use mayfly_base::spill::Operator;
 use mayfly_service::Service;
 use mayfly_service::metrics::OpCounters;
 use mayfly_value::{DocBuilder, RawValue};
@@ -258,6 +259,28 @@ fn memory(_: &Service, doc: &mut DocBuilder) {
     doc.append("supported", true);
 }
 
+/// What operators wrote into files because memory did not suffice, and what was sorted.
+fn query(service: &Service, doc: &mut DocBuilder) {
+    let metrics = &service.metrics;
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    doc.start_document("query");
+    for operator in Operator::ALL {
+        let spilled = metrics.spills.of(operator);
+        doc.start_document(operator.name());
+        doc.append("spills", number(spilled.spills));
+        doc.append("spilledBytes", number(spilled.bytes));
+        doc.append("spilledRecords", number(spilled.records));
+        doc.append("spilledDataStorageSize", number(spilled.file_bytes));
+        if operator == Operator::Sort {
+            doc.append("spillToDisk", number(spilled.spills));
+            doc.append("totalBytesSorted", metrics.bytes_sorted.get());
+            doc.append("totalKeysSorted", metrics.keys_sorted.get());
+        }
+        doc.end();
+    }
+    doc.end();
+}
+
 fn metrics(service: &Service, doc: &mut DocBuilder) {
     doc.start_document("commands");
     for (index, row) in registry::rows().iter().enumerate() {
@@ -281,6 +304,7 @@ fn metrics(service: &Service, doc: &mut DocBuilder) {
     doc.start_document("operation");
     doc.append("writeConflicts", get(&service.store.write_conflicts));
     doc.end();
+    query(service, doc);
     let stats = service.store.ttl_stats();
     doc.start_document("ttl");
     doc.append("deletedDocuments", get(&stats.deleted_documents));

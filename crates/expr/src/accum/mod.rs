@@ -5,6 +5,7 @@
 //! state ([`Accumulator::merge`]): groups that do not fit memory are written out and merged later, in the order in which their
 //! documents came.
 
+mod limits;
 mod list;
 mod parse;
 mod percentile;
@@ -20,6 +21,7 @@ use mayfly_value::{Collation, RawDoc, RawElement, RawValue, ValueBuf};
 use crate::op::check_n;
 use crate::{Expression, Frame, Order, Scope};
 
+pub use limits::AccumulatorLimits;
 pub(crate) use parse::shares;
 pub(crate) use percentile::{percentile, sorted_numbers};
 use scripted::{Functions, Scripted};
@@ -113,6 +115,8 @@ pub struct Accumulator {
     shares: Arc<[f64]>,
     /// Those of `$accumulator`.
     functions: Option<Arc<Functions>>,
+    /// Memory of one state, in bytes.
+    most_bytes: usize,
     collation: Option<Arc<Collation>>,
 }
 
@@ -173,16 +177,15 @@ impl Accumulator {
     /// Those of [`Accumulator::add`].
     pub fn add_in(&self, state: &mut AccumState, frame: Frame<'_>) -> Result<()> {
         let value = self.argument.evaluate(frame)?;
-        if self.functions.is_some() {
-            return state.put_scripted(&value);
-        }
-        match &self.order {
-            Some(order) => {
+        match (&self.functions, &self.order) {
+            (Some(_), _) => state.put_scripted(&value)?,
+            (None, Some(order)) => {
                 let key = order.encoded_key(frame.root(), self.collation.as_deref());
-                state.put_ranked(key, value.as_raw().unwrap_or(RawValue::Null))
+                state.put_ranked(key, value.as_raw().unwrap_or(RawValue::Null))?;
             }
-            None => state.put(value.as_raw(), self.collation.as_deref()),
+            (None, None) => state.put(value.as_raw(), self.collation.as_deref())?,
         }
+        state.check(self.most_bytes)
     }
 
     /// Takes in what another state of the same group saved; what it saw came later than what this one saw.
@@ -190,7 +193,8 @@ impl Accumulator {
     /// # Errors
     /// 146 ExceededMemoryLimit.
     pub fn merge(&self, state: &mut AccumState, saved: RawValue<'_>) -> Result<()> {
-        state.merge(saved, self.collation.as_deref())
+        state.merge(saved, self.collation.as_deref())?;
+        state.check(self.most_bytes)
     }
 
     /// The result of a group; what is missing is null.

@@ -39,6 +39,7 @@ pub(super) fn operator(
         order: None,
         shares: Arc::from([0.5]),
         functions: None,
+        most_bytes: scope.accumulator_limits().of(row.kind),
         collation: scope.collation().cloned(),
     };
     match row.kind {

@@ -1,6 +1,6 @@
 //! The running state of an accumulator in one group.
 
-use mayfly_base::{Error, ErrorCode, Result, limits};
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
     Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values_in, ty,
 };
@@ -157,16 +157,15 @@ impl AccumState {
 
     /// One value must fit memory, whatever is done with groups.
     #[inline]
-    fn check(&self) -> Result<()> {
-        if self.is_flat() { Ok(()) } else { self.check_bytes() }
+    pub(super) fn check(&self, most: usize) -> Result<()> {
+        if self.is_flat() { Ok(()) } else { self.check_bytes(most) }
     }
 
-    fn check_bytes(&self) -> Result<()> {
-        if self.held_bytes() <= limits::MAX_BLOCKING_MEMORY_BYTES {
+    fn check_bytes(&self, most: usize) -> Result<()> {
+        if self.held_bytes() <= most {
             return Ok(());
         }
         let name = super::ROWS.iter().find(|row| row.kind == self.kind).map_or("", |row| row.name);
-        let most = limits::MAX_BLOCKING_MEMORY_BYTES;
         let text = format!(
             "{name} used too much memory and cannot spill to disk. Memory limit: {most} bytes"
         );
@@ -239,7 +238,7 @@ impl AccumState {
             }
             (Held::Scripted(scripted), _) => scripted.put(&Value::from(value))?,
         }
-        self.check()
+        Ok(())
     }
 
     /// Takes the value of one document that has this place in the order.
@@ -247,7 +246,7 @@ impl AccumState {
         if let Held::Ranked(ranked) = &mut self.held {
             ranked.put(key, value);
         }
-        self.check()
+        Ok(())
     }
 
     /// Takes the arguments that one document gives to a script.
@@ -255,7 +254,7 @@ impl AccumState {
         if let Held::Scripted(scripted) = &mut self.held {
             scripted.put(arguments)?;
         }
-        self.check()
+        Ok(())
     }
 
     /// The result; nothing when it is missing.
@@ -399,7 +398,7 @@ impl AccumState {
             }),
             (Held::Scripted(scripted), _) => scripted.merge(saved)?,
         }
-        self.check()
+        Ok(())
     }
 }
 

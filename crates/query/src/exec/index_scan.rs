@@ -9,11 +9,9 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use foldhash::HashSet;
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, Entry, IndexField, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot,
-    Store,
+    Collection, Direction, Entry, IndexField, KeyRange, ScanLimit, Scanned, Snapshot, Store,
 };
 use mayfly_value::{RawDoc, keys};
 
@@ -21,6 +19,7 @@ use super::fetch::Page;
 use super::one_per_value::Shown;
 use super::{CHUNK_ENTRIES, Executor, Failures, Flow, Sink, count};
 use crate::CanonicalQuery;
+use crate::memory::SeenRecords;
 use crate::metadata::Metadata;
 use crate::plan::{Access, EntryCheck};
 
@@ -85,7 +84,7 @@ impl Executor {
         let failures = self.failures();
         if multikey {
             // The plan may be older than the first array.
-            self.seen.get_or_insert_default();
+            self.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
             // Which values a document has its entries do not say any more.
             self.shown = None;
         }
@@ -218,7 +217,7 @@ struct IndexScan<'f> {
     query: &'f CanonicalQuery,
     failures: &'f Failures,
     keys_only: bool,
-    seen: Option<&'f mut HashSet<RecordKey>>,
+    seen: Option<&'f mut SeenRecords>,
     shown: Option<&'f mut Shown>,
     /// The path of the index's first field, when its keys say all that is asked.
     covered: Option<&'f [String]>,
@@ -260,11 +259,10 @@ impl IndexScan<'_> {
                 false => ControlFlow::Continue(()),
             });
         }
-        if let Some(seen) = &mut self.seen {
-            if seen.contains(record_key) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            seen.insert(record_key.to_vec());
+        if let Some(seen) = &mut self.seen
+            && !seen.insert(record_key, self.op)?
+        {
+            return Ok(ControlFlow::Continue(()));
         }
         if !self.keys_only && self.shown.is_none() {
             self.places.push(range, entry.position, self.looked);
@@ -334,9 +332,7 @@ impl IndexScan<'_> {
         };
         // Those behind it were not shown.
         if let Some(seen) = &mut self.seen {
-            (at + 1..).map_while(|at| self.page.keys().get(at)).for_each(|key| {
-                seen.remove(key);
-            });
+            (at + 1..).map_while(|at| self.page.keys().get(at)).for_each(|key| seen.forget(key));
         }
         if let Some((position, looked)) = self.places.position(at) {
             (self.stopped, self.looked) = (Some(position), looked);

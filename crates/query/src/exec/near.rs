@@ -6,10 +6,11 @@
 //! told are those of one answer. What waits is in memory up to the limit of a sort, and beyond it in a file.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::spill::Operator;
+use mayfly_base::{Error, OpCtx, Result};
 use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::Kind;
@@ -21,7 +22,7 @@ use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
-use crate::memory::{Memory, into_document};
+use crate::memory::{Budget, SeenRecords, Share, into_document, no_disk_use};
 use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
 
@@ -109,7 +110,8 @@ pub(super) struct NearState {
     /// Those that wait in a file.
     shelf: Option<Shelf>,
     /// Records that an entry has led to.
-    seen: HashSet<RecordKey>,
+    seen: Option<SeenRecords>,
+    share: Option<Share>,
 }
 
 impl NearState {
@@ -122,26 +124,25 @@ impl NearState {
     ///
     /// # Errors
     /// 292 QueryExceededMemoryLimitNoDiskUseAllowed, those of files.
-    fn keep(&mut self, document: RawDoc<'_>, memory: &Memory) -> Result<Waiting> {
+    fn keep(&mut self, document: RawDoc<'_>, budget: &Budget, op: &OpCtx) -> Result<Waiting> {
         let size = document.as_bytes().len() + WAITING_BYTES;
-        if self.bytes + size <= memory.bytes {
+        let share = self.share.get_or_insert_with(|| budget.share(Operator::Near));
+        if !share.is_over(self.bytes + size) {
             self.bytes += size;
             return Ok(Waiting::Memory(document.to_owned()));
         }
-        let shelf = match (self.shelf.take(), &memory.folder) {
-            (Some(shelf), _) => shelf,
-            (None, Some(folder)) => Shelf::new(folder)?,
-            (None, None) => {
-                return Err(Error::new(
-                    ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                    format!(
-                        "a search by distance exceeded the memory limit of {} bytes, but did not opt in to disk use",
-                        memory.bytes
-                    ),
-                ));
-            }
+        let shelf = match self.shelf.take() {
+            Some(shelf) => shelf,
+            None => match share.folder()? {
+                Some(folder) => Shelf::new(folder)?,
+                None => return Err(share.failure(|_| no_disk_use("$geoNear"))),
+            },
         };
-        self.shelf.insert(shelf).put(document.as_bytes()).map(Waiting::File)
+        let shelf = self.shelf.insert(shelf);
+        let before = shelf.spilled();
+        let placed = shelf.put(document.as_bytes())?;
+        share.count(op, shelf.spilled().since(before));
+        Ok(Waiting::File(placed))
     }
 
     /// A document that was kept; nothing when it is in the store.
@@ -374,14 +375,14 @@ impl Executor {
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                         op.check()?;
                     }
-                    if state.seen.contains(entry.record_key) {
+                    let seen = state.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
+                    if !seen.insert(entry.record_key, op)? {
                         return Ok(ControlFlow::Continue(()));
                     }
-                    state.seen.insert(entry.record_key.to_vec());
                     keys.push(entry.record_key);
                     if keys.len() >= FEW_ENTRIES {
                         fetched += keys.len() as u64;
-                        self.look_at(state, access, &keys, snapshot)?;
+                        self.look_at(state, access, &keys, snapshot, op)?;
                         keys.clear();
                     }
                     Ok(ControlFlow::Continue(()))
@@ -394,7 +395,7 @@ impl Executor {
             }
         }
         fetched += keys.len() as u64;
-        self.look_at(state, access, &keys, snapshot)?;
+        self.look_at(state, access, &keys, snapshot, op)?;
         count(op, looked, fetched);
         Ok(())
     }
@@ -406,6 +407,7 @@ impl Executor {
         access: &NearAccess,
         keys: &RecordKeys,
         snapshot: &Snapshot,
+        op: &OpCtx,
     ) -> Result<()> {
         let near = &access.near;
         snapshot.records(&self.collection, keys, &mut |at, document| {
@@ -417,7 +419,7 @@ impl Executor {
             if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
                 let document = match self.for_write {
                     true => Waiting::Store,
-                    false => state.keep(document, &self.memory)?,
+                    false => state.keep(document, &self.budget, op)?,
                 };
                 let distance = near.angle_of_distance(distance);
                 let record = key.to_vec();

@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::spill::Operator;
+use mayfly_base::{Error, OpCtx, Result};
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::BoundSearch;
+use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned, Snapshot, Store};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
 
 use super::fetch::Page;
 use super::{CHUNK_ENTRIES, Executor, Sink, count};
+use crate::memory::{Budget, Share, no_disk_use};
 use crate::metadata::{Metadata, TEXT_SCORE};
 use crate::plan::{Access, TextAccess};
 
@@ -23,7 +26,7 @@ const SCORED_BYTES: usize = 64;
 #[derive(Default)]
 pub(super) struct TextState {
     /// Records and scores that are left.
-    left: Option<VecDeque<(RecordKey, f64)>>,
+    left: Option<Scores>,
     /// The filter for what the snapshot of the index shows: its terms need not be looked for again.
     found: Option<Matcher>,
 }
@@ -40,7 +43,7 @@ impl Executor {
         access.index.check_alive()?;
         let snapshot = store.snapshot()?;
         if self.text.left.is_none() {
-            self.text.left = Some(scores(&snapshot, op, access, self.memory.bytes)?);
+            self.text.left = Some(scores(&snapshot, op, access, &self.budget)?);
             self.text.found = self.query.matcher.for_found_text();
         } else {
             // Records may have changed since the index was read.
@@ -48,37 +51,123 @@ impl Executor {
         }
         let failures = self.failures();
         let matcher = self.text.found.as_ref().unwrap_or(&self.query.matcher);
-        let left = self.text.left.get_or_insert_default();
+        let Some(left) = &mut self.text.left else { return Ok(true) };
         let mut page = Page::new(store, &snapshot, &self.collection, &mut self.page_size);
         let mut stopped = false;
         while !left.is_empty() && !stopped {
             op.check()?;
-            let taken = left.iter().position(|(key, _)| page.push(key));
-            let taken = taken.map_or(left.len(), |last| last + 1);
+            let mut taken = Vec::new();
+            while let Some(found) = left.pop()? {
+                let full = page.push(&found.0);
+                taken.push(found);
+                if full {
+                    break;
+                }
+            }
             let at = page.show(&mut |at, key, document| {
                 let matches = matcher.matches(document);
                 match matches.map_err(|error| failures.named(error))? {
-                    true => sink(key, document, &noted(left[at].1)).map(Some),
+                    true => sink(key, document, &noted(taken[at].1)).map(Some),
                     false => Ok(None),
                 }
             })?;
             stopped = at.is_some();
-            left.drain(..at.map_or(taken, |at| at + 1));
+            let shown = at.map_or(taken.len(), |at| at + 1);
+            left.put_back(taken.split_off(shown));
         }
         count(op, 0, page.fetched);
         Ok(!stopped)
     }
 }
 
+/// Records with their scores, in the order of the records.
+struct Scores {
+    memory: VecDeque<(RecordKey, f64)>,
+    /// What did not fit: a record's scores stand one after the other.
+    files: Merge,
+    /// The record of these whose scores are added up.
+    open: Option<(RecordKey, f64)>,
+    _share: Share,
+}
+
+impl Scores {
+    fn is_empty(&self) -> bool {
+        self.memory.is_empty() && self.open.is_none() && self.files.is_over()
+    }
+
+    /// These, which were taken out last, were not shown.
+    fn put_back(&mut self, taken: Vec<(RecordKey, f64)>) {
+        taken.into_iter().rev().for_each(|found| self.memory.push_front(found));
+    }
+
+    fn pop(&mut self) -> Result<Option<(RecordKey, f64)>> {
+        if let Some(found) = self.memory.pop_front() {
+            return Ok(Some(found));
+        }
+        while let Some((key, score)) = self.files.next()? {
+            let score = <[u8; 8]>::try_from(score).map_or(0.0, f64::from_be_bytes);
+            match &mut self.open {
+                Some((open, sum)) if open.as_slice() == key => *sum += score,
+                open => {
+                    if let Some(found) = open.replace((key.to_vec(), score)) {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+        Ok(self.open.take())
+    }
+}
+
+/// Adds scores up.
+struct Adding {
+    sums: BTreeMap<RecordKey, f64>,
+    bytes: usize,
+    share: Share,
+    files: Option<Sorter>,
+}
+
+impl Adding {
+    fn add(&mut self, record_key: &[u8], score: f64, op: &OpCtx) -> Result<()> {
+        if let Some(sum) = self.sums.get_mut(record_key) {
+            *sum += score;
+            return Ok(());
+        }
+        self.bytes += record_key.len() + SCORED_BYTES;
+        self.sums.insert(record_key.to_vec(), score);
+        if self.share.is_over(self.bytes) { self.spill(op) } else { Ok(()) }
+    }
+
+    fn spill(&mut self, op: &OpCtx) -> Result<()> {
+        let Some(folder) = self.share.folder()? else {
+            return Err(self.share.failure(|_| no_disk_use("a text search")));
+        };
+        let (files, check) = (self.files.get_or_insert_default(), || op.check());
+        let (before, mut run) = (files.spilled(), Run::new(folder)?);
+        for (key, sum) in std::mem::take(&mut self.sums) {
+            run.push(&key, &sum.to_be_bytes(), &check)?;
+        }
+        files.push_run(run, folder, &check)?;
+        self.share.count(op, files.spilled().since(before));
+        self.share.set(0);
+        self.bytes = 0;
+        Ok(())
+    }
+
+    fn finish(mut self, op: &OpCtx) -> Result<Scores> {
+        if self.files.is_some() {
+            self.spill(op)?;
+        }
+        let files = self.files.map(|files| files.merge(&|| op.check())).transpose()?;
+        let (memory, files) = (self.sums.into_iter().collect(), files.unwrap_or_default());
+        Ok(Scores { memory, files, open: None, _share: self.share })
+    }
+}
+
 /// The records under the terms of a search.
-fn scores(
-    snapshot: &Snapshot,
-    op: &OpCtx,
-    access: &TextAccess,
-    most_bytes: usize,
-) -> Result<VecDeque<(RecordKey, f64)>> {
-    let mut scores: BTreeMap<RecordKey, f64> = BTreeMap::new();
-    let mut bytes = 0;
+fn scores(snapshot: &Snapshot, op: &OpCtx, access: &TextAccess, budget: &Budget) -> Result<Scores> {
+    let share = budget.share(Operator::TextOr);
+    let mut scores = Adding { sums: BTreeMap::new(), bytes: 0, share, files: None };
     for range in &access.terms {
         let (behind, mut looked) = (range.start.len(), 0u64);
         let mut add = |entry: Entry<'_>| {
@@ -88,18 +177,7 @@ fn scores(
             }
             let score = entry.values.get(behind..).and_then(score_of);
             let score = score.ok_or_else(|| Error::internal("a text entry without a score"))?;
-            if let Some(sum) = scores.get_mut(entry.record_key) {
-                *sum += score;
-                return Ok(ControlFlow::Continue(()));
-            }
-            bytes += entry.record_key.len() + SCORED_BYTES;
-            if bytes > most_bytes {
-                return Err(Error::new(
-                    ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                    format!("a text search exceeded the memory limit of {most_bytes} bytes"),
-                ));
-            }
-            scores.insert(entry.record_key.to_vec(), score);
+            scores.add(entry.record_key, score, op)?;
             Ok(ControlFlow::Continue(()))
         };
         let mut rest = range.clone();
@@ -113,7 +191,7 @@ fn scores(
         }
         count(op, looked, 0);
     }
-    Ok(scores.into_iter().collect())
+    scores.finish(op)
 }
 
 /// The score at the beginning of these ordered keys.

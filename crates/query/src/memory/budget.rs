@@ -1,20 +1,297 @@
-//! How much memory operators may use.
+//! The memory of an operation: one [`Budget`] for all stages and sub-pipelines of a command and its cursor.
+//!
+//! Each operator has a [`Share`] and says now and then how much it holds. It is told to give memory back when it passes its own limit,
+//! or when all operators together pass the limit of the operation: so twenty stages do not take twenty times the limit of one.
+//! Who may use files goes on there; everybody else fails, and says with which code.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mayfly_base::limits;
+use mayfly_base::spill::{Operator, SpillCounters, Spilled};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
 
-/// How much memory a blocking operator may use, and where to go on beyond it.
-#[derive(Clone, Debug)]
-pub(crate) struct Memory {
-    /// So many bytes.
-    pub(crate) bytes: usize,
-    /// Nothing: it fails there.
-    pub(crate) folder: Option<PathBuf>,
+/// Operators tell of changes of at least this many bytes.
+const GRAIN_BYTES: usize = 256 << 10;
+/// What an operator may keep when the memory of the operation is used up, at most.
+const LEAST_BYTES: usize = 1 << 20;
+
+/// How much memory operators may use.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryLimits {
+    operators: [usize; Operator::ALL.len()],
+    /// All operators of an operation together.
+    pub operation: usize,
+    /// The array that a `$lookup` makes for one document.
+    pub lookup_array: usize,
 }
 
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory { bytes: limits::MAX_BLOCKING_MEMORY_BYTES, folder: None }
+/// The limits without parameters.
+const DEFAULT_LIMITS: MemoryLimits = MemoryLimits {
+    operators: [limits::MAX_BLOCKING_MEMORY_BYTES; Operator::ALL.len()],
+    operation: limits::MAX_OPERATION_MEMORY_BYTES,
+    lookup_array: limits::MAX_BLOCKING_MEMORY_BYTES,
+};
+
+impl Default for MemoryLimits {
+    fn default() -> MemoryLimits {
+        DEFAULT_LIMITS
+    }
+}
+
+impl MemoryLimits {
+    /// The limit of an operator.
+    pub fn of(&self, operator: Operator) -> usize {
+        self.operators[operator as usize]
+    }
+
+    /// Changes the limit of an operator.
+    #[must_use]
+    pub fn with(mut self, operator: Operator, bytes: usize) -> MemoryLimits {
+        self.operators[operator as usize] = bytes;
+        self
+    }
+
+    /// The same limit for every operator.
+    #[must_use]
+    pub fn with_all(self, bytes: usize) -> MemoryLimits {
+        MemoryLimits { operators: [bytes; Operator::ALL.len()], lookup_array: bytes, ..self }
+    }
+}
+
+/// The memory of an operation, and the folder for what does not fit. The default has the usual limits and no folder.
+#[derive(Clone, Debug, Default)]
+pub struct Budget(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    limits: MemoryLimits,
+    folder: Option<PathBuf>,
+    used: AtomicUsize,
+    spills: SpillCounters,
+    room: Option<Room>,
+}
+
+/// Says whether there is room for so many bytes of files.
+#[derive(Clone)]
+pub struct Room(Arc<dyn Fn(u64) -> Result<()> + Send + Sync>);
+
+impl Room {
+    /// Asks this.
+    pub fn new(ask: impl Fn(u64) -> Result<()> + Send + Sync + 'static) -> Room {
+        Room(Arc::new(ask))
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Room")
+    }
+}
+
+impl Budget {
+    /// With these limits; nothing goes into files where there is no folder.
+    pub fn new(limits: MemoryLimits, folder: Option<PathBuf>) -> Budget {
+        Budget::within(limits, folder, None)
+    }
+
+    /// The same where somebody says how much room is left for files.
+    pub fn within(limits: MemoryLimits, folder: Option<PathBuf>, room: Option<Room>) -> Budget {
+        let (used, spills) = (AtomicUsize::new(0), SpillCounters::default());
+        Budget(Some(Arc::new(Shared { limits, folder, used, spills, room })))
+    }
+
+    /// Whether it is that of a command that says what it may use.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &MemoryLimits {
+        self.0.as_ref().map_or(&DEFAULT_LIMITS, |shared| &shared.limits)
+    }
+
+    /// Where operators go on that may not use more memory.
+    pub fn folder(&self) -> Option<&Path> {
+        self.0.as_ref()?.folder.as_deref()
+    }
+
+    /// What the operators of this sort wrote into files so far.
+    pub fn spilled(&self, operator: Operator) -> Spilled {
+        self.0.as_ref().map_or(Spilled::default(), |shared| shared.spills.of(operator))
+    }
+
+    /// What all operators have said that they hold.
+    pub fn used(&self) -> usize {
+        self.0.as_ref().map_or(0, |shared| shared.used.load(Ordering::Relaxed))
+    }
+
+    /// The share of an operator.
+    pub(crate) fn share(&self, operator: Operator) -> Share {
+        let limit = self.limits().of(operator);
+        Share { budget: self.clone(), operator, limit, told: 0, next: limit.min(GRAIN_BYTES) }
+    }
+
+    fn tell(&self, before: usize, now: usize) -> usize {
+        let Some(shared) = &self.0 else { return now };
+        let more = now.wrapping_sub(before);
+        shared.used.fetch_add(more, Ordering::Relaxed).wrapping_add(more)
+    }
+}
+
+/// What one operator holds of the memory of its operation.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Budget,
+    operator: Operator,
+    limit: usize,
+    /// Bytes that the budget knows of.
+    told: usize,
+    /// Up to here there is nothing to tell.
+    next: usize,
+}
+
+impl Share {
+    /// Whether it may go on in files.
+    pub(crate) fn may_spill(&self) -> bool {
+        self.budget.folder().is_some()
+    }
+
+    /// Where to go on, once what is held has been told.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace when there is no room for it.
+    pub(crate) fn folder(&self) -> Result<Option<&Path>> {
+        let Some(shared) = &self.budget.0 else { return Ok(None) };
+        if let (Some(_), Some(Room(ask))) = (&shared.folder, &shared.room) {
+            ask(self.told as u64)?;
+        }
+        Ok(shared.folder.as_deref())
+    }
+
+    /// Whether the operator, which holds so many bytes, has to give some of them back.
+    #[inline]
+    pub(crate) fn is_over(&mut self, bytes: usize) -> bool {
+        bytes > self.next && self.look(bytes)
+    }
+
+    fn look(&mut self, bytes: usize) -> bool {
+        let used = self.set(bytes);
+        let operation = self.budget.limits().operation;
+        let least = LEAST_BYTES.min(operation / 16);
+        bytes > self.limit || used > operation && bytes > least
+    }
+
+    /// The operator holds so many bytes now; gives what all hold.
+    pub(crate) fn set(&mut self, bytes: usize) -> usize {
+        let used = self.budget.tell(self.told, bytes);
+        self.told = bytes;
+        self.next = self.limit.min(bytes.saturating_add(self.grain()));
+        used
+    }
+
+    fn grain(&self) -> usize {
+        GRAIN_BYTES.min(self.budget.limits().operation / 64)
+    }
+
+    /// Counts what was written into files, for the operation that works now.
+    pub(crate) fn count(&self, op: &OpCtx, spilled: Spilled) {
+        op.spills.add(self.operator, spilled);
+        if let Some(shared) = &self.budget.0 {
+            shared.spills.add(self.operator, spilled);
+        }
+    }
+
+    /// The failure of an operator that cannot go on in files: what its own limit makes of it, unless it is within that.
+    pub(crate) fn failure(&self, own: impl FnOnce(usize) -> Error) -> Error {
+        match self.told > self.limit {
+            true => own(self.limit),
+            false => Error::new(
+                ErrorCode::ExceededMemoryLimit,
+                format!(
+                    "the stages of the operation need more than {} bytes of memory together; see the parameter \
+                     maxOperationMemoryBytes",
+                    self.budget.limits().operation
+                ),
+            ),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// The failure of an operator that may not use files.
+pub(crate) fn no_disk_use(stage: &str) -> Error {
+    let text = format!(
+        "Exceeded memory limit for {stage}, but didn't allow external spilling; pass allowDiskUse:true to opt in"
+    );
+    Error::new(ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(own: usize, operation: usize) -> MemoryLimits {
+        MemoryLimits { operation, ..MemoryLimits::default().with_all(own) }
+    }
+
+    #[test]
+    fn an_operator_has_a_limit_of_its_own() {
+        let budget = Budget::new(limits(1000, 1 << 30), None);
+        let mut share = budget.share(Operator::Group);
+        assert!(!share.is_over(1000) && share.is_over(1001));
+        assert_eq!(budget.used(), 1001);
+        let own = |limit: usize| Error::bad_value(limit.to_string());
+        assert_eq!(share.failure(own).message(), "1000");
+        drop(share);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn operators_share_the_memory_of_their_operation() {
+        let budget = Budget::new(limits(80 << 20, 100 << 20), None);
+        let (mut first, mut second) = (budget.share(Operator::Sort), budget.share(Operator::Group));
+        assert!(!first.is_over(70 << 20));
+        assert!(!second.is_over(29 << 20) && second.is_over(31 << 20));
+        let own = |_| Error::bad_value("own");
+        assert_eq!(second.failure(own).code(), ErrorCode::ExceededMemoryLimit);
+        // A little is left to each, so that it can go on in files.
+        second.set(0);
+        assert!(!second.is_over(1 << 20));
+        drop(first);
+        assert!(!second.is_over(31 << 20));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_before_it_is_written_to() {
+        let full = Room::new(|_| Err(Error::new(ErrorCode::OutOfDiskSpace, "full")));
+        let folder = Some(std::env::temp_dir());
+        let budget = Budget::within(limits(1000, 1 << 30), folder.clone(), Some(full));
+        let code = budget.share(Operator::Group).folder().unwrap_err().code();
+        assert_eq!(code, ErrorCode::OutOfDiskSpace);
+        let most = Room::new(|bytes| match bytes {
+            ..2000 => Ok(()),
+            _ => Err(Error::new(ErrorCode::OutOfDiskSpace, "full")),
+        });
+        let budget = Budget::within(limits(1000, 1 << 30), folder, Some(most));
+        let mut share = budget.share(Operator::Group);
+        assert!(share.is_over(1500) && share.folder().unwrap().is_some());
+        assert!(share.is_over(2500) && share.folder().is_err());
+    }
+
+    #[test]
+    fn little_is_not_worth_telling() {
+        let budget = Budget::new(limits(80 << 20, 100 << 20), None);
+        let mut share = budget.share(Operator::Sort);
+        assert!(!share.is_over(1000));
+        assert_eq!(budget.used(), 0);
+        assert!(!share.is_over(GRAIN_BYTES + 1));
+        assert_eq!(budget.used(), GRAIN_BYTES + 1);
     }
 }

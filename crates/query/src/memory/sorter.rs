@@ -2,13 +2,16 @@
 //!
 //! Rows are bytes in one arena. Where only the first so many are wanted, a document that comes after all of those is not even copied.
 
+use std::sync::atomic::Ordering;
+
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_mql::SortPattern;
 use mayfly_runs::Merge;
 use mayfly_value::RawDoc;
 
-use super::Memory;
 use super::spill::{parts, row};
+use super::{Budget, Share};
 use crate::metadata::Metadata;
 use crate::needed::Fields;
 
@@ -18,21 +21,26 @@ pub(crate) struct Sorter {
     pattern: Option<SortPattern>,
     /// Only so many of the first are wanted.
     keep: Option<u64>,
-    memory: Memory,
+    operator: Operator,
+    share: Share,
     rows: mayfly_runs::Sorter,
+    /// Bytes of the documents so far.
+    bytes: u64,
     key: Vec<u8>,
 }
 
 impl Sorter {
-    pub(crate) fn new(pattern: SortPattern, keep: Option<u64>, memory: Memory) -> Sorter {
-        Sorter { pattern: Some(pattern), ..Sorter::by_keys(keep, memory) }
+    /// A sort by a pattern.
+    pub(crate) fn new(pattern: SortPattern, keep: Option<u64>, budget: &Budget) -> Sorter {
+        Sorter { pattern: Some(pattern), ..Sorter::by_keys(keep, budget, Operator::Sort) }
     }
 
     /// Documents come with their keys.
-    pub(crate) fn by_keys(keep: Option<u64>, memory: Memory) -> Sorter {
+    pub(crate) fn by_keys(keep: Option<u64>, budget: &Budget, operator: Operator) -> Sorter {
         let first = keep.and_then(|keep| usize::try_from(keep).ok());
         let rows = first.map_or_else(mayfly_runs::Sorter::new, mayfly_runs::Sorter::first);
-        Sorter { pattern: None, keep, memory, rows, key: Vec::new() }
+        let share = budget.share(operator);
+        Sorter { pattern: None, keep, operator, share, rows, bytes: 0, key: Vec::new() }
     }
 
     /// Takes one document.
@@ -86,28 +94,31 @@ impl Sorter {
         op: &OpCtx,
     ) -> Result<()> {
         self.rows.push_parts(key, &parts(document, metadata));
-        if self.rows.memory_bytes() > self.memory.bytes {
+        self.bytes += document.as_bytes().len() as u64;
+        if self.share.is_over(self.rows.memory_bytes()) {
             self.make_room(op)?;
         }
         Ok(())
     }
 
     fn make_room(&mut self, op: &OpCtx) -> Result<()> {
+        let before = self.rows.memory_bytes();
         self.rows.cut();
-        if self.rows.memory_bytes() <= self.memory.bytes {
-            return Ok(());
+        let bytes = self.rows.memory_bytes();
+        // Where little was gained the next document would ask for room again.
+        let in_memory = bytes <= before / 2 || !self.share.may_spill();
+        if in_memory {
+            self.share.set(bytes);
+            if !self.share.is_over(bytes) {
+                return Ok(());
+            }
         }
-        let Some(folder) = &self.memory.folder else {
-            return Err(Error::new(
-                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                format!(
-                    "Executor error during find command :: caused by :: Sort exceeded memory limit of {} bytes, \
-                     but did not opt in to external sorting.",
-                    self.memory.bytes
-                ),
-            ));
-        };
-        self.rows.spill(folder, &|| op.check())
+        let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_much)) };
+        let before = self.rows.spilled();
+        self.rows.spill(folder, &|| op.check())?;
+        self.share.count(op, self.rows.spilled().since(before));
+        self.share.set(0);
+        Ok(())
     }
 
     /// Everything in order; equal keys keep the order in which they came.
@@ -115,9 +126,24 @@ impl Sorter {
     /// # Errors
     /// Those of files and of the operation's deadline.
     pub(crate) fn finish(self, op: &OpCtx) -> Result<Sorted> {
+        if self.operator == Operator::Sort {
+            op.has_sort_stage.store(true, Ordering::Relaxed);
+            op.keys_sorted.fetch_add(self.rows.len(), Ordering::Relaxed);
+            op.bytes_sorted.fetch_add(self.bytes, Ordering::Relaxed);
+        }
         let left = self.keep.unwrap_or(u64::MAX);
-        Ok(Sorted { merge: self.rows.merge(&|| op.check())?, left })
+        let merge = self.rows.merge(&|| op.check())?;
+        let mut share = self.share;
+        share.set(merge.memory_bytes());
+        Ok(Sorted { merge, left, _share: Some(share) })
     }
+}
+
+fn too_much(limit: usize) -> Error {
+    let text = format!(
+        "Sort exceeded memory limit of {limit} bytes, but did not opt in to external sorting."
+    );
+    Error::new(ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed, text)
 }
 
 /// Sorted documents.
@@ -125,6 +151,8 @@ impl Sorter {
 pub(crate) struct Sorted {
     merge: Merge,
     left: u64,
+    /// Of what is still in memory.
+    _share: Option<Share>,
 }
 
 impl Sorted {
@@ -154,8 +182,9 @@ mod tests {
     use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
     use super::*;
+    use crate::MemoryLimits;
 
-    fn sorted(memory: Memory, keep: Option<u64>) -> Result<Vec<(i32, i32)>> {
+    fn sorted(memory: &Budget, keep: Option<u64>) -> Result<Vec<(i32, i32)>> {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
         let pattern = mayfly_value::bson::doc! { "a": 1 };
         let pattern = SortPattern::parse(DocBuf::from_bson(&pattern).as_doc())?;
@@ -181,19 +210,22 @@ mod tests {
     #[test]
     fn files_give_the_same_order_as_memory() {
         let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
-        let in_memory = sorted(Memory::default(), None).unwrap();
+        let in_memory = sorted(&Budget::default(), None).unwrap();
         assert_eq!(in_memory.len(), 2000);
         assert!(in_memory.is_sorted(), "equal keys keep their order");
-        let small = Memory { bytes: 10_000, folder };
-        assert_eq!(sorted(small.clone(), None).unwrap(), in_memory);
-        assert_eq!(sorted(small, Some(300)).unwrap(), in_memory[..300]);
+        let small = Budget::new(MemoryLimits::default().with_all(10_000), folder);
+        assert_eq!(sorted(&small, None).unwrap(), in_memory);
+        let spilled = small.spilled(Operator::Sort);
+        assert!(spilled.spills > 5 && spilled.records > 1000, "{spilled:?}");
+        assert_eq!(sorted(&small, Some(300)).unwrap(), in_memory[..300]);
+        assert_eq!(small.used(), 0);
     }
 
     #[test]
     fn without_files_it_fails() {
-        let small = Memory { bytes: 10_000, folder: None };
-        let error = sorted(small.clone(), None).unwrap_err();
+        let small = Budget::new(MemoryLimits::default().with_all(10_000), None);
+        let error = sorted(&small, None).unwrap_err();
         assert_eq!(error.code(), ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
-        assert_eq!(sorted(small, Some(10)).unwrap().len(), 10);
+        assert_eq!(sorted(&small, Some(10)).unwrap().len(), 10);
     }
 }

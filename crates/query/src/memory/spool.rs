@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mayfly_base::Result;
+use mayfly_base::spill::Spilled;
 use mayfly_value::RawDoc;
 
 use super::spill::as_document;
@@ -27,6 +28,11 @@ impl SpoolWriter {
         self.0.push(document.as_bytes())
     }
 
+    /// What was written so far.
+    pub(crate) fn spilled(&self) -> Spilled {
+        self.0.spilled()
+    }
+
     /// All are there.
     ///
     /// # Errors
@@ -46,6 +52,11 @@ impl Spool {
     /// 39 FileStreamFailed.
     pub(crate) fn rewind(&mut self) -> Result<()> {
         self.0.rewind()
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over()
     }
 
     /// The next one.

@@ -222,7 +222,7 @@ impl Pipeline {
         let input = match collection {
             Some(collection) => {
                 let mut executor = Executor::new(collection, query)?;
-                executor.sort_within(settings.memory());
+                executor.use_budget(settings.budget.clone());
                 executor.sort_keeping(self.front_sort);
                 Input::Plan(Box::new(executor))
             }

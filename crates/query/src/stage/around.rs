@@ -1,11 +1,9 @@
 //! Around a stage: what it is parsed in, and what its run may use.
 
-use std::path::PathBuf;
-
-use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 
-use crate::memory::Memory;
+use crate::memory::Budget;
 
 /// Pipelines in pipelines: so many at most. Manual: "MongoDB Limits and Thresholds", "Nested Sub-pipelines".
 const MAX_SUB_PIPELINES: usize = 20;
@@ -106,12 +104,10 @@ impl<'a> Around<'a> {
 }
 
 /// What a command says about the run of its pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunSettings {
-    /// Where blocking stages may put what does not fit into their memory; nothing: they may not.
-    pub spill_folder: Option<PathBuf>,
-    /// Memory of one blocking stage.
-    pub memory_bytes: usize,
+    /// The memory of its stages, and of those of pipelines within.
+    pub budget: Budget,
     /// Documents that stages write need not follow their collection's rules.
     pub bypass_validation: bool,
     /// Stages that write keep empty timestamps instead of filling them in.
@@ -120,20 +116,11 @@ pub struct RunSettings {
     pub read_only: bool,
 }
 
-impl Default for RunSettings {
-    fn default() -> RunSettings {
-        RunSettings {
-            spill_folder: None,
-            memory_bytes: limits::MAX_BLOCKING_MEMORY_BYTES,
-            bypass_validation: false,
-            keep_empty_timestamps: false,
-            read_only: false,
-        }
-    }
-}
-
+#[cfg(test)]
 impl RunSettings {
-    pub(crate) fn memory(&self) -> Memory {
-        Memory { bytes: self.memory_bytes, folder: self.spill_folder.clone() }
+    /// Every operator has this memory, and goes on in the folder.
+    pub(crate) fn limited(bytes: usize, folder: Option<std::path::PathBuf>) -> RunSettings {
+        let limits = crate::MemoryLimits::default().with_all(bytes);
+        RunSettings { budget: Budget::new(limits, folder), ..RunSettings::default() }
     }
 }

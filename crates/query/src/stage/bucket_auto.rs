@@ -1,7 +1,6 @@
 //! `$bucketAuto`: so many groups of about the same size, by the order of an expression.
 
-use std::collections::VecDeque;
-
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame, check_size};
@@ -15,6 +14,9 @@ use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
 use crate::memory::{Sorted, Sorter};
 use crate::metadata::Metadata;
+
+/// Documents between two looks at the deadline.
+const CHUNK_DOCUMENTS: u64 = 256;
 
 /// A parsed `$bucketAuto`.
 #[derive(Clone, Debug)]
@@ -137,7 +139,7 @@ struct RunningBucketAuto {
     stage: BucketAuto,
     sorter: Option<Sorter>,
     documents: u64,
-    results: Option<VecDeque<DocBuf>>,
+    making: Option<Making>,
 }
 
 struct Bucket {
@@ -146,40 +148,50 @@ struct Bucket {
     states: Vec<AccumState>,
 }
 
+/// Where the making of buckets is.
+struct Making {
+    sorted: Sorted,
+    /// The first document of the next bucket.
+    next: Option<(ValueBuf, Kept)>,
+    /// The upper end of the last bucket.
+    before: Option<ValueBuf>,
+    made: i32,
+}
+
 impl RunningBucketAuto {
     fn new(stage: BucketAuto) -> RunningBucketAuto {
-        RunningBucketAuto { stage, sorter: None, documents: 0, results: None }
+        RunningBucketAuto { stage, sorter: None, documents: 0, making: None }
     }
 
-    /// All buckets.
-    fn buckets(&self, mut sorted: Sorted, context: &StageContext<'_>) -> Result<VecDeque<DocBuf>> {
+    /// The next bucket.
+    fn bucket(&self, making: &mut Making, context: &StageContext<'_>) -> Result<Option<DocBuf>> {
         let share = (self.documents as f64 / f64::from(self.stage.buckets)).round().max(1.0) as u64;
-        let mut results = VecDeque::new();
-        let mut next = self.next(&mut sorted)?;
-        let mut before: Option<ValueBuf> = None;
-        while let Some((value, document)) = next.take() {
-            context.op.check()?;
-            let is_last = results.len() as i32 + 1 == self.stage.buckets;
-            let min = match (self.stage.granularity, &before) {
-                (None, _) => value.clone(),
-                (Some(_), Some(before)) => before.clone(),
-                (Some(series), None) => double(series.below(number(value.as_raw()))),
-            };
-            let mut bucket = Bucket { min, max: value, states: self.stage.states()? };
+        let Making { sorted, next, before, made } = making;
+        let Some((value, document)) = next.take() else { return Ok(None) };
+        context.op.check()?;
+        *made += 1;
+        let is_last = *made == self.stage.buckets;
+        let min = match (self.stage.granularity, &*before) {
+            (None, _) => value.clone(),
+            (Some(_), Some(before)) => before.clone(),
+            (Some(series), None) => double(series.below(number(value.as_raw()))),
+        };
+        let mut bucket = Bucket { min, max: value, states: self.stage.states()? };
+        self.stage.add(&mut bucket, &document)?;
+        let mut taken = 1u64;
+        *next = self.next(sorted)?;
+        while let Some((value, document)) = next.take_if(|_| is_last || taken < share) {
+            bucket.max = value;
             self.stage.add(&mut bucket, &document)?;
-            let mut taken = 1;
-            next = self.next(&mut sorted)?;
-            while let Some((value, document)) = next.take_if(|_| is_last || taken < share) {
-                bucket.max = value;
-                self.stage.add(&mut bucket, &document)?;
-                taken += 1;
-                next = self.next(&mut sorted)?;
+            taken += 1;
+            if taken.is_multiple_of(CHUNK_DOCUMENTS) {
+                context.op.check()?;
             }
-            self.close(&mut bucket, &mut next, &mut sorted)?;
-            before = Some(bucket.max.clone());
-            results.push_back(self.stage.result(&bucket)?);
+            *next = self.next(sorted)?;
         }
-        Ok(results)
+        self.close(&mut bucket, next, sorted)?;
+        *before = Some(bucket.max.clone());
+        self.stage.result(&bucket).map(Some)
     }
 
     /// Takes what belongs to the same bucket, and sets its upper end.
@@ -300,22 +312,27 @@ impl Running for RunningBucketAuto {
         let bits = &mut TypeBits::default();
         keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
         self.documents += 1;
-        let begin = || Sorter::by_keys(None, context.settings.memory());
+        let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::BucketAuto);
         self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.results = Some(self.buckets(sorter.finish(context.op)?, context)?);
+            let mut sorted = sorter.finish(context.op)?;
+            let next = self.next(&mut sorted)?;
+            self.making = Some(Making { sorted, next, before: None, made: 0 });
         }
-        let Some(results) = &mut self.results else { return Ok(Flow::More) };
-        while let Some(result) = results.pop_front() {
-            if next(result.as_doc())? != Flow::More && !results.is_empty() {
-                return Ok(Flow::Pause);
-            }
+        let Some(mut making) = self.making.take() else { return Ok(Flow::More) };
+        let mut flow = Flow::More;
+        while flow == Flow::More
+            && let Some(result) = self.bucket(&mut making, context)?
+        {
+            flow = next(result.as_doc())?;
         }
-        Ok(Flow::More)
+        let over = making.next.is_none();
+        self.making = Some(making);
+        Ok(if over { Flow::More } else { Flow::Pause })
     }
 
     fn holds_back(&self) -> bool {

@@ -3,7 +3,10 @@
 //! Values are numbers or dates. Steps of months and longer are taken by the calendar, with the expression `$dateAdd` from where
 //! they begin, so that the end of a month stays one.
 
+use std::collections::hash_map::Entry;
+
 use foldhash::{HashMap, HashMapExt};
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, Frame};
 use mayfly_value::keys::{self, TypeBits};
@@ -16,7 +19,7 @@ use std::sync::Arc;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::memory::{Sorted, Sorter};
+use crate::memory::{Share, Sorted, Sorter};
 use crate::metadata::Metadata;
 
 /// Most documents that one stage adds. Manual: "MongoDB Limits and Thresholds" has 500,000.
@@ -264,6 +267,9 @@ struct Gap {
     partition: DocBuf,
 }
 
+/// Memory of a partition beside its bytes, roughly.
+const PARTITION_BYTES: usize = 160;
+
 /// What is known of a partition.
 #[derive(Clone, Debug)]
 struct Partition {
@@ -280,6 +286,9 @@ struct RunningDensify {
     least: Option<ValueBuf>,
     greatest: Option<ValueBuf>,
     partitions: HashMap<Vec<u8>, Partition>,
+    /// Memory of the partitions.
+    bytes: usize,
+    share: Option<Share>,
     gap: Option<Gap>,
     /// A document behind the gap.
     document: Option<DocBuf>,
@@ -299,6 +308,8 @@ impl RunningDensify {
             least: None,
             greatest: None,
             partitions: HashMap::new(),
+            bytes: 0,
+            share: None,
             gap: None,
             document: None,
             metadata: Metadata::NONE,
@@ -342,7 +353,7 @@ impl RunningDensify {
     }
 
     /// Takes the next document; opens the gap before it.
-    fn take(&mut self, document: DocBuf) -> Result<()> {
+    fn take(&mut self, context: &StageContext<'_>, document: DocBuf) -> Result<()> {
         let Some(value) = self.value(document.as_doc())?.map(RawValue::to_owned) else {
             self.document = Some(document);
             return Ok(());
@@ -353,7 +364,21 @@ impl RunningDensify {
             Bounds::Partition => value.clone(),
             Bounds::Between(low, _) => low.clone(),
         };
-        let partition = self.partitions.entry(key).or_insert(Partition { base, steps: 0, fields });
+        let partition = match self.partitions.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let values = base.heap_bytes() + fields.as_bytes().len();
+                self.bytes += place.key().len() + values + PARTITION_BYTES;
+                let share = || context.settings.budget.share(Operator::Densify);
+                let share = self.share.get_or_insert_with(share);
+                if share.is_over(self.bytes) {
+                    return Err(share.failure(|limit| {
+                        fault(6007200, format!("$densify exceeded memory limit of {limit}"))
+                    }));
+                }
+                place.insert(Partition { base, steps: 0, fields })
+            }
+        };
         let mut end = value.clone();
         if let Bounds::Between(_, high) = &self.stage.bounds
             && compare_values(high.as_raw(), end.as_raw()).is_lt()
@@ -461,7 +486,7 @@ impl Running for RunningDensify {
                 self.greatest = Some(value.to_owned());
             }
         }
-        let begin = || Sorter::by_keys(None, context.settings.memory());
+        let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::Sort);
         self.sorter.get_or_insert_with(begin).push_keyed(
             &key,
             document,
@@ -489,7 +514,7 @@ impl Running for RunningDensify {
             if let Some((document, metadata)) = self.sorted.next()? {
                 let document = document.to_owned();
                 self.metadata = metadata;
-                self.take(document)?;
+                self.take(context, document)?;
                 continue;
             }
             let mut ends = match self.ends.take() {

@@ -1,14 +1,16 @@
 //! `$facet`: several pipelines over the same documents; one result with an array of each one's results.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_expr::check_size;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::fields::wanted;
 use super::{Around, Inside, Next, Reads, Running, Stage, StageContext, Step};
 use crate::Flow;
+use crate::memory::Share;
 use crate::optimise::optimised;
 use crate::pipeline::{parse_stages, show};
 
@@ -84,7 +86,18 @@ struct Branch {
     results: DocBuilder,
 }
 
-struct RunningFacet(Vec<Branch>);
+struct RunningFacet {
+    branches: Vec<Branch>,
+    /// Memory of all results.
+    output: Output,
+}
+
+/// Memory of the results of all branches.
+#[derive(Default)]
+struct Output {
+    bytes: Cell<usize>,
+    share: RefCell<Option<Share>>,
+}
 
 impl RunningFacet {
     fn new(facet: Facet) -> RunningFacet {
@@ -93,14 +106,42 @@ impl RunningFacet {
             stages: stages.into_iter().map(Step::start).collect(),
             results: DocBuilder::new_array(),
         };
-        RunningFacet(facet.0.into_iter().map(branch).collect())
+        let branches = facet.0.into_iter().map(branch).collect();
+        RunningFacet { branches, output: Output::default() }
     }
 }
 
-fn keep(results: &mut DocBuilder, document: RawDoc<'_>) -> Result<Flow> {
+fn keep(
+    results: &mut DocBuilder,
+    document: RawDoc<'_>,
+    context: &StageContext<'_>,
+    output: &Output,
+) -> Result<Flow> {
+    let before = results.len();
     results.push(document);
-    check_size(results.len())?;
+    output.take(results.len() - before, context)?;
     Ok(Flow::More)
+}
+
+impl Output {
+    /// The one document of the output may be larger than one that is stored, as long as a later stage makes it smaller.
+    fn take(&self, more: usize, context: &StageContext<'_>) -> Result<()> {
+        let bytes = self.bytes.get() + more;
+        self.bytes.set(bytes);
+        let mut share = self.share.borrow_mut();
+        let share = share.get_or_insert_with(|| context.settings.budget.share(Operator::Facet));
+        match share.is_over(bytes) {
+            true => Err(share.failure(|limit| too_large(bytes, limit))),
+            false => Ok(()),
+        }
+    }
+}
+
+fn too_large(bytes: usize, limit: usize) -> Error {
+    let text = format!(
+        "document constructed by $facet is {bytes} bytes, which exceeds the limit of {limit} bytes"
+    );
+    fault(4031700, text)
 }
 
 impl Running for RunningFacet {
@@ -110,22 +151,24 @@ impl Running for RunningFacet {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let metadata = context.metadata.get();
-        for branch in &mut self.0 {
+        let (metadata, output) = (context.metadata.get(), &self.output);
+        for branch in &mut self.branches {
             context.metadata.set(&metadata);
             if branch.stages.iter().any(|stage| stage.is_satisfied()) {
                 continue;
             }
             let results = &mut branch.results;
-            show(&mut branch.stages, context, document, &mut |result| keep(results, result))?;
-            resume(branch, context)?;
+            show(&mut branch.stages, context, document, &mut |result| {
+                keep(results, result, context, output)
+            })?;
+            resume(branch, context, output)?;
         }
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        let mut out = DocBuilder::new();
-        for mut branch in std::mem::take(&mut self.0) {
+        let (mut out, output) = (DocBuilder::new(), &self.output);
+        for mut branch in std::mem::take(&mut self.branches) {
             let satisfied = branch.stages.iter().rposition(|stage| stage.is_satisfied());
             for at in satisfied.map_or(0, |at| at + 1)..branch.stages.len() {
                 loop {
@@ -133,11 +176,13 @@ impl Running for RunningFacet {
                     let (now, behind) = branch.stages[at..].split_at_mut(1);
                     let results = &mut branch.results;
                     let take = &mut |document: RawDoc<'_>| {
-                        show(behind, context, document, &mut |result| keep(results, result))
+                        show(behind, context, document, &mut |result| {
+                            keep(results, result, context, output)
+                        })
                     };
                     context.metadata.clear();
                     let over = now[0].finish(context, take)? == Flow::More;
-                    resume(&mut branch, context)?;
+                    resume(&mut branch, context, output)?;
                     // Somebody behind may have enough.
                     if over || branch.stages[at..].iter().any(|stage| stage.is_satisfied()) {
                         break;
@@ -145,7 +190,6 @@ impl Running for RunningFacet {
                 }
             }
             out.append(&branch.name, RawValue::Array(branch.results.finish().as_doc()));
-            check_size(out.len())?;
         }
         context.metadata.clear();
         next(out.finish().as_doc())?;
@@ -158,12 +202,12 @@ impl Running for RunningFacet {
 }
 
 /// Lets stages give what they held back because a stage behind had enough.
-fn resume(branch: &mut Branch, context: &StageContext<'_>) -> Result<()> {
+fn resume(branch: &mut Branch, context: &StageContext<'_>, output: &Output) -> Result<()> {
     for at in (0..branch.stages.len()).rev() {
         let (now, behind) = branch.stages[at..].split_at_mut(1);
         let results = &mut branch.results;
         let take = &mut |document: RawDoc<'_>| {
-            show(behind, context, document, &mut |result| keep(results, result))
+            show(behind, context, document, &mut |result| keep(results, result, context, output))
         };
         now[0].resume(context, take)?;
     }

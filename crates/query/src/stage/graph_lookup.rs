@@ -1,8 +1,12 @@
 //! `$graphLookup`: goes from value to value through another collection, level by level.
+//!
+//! Which records were found, which values were asked for, and the values of the next level go into files when they do not fit memory.
+//! The results stay there: they become one field of a document.
 
-use foldhash::{HashSet, HashSetExt};
+use mayfly_base::spill::{Operator, Spilled};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Expression;
+use mayfly_runs::KeySet;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf};
@@ -12,6 +16,12 @@ use super::sub::SubPipeline;
 use super::unwind::{parts, replaced};
 use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::memory::{Share, Spool, SpoolWriter};
+
+/// Memory of a value beside its bytes, roughly.
+const VALUE_BYTES: usize = 40;
+/// Bytes of the values that one filter asks for.
+const PART_BYTES: usize = 1 << 20;
 
 /// A parsed `$graphLookup`.
 #[derive(Debug)]
@@ -137,50 +147,77 @@ struct Search<'s> {
     graph: &'s GraphLookup,
     context: &'s StageContext<'s>,
     /// Records that were found, and values that were asked for.
-    found: HashSet<Vec<u8>>,
-    asked: HashSet<Vec<u8>>,
+    found: KeySet,
+    asked: KeySet,
+    /// Memory of both.
+    share: Share,
     results: DocBuilder,
-    bytes: usize,
+    /// Memory of the results.
+    results_share: Share,
 }
 
-impl Search<'_> {
-    fn key(&self, value: RawValue<'_>) -> Vec<u8> {
+fn too_much(_: usize) -> Error {
+    fault(40099, "$graphLookup reached maximum memory consumption")
+}
+
+impl<'s> Search<'s> {
+    fn new(graph: &'s GraphLookup, context: &'s StageContext<'s>) -> Search<'s> {
+        let share = || context.settings.budget.share(Operator::GraphLookup);
+        Search {
+            graph,
+            context,
+            found: KeySet::new(),
+            asked: KeySet::new(),
+            share: share(),
+            results: DocBuilder::new_array(),
+            results_share: share(),
+        }
+    }
+
+    /// Takes the value when nobody asked for it yet.
+    fn ask(&mut self, value: ValueBuf, values: &mut Frontier) -> Result<()> {
         let mut key = Vec::new();
         let collation = self.graph.sub.scope().collation().map(|it| &**it);
-        keys::append_value_in(&mut key, &mut TypeBits::default(), value, false, collation);
-        key
-    }
-
-    /// Those of the values that nobody asked for yet.
-    fn new_values(&mut self, values: Vec<ValueBuf>) -> Vec<ValueBuf> {
-        let mut new = Vec::new();
-        for value in values {
-            let key = self.key(value.as_raw());
-            let size = key.len();
-            if self.asked.insert(key) {
-                self.bytes += 2 * size;
-                new.push(value);
-            }
+        keys::append_value_in(&mut key, &mut TypeBits::default(), value.as_raw(), false, collation);
+        if self.asked.insert(&key)? {
+            self.make_room()?;
+            values.push(value, self.context)?;
         }
-        new
+        Ok(())
     }
 
-    /// One level: what the values lead to; gives the values behind it.
-    fn level(&mut self, values: &[ValueBuf], depth: i64) -> Result<Vec<ValueBuf>> {
+    /// Keeps the keys within memory.
+    fn make_room(&mut self) -> Result<()> {
+        if !self.share.is_over(self.found.memory_bytes() + self.asked.memory_bytes()) {
+            return Ok(());
+        }
+        let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_much)) };
+        for keys in [&mut self.found, &mut self.asked] {
+            let before = keys.spilled();
+            keys.spill(folder, &|| self.context.op.check())?;
+            self.share.count(self.context.op, keys.spilled().since(before));
+        }
+        self.share.set(0);
+        Ok(())
+    }
+
+    /// What the values lead to; the values behind it are of the next level.
+    fn look(&mut self, values: &[ValueBuf], depth: i64, behind: &mut Frontier) -> Result<()> {
         let filter = equality_filter(&self.graph.to, values);
         let sub = &self.graph.sub;
         let mut run = sub.start(self.context, sub.scope(), Some(filter.as_doc()))?;
-        let mut behind = Vec::new();
         while !run.is_done() {
             run.run(self.context.store, self.context.op, &mut |document| {
                 let mut id = Vec::new();
                 let value = document.get("_id").unwrap_or(RawValue::Null);
                 keys::append_value(&mut id, &mut TypeBits::default(), value, false);
-                self.bytes += id.len();
-                if !self.found.insert(id) {
+                if !self.found.insert(&id)? {
                     return Ok(Flow::More);
                 }
-                behind.extend(local_values(document, &self.graph.from));
+                self.make_room()?;
+                for value in local_values(document, &self.graph.from) {
+                    self.ask(value, behind)?;
+                }
                 match &self.graph.depth_field {
                     None => self.results.push(document),
                     Some(path) => {
@@ -188,36 +225,120 @@ impl Search<'_> {
                         self.results.push(&replaced(document, path, Some(depth)))
                     }
                 };
-                let most = self.context.settings.memory_bytes;
-                if self.bytes + self.results.len() > most {
-                    let text = "$graphLookup reached maximum memory consumption";
-                    return Err(fault(40099, text));
+                // They become one field of a document.
+                if self.results_share.is_over(self.results.len()) {
+                    return Err(self.results_share.failure(too_much));
                 }
                 Ok(Flow::More)
             })?;
         }
-        Ok(behind)
+        Ok(())
     }
 
     fn run(&mut self, document: RawDoc<'_>) -> Result<()> {
         let metadata = self.context.metadata.get();
         let start = self.graph.start.evaluate(metadata.frame(document))?;
-        let values = match start.as_raw() {
-            None => Vec::new(),
+        let mut values = Frontier::new(self.context);
+        match start.as_raw() {
+            None => {}
             Some(RawValue::Array(items)) => {
-                items.iter().map(|item| item.value().to_owned()).collect()
+                for item in items {
+                    self.ask(item.value().to_owned(), &mut values)?;
+                }
             }
-            Some(value) => vec![value.to_owned()],
-        };
-        let mut values = self.new_values(values);
+            Some(value) => self.ask(value.to_owned(), &mut values)?,
+        }
         let mut depth = 0;
         while !values.is_empty() && self.graph.max_depth.is_none_or(|most| depth <= most) {
-            self.context.op.check()?;
-            let behind = self.level(&values, depth)?;
-            values = self.new_values(behind);
+            let mut behind = Frontier::new(self.context);
+            let mut level = values.read()?;
+            loop {
+                self.context.op.check()?;
+                let part = level.part()?;
+                if part.is_empty() {
+                    break;
+                }
+                self.look(&part, depth, &mut behind)?;
+            }
+            values = behind;
             depth += 1;
         }
         Ok(())
+    }
+}
+
+/// Values of one level that are to be asked for: in memory, and in a file from where they do not fit.
+struct Frontier {
+    values: Vec<ValueBuf>,
+    bytes: usize,
+    share: Share,
+    spool: Option<SpoolWriter>,
+}
+
+impl Frontier {
+    fn new(context: &StageContext<'_>) -> Frontier {
+        let share = context.settings.budget.share(Operator::GraphLookup);
+        Frontier { values: Vec::new(), bytes: 0, share, spool: None }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    fn push(&mut self, value: ValueBuf, context: &StageContext<'_>) -> Result<()> {
+        let size = value.data().len() + VALUE_BYTES;
+        if self.spool.is_none() && (!self.share.is_over(self.bytes + size) || self.is_empty()) {
+            self.bytes += size;
+            self.values.push(value);
+            return Ok(());
+        }
+        let spool = match &mut self.spool {
+            Some(spool) => spool,
+            None => {
+                let folder = self.share.folder()?;
+                let folder = folder.ok_or_else(|| self.share.failure(too_much))?;
+                self.share.count(context.op, Spilled { spills: 1, ..Spilled::default() });
+                self.spool.insert(SpoolWriter::new(folder)?)
+            }
+        };
+        let mut out = DocBuilder::new();
+        out.append("v", &value);
+        let before = spool.spilled();
+        spool.push(out.finish().as_doc())?;
+        self.share.count(context.op, spool.spilled().since(before));
+        Ok(())
+    }
+
+    fn read(self) -> Result<Level> {
+        let spool = self.spool.map(SpoolWriter::finish).transpose()?;
+        Ok(Level { values: self.values.into_iter(), spool, _share: self.share })
+    }
+}
+
+/// Gives the values of a level.
+struct Level {
+    values: std::vec::IntoIter<ValueBuf>,
+    spool: Option<Spool>,
+    _share: Share,
+}
+
+impl Level {
+    /// The next of them, as many as one filter asks for; none at the end.
+    fn part(&mut self) -> Result<Vec<ValueBuf>> {
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        while bytes < PART_BYTES {
+            let value = match (self.values.next(), &mut self.spool) {
+                (Some(value), _) => value,
+                (None, None) => break,
+                (None, Some(spool)) => match spool.next()?.and_then(|entry| entry.get("v")) {
+                    Some(value) => value.to_owned(),
+                    None => break,
+                },
+            };
+            bytes += value.data().len() + VALUE_BYTES;
+            part.push(value);
+        }
+        Ok(part)
     }
 }
 
@@ -230,14 +351,7 @@ impl Running for RunningGraphLookup {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let mut search = Search {
-            graph: &self.0,
-            context,
-            found: HashSet::new(),
-            asked: HashSet::new(),
-            results: DocBuilder::new_array(),
-            bytes: 0,
-        };
+        let mut search = Search::new(&self.0, context);
         search.run(document)?;
         let results: DocBuf = search.results.finish();
         let out = replaced(document, &self.0.result, Some(RawValue::Array(results.as_doc())));

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, Frame, Scope, check_size};
@@ -15,7 +16,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::memory::as_document;
+use crate::memory::{Share, as_document, no_disk_use};
 use crate::plan::FirstOf;
 
 /// Memory of one group beside its key and `_id`, roughly.
@@ -95,6 +96,7 @@ struct RunningGroup {
     places: HashMap<Vec<u8>, usize>,
     groups: VecDeque<OneGroup>,
     bytes: usize,
+    share: Option<Share>,
     /// Groups that did not fit memory.
     parts: Option<Sorter>,
     merge: Option<Merge>,
@@ -110,6 +112,7 @@ impl RunningGroup {
             places: HashMap::new(),
             groups: VecDeque::new(),
             bytes: 0,
+            share: None,
             parts: None,
             merge: None,
             open: None,
@@ -139,16 +142,21 @@ impl RunningGroup {
 }
 
 impl RunningGroup {
-    /// Keeps within memory: writes the groups out, where that is allowed.
+    /// Keeps within memory.
     fn check(&mut self, context: &StageContext<'_>) -> Result<()> {
-        if self.bytes <= context.settings.memory_bytes {
-            return Ok(());
+        let share = || context.settings.budget.share(Operator::Group);
+        let share = self.share.get_or_insert_with(share);
+        match share.is_over(self.bytes) {
+            true => self.spill(context),
+            false => Ok(()),
         }
-        let Some(folder) = &context.settings.spill_folder else {
-            return Err(Error::new(
-                ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed,
-                "Exceeded memory limit for $group, but didn't allow external sort.",
-            ));
+    }
+
+    /// Writes the groups out, where that is allowed.
+    fn spill(&mut self, context: &StageContext<'_>) -> Result<()> {
+        let Some(share) = &mut self.share else { return Ok(()) };
+        let Some(folder) = share.folder()? else {
+            return Err(share.failure(|_| no_disk_use("$group")));
         };
         let parts = self.parts.get_or_insert_default();
         let mut places: Vec<(Vec<u8>, usize)> = self.places.drain().collect();
@@ -157,9 +165,12 @@ impl RunningGroup {
         for (key, place) in places {
             run.push(&key, saved(&self.groups[place]).as_bytes(), &check)?;
         }
+        let before = parts.spilled();
         parts.push_run(run, folder, &check)?;
-        self.groups.clear();
+        share.count(context.op, parts.spilled().since(before));
+        self.groups = VecDeque::new();
         self.bytes = 0;
+        share.set(0);
         Ok(())
     }
 
@@ -272,8 +283,7 @@ impl Running for RunningGroup {
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if self.parts.is_some() {
             // What is left in memory comes last.
-            self.bytes = usize::MAX;
-            self.check(context)?;
+            self.spill(context)?;
             let parts = self.parts.take();
             let check = || context.op.check();
             self.merge = parts.map(|parts| parts.merge(&check)).transpose()?;

@@ -1,35 +1,68 @@
-//! A collection in memory, by the values of one field: for joins that no index serves.
+//! A collection by the values of one field: for joins that no index serves.
+//!
+//! It is in memory as long as it fits. Otherwise the documents go into a file, and the places of those with a value into a table that
+//! is sorted by the values.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use mayfly_base::Result;
+use mayfly_base::spill::Operator;
+use mayfly_base::{OpCtx, Result};
 use mayfly_mql::Matcher;
+use mayfly_runs::{Placed, Shelf, Sorter, Table};
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
 
 use super::StageContext;
+use crate::memory::{Share, into_document};
 use crate::pipeline::everything;
 use crate::{Executor, Flow};
 
 /// Memory of a document and of a value beside their bytes, roughly.
 const ENTRY_BYTES: usize = 64;
 
+/// A collection by the values of one field.
 pub(super) struct JoinTable {
+    places: Places,
+    collation: Option<Arc<Collation>>,
+    _share: Share,
+}
+
+/// Where the documents are.
+enum Places {
+    Memory { documents: Vec<DocBuf>, places: HashMap<Vec<u8>, Vec<u32>> },
+    Files { documents: Shelf, places: Table },
+}
+
+/// A table in the making.
+struct Building {
+    collation: Option<Arc<Collation>>,
+    share: Share,
     documents: Vec<DocBuf>,
     places: HashMap<Vec<u8>, Vec<u32>>,
-    collation: Option<Arc<Collation>>,
+    bytes: usize,
+    /// What did not fit: the documents, and by value their places.
+    files: Option<(Shelf, Sorter)>,
+    too_large: bool,
+}
+
+/// The ordered key of a value.
+fn key_of(value: RawValue<'_>, collation: Option<&Collation>) -> Vec<u8> {
+    let mut key = Vec::new();
+    let value = if value == RawValue::Undefined { RawValue::Null } else { value };
+    keys::append_value_in(&mut key, &mut TypeBits::default(), value, false, collation);
+    key
 }
 
 impl JoinTable {
-    /// Reads the collection; nothing when it does not fit memory.
+    /// Reads the collection; nothing when it does not fit memory and may not leave it.
     ///
     /// # Errors
-    /// Those of the store and of the operation's deadline.
+    /// Those of the store, of files, and of the operation's deadline.
     pub(super) fn build(
         context: &StageContext<'_>,
         collection: Arc<Collection>,
@@ -37,64 +70,143 @@ impl JoinTable {
         collation: Option<Arc<Collation>>,
     ) -> Result<Option<JoinTable>> {
         let parts: Vec<&str> = field.split('.').collect();
-        let mut table = JoinTable { documents: Vec::new(), places: HashMap::new(), collation };
-        let (mut bytes, most) = (0, context.settings.memory_bytes);
+        let mut building = Building {
+            collation,
+            share: context.settings.budget.share(Operator::HashLookup),
+            documents: Vec::new(),
+            places: HashMap::new(),
+            bytes: 0,
+            files: None,
+            too_large: false,
+        };
         let mut executor = Executor::new(collection, everything(None)?)?;
-        while !executor.is_done() && bytes <= most {
+        while !executor.is_done() && !building.too_large {
             executor.run(context.store, context.op, &mut |_, document, _| {
-                bytes += table.add(document, &parts);
-                Ok(if bytes > most { Flow::Pause } else { Flow::More })
+                building.add(document, &parts, context.op)?;
+                Ok(if building.too_large { Flow::Pause } else { Flow::More })
             })?;
         }
-        Ok((bytes <= most).then_some(table))
-    }
-
-    fn add(&mut self, document: RawDoc<'_>, parts: &[&str]) -> usize {
-        let place = self.documents.len() as u32;
-        let mut bytes = document.as_bytes().len() + ENTRY_BYTES;
-        let mut keys = BTreeSet::new();
-        let _ = visit_path(document, parts, &mut |hit| {
-            keys.insert(match hit {
-                Hit::Value(value, _) => self.key(value),
-                Hit::Missing => self.key(RawValue::Null),
-            });
-            ControlFlow::Continue(())
-        });
-        if keys.is_empty() {
-            keys.insert(self.key(RawValue::Null));
-        }
-        for key in keys {
-            bytes += key.len() + ENTRY_BYTES;
-            self.places.entry(key).or_default().push(place);
-        }
-        self.documents.push(document.to_owned());
-        bytes
-    }
-
-    fn key(&self, value: RawValue<'_>) -> Vec<u8> {
-        let mut key = Vec::new();
-        let value = if value == RawValue::Undefined { RawValue::Null } else { value };
-        let collation = self.collation.as_deref();
-        keys::append_value_in(&mut key, &mut TypeBits::default(), value, false, collation);
-        key
+        building.finish(context.op)
     }
 
     /// Documents that have one of the values and satisfy the filter, in their order.
     ///
     /// # Errors
-    /// Those of the filter.
-    pub(super) fn find(&self, values: &[ValueBuf], matcher: &Matcher) -> Result<Vec<&DocBuf>> {
-        let mut places: BTreeSet<u32> = BTreeSet::new();
-        for value in values {
-            places.extend(self.places.get(&self.key(value.as_raw())).into_iter().flatten());
-        }
-        let mut found = Vec::new();
-        for place in places {
-            let document = &self.documents[place as usize];
-            if matcher.matches(document.as_doc())? {
-                found.push(document);
+    /// Those of the filter and of files.
+    pub(super) fn find(
+        &mut self,
+        values: &[ValueBuf],
+        matcher: &Matcher,
+        see: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let collation = self.collation.as_deref();
+        let keys = values.iter().map(|value| key_of(value.as_raw(), collation));
+        match &mut self.places {
+            Places::Memory { documents, places } => {
+                let mut found: BTreeSet<u32> = BTreeSet::new();
+                for key in keys {
+                    found.extend(places.get(&key).into_iter().flatten());
+                }
+                for place in found {
+                    let document = documents[place as usize].as_doc();
+                    if matcher.matches(document)? {
+                        see(document)?;
+                    }
+                }
+            }
+            Places::Files { documents, places } => {
+                let mut found: BTreeSet<[u8; 12]> = BTreeSet::new();
+                for key in keys {
+                    places.find(&key, &mut |place| {
+                        found.extend(<[u8; 12]>::try_from(place).ok());
+                        Ok(())
+                    })?;
+                }
+                for place in found {
+                    let document = into_document(documents.read(Placed::from_bytes(place))?)?;
+                    if matcher.matches(document.as_doc())? {
+                        see(document.as_doc())?;
+                    }
+                }
             }
         }
-        Ok(found)
+        Ok(())
+    }
+}
+
+impl Building {
+    fn add(&mut self, document: RawDoc<'_>, parts: &[&str], op: &OpCtx) -> Result<()> {
+        let collation = self.collation.as_deref();
+        let mut keys = BTreeSet::new();
+        let _ = visit_path(document, parts, &mut |hit| {
+            keys.insert(match hit {
+                Hit::Value(value, _) => key_of(value, collation),
+                Hit::Missing => key_of(RawValue::Null, collation),
+            });
+            ControlFlow::Continue(())
+        });
+        if keys.is_empty() {
+            keys.insert(key_of(RawValue::Null, collation));
+        }
+        if let Some((documents, places)) = &mut self.files {
+            let placed = documents.put(document.as_bytes())?.to_bytes();
+            keys.iter().for_each(|key| places.push(key, &placed));
+            return self.keep_small(op);
+        }
+        let place = self.documents.len() as u32;
+        self.bytes += document.as_bytes().len() + ENTRY_BYTES;
+        for key in keys {
+            self.bytes += key.len() + ENTRY_BYTES;
+            self.places.entry(key).or_default().push(place);
+        }
+        self.documents.push(document.to_owned());
+        if !self.share.is_over(self.bytes) {
+            return Ok(());
+        }
+        let Some(folder) = self.share.folder()? else {
+            self.too_large = true;
+            return Ok(());
+        };
+        let (mut documents, mut places) = (Shelf::new(folder)?, Sorter::new());
+        let mut placed = Vec::with_capacity(self.documents.len());
+        for document in std::mem::take(&mut self.documents) {
+            placed.push(documents.put(document.as_bytes())?.to_bytes());
+        }
+        for (key, at) in self.places.drain() {
+            at.iter().for_each(|at| places.push(&key, &placed[*at as usize]));
+        }
+        self.places = HashMap::new();
+        self.files = Some((documents, places));
+        self.keep_small(op)
+    }
+
+    /// Keeps the places within memory.
+    fn keep_small(&mut self, op: &OpCtx) -> Result<()> {
+        let Some((_, places)) = &mut self.files else { return Ok(()) };
+        if self.share.is_over(places.memory_bytes())
+            && let Some(folder) = self.share.folder()?
+        {
+            places.spill(folder, &|| op.check())?;
+            self.share.set(0);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, op: &OpCtx) -> Result<Option<JoinTable>> {
+        if self.too_large {
+            return Ok(None);
+        }
+        let places = match (self.files, self.share.folder()?) {
+            (Some((documents, places)), Some(folder)) => {
+                let check = || op.check();
+                let places = Table::of(places.merge(&check)?, folder, &check)?;
+                self.share.count(op, documents.spilled());
+                self.share.count(op, places.spilled());
+                self.share.set(places.memory_bytes());
+                Places::Files { documents, places }
+            }
+            _ => Places::Memory { documents: self.documents, places: self.places },
+        };
+        Ok(Some(JoinTable { places, collation: self.collation, _share: self.share }))
     }
 }

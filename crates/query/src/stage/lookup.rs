@@ -9,7 +9,8 @@
 //!
 //! What is kept is kept for one batch: the next one sees what has changed, and nothing that is due meanwhile.
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_base::spill::Operator;
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::{Dependencies, Expression, Frame, Scope};
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{Expr, joined};
@@ -24,6 +25,7 @@ use super::sub::{From, SubPipeline, pipeline_argument};
 use super::unwind::{Unwind, parts, replaced};
 use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::memory::{Share, Spool, SpoolWriter};
 use crate::metadata::Metadata;
 use crate::pipeline::PipelineRun;
 
@@ -269,18 +271,18 @@ enum Way {
     /// Asked for each document.
     Ask,
     /// From a table of it.
-    Table(JoinTable),
+    Table(Box<JoinTable>),
     /// The results are the same for each document.
     Same(Vec<DocBuf>),
     /// So many stages at the front give these for each document.
-    Front(usize, Arc<Vec<DocBuf>>),
+    Front { count: usize, documents: Arc<Vec<DocBuf>>, _share: Share },
 }
 
 struct RunningLookup {
     lookup: Lookup,
     way: Way,
-    /// What is left to show of a result that is unwound: its document, the array, and where to go on.
-    rest: Option<(DocBuf, DocBuf, usize)>,
+    /// What is left to show of a result that is unwound.
+    rest: Option<Rest>,
     /// What is known about the document of the rest.
     rest_metadata: Metadata,
 }
@@ -294,26 +296,50 @@ impl RunningLookup {
     fn show_unwound(
         &mut self,
         unwind: &Unwind,
-        (document, array, from): (DocBuf, DocBuf, usize),
+        mut rest: Rest,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let count = array.as_doc().iter().count();
-        for (at, item) in array.as_doc().iter().enumerate().skip(from) {
-            let mut out = replaced(document.as_doc(), &self.lookup.result, Some(item.value()));
-            if let Some(index) = &unwind.index {
-                out = replaced(out.as_doc(), index, Some(RawValue::Int64(at as i64)));
+        let result = &self.lookup.result;
+        let one = |document: &DocBuf, item: RawValue<'_>, at: u64| {
+            let out = replaced(document.as_doc(), result, Some(item));
+            match &unwind.index {
+                Some(index) => replaced(out.as_doc(), index, Some(RawValue::Int64(at as i64))),
+                None => out,
             }
-            if next(out.as_doc())? != Flow::More {
-                self.rest = (at + 1 < count).then(|| (document.clone(), array.clone(), at + 1));
-                return Ok(Flow::Pause);
+        };
+        let Rest { document, joined, shown } = &mut rest;
+        let begun = *shown;
+        match joined {
+            Joined::Array(array) => {
+                let array = array.as_doc();
+                let count = array.iter().count() as u64;
+                for item in array.iter().skip(begun as usize) {
+                    let out = one(document, item.value(), *shown);
+                    *shown += 1;
+                    if next(out.as_doc())? != Flow::More {
+                        self.rest = (*shown < count).then_some(rest);
+                        return Ok(Flow::Pause);
+                    }
+                }
+            }
+            Joined::File(items) => {
+                while let Some(item) = items.next()? {
+                    let out = one(document, RawValue::Document(item), *shown);
+                    *shown += 1;
+                    if next(out.as_doc())? != Flow::More {
+                        let over = items.is_over();
+                        self.rest = (!over).then_some(rest);
+                        return Ok(Flow::Pause);
+                    }
+                }
             }
         }
-        if count > 0 || !unwind.keep_empty {
+        if *shown > 0 || !unwind.keep_empty {
             return Ok(Flow::More);
         }
         let empty = RawValue::Array(RawDoc::EMPTY);
-        let mut out = replaced(document.as_doc(), &self.lookup.result, Some(empty));
-        out = replaced(out.as_doc(), &self.lookup.result, None);
+        let mut out = replaced(document.as_doc(), result, Some(empty));
+        out = replaced(out.as_doc(), result, None);
         if let Some(index) = &unwind.index {
             out = replaced(out.as_doc(), index, Some(RawValue::Null));
         }
@@ -358,7 +384,7 @@ impl RunningLookup {
         if let From::Collection(collection, None) = self.lookup.sub.source(context)? {
             let collation = self.lookup.sub.scope().collation().cloned();
             let table = JoinTable::build(context, collection, &fields.foreign, collation)?;
-            self.way = table.map_or(Way::Ask, Way::Table);
+            self.way = table.map_or(Way::Ask, |table| Way::Table(Box::new(table)));
         }
         Ok(())
     }
@@ -377,22 +403,29 @@ impl RunningLookup {
         }
         let mut run = self.lookup.sub.start_front(context, count)?;
         let (mut documents, mut bytes) = (Vec::new(), 0);
-        let most = context.settings.memory_bytes;
-        while !run.is_done() && bytes <= most {
+        let mut share = context.settings.budget.share(Operator::LookupCache);
+        let mut too_many = false;
+        while !run.is_done() && !too_many {
             run.run(context.store, context.op, &mut |document| {
                 bytes += document.as_bytes().len() + size_of::<DocBuf>();
                 documents.push(document.to_owned());
-                Ok(if bytes > most { Flow::Pause } else { Flow::More })
+                too_many = share.is_over(bytes);
+                Ok(if too_many { Flow::Pause } else { Flow::More })
             })?;
         }
-        self.way = if bytes > most { Way::Ask } else { Way::Front(count, Arc::new(documents)) };
+        self.way = match too_many {
+            true => Way::Ask,
+            false => Way::Front { count, documents: Arc::new(documents), _share: share },
+        };
         Ok(())
     }
 
     /// The documents that are joined.
     fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
         if let Way::Same(results) = &self.way {
-            return Joined::of(results.iter(), context, &self.lookup);
+            let mut joining = Joining::new(context, &self.lookup);
+            results.iter().try_for_each(|document| joining.push(document.as_doc()))?;
+            return joining.finish();
         }
         let metadata = context.metadata.get();
         let scope = self.scope(metadata.frame(document))?;
@@ -405,20 +438,25 @@ impl RunningLookup {
             let run = self.lookup.sub.start(context, &scope, Some(equality.as_doc()))?;
             self.decide(context, &run)?;
         }
-        if let (Way::Table(table), Some((filter, values))) = (&self.way, &filter) {
+        if let (Way::Table(table), Some((filter, values))) = (&mut self.way, &filter) {
             let matcher = Matcher::parse_in(filter.as_doc(), self.lookup.sub.scope())?;
-            let found = table.find(values, &matcher)?;
             if self.lookup.sub.is_empty() {
-                return Joined::of(found.into_iter(), context, &self.lookup);
+                let mut joining = Joining::new(context, &self.lookup);
+                table.find(values, &matcher, &mut |document| joining.push(document))?;
+                return joining.finish();
             }
-            let found = found.into_iter().cloned().collect();
+            let mut found = Vec::new();
+            table.find(values, &matcher, &mut |document| {
+                found.push(document.to_owned());
+                Ok(())
+            })?;
             let run = self.lookup.sub.start_over(context, &scope, found)?;
             return Joined::drain(run, context, &self.lookup);
         }
         if matches!(self.way, Way::Unknown) && self.lookup.fields.is_none() {
             self.keep_front(context)?;
         }
-        if let Way::Front(count, documents) = &self.way {
+        if let Way::Front { count, documents, .. } = &self.way {
             let documents = documents.clone();
             let run = self.lookup.sub.start_behind(context, &scope, *count, documents)?;
             return Joined::drain(run, context, &self.lookup);
@@ -427,8 +465,13 @@ impl RunningLookup {
         let run = self.lookup.sub.start(context, &scope, filter)?;
         let joined = Joined::drain(run, context, &self.lookup)?;
         let same = self.lookup.fields.is_none() && self.lookup.variables.is_empty();
-        if same && matches!(self.way, Way::Unknown) && self.lookup.sub.is_repeatable() {
-            let documents = joined.array.as_doc().iter();
+        if let Joined::Array(array) = &joined
+            && same
+            && matches!(self.way, Way::Unknown)
+            && self.lookup.sub.is_repeatable()
+            && array.as_bytes().len() <= context.settings.budget.limits().of(Operator::LookupCache)
+        {
+            let documents = array.as_doc().iter();
             let documents = documents.filter_map(|it| Some(it.value().as_document()?.to_owned()));
             self.way = Way::Same(documents.collect());
         }
@@ -436,51 +479,85 @@ impl RunningLookup {
     }
 }
 
-/// The array of what was joined.
-struct Joined {
-    array: DocBuf,
+/// What was joined with one document.
+enum Joined {
+    /// As an array.
+    Array(DocBuf),
+    /// Too much for an array, which nobody needs when it is unwound.
+    File(Spool),
+}
+
+/// What is left to show of a result that is unwound.
+struct Rest {
+    document: DocBuf,
+    joined: Joined,
+    /// So many were shown.
+    shown: u64,
+}
+
+/// Collects what is joined with one document.
+struct Joining<'j> {
+    context: &'j StageContext<'j>,
+    lookup: &'j Lookup,
+    out: DocBuilder,
+    spool: Option<SpoolWriter>,
+}
+
+impl<'j> Joining<'j> {
+    fn new(context: &'j StageContext<'j>, lookup: &'j Lookup) -> Joining<'j> {
+        Joining { context, lookup, out: DocBuilder::new_array(), spool: None }
+    }
+
+    fn push(&mut self, document: RawDoc<'_>) -> Result<()> {
+        if let Some(spool) = &mut self.spool {
+            return spool.push(document);
+        }
+        self.out.push(document);
+        let budget = &self.context.settings.budget;
+        let most = match self.lookup.unwind {
+            None => budget.limits().lookup_array,
+            Some(_) => budget.limits().of(Operator::HashLookup),
+        };
+        if self.out.len() <= most {
+            return Ok(());
+        }
+        if let (Some(_), Some(folder)) = (&self.lookup.unwind, budget.folder()) {
+            let mut spool = SpoolWriter::new(folder)?;
+            let before = std::mem::replace(&mut self.out, DocBuilder::new_array()).finish();
+            let documents = before.as_doc().iter().filter_map(|item| item.value().as_document());
+            documents.into_iter().try_for_each(|document| spool.push(document))?;
+            self.spool = Some(spool);
+            return Ok(());
+        }
+        let name = self.lookup.sub.from.as_ref().map_or("", |from| from.collection());
+        let text = format!(
+            "Total size of documents in {name} matching pipeline's $lookup stage exceeds {most} bytes"
+        );
+        Err(Error::new(ErrorCode(4568), text))
+    }
+
+    fn finish(self) -> Result<Joined> {
+        match self.spool {
+            None => Ok(Joined::Array(self.out.finish())),
+            Some(spool) => {
+                self.context.op.spills.add(Operator::HashLookup, spool.spilled());
+                spool.finish().map(Joined::File)
+            }
+        }
+    }
 }
 
 impl Joined {
-    fn of<'d>(
-        documents: impl Iterator<Item = &'d DocBuf>,
-        context: &StageContext<'_>,
-        lookup: &Lookup,
-    ) -> Result<Joined> {
-        let mut out = DocBuilder::new_array();
-        for document in documents {
-            out.push(document);
-            check_total(out.len(), context, lookup)?;
-        }
-        Ok(Joined { array: out.finish() })
-    }
-
     fn drain(mut run: PipelineRun, context: &StageContext<'_>, lookup: &Lookup) -> Result<Joined> {
-        let mut out = DocBuilder::new_array();
+        let mut joining = Joining::new(context, lookup);
         while !run.is_done() {
             run.run(context.store, context.op, &mut |document| {
-                out.push(document);
-                check_total(out.len(), context, lookup)?;
+                joining.push(document)?;
                 Ok(Flow::More)
             })?;
         }
-        Ok(Joined { array: out.finish() })
+        joining.finish()
     }
-}
-
-fn check_total(bytes: usize, context: &StageContext<'_>, lookup: &Lookup) -> Result<()> {
-    let most = match &lookup.unwind {
-        None => limits::MAX_WIRE_DOCUMENT_BYTES,
-        Some(_) => context.settings.memory_bytes,
-    };
-    if bytes <= most {
-        return Ok(());
-    }
-    let name = lookup.sub.from.as_ref().map_or("", |from| from.collection());
-    let text = format!(
-        "Total size of documents in {name} matching pipeline's $lookup stage exceeds {most} bytes"
-    );
-    Err(Error::new(ErrorCode(4568), text))
 }
 
 impl Running for RunningLookup {
@@ -494,9 +571,12 @@ impl Running for RunningLookup {
         let joined = self.joined(context, document)?;
         if let Some(unwind) = self.lookup.unwind.clone() {
             self.rest_metadata = context.metadata.get();
-            return self.show_unwound(&unwind, (document.to_owned(), joined.array, 0), next);
+            let rest = Rest { document: document.to_owned(), joined, shown: 0 };
+            return self.show_unwound(&unwind, rest, next);
         }
-        let array = RawValue::Array(joined.array.as_doc());
+        // What is not unwound is an array.
+        let Joined::Array(array) = joined else { return Ok(Flow::More) };
+        let array = RawValue::Array(array.as_doc());
         next(replaced(document, &self.lookup.result, Some(array)).as_doc())
     }
 
@@ -515,7 +595,7 @@ impl Running for RunningLookup {
     }
 
     fn begin_batch(&mut self) {
-        if matches!(self.way, Way::Table(_) | Way::Same(_) | Way::Front(..)) {
+        if matches!(self.way, Way::Table(_) | Way::Same(_) | Way::Front { .. }) {
             self.way = Way::Unknown;
         }
     }

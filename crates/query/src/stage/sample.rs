@@ -1,5 +1,6 @@
 //! `$sample`: so many documents by chance: each gets a random key, and the least keys stay.
 
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::random_unit;
 use mayfly_value::{Number, RawDoc, RawValue};
@@ -63,7 +64,7 @@ impl Running for RunningSample {
         document: RawDoc<'_>,
         _: &mut Next<'_>,
     ) -> Result<Flow> {
-        let begin = || Sorter::by_keys(Some(self.size), context.settings.memory());
+        let begin = || Sorter::by_keys(Some(self.size), &context.settings.budget, Operator::Sort);
         let key = random_unit().to_bits().to_be_bytes();
         self.sorter.get_or_insert_with(begin).push_keyed(
             &key,

@@ -70,7 +70,7 @@ impl Running for RunningSort {
         _: &mut Next<'_>,
     ) -> Result<Flow> {
         let begin =
-            || Sorter::new(self.sort.pattern.clone(), self.sort.keep, context.settings.memory());
+            || Sorter::new(self.sort.pattern.clone(), self.sort.keep, &context.settings.budget);
         self.sorter.get_or_insert_with(begin).push(
             document,
             &context.metadata.get(),

@@ -1,11 +1,12 @@
 //! Stages with little memory give what they give with much.
 
+use mayfly_base::spill::Operator;
 use mayfly_expr::Scope;
 use mayfly_value::extjson::parse_document;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use crate::fixture::Fixture;
-use crate::{Around, RunSettings};
+use crate::{Around, Budget, MemoryLimits, RunSettings};
 
 const LIMITED: &[&str] = &[
     r#"{"$group": {"_id": "$a", "n": {"$sum": 1}, "all": {"$push": "$_id"}, "mean": {"$avg": "$b"}, "first": {"$first": "$t"}, "set": {"$addToSet": "$b"}}}"#,
@@ -35,7 +36,7 @@ fn what_spills_gives_the_same() {
         let wrapped: DocBuf = parse_document(&format!("{{\"p\": [{text}]}}")).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
         let run = |memory_bytes, spill_folder| {
-            let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+            let settings = RunSettings::limited(memory_bytes, spill_folder);
             fixture.run(stages, &around, settings)
         };
         let mut plain = run(100 << 20, None).unwrap();
@@ -74,7 +75,7 @@ fn a_search_by_distance_waits_in_a_file_where_it_may() {
     let around = Around::command("test", &scope);
     let folder = std::env::temp_dir().join("mayfly-near-test");
     let run = |memory_bytes, spill_folder| {
-        let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+        let settings = RunSettings::limited(memory_bytes, spill_folder);
         fixture.run(stages, &around, settings)
     };
     let plain = run(100 << 20, None).unwrap();
@@ -135,7 +136,7 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
         );
         let wrapped: DocBuf = parse_document(&text).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
-        let settings = RunSettings { memory_bytes, spill_folder, ..RunSettings::default() };
+        let settings = RunSettings::limited(memory_bytes, spill_folder);
         fixture.run(stages, &around, settings)
     };
     const LITTLE: usize = 1 << 20;
@@ -152,4 +153,82 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     assert_eq!(run(&all[0], LITTLE, None), Err(292));
     let whole = r#""w": {"$push": "$$ROOT", "window": {"documents": [0, 0]}}"#;
     assert_eq!(run(whole, LITTLE, Some(folder)), Err(5414201));
+}
+
+/// Stages that keep something, and some between them. A `#` stands for a number below seven.
+const STAGES: &[&str] = &[
+    r#"{"$sort": {"a": 1, "_id": -1}}"#,
+    r#"{"$sort": {"t": -1, "_id": 1}}, {"$limit": 4#}"#,
+    r#"{"$sort": {"_id": 1}}, {"$skip": #}, {"$limit": 10#}"#,
+    r##"{"$group": {"_id": "$a", "b": {"$sum": "$b"}, "t": {"$min": "$t"}, "a": {"$max": "$a"}}}, {"$sort": {"_id": 1}}"##,
+    r##"{"$group": {"_id": {"$mod": ["$b", 4#]}, "b": {"$sum": 1}, "all": {"$push": "$_id"}, "a": {"$first": "$b"}}}, {"$sort": {"_id": 1}}"##,
+    r##"{"$sort": {"_id": 1}}, {"$bucketAuto": {"groupBy": "$b", "buckets": 1#, "output": {"b": {"$sum": "$b"}, "a": {"$min": "$a"}}}}"##,
+    r##"{"$setWindowFields": {"partitionBy": "$a", "sortBy": {"_id": 1}, "output": {"w": {"$sum": "$b", "window": {"documents": [-2, #]}}}}}, {"$sort": {"_id": 1}}"##,
+    r##"{"$lookup": {"from": "d", "localField": "a", "foreignField": "x", "as": "found"}}, {"$addFields": {"found": {"$size": "$found"}}}"##,
+    r##"{"$lookup": {"from": "d", "localField": "a", "foreignField": "y", "pipeline": [{"$match": {"x": {"$lt": 5#}}}, {"$sort": {"_id": -1}}], "as": "f"}}, {"$unwind": "$f"}, {"$project": {"a": 1, "b": "$f.x", "t": "$f.t"}}, {"$limit": 60#}"##,
+    r##"{"$graphLookup": {"from": "d", "startWith": "$a", "connectFromField": "x", "connectToField": "_id", "as": "g"}}, {"$addFields": {"g": {"$size": "$g"}}}"##,
+    r##"{"$facet": {"one": [{"$sort": {"b": 1, "_id": 1}}, {"$limit": 2#}], "two": [{"$group": {"_id": "$a"}}, {"$sort": {"_id": 1}}]}}, {"$unwind": "$one"}, {"$project": {"_id": "$one._id", "a": "$one.a", "b": "$one.b", "two": 1}}"##,
+    r#"{"$densify": {"field": "b", "partitionByFields": ["a"], "range": {"step": 50, "bounds": [0, 200]}}}, {"$match": {"_id": {"$exists": true}}}, {"$sort": {"_id": 1}}"#,
+    r#"{"$unionWith": {"coll": "d", "pipeline": [{"$sort": {"x": 1, "_id": 1}}, {"$limit": 20}]}}"#,
+    r#"{"$match": {"b": {"$gt": 3#}}}"#,
+];
+
+/// What is said by stages that cannot go on in files.
+const TOO_LITTLE: &[i32] = &[146, 4568, 40099, 4031700, 5414201, 6007200];
+
+#[test]
+fn sequences_of_stages_give_the_same_in_files() {
+    let fixture = Fixture::new();
+    let documents = |count: i32, first: &str, second: &str| -> Vec<DocBuf> {
+        let one = |id: i32| {
+            let mut out = DocBuilder::new();
+            out.append("_id", id).append(first, id * 7919 % 37).append(second, id * 31 % 211);
+            out.append("t", format!("text {}", id * 271 % 301).as_str());
+            out.finish()
+        };
+        (0..count).map(one).collect()
+    };
+    fixture.insert("c", &documents(300, "a", "b"));
+    fixture.insert("d", &documents(150, "x", "y"));
+    let scope = Scope::default();
+    let around = Around::command("test", &scope);
+    let folder = std::env::temp_dir().join("mayfly-sequences-test");
+    let mut state = 12345u64;
+    let mut chance = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let (mut same, mut spilled, mut refused) = (0, 0, 0);
+    for _ in 0..300 {
+        let mut text = Vec::new();
+        for _ in 0..1 + chance(4) {
+            text.push(STAGES[chance(STAGES.len())].replace('#', &chance(7).to_string()));
+        }
+        let text = text.join(", ").replace("$limit\": 0", "$limit\": 1");
+        let wrapped: DocBuf = parse_document(&format!("{{\"p\": [{text}]}}")).unwrap();
+        let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
+        let plain = fixture.run(stages, &around, RunSettings::default());
+        let mut limits = MemoryLimits::default();
+        match chance(2) {
+            0 => limits = limits.with_all(500 + 200 * chance(60)),
+            _ => limits.operation = 1000 + 500 * chance(60),
+        }
+        let budget = Budget::new(limits, Some(folder.clone()));
+        let settings = RunSettings { budget: budget.clone(), ..RunSettings::default() };
+        let limited = fixture.run(stages, &around, settings);
+        assert_eq!(budget.used(), 0, "{text}: what was taken was given back");
+        let files: u64 = Operator::ALL.into_iter().map(|it| budget.spilled(it).spills).sum();
+        spilled += u32::from(files > 0);
+        match limited {
+            Err(code) if plain != limited => {
+                assert!(TOO_LITTLE.contains(&code), "{text}: {code}");
+                refused += 1;
+            }
+            limited => {
+                assert_eq!(plain, limited, "{text}");
+                same += 1;
+            }
+        }
+    }
+    assert!(same > 200 && spilled > 100 && refused > 0, "{same} {spilled} {refused}");
 }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_expr::{Dependencies, Expression, Frame, Order};
@@ -157,8 +158,8 @@ impl RunningWindowFields {
     /// Reads a partition and computes its results; false when there is none left.
     fn partition(&mut self, context: &StageContext<'_>) -> Result<bool> {
         let Some((key, first, metadata)) = self.ahead.take() else { return Ok(false) };
-        let mut partition = Collecting::new();
-        partition.push(context, first)?;
+        let mut partition = Collecting::new(context);
+        partition.push(first)?;
         self.known.clear();
         self.keep(0, metadata);
         let mut place = 0;
@@ -167,7 +168,7 @@ impl RunningWindowFields {
                 self.ahead = Some((other, document, metadata));
                 break;
             }
-            partition.push(context, document)?;
+            partition.push(document)?;
             place += 1;
             self.keep(place, metadata);
         }
@@ -204,7 +205,7 @@ impl Running for RunningWindowFields {
         if let Some(order) = &self.stage.order {
             order.append_sort_key(document, &mut key);
         }
-        let begin = || Sorter::by_keys(None, context.settings.memory());
+        let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::WindowFields);
         self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
         Ok(Flow::More)
     }

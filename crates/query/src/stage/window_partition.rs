@@ -3,15 +3,14 @@
 //! What fits memory stays there. Otherwise the documents go into a file; each function in turn is given only the fields that it
 //! reads, and its column goes into a file, too. So only those fields of one function have to fit memory.
 
-use std::path::Path;
-
+use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, ValueBuf};
 
 use super::StageContext;
 use super::unwind::replaced;
-use crate::memory::{Spool, SpoolWriter};
+use crate::memory::{Share, Spool, SpoolWriter, no_disk_use};
 use crate::needed::keeping;
 
 /// Memory of a document or a value beside its bytes, roughly.
@@ -27,24 +26,28 @@ pub(super) struct Collecting {
     documents: Vec<DocBuf>,
     count: usize,
     bytes: usize,
+    share: Share,
     spool: Option<SpoolWriter>,
 }
 
-fn too_large() -> Error {
-    let text = "Exceeded memory limit for $setWindowFields: a partition does not fit";
+fn too_large(limit: usize) -> Error {
+    let text = format!(
+        "Exceeded memory limit in $setWindowFields: what a function reads of one partition takes more than {limit} bytes"
+    );
     Error::new(ErrorCode(5414201), text)
 }
 
 impl Collecting {
-    pub(super) fn new() -> Collecting {
-        Collecting { documents: Vec::new(), count: 0, bytes: 0, spool: None }
+    pub(super) fn new(context: &StageContext<'_>) -> Collecting {
+        let share = context.settings.budget.share(Operator::WindowFields);
+        Collecting { documents: Vec::new(), count: 0, bytes: 0, share, spool: None }
     }
 
     /// Takes its next document.
     ///
     /// # Errors
-    /// 5414201 for what does not fit memory and may not leave it, those of files.
-    pub(super) fn push(&mut self, context: &StageContext<'_>, document: DocBuf) -> Result<()> {
+    /// 292 for what does not fit memory and may not leave it, those of files.
+    pub(super) fn push(&mut self, document: DocBuf) -> Result<()> {
         self.count += 1;
         if let Some(spool) = &mut self.spool {
             return spool.push(document.as_doc());
@@ -52,12 +55,15 @@ impl Collecting {
         self.bytes += document.as_bytes().len() + ENTRY_BYTES;
         self.documents.push(document);
         // One document fits, however large it is.
-        if self.bytes > context.settings.memory_bytes && self.documents.len() > 1 {
-            let folder = context.settings.spill_folder.as_ref().ok_or_else(too_large)?;
+        if self.share.is_over(self.bytes) && self.documents.len() > 1 {
+            let Some(folder) = self.share.folder()? else {
+                return Err(self.share.failure(|_| no_disk_use("$setWindowFields")));
+            };
             let mut spool = SpoolWriter::new(folder)?;
             std::mem::take(&mut self.documents)
                 .iter()
                 .try_for_each(|it| spool.push(it.as_doc()))?;
+            self.share.set(0);
             self.spool = Some(spool);
         }
         Ok(())
@@ -69,19 +75,21 @@ impl Collecting {
     /// Those of the functions; 5414201 when what one of them reads does not fit memory; those of files.
     pub(super) fn finish(self, context: &StageContext<'_>, output: &Output) -> Result<Computed> {
         context.op.check()?;
-        let folder = context.settings.spill_folder.as_ref();
-        let (Some(spool), Some(folder)) = (self.spool, folder) else {
+        let Some(spool) = self.spool else {
             let mut columns = Vec::with_capacity(output.len());
             for (_, function) in output {
                 columns.push(function.run(&self.documents)?.into_iter());
             }
             let documents = self.documents.into_iter();
-            return Ok(Computed { left: self.count, rows: Rows::InMemory { documents, columns } });
+            let rows = Rows::InMemory { documents, columns, _share: self.share };
+            return Ok(Computed { left: self.count, rows });
         };
+        let mut share = self.share;
+        share.count(context.op, spool.spilled());
         let mut documents = spool.finish()?;
         let mut columns = Vec::with_capacity(output.len());
         for (_, function) in output {
-            columns.push(column(context, &mut documents, function, folder)?);
+            columns.push(column(context, &mut documents, function, &mut share)?);
         }
         documents.rewind()?;
         Ok(Computed { left: self.count, rows: Rows::InFiles { documents, columns } })
@@ -93,7 +101,7 @@ fn column(
     context: &StageContext<'_>,
     documents: &mut Spool,
     function: &WindowFunction,
-    folder: &Path,
+    share: &mut Share,
 ) -> Result<Spool> {
     let reads = function.dependencies();
     let kept = if reads.whole_document { None } else { keeping(&reads.paths) };
@@ -107,14 +115,15 @@ fn column(
             None => document.to_owned(),
         };
         bytes += document.as_bytes().len() + ENTRY_BYTES;
-        if bytes > context.settings.memory_bytes {
-            return Err(too_large());
+        if share.is_over(bytes) {
+            return Err(share.failure(too_large));
         }
         partition.push(document);
         if partition.len().is_multiple_of(CHUNK_DOCUMENTS) {
             context.op.check()?;
         }
     }
+    let Some(folder) = share.folder()? else { return Err(share.failure(too_large)) };
     let mut column = SpoolWriter::new(folder)?;
     for value in function.run(&partition)? {
         let mut cell = DocBuilder::new();
@@ -123,6 +132,8 @@ fn column(
         }
         column.push(cell.finish().as_doc())?;
     }
+    share.count(context.op, column.spilled());
+    share.set(0);
     column.finish()
 }
 
@@ -139,6 +150,8 @@ enum Rows {
         documents: std::vec::IntoIter<DocBuf>,
         /// One for each field of `output`.
         columns: Vec<std::vec::IntoIter<Option<ValueBuf>>>,
+        /// Of the documents.
+        _share: Share,
     },
     /// One behind the other.
     InFiles {
@@ -162,7 +175,7 @@ impl Computed {
     pub(super) fn pop(&mut self, output: &Output) -> Result<Option<DocBuf>> {
         self.left = self.left.saturating_sub(1);
         match &mut self.rows {
-            Rows::InMemory { documents, columns } => {
+            Rows::InMemory { documents, columns, .. } => {
                 let Some(mut document) = documents.next() else { return Ok(None) };
                 for ((path, _), column) in output.iter().zip(columns) {
                     let value = column.next().flatten();

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::current::ScriptLimits;
+use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
+use mayfly_base::spill::Operator;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 use parking_lot::Mutex;
 
-use super::{Kind, LogVerbosity, Parameter, SetAt, Value};
+use super::{Kind, LogVerbosity, MemoryParameters, Parameter, SetAt, Value};
 use crate::{OpenTransactions, Service};
 
 /// The version whose features clients may expect.
@@ -24,6 +26,8 @@ pub struct Settings {
     script_timeout_ms: AtomicI64,
     script_heap_mb: AtomicI64,
     any_script_heap_mb: AtomicI64,
+    /// How much memory the operators of queries may use.
+    pub memory: MemoryParameters,
 }
 
 impl Default for Settings {
@@ -35,6 +39,7 @@ impl Default for Settings {
             script_timeout_ms: AtomicI64::new(60_000),
             script_heap_mb: AtomicI64::new(100),
             any_script_heap_mb: AtomicI64::new(1100),
+            memory: MemoryParameters::default(),
         }
     }
 }
@@ -93,6 +98,18 @@ const NOT_NEGATIVE: Kind = Kind::Int { least: 0, exclusive: false };
 const FROM_MINUS_ONE: Kind = Kind::Int { least: -1, exclusive: false };
 const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
 const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
+const SOME_BYTES: Kind = Kind::Long { least: 0, exclusive: true };
+const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
+/// Whatever a stored document has room for.
+const DOCUMENT_BYTES: Kind = Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
+
+fn memory(service: &Service) -> &MemoryParameters {
+    &service.settings.memory
+}
+
+fn operator(service: &Service, operator: Operator) -> &AtomicI64 {
+    memory(service).operator(operator)
+}
 
 fn ttl(service: &Service) -> &TtlParameters {
     service.store.ttl_params()
@@ -143,11 +160,14 @@ const fn told(name: &'static str, kind: Kind, get: fn(&Service) -> Value) -> Par
 
 /// All parameters, ascending by name.
 pub const TABLE: &[Parameter] = &[
+    flag!("allowDiskUseByDefault", |s| memory(s).allow_disk_use),
     told("authSchemaVersion", NOT_NEGATIVE, |_| Value::Number(5)),
     number!("batchedDeletesTargetBatchDocs", NOT_NEGATIVE, |s| ttl(s).batch_docs),
     number!("batchedDeletesTargetBatchTimeMS", NOT_NEGATIVE, |s| ttl(s).batch_ms),
     number!("batchedDeletesTargetStagedDocBytes", NOT_NEGATIVE, |s| ttl(s).batch_bytes),
-    number!("cursorTimeoutMillis", Kind::Long { least: 1 }, |s| s.cursors.timeout_ms),
+    number!("cursorTimeoutMillis", Kind::Long { least: 1, exclusive: false }, |s| s
+        .cursors
+        .timeout_ms),
     Parameter {
         name: "enableTestCommands",
         set_at: SetAt::Startup,
@@ -160,6 +180,57 @@ pub const TABLE: &[Parameter] = &[
         doc.append("version", FEATURE_COMPATIBILITY_VERSION);
         Value::Document(doc.finish())
     }),
+    number!("internalDocumentSourceBucketAutoMaxMemoryBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::BucketAuto
+    )),
+    number!("internalDocumentSourceDensifyMaxMemoryBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::Densify
+    )),
+    number!("internalDocumentSourceGraphLookupMaxMemoryBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::GraphLookup
+    )),
+    number!("internalDocumentSourceGroupMaxMemoryBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::Group
+    )),
+    number!("internalDocumentSourceLookupCacheSizeBytes", ANY_BYTES, |s| operator(
+        s,
+        Operator::LookupCache
+    )),
+    number!("internalDocumentSourceSetWindowFieldsMaxMemoryBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::WindowFields
+    )),
+    number!("internalIndexScanStageMaxMemoryBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::IndexScan
+    )),
+    number!("internalLookupStageIntermediateDocumentMaxSizeBytes", DOCUMENT_BYTES, |s| memory(s)
+        .lookup_array),
+    number!("internalNearStageMaxMemoryBytes", SOME_BYTES, |s| operator(s, Operator::Near)),
+    number!("internalQueryFacetBufferSizeBytes", POSITIVE, |s| memory(s).facet_buffer),
+    number!("internalQueryFacetMaxOutputDocSizeBytes", SOME_BYTES, |s| operator(
+        s,
+        Operator::Facet
+    )),
+    number!("internalQueryMaxAddToSetBytes", POSITIVE, |s| memory(s).add_to_set),
+    number!("internalQueryMaxBlockingSortMemoryUsageBytes", ANY_BYTES, |s| operator(
+        s,
+        Operator::Sort
+    )),
+    number!("internalQueryMaxConcatArraysBytes", POSITIVE, |s| memory(s).concat_arrays),
+    number!("internalQueryMaxPushBytes", POSITIVE, |s| memory(s).push),
+    number!("internalQueryMaxSetUnionBytes", POSITIVE, |s| memory(s).set_union),
+    number!(
+        "internalQuerySlotBasedExecutionHashLookupApproxMemoryUseInBytesBeforeSpill",
+        SOME_BYTES,
+        |s| operator(s, Operator::HashLookup)
+    ),
+    number!("internalQueryTopNAccumulatorBytes", POSITIVE, |s| memory(s).top_n),
+    number!("internalTextOrStageMaxMemoryBytes", SOME_BYTES, |s| operator(s, Operator::TextOr)),
     number!("internalQueryJavaScriptFnTimeoutMillis", POSITIVE, |s| s.settings.script_timeout_ms),
     number!("internalQueryJavaScriptHeapSizeLimitMB", NOT_NEGATIVE, |s| s.settings.script_heap_mb),
     number!("jsHeapLimitMB", POSITIVE, |s| s.settings.any_script_heap_mb),
@@ -189,6 +260,7 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    number!("maxOperationMemoryBytes", SOME_BYTES, |s| memory(s).operation),
     Parameter {
         name: "maxIndexBuildMemoryUsageMegabytes",
         set_at: SetAt::Both,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Clock, Namespace, OpRegistry};
+use mayfly_base::{Clock, Namespace, OpRegistry, Result};
 use mayfly_kv::{Engine, EngineStats};
 
 use super::definitions::{Definitions, note};
@@ -14,6 +14,7 @@ use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
 use crate::policy::watch::ClockWatch;
 use crate::record::Moment;
+use crate::record::error::from_kv;
 
 /// A store without anything that acts by itself.
 pub struct Core {
@@ -34,6 +35,14 @@ impl Core {
     /// The byte store.
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
+    }
+
+    /// That there is room for so many bytes of temporary files.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace.
+    pub fn room_for_files(&self, bytes: u64) -> Result<()> {
+        self.engine.scratch(bytes).map(drop).map_err(from_kv)
     }
 
     /// Figures of the byte store.

@@ -1,0 +1,96 @@
+//! Records that were seen, so that none is shown twice.
+
+use foldhash::{HashSet, HashSetExt};
+use mayfly_base::spill::Operator;
+use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_runs::KeySet;
+use mayfly_storage::RecordKey;
+
+use super::{Budget, Share};
+
+/// Records that were seen.
+#[derive(Debug)]
+pub(crate) struct SeenRecords {
+    keys: KeySet,
+    share: Share,
+    /// Their memory has a limit, because somebody said so.
+    limited: bool,
+    /// Those of them that were not shown after all: they may come once more.
+    again: HashSet<RecordKey>,
+}
+
+impl SeenRecords {
+    /// None yet.
+    pub(crate) fn new(budget: &Budget) -> SeenRecords {
+        let share = budget.share(Operator::IndexScan);
+        SeenRecords { keys: KeySet::new(), share, limited: budget.is_set(), again: HashSet::new() }
+    }
+
+    /// Takes a record; false when it was seen before.
+    ///
+    /// # Errors
+    /// 146 ExceededMemoryLimit where they do not fit memory and may not leave it; those of files and of the operation's deadline.
+    pub(crate) fn insert(&mut self, record_key: &[u8], op: &OpCtx) -> Result<bool> {
+        if !self.again.is_empty() && self.again.remove(record_key) {
+            return Ok(true);
+        }
+        let new = self.keys.insert(record_key)?;
+        if new && self.share.is_over(self.keys.memory_bytes()) && self.limited {
+            self.make_room(op)?;
+        }
+        Ok(new)
+    }
+
+    /// It is not shown: the next time it comes as if it had not been seen.
+    pub(crate) fn forget(&mut self, record_key: &[u8]) {
+        self.again.insert(record_key.to_vec());
+    }
+
+    fn make_room(&mut self, op: &OpCtx) -> Result<()> {
+        let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_many)) };
+        let before = self.keys.spilled();
+        self.keys.spill(folder, &|| op.check())?;
+        self.share.count(op, self.keys.spilled().since(before));
+        self.share.set(0);
+        Ok(())
+    }
+}
+
+fn too_many(limit: usize) -> Error {
+    let text = format!(
+        "an index showed more records than {limit} bytes of memory tell apart, and allowDiskUse is false"
+    );
+    Error::new(ErrorCode::ExceededMemoryLimit, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mayfly_base::ManualClock;
+
+    use super::*;
+    use crate::MemoryLimits;
+
+    #[test]
+    fn records_are_told_apart_in_files_too() {
+        let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+        let limits = MemoryLimits::default().with_all(1000);
+        let folder = Some(std::env::temp_dir().join("mayfly-seen-test"));
+        let budget = Budget::new(limits, folder);
+        let mut seen = SeenRecords::new(&budget);
+        for round in 0..2 {
+            for n in 0..500u64 {
+                assert_eq!(seen.insert(&n.to_be_bytes(), &op).unwrap(), round == 0);
+            }
+        }
+        assert_eq!(op.spills.of(Operator::IndexScan), budget.spilled(Operator::IndexScan));
+        assert!(op.spills.of(Operator::IndexScan).spills > 10);
+        let mut seen = SeenRecords::new(&Budget::new(limits, None));
+        let failed = (0..500u64).find_map(|n| seen.insert(&n.to_be_bytes(), &op).err());
+        assert_eq!(failed.unwrap().code(), ErrorCode::ExceededMemoryLimit);
+        // Writes, which nobody gives a limit.
+        let mut seen = SeenRecords::new(&Budget::default());
+        assert!((0..5000u64).all(|n| seen.insert(&n.to_be_bytes(), &op).unwrap()));
+    }
+}

@@ -1,0 +1,117 @@
+//! Keys that were seen, more than fit into memory: the latest ones in memory, the others in a few [`Table`]s.
+
+use std::path::Path;
+
+use foldhash::HashSet;
+use mayfly_base::Result;
+
+use crate::{Check, Run, Sorter, Spilled, Table};
+
+/// Memory of a key beside its bytes, roughly: its place in the table and what its allocation takes more.
+const KEY_BYTES: usize = 32;
+/// So many tables are merged into one.
+const MAX_TABLES: usize = 4;
+
+/// Keys that were seen.
+#[derive(Debug, Default)]
+pub struct KeySet {
+    keys: HashSet<Box<[u8]>>,
+    bytes: usize,
+    tables: Vec<Table>,
+    spilled: Spilled,
+}
+
+impl KeySet {
+    /// An empty one.
+    pub fn new() -> KeySet {
+        KeySet::default()
+    }
+
+    /// Takes a key; false when it is there already.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub fn insert(&mut self, key: &[u8]) -> Result<bool> {
+        if self.contains(key)? {
+            return Ok(false);
+        }
+        self.bytes += key.len() + KEY_BYTES;
+        self.keys.insert(key.into());
+        Ok(true)
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// 39 FileStreamFailed.
+    pub fn contains(&mut self, key: &[u8]) -> Result<bool> {
+        if self.keys.contains(key) {
+            return Ok(true);
+        }
+        for table in self.tables.iter_mut().rev() {
+            if table.contains(key)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What was written into files.
+    pub fn spilled(&self) -> Spilled {
+        self.spilled
+    }
+
+    /// Writes the keys in memory into a file in this folder.
+    ///
+    /// # Errors
+    /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
+    pub fn spill(&mut self, folder: &Path, check: &Check<'_>) -> Result<()> {
+        let mut keys: Vec<_> = std::mem::take(&mut self.keys).into_iter().collect();
+        self.bytes = 0;
+        keys.sort_unstable();
+        let (mut sorter, mut run) = (Sorter::new(), Run::new(folder)?);
+        for key in keys {
+            run.push(&key, &[], check)?;
+        }
+        sorter.push_run(run, folder, check)?;
+        let table = Table::of(sorter.merge(check)?, folder, check)?;
+        self.spilled.add(table.spilled());
+        self.tables.push(table);
+        if self.tables.len() == MAX_TABLES {
+            let tables = std::mem::take(&mut self.tables);
+            self.tables.push(Table::merged(tables, folder, check)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_key_is_new_once(
+            keys in prop::collection::vec(prop::collection::vec(0..4u8, 0..4), 0..400),
+            budget in 1..10_000usize,
+        ) {
+            let folder = std::env::temp_dir().join("mayfly-runs-test");
+            let (mut set, mut expected) = (KeySet::new(), std::collections::HashSet::new());
+            for key in keys {
+                prop_assert_eq!(set.contains(&key).unwrap(), expected.contains(&key));
+                prop_assert_eq!(set.insert(&key).unwrap(), expected.insert(key));
+                if set.memory_bytes() > budget {
+                    set.spill(&folder, &|| Ok(())).unwrap();
+                    prop_assert_eq!(set.memory_bytes(), 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! How much memory the operators of queries may use: `internalQueryMaxBlockingSortMemoryUsageBytes` and its family.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use mayfly_base::limits::{MAX_BLOCKING_MEMORY_BYTES, MAX_OPERATION_MEMORY_BYTES};
+use mayfly_base::spill::Operator;
+use mayfly_query::{AccumulatorLimits, MemoryLimits};
+
+use crate::machine::Memory;
+
+/// The least that operators share, however small the machine.
+const LEAST_OPERATION_BYTES: u64 = 64 << 20;
+
+/// The parameters about memory.
+#[derive(Debug)]
+pub struct MemoryParameters {
+    /// `allowDiskUseByDefault`: what a command does that does not say `allowDiskUse`.
+    pub(super) allow_disk_use: AtomicBool,
+    /// `maxOperationMemoryBytes`: all operators of an operation together.
+    pub(super) operation: AtomicI64,
+    /// `internalLookupStageIntermediateDocumentMaxSizeBytes`.
+    pub(super) lookup_array: AtomicI64,
+    /// `internalQueryMaxPushBytes`.
+    pub(super) push: AtomicI64,
+    /// `internalQueryMaxAddToSetBytes`.
+    pub(super) add_to_set: AtomicI64,
+    /// `internalQueryMaxConcatArraysBytes`.
+    pub(super) concat_arrays: AtomicI64,
+    /// `internalQueryMaxSetUnionBytes`.
+    pub(super) set_union: AtomicI64,
+    /// `internalQueryTopNAccumulatorBytes`.
+    pub(super) top_n: AtomicI64,
+    /// `internalQueryFacetBufferSizeBytes`. A `$facet` hands each document to all its pipelines and buffers none.
+    pub(super) facet_buffer: AtomicI64,
+    operators: [AtomicI64; Operator::ALL.len()],
+}
+
+impl Default for MemoryParameters {
+    fn default() -> MemoryParameters {
+        let one = || AtomicI64::new(MAX_BLOCKING_MEMORY_BYTES as i64);
+        MemoryParameters {
+            allow_disk_use: AtomicBool::new(true),
+            operation: AtomicI64::new(operation_bytes()),
+            lookup_array: one(),
+            push: one(),
+            add_to_set: one(),
+            concat_arrays: one(),
+            set_union: one(),
+            top_n: one(),
+            facet_buffer: one(),
+            operators: std::array::from_fn(|_| one()),
+        }
+    }
+}
+
+/// 1 GiB, or a quarter of the memory where that is less.
+fn operation_bytes() -> i64 {
+    static BYTES: OnceLock<i64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let Memory { machine_bytes, limit_bytes } = Memory::of_system();
+        let all = limit_bytes.map_or(machine_bytes, |limit| limit.min(machine_bytes.max(1)));
+        let most = MAX_OPERATION_MEMORY_BYTES as u64;
+        let bytes = match all {
+            0 => most,
+            all => (all / 4).clamp(LEAST_OPERATION_BYTES, most),
+        };
+        i64::try_from(bytes).unwrap_or(i64::MAX)
+    })
+}
+
+fn get(place: &AtomicI64) -> usize {
+    usize::try_from(place.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+}
+
+impl MemoryParameters {
+    /// The limit of an operator.
+    pub(super) fn operator(&self, operator: Operator) -> &AtomicI64 {
+        &self.operators[operator as usize]
+    }
+
+    /// Whether a command may use files that does not say so.
+    pub fn allows_disk_use(&self) -> bool {
+        self.allow_disk_use.load(Ordering::Relaxed)
+    }
+
+    /// The limits of operators.
+    pub fn limits(&self) -> MemoryLimits {
+        let mut limits = MemoryLimits::default();
+        limits.operation = get(&self.operation);
+        limits.lookup_array = get(&self.lookup_array);
+        Operator::ALL
+            .into_iter()
+            .fold(limits, |limits, operator| limits.with(operator, get(self.operator(operator))))
+    }
+
+    /// The limits of accumulators.
+    pub fn accumulators(&self) -> AccumulatorLimits {
+        AccumulatorLimits {
+            push: get(&self.push),
+            add_to_set: get(&self.add_to_set),
+            concat_arrays: get(&self.concat_arrays),
+            set_union: get(&self.set_union),
+            top_n: get(&self.top_n),
+        }
+    }
+}
