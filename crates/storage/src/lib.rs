@@ -37,7 +37,7 @@ pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{
     CollectionSizes, CountLimit, Counted, Entry, EntryFinding, EntryVisitor, PinnedReads,
     RangesVisitor, RecordKeys, RecordVisitor, RecordsVisitor, Scanned, Snapshot, ValidateOptions,
-    Validated, ValidatedIndex, position_of, whole_range,
+    Validated, ValidatedIndex, position_of, reads_are_pinned, whole_range,
 };
 pub use record::{IdKey, RecordKey, StoredDocument, id_key, record_id};
 pub use store::{Store, StoreOptions};

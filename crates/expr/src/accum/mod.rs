@@ -214,6 +214,15 @@ impl Accumulator {
         found
     }
 
+    /// Whether it counts documents: a sum of ones.
+    pub fn is_count(&self) -> bool {
+        match self.kind {
+            Kind::Count => true,
+            Kind::Sum => self.argument.as_constant() == Some(RawValue::Int32(1)),
+            _ => false,
+        }
+    }
+
     /// Whether it is `$first`, which looks at the first document only.
     pub fn is_first(&self) -> bool {
         self.kind == Kind::First

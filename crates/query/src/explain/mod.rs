@@ -32,6 +32,8 @@ pub enum Purpose {
     Find,
     /// They are counted.
     Count,
+    /// Stages behind take them without looking at them.
+    Keys,
     /// They are changed.
     Update {
         /// All of them.
@@ -157,7 +159,7 @@ fn run(
         explained.purpose,
         Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false }
     );
-    if explained.purpose == Purpose::Count {
+    if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
         executor.count_only();
     }
     let mut shown = 0;

@@ -29,7 +29,8 @@ pub(super) fn tree(
     if let Some(node) = express(plan, query, explained, conditions, counted) {
         return node;
     }
-    let keys_only = explained.purpose == Purpose::Count && counts_keys(plan);
+    let counts = matches!(explained.purpose, Purpose::Count | Purpose::Keys);
+    let keys_only = counts && counts_keys(plan);
     let mut node = access(plan, query, conditions, keys_only, counted);
     let mut left = counted.matched;
     if plan.blocking_sort
@@ -80,7 +81,7 @@ fn purpose(
     let matched = number(counted.matched);
     let looked = counted.matched.max(input.returned);
     match explained.purpose {
-        Purpose::Find => input,
+        Purpose::Find | Purpose::Keys => input,
         Purpose::Count => {
             let skipped = counted.matched.min(query.skip);
             let behind = counted.matched - skipped;
@@ -135,7 +136,9 @@ fn express(
         Purpose::Find => "EXPRESS_IXSCAN",
         Purpose::Update { multi: false, upsert: false } => "EXPRESS_UPDATE",
         Purpose::Delete { multi: false } => "EXPRESS_DELETE",
-        Purpose::Count | Purpose::Update { .. } | Purpose::Delete { .. } => return None,
+        Purpose::Count | Purpose::Keys | Purpose::Update { .. } | Purpose::Delete { .. } => {
+            return None;
+        }
     };
     let mut node = Node::new(stage).with(|out| {
         out.append("keyPattern", key.as_str()).append("indexName", name.as_str());

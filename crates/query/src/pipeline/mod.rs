@@ -10,13 +10,14 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_expr::Scope;
 use mayfly_mql::{Matcher, ParseContext};
-use mayfly_storage::{Collection, Store, in_transaction};
+use mayfly_storage::{Collection, Store, in_transaction, reads_are_pinned};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::change::{ChangeScope, ChangeStream};
 use crate::log_scan::LogScan;
 use crate::needed::Fields;
 use crate::optimise::{kept_by_front_sort, optimised};
+use crate::stage::fields::wanted;
 use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
 use crate::stage::group::Group;
@@ -27,7 +28,7 @@ use crate::stage::{
 };
 use crate::timeseries::prepare;
 use crate::timeseries::unpack::Unpack;
-use crate::{CanonicalQuery, Executor, FirstOf, Hint, Host};
+use crate::{CanonicalQuery, Executor, FirstOf, Hint, Host, Purpose};
 use places::{check_behind_changes, check_in_transaction, check_split};
 use run::Input;
 pub use run::PipelineRun;
@@ -57,6 +58,8 @@ pub struct Explained {
     pub limit: u64,
     /// Whether it seeks documents by their distance.
     pub by_distance: bool,
+    /// What is done with the documents that it finds.
+    pub purpose: Purpose,
     /// The stages behind, as they run.
     pub behind: Vec<DocBuf>,
 }
@@ -86,13 +89,14 @@ impl Pipeline {
     ///
     /// # Errors
     /// 27 IndexNotFound where no index says which field a search by distance means.
-    pub fn explained(&self, collection: Option<&Collection>) -> Result<Explained> {
+    pub fn explained(&self, collection: Option<&Collection>, hinted: bool) -> Result<Explained> {
         let mut shown = Explained {
             filter: DocBuf::empty(),
             sort: None,
             skip: 0,
             limit: 0,
             by_distance: false,
+            purpose: Purpose::Find,
             behind: Vec::new(),
         };
         let mut steps = self.steps.iter().peekable();
@@ -120,6 +124,15 @@ impl Pipeline {
                 steps.next();
             }
         }
+        let taken = self.steps.len() - steps.len();
+        let (rest, query) = (&self.steps[taken..], everything(None)?);
+        let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
+        let whole = shown.filter.as_doc().is_empty() && !cut && !hinted;
+        shown.purpose = match collection {
+            Some(collection) if whole && counts_all(collection, &query, rest) => Purpose::Count,
+            _ if needs_number_only(rest) => Purpose::Keys,
+            _ => Purpose::Find,
+        };
         shown.behind = steps.filter_map(Step::written).map(RawDoc::to_owned).collect();
         Ok(shown)
     }
@@ -220,10 +233,17 @@ impl Pipeline {
             prepare(collection, &mut query, &mut rest)?;
         }
         let input = match collection {
+            Some(collection) if counts_all(&collection, &query, &rest) => {
+                let group = rest.remove(0).take::<Group>();
+                Input::Counted(collection, group)
+            }
             Some(collection) => {
                 let mut executor = Executor::new(collection, query)?;
                 executor.use_budget(settings.budget.clone());
                 executor.sort_keeping(self.front_sort);
+                if needs_number_only(&rest) {
+                    executor.count_only();
+                }
                 Input::Plan(Box::new(executor))
             }
             None if query.matcher.text().is_some() => {
@@ -352,6 +372,26 @@ pub(crate) fn parse_stages(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<
         }
     }
     Ok((source, steps))
+}
+
+/// Whether the number of documents is all that stages ask for, and nothing stands in the way of knowing it: no policy hides
+/// documents, and no snapshot is read that was taken before.
+fn counts_all(collection: &Collection, query: &CanonicalQuery, rest: &[Step]) -> bool {
+    let everything = query.matcher.root().conjuncts().is_empty()
+        && query.skip == 0
+        && query.limit.is_none()
+        && query.sort.is_none()
+        && query.hint.is_none();
+    let group = || rest.first().and_then(Step::get::<Group>);
+    everything
+        && group().is_some_and(|group| group.counted(0).is_some())
+        && !collection.hides_expired()
+        && !reads_are_pinned()
+}
+
+/// Whether nobody looks at the documents.
+fn needs_number_only(rest: &[Step]) -> bool {
+    wanted(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
 /// The query for all documents.

@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
-use mayfly_storage::Store;
+use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::change::ChangeStream;
 use crate::log_scan::LogScan;
 use crate::metadata::InFlight;
+use crate::stage::group::Group;
 use crate::stage::{RunSettings, Running, StageContext, Step};
 use crate::{Executor, Flow};
 
@@ -19,6 +20,8 @@ use crate::{Executor, Flow};
 pub(super) enum Input {
     Plan(Box<Executor>),
     Documents(VecDeque<DocBuf>),
+    /// The number of documents of a collection, which a `$group` makes one of.
+    Counted(Arc<Collection>, Option<Box<Group>>),
     /// Documents that others read, too, and how many were read.
     Shared(Arc<Vec<DocBuf>>, usize),
     /// Events, which come as long as there are changes.
@@ -32,6 +35,7 @@ impl Input {
         match self {
             Input::Plan(executor) => executor.is_done(),
             Input::Documents(documents) => documents.is_empty(),
+            Input::Counted(_, group) => group.is_none(),
             Input::Shared(documents, read) => *read >= documents.len(),
             Input::Changes(stream) => stream.is_over(),
             Input::Log(scan) => scan.is_over(),
@@ -61,6 +65,7 @@ impl PipelineRun {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary(),
             Input::Documents(_) | Input::Shared(..) => Cow::Borrowed(""),
+            Input::Counted(..) => Cow::Borrowed("RECORD_STORE_FAST_COUNT"),
             Input::Changes(_) | Input::Log(_) => Cow::Borrowed("COLLSCAN"),
         }
     }
@@ -69,7 +74,11 @@ impl PipelineRun {
     pub(crate) fn scans_everything(&self) -> bool {
         match &self.input {
             Input::Plan(executor) => executor.plan().summary() == "COLLSCAN",
-            Input::Documents(_) | Input::Shared(..) | Input::Changes(_) | Input::Log(_) => false,
+            Input::Documents(_)
+            | Input::Shared(..)
+            | Input::Counted(..)
+            | Input::Changes(_)
+            | Input::Log(_) => false,
         }
     }
 
@@ -171,7 +180,9 @@ impl PipelineRun {
             let idle = match &self.input {
                 Input::Changes(stream) => stream.is_idle(),
                 Input::Log(scan) => scan.is_idle() && !scan.is_over(),
-                Input::Plan(_) | Input::Documents(_) | Input::Shared(..) => false,
+                Input::Plan(_) | Input::Documents(_) | Input::Shared(..) | Input::Counted(..) => {
+                    false
+                }
             };
             if idle {
                 break;
@@ -252,6 +263,15 @@ impl PipelineRun {
                         if show(stages, context, entry.as_doc(), take)? != Flow::More {
                             break;
                         }
+                    }
+                }
+                Input::Counted(collection, group) => {
+                    let count = store.count_documents(op, collection)?;
+                    let count = u64::try_from(count).unwrap_or(0);
+                    let counted = group.take().and_then(|group| group.counted(count));
+                    // Of no documents there is no group.
+                    if let Some(counted) = counted.filter(|_| count > 0) {
+                        show(stages, context, counted.as_doc(), take)?;
                     }
                 }
                 Input::Shared(documents, read) => {

@@ -242,7 +242,7 @@ mod tests {
     fn chosen(mut seed: usize) -> Vec<Interval> {
         let mut all = Vec::new();
         for _ in 0..2 {
-            let end = |at: usize| End::new(RawValue::Int32((at / 2) as i32), at % 2 == 0);
+            let end = |at: usize| End::new(RawValue::Int32((at / 2) as i32), at.is_multiple_of(2));
             let (low, high) = (end(seed % 10), end(seed / 10 % 10));
             seed /= 100;
             if !is_empty(&low, &high, None) {

@@ -236,6 +236,22 @@ impl Group {
         (enough && !parts.is_empty()).then(|| FirstOf { path: parts.join("."), last, whole })
     }
 
+    /// The result over so many documents, when it does nothing but count them: `{ _id: null, n: { $sum: 1 } }`.
+    pub(crate) fn counted(&self, documents: u64) -> Option<DocBuf> {
+        let id = self.id.as_constant()?;
+        let count = i64::try_from(documents).unwrap_or(i64::MAX);
+        let count = i32::try_from(count).map_or(RawValue::Int64(count), RawValue::Int32);
+        let mut out = DocBuilder::new();
+        out.append("_id", id);
+        for (name, accumulator) in &self.fields {
+            if !accumulator.is_count() {
+                return None;
+            }
+            out.append(name, count);
+        }
+        Some(out.finish())
+    }
+
     fn start(&self, id: Option<&ValueBuf>) -> Result<Vec<AccumState>> {
         let id = id.map(ValueBuf::as_raw);
         self.fields.iter().map(|(_, accumulator)| accumulator.start(id)).collect()

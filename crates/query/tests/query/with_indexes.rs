@@ -214,7 +214,7 @@ impl Fixture {
             let mut sink = |_: &[u8], document: RawDoc<'_>, _: &Metadata| {
                 found.push((Shell(document).to_string(), document.to_owned()));
                 // Small batches, so that scans pause everywhere.
-                Ok(if found.len() % 3 == 0 { Flow::Pause } else { Flow::More })
+                Ok(if found.len().is_multiple_of(3) { Flow::Pause } else { Flow::More })
             };
             executor.run(&self.store, &self.op, &mut sink).unwrap();
         }

@@ -26,7 +26,7 @@ mod sizes;
 mod validate;
 
 pub use many::{RangesVisitor, RecordKeys, RecordsVisitor};
-pub use pin::PinnedReads;
+pub use pin::{PinnedReads, reads_are_pinned};
 use pin::{Reading, pinned};
 pub(crate) use pin::{View, enter_view, leave_view, open_view};
 pub use sizes::{CollectionSizes, CountLimit, Counted, position_of};

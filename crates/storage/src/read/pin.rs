@@ -152,6 +152,12 @@ impl PinnedReads {
     }
 }
 
+/// Whether this thread reads a snapshot that was taken before, or inside a transaction: what is known of now is not what it sees.
+#[inline]
+pub fn reads_are_pinned() -> bool {
+    IS_PINNED.get()
+}
+
 /// What this thread's reads are pinned to.
 #[inline]
 pub(crate) fn pinned() -> Option<Reading> {

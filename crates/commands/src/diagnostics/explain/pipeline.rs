@@ -62,7 +62,7 @@ pub(super) fn explain_stages(
         let text = "a pipeline that reads no collection cannot be explained";
         return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
-    let shown = parsed.explained(collection.as_deref())?;
+    let shown = parsed.explained(collection.as_deref(), fields.get("hint").is_some())?;
     let first_of = parsed.first_of();
     let key = collection.as_deref().and_then(|over| hinted_buckets(over, fields.get("hint")));
     let key = key.as_ref().map(|key| RawValue::Document(key.as_doc()));
@@ -81,7 +81,7 @@ pub(super) fn explain_stages(
     let runs = inner.verbosity >= Verbosity::ExecutionStats;
     let hint = front.hint;
     let mut begun = DocBuilder::new();
-    let read = write(ctx, inner, front, Purpose::Find, &mut begun)?;
+    let read = write(ctx, inner, front, shown.purpose, &mut begun)?;
     let results = if runs { run(ctx, inner, parsed, hint)? } else { 0 };
     doc.start_array("stages").push_document();
     let name = if shown.by_distance { "$geoNearCursor" } else { "$cursor" };
