@@ -3,6 +3,7 @@
 //! The state is a position (range and last key), the records already seen when an index may show one twice, and how much of
 //! skip and limit is left. Documents reach the sink as borrowed bytes.
 
+mod alternatives;
 mod count;
 mod fetch;
 mod index_scan;
@@ -19,10 +20,11 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, OpCtx, Result};
 use mayfly_storage::{
-    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Store, whole_range,
+    Collection, Direction, KeyRange, RecordKey, ScanLimit, Scanned, Snapshot, Store, whole_range,
 };
 use mayfly_value::{DocBuf, RawDoc};
 
+use alternatives::Branches;
 use fetch::PageSize;
 use one_per_value::Shown;
 
@@ -97,6 +99,8 @@ pub struct Executor {
     expected: Option<u64>,
     /// How many records are read together.
     page_size: PageSize,
+    /// The ways of alternatives.
+    branches: Branches,
 }
 
 /// Counts the use of an index.
@@ -115,6 +119,9 @@ fn note_use(collection: &Collection, access: &Access) {
         Access::Index { index, .. } if index.spec.name() == "_id_" => collection.id_uses.add(),
         Access::Index { index, .. } => index.runtime.uses.add(),
         Access::Near(near) => near.index.runtime.uses.add(),
+        Access::Alternatives(all) => {
+            all.iter().for_each(|one| note_use(collection, &one.plan.access));
+        }
     }
 }
 
@@ -126,9 +133,16 @@ impl Executor {
     pub fn new(collection: Arc<Collection>, query: CanonicalQuery) -> Result<Executor> {
         let plan = plan(&collection, &query)?;
         note_use(&collection, &plan.access);
+        let branches = Branches::of(&collection, &plan);
+        Ok(Executor { branches, ..Executor::of(collection, query, plan) })
+    }
+
+    /// Runs a plan.
+    fn of(collection: Arc<Collection>, query: CanonicalQuery, plan: Plan) -> Executor {
         let (ranges, dedup) = match &plan.access {
             Access::Nothing => (VecDeque::new(), false),
             Access::Id(_) | Access::Text(_) | Access::Near(_) => (VecDeque::new(), false),
+            Access::Alternatives(_) => (VecDeque::new(), true),
             Access::Records { ranges, .. } => (ranges.iter().cloned().collect(), false),
             Access::Index { ranges, index, .. } => {
                 (ranges.iter().cloned().collect(), index.is_multikey() || plan.repeats)
@@ -141,7 +155,7 @@ impl Executor {
             }
             _ => None,
         };
-        Ok(Executor {
+        Executor {
             skip_left: query.skip,
             limit_left: query.limit,
             done: matches!(plan.access, Access::Nothing),
@@ -166,7 +180,8 @@ impl Executor {
             text: text::TextState::default(),
             expected: None,
             page_size: PageSize::default(),
-        })
+            branches: Branches::default(),
+        }
     }
 
     /// The plan.
@@ -197,6 +212,7 @@ impl Executor {
         let ranges = match &self.plan.access {
             Access::Nothing | Access::Id(_) => return false,
             Access::Text(_) | Access::Near(_) => return true,
+            Access::Alternatives(_) => return !self.branches.are_narrow(),
             Access::Records { ranges, .. } | Access::Index { ranges, .. } => ranges,
         };
         let few = |documents: Option<u64>| {
@@ -273,6 +289,7 @@ impl Executor {
     /// Failures that a document causes name this command and its collection, as the reference's do.
     pub fn name_failures(&mut self, command: &'static str) {
         self.command = Some(command);
+        self.branches.name_failures(command);
     }
 
     /// What names a failure that a document caused.
@@ -405,6 +422,7 @@ impl Executor {
             Access::Index { index, .. } => index.check_alive()?,
             Access::Text(text) => text.index.check_alive()?,
             Access::Near(near) => near.index.check_alive()?,
+            Access::Alternatives(_) => self.branches.check_alive()?,
             Access::Nothing | Access::Id(_) | Access::Records { .. } => {}
         }
         Ok(exhausted)
@@ -428,33 +446,34 @@ impl Executor {
             }
             Access::Records { direction, .. } => {
                 let direction = *direction;
-                self.scan_records(store, op, direction, sink)
+                self.scan_records(&store.snapshot()?, op, direction, sink)
             }
             Access::Text(_) => self.scan_text(store, op, sink),
-            Access::Index { direction, .. } => {
+            Access::Index { direction, index, .. } => {
                 let direction = *direction;
-                self.scan_index(store, op, direction, sink)
+                index.check_alive()?;
+                self.scan_index(store, &store.snapshot()?, op, direction, sink)
             }
             Access::Near(_) => self.scan_near(store, op, sink),
+            Access::Alternatives(_) => self.scan_alternatives(store, op, sink),
         }
     }
 
     fn scan_records(
         &mut self,
-        store: &Store,
+        snapshot: &Snapshot,
         op: &OpCtx,
         direction: Direction,
         sink: &mut Sink<'_>,
     ) -> Result<bool> {
-        let snapshot = store.snapshot()?;
         let failures = self.failures();
         if let Some(tail) = &self.tail
-            && let Some(rest) = tail.rest(&snapshot, &self.collection)?
+            && let Some(rest) = tail.rest(snapshot, &self.collection)?
         {
             self.ranges = VecDeque::from([rest]);
         }
         if let Some(last) = self.position.take() {
-            check_position(&snapshot, &self.collection, &last)?;
+            check_position(snapshot, &self.collection, &last)?;
         }
         let search = self.query.matcher.text().map(|text| text.bound()).transpose()?;
         let (matcher, tail) = (&self.query.matcher, &mut self.tail);

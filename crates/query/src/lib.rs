@@ -46,7 +46,9 @@ pub use modify::{
 };
 pub use partial::PartialFilters;
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
-pub use plan::{Access, FirstOf, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan};
+pub use plan::{
+    Access, Alternative, FirstOf, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan,
+};
 pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,

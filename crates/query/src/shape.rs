@@ -123,7 +123,10 @@ impl KeyPaths {
             Access::Near(near) => vec![near.path.clone()],
             Access::Id(_) => id(),
             Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
-            Access::Records { .. } | Access::Nothing | Access::Text(_) => Vec::new(),
+            Access::Records { .. }
+            | Access::Nothing
+            | Access::Text(_)
+            | Access::Alternatives(_) => Vec::new(),
         };
         KeyPaths { paths, collection: executor.collection().clone(), wants_record }
     }

@@ -71,13 +71,12 @@ impl Executor {
     pub(super) fn scan_index(
         &mut self,
         store: &Store,
+        snapshot: &Snapshot,
         op: &OpCtx,
         direction: Direction,
         sink: &mut Sink<'_>,
     ) -> Result<bool> {
         let Access::Index { index, .. } = &self.plan.access else { return Ok(true) };
-        index.check_alive()?;
-        let snapshot = store.snapshot()?;
         // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
         let multikey = index.is_multikey();
         let keys_only = self.keys_only && !multikey && !self.collection.hides_expired();
@@ -92,7 +91,7 @@ impl Executor {
         let path: &[String] = index.spec.fields().first().map_or(&[], |field| &field.parts);
         let mut scan = IndexScan {
             op,
-            snapshot: &snapshot,
+            snapshot,
             collection: &self.collection,
             query: &self.query,
             failures: &failures,
@@ -103,7 +102,7 @@ impl Executor {
             // With several entries of one document each has other values.
             checks: if multikey { &[] } else { &self.plan.checks },
             fields: index.spec.fields(),
-            page: Page::new(store, &snapshot, &self.collection, &mut self.page_size),
+            page: Page::new(store, snapshot, &self.collection, &mut self.page_size),
             places: Places::default(),
             range: 0,
             looked: 0,

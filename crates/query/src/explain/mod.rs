@@ -85,6 +85,8 @@ struct Counted {
     /// The scan came to its end.
     at_end: bool,
     millis: i64,
+    /// The same of each alternative of a `$or`.
+    branches: Vec<Counted>,
 }
 
 /// A filter with every condition spelled out, as plans and the profiler show it.
@@ -179,7 +181,12 @@ fn run(
         keys = documents;
     }
     let cut_off = first_only && shown > 0 || query.limit.is_some_and(|limit| shown >= limit);
+    let branches = executor.branches().iter().map(|branch| {
+        let (keys, documents, matched, at_end) = branch.counted();
+        Counted { keys, documents, matched, at_end, ..Counted::default() }
+    });
     Ok(Counted {
+        branches: branches.collect(),
         keys,
         documents,
         matched: if shown > 0 { shown + query.skip } else { 0 },

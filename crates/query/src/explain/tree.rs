@@ -12,7 +12,7 @@ use super::filter::{joined, parts};
 use super::node::{Node, number};
 use super::text::text_match;
 use super::{Counted, Explained, Purpose};
-use crate::plan::{Access, NearAccess, Plan, Said, said_of_point};
+use crate::plan::{Access, Alternative, NearAccess, Plan, Said, said_of_point};
 use crate::{CanonicalQuery, Hint};
 
 /// Memory that a sort may use, as plans show it.
@@ -159,7 +159,8 @@ pub(super) fn counts_keys(plan: &Plan) -> bool {
         | Access::Id(_)
         | Access::Records { .. }
         | Access::Text(_)
-        | Access::Near(_) => false,
+        | Access::Near(_)
+        | Access::Alternatives(_) => false,
     }
 }
 
@@ -214,7 +215,26 @@ fn access(
             if keys_only { leaf } else { fetch(leaf, &bounds, counted) }
         }
         Access::Near(near) => by_distance(near, conditions, counted),
+        Access::Alternatives(all) => alternatives(all, counted),
     }
+}
+
+/// The alternatives of a `$or`.
+fn alternatives(all: &[Alternative], counted: &Counted) -> Node {
+    let nothing = Counted::default();
+    let mut node = Node::new("OR");
+    let mut found = 0;
+    for (at, one) in all.iter().enumerate() {
+        let counted = counted.branches.get(at).unwrap_or(&nothing);
+        found += counted.matched;
+        let conditions = one.query.matcher.root().conditions();
+        node.inputs.push(access(&one.plan, &one.query, &conditions, false, counted));
+    }
+    let dropped = number(found.saturating_sub(counted.matched));
+    node.did(counted.matched, found.max(counted.matched), counted.at_end).counting(|out| {
+        out.append("dupsTested", number(found)).append("dupsDropped", dropped);
+        out.append("recordIdsForgotten", 0);
+    })
 }
 
 /// A search by distance; what else is asked is tested behind it.

@@ -31,7 +31,8 @@ pub(super) fn narrowed(
         | Access::Id(_)
         | Access::Records { .. }
         | Access::Text(_)
-        | Access::Near(_) => {
+        | Access::Near(_)
+        | Access::Alternatives(_) => {
             vec![("_id", false)]
         }
     };
@@ -41,7 +42,8 @@ pub(super) fn narrowed(
         | Access::Id(_)
         | Access::Records { .. }
         | Access::Text(_)
-        | Access::Near(_) => collection.collation(),
+        | Access::Near(_)
+        | Access::Alternatives(_) => collection.collation(),
     };
     let collation = collation.map(|collation| &**collation);
     let start = min.map(|min| key_of(min, &fields, collation)).transpose()?.unwrap_or_default();
@@ -57,9 +59,11 @@ pub(super) fn narrowed(
         Access::Index { index, direction, .. } => Access::Index { index, ranges, direction },
         Access::Records { direction, .. } => Access::Records { ranges, direction },
         // Searches take no hint.
-        Access::Nothing | Access::Id(_) | Access::Text(_) | Access::Near(_) => {
-            Access::Records { ranges, direction: Direction::Forward }
-        }
+        Access::Nothing
+        | Access::Id(_)
+        | Access::Text(_)
+        | Access::Near(_)
+        | Access::Alternatives(_) => Access::Records { ranges, direction: Direction::Forward },
     };
     // The order that single values gave is gone with them.
     let blocking_sort = query.sort.is_some();

@@ -3,6 +3,7 @@
 //! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
 //! narrower.
 
+mod alternatives;
 mod between;
 mod bounds;
 mod choose;
@@ -23,6 +24,7 @@ use mayfly_storage::{Collection, Direction, IdKey, Index, IndexField, KeyRange, 
 use mayfly_value::shell::Shell;
 
 use crate::{CanonicalQuery, Hint};
+pub use alternatives::Alternative;
 use bounds::{FieldBounds, conjuncts, field_bounds};
 pub(crate) use choose::{extend, said_of_point};
 use first_of::with_first_of;
@@ -33,6 +35,7 @@ pub(crate) use places::{key_range, of_cells, of_squares};
 pub use text::{TextAccess, check_absent};
 
 /// How documents are reached.
+#[derive(Clone)]
 pub enum Access {
     /// The filter cannot hold for any document.
     Nothing,
@@ -58,9 +61,12 @@ pub enum Access {
     },
     /// Entries of an index of places, the nearest first.
     Near(Box<NearAccess>),
+    /// One way for each alternative of a `$or`; a record is shown once.
+    Alternatives(Vec<Alternative>),
 }
 
 /// A plan.
+#[derive(Clone)]
 pub struct Plan {
     /// How documents are reached.
     pub access: Access,
@@ -92,6 +98,7 @@ pub(crate) struct Said {
 }
 
 /// Where a field of an index's entries must lie that the ranges do not bound.
+#[derive(Clone)]
 pub struct EntryCheck {
     /// Its place among the fields.
     pub at: usize,
@@ -135,6 +142,10 @@ impl Plan {
             Access::Near(near) => {
                 Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
             }
+            Access::Alternatives(all) => {
+                let all = all.iter().map(|one| one.plan.summary().into_owned());
+                Cow::Owned(all.collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }
@@ -166,7 +177,16 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
     let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
     match &query.hint {
         Some(hint) => hinted(collection, query, hint, &bounds),
-        None => Ok(with_first_of(collection, query, choose::best(collection, query, &bounds))),
+        None => {
+            let best = choose::best(collection, query, &bounds);
+            // A scan in the wanted order may end soon.
+            let ends = query.limit.is_some() && query.sort.is_some() && !best.blocking_sort;
+            let other = match ends || alternatives::is_bounded(&best) {
+                true => None,
+                false => alternatives::plan(collection, query),
+            };
+            Ok(other.unwrap_or_else(|| with_first_of(collection, query, best)))
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::{Access, Plan};
 use crate::{CanonicalQuery, Hint};
 
 /// How documents are reached in the order of their distance.
+#[derive(Clone)]
 pub struct NearAccess {
     /// The index of places.
     pub index: Arc<Index>,

@@ -18,6 +18,7 @@ use super::{Access, Plan, choose};
 use crate::CanonicalQuery;
 
 /// How a search reaches documents.
+#[derive(Clone)]
 pub struct TextAccess {
     /// The text index.
     pub index: Arc<Index>,
