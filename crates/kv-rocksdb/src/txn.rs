@@ -12,7 +12,7 @@ use mayfly_kv::{
     Caps, Direction, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult,
     ScanEnd, ScanLimit, Txn, Visitor,
 };
-use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
+use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
 use crate::store::{Store, StoreSnapshot};
@@ -29,6 +29,9 @@ pub(crate) const CAPS: Caps = Caps {
 
 /// From this many keys on a batched read pays.
 const BATCHED_KEYS: usize = 4;
+/// A batch's header, and what it needs besides key and value for each operation, at most.
+const BATCH_HEADER: usize = 12;
+const BATCH_PER_OP: usize = 12;
 
 /// A snapshot that many transactions read.
 pub(crate) struct RocksHeld {
@@ -177,9 +180,17 @@ impl RocksTxn {
     fn write(&self) -> KvResult<()> {
         let store = &self.store;
         store.admit(&self.buffer)?;
+        let (bytes, ops) = self.buffer.size();
+        let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
+        for (keyspace, key, write) in self.buffer.ops_by_key() {
+            match write {
+                OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
+                OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
+            }
+        }
         store
             .db
-            .write_opt(store.heads.batch(&self.buffer), &store.write_options)
+            .write_opt(batch, &store.write_options)
             .map_err(|error| store.health.write_failed(&error))?;
         store.wrote();
         Ok(())
