@@ -12,7 +12,6 @@
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; adding
 //!   many entries at once: `ingest`.
 
-mod batch;
 mod engine;
 mod format;
 mod group_sync;

@@ -12,7 +12,6 @@ use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, ReadOptions, Snapshot, WriteBatch, WriteOptions,
 };
 
-use crate::batch::Heads;
 use crate::format;
 use crate::group_sync::GroupSync;
 use crate::health::Health;
@@ -23,8 +22,6 @@ use crate::room::Room;
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
-    /// How batches for them are laid out.
-    pub(crate) heads: Heads,
     /// After `families` and never taken out: they point into it.
     pub(crate) db: Box<DB>,
     pub(crate) shared: Shared,
@@ -64,7 +61,6 @@ impl Store {
         let mut write_options = WriteOptions::default();
         write_options.set_sync(options.sync_commits);
         Ok(Store {
-            heads: Heads::of(&families),
             families,
             db,
             shared,

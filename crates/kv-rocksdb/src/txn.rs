@@ -12,7 +12,7 @@ use mayfly_kv::{
     Caps, Direction, EachValue, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
     KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
 };
-use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
+use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
 use crate::many::{BATCHED_KEYS, Many};
@@ -28,6 +28,10 @@ pub(crate) const CAPS: Caps = Caps {
     durable: true,
     clusters_records: false,
 };
+
+/// A batch's header, and what it needs besides key and value for each operation, at most.
+const BATCH_HEADER: usize = 12;
+const BATCH_PER_OP: usize = 12;
 
 /// A snapshot that many transactions read.
 pub(crate) struct RocksHeld {
@@ -176,9 +180,17 @@ impl RocksTxn {
     fn write(&self) -> KvResult<()> {
         let store = &self.store;
         store.admit(&self.buffer)?;
+        let (bytes, ops) = self.buffer.size();
+        let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
+        for (keyspace, key, write) in self.buffer.ops_by_key() {
+            match write {
+                OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
+                OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
+            }
+        }
         store
             .db
-            .write_opt(store.heads.batch(&self.buffer), &store.write_options)
+            .write_opt(batch, &store.write_options)
             .map_err(|error| store.health.write_failed(&error))?;
         store.wrote();
         Ok(())

@@ -80,6 +80,12 @@ impl<'a> RawDoc<'a> {
         RawIter { rest: self.0.get(4..self.0.len().saturating_sub(1)).unwrap_or(&[]) }
     }
 
+    /// The elements from this one on: so many bytes of elements come before it.
+    #[inline]
+    pub fn iter_behind(self, bytes: usize) -> RawIter<'a> {
+        RawIter { rest: self.iter().rest.get(bytes..).unwrap_or(&[]) }
+    }
+
     /// The first element with this name.
     pub fn get_element(self, name: &str) -> Option<RawElement<'a>> {
         let wanted = Wanted::new(name.as_bytes())?;

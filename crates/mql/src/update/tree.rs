@@ -10,6 +10,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ValueBuf, t
 /// Most items that a path may add to an array to reach its position; the reference's own limit.
 const MAX_ARRAY_PADDING: usize = 1_500_000;
 
+/// A level has room for so many fields at first.
+const EXPECTED_FIELDS: usize = 16;
+
 /// A field of an opened document.
 pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
 
@@ -47,7 +50,9 @@ impl<'a> Node<'a> {
             let node = Node::Raw { type_byte: element.type_byte(), data: element.data() };
             (Cow::Borrowed(element.name()), node)
         };
-        Node::Document(doc.iter().map(field).collect())
+        let mut fields = Vec::with_capacity(EXPECTED_FIELDS);
+        fields.extend(doc.iter().map(field));
+        Node::Document(fields)
     }
 
     /// The value; opened levels are written out.

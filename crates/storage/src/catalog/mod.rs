@@ -49,8 +49,13 @@ const FORMAT: i32 = 3;
 /// How often leaving the format mark is tried again.
 const MAX_FORMAT_TRIES: usize = 100;
 
-/// The map of namespaces.
-pub(crate) type Namespaces = imbl::HashMap<Namespace, Arc<Collection>>;
+/// The map of namespaces. Each command looks into it several times.
+pub(crate) type Namespaces = imbl::GenericHashMap<
+    Namespace,
+    Arc<Collection>,
+    foldhash::fast::RandomState,
+    imbl::shared_ptr::DefaultSharedPtr,
+>;
 
 /// The catalog in memory.
 pub(crate) struct Catalog {
@@ -72,7 +77,7 @@ impl Catalog {
             next_id = value.try_into().map_or(1, u64::from_be_bytes);
         })
         .map_err(from_kv)?;
-        let mut map = Namespaces::new();
+        let mut map = Namespaces::default();
         for (id, bytes) in rows(&*txn, b'c')? {
             let stored = RawDoc::new(&bytes).ok_or_else(|| damaged("a catalog entry"))?;
             let collection = Arc::new(decode_collection(id, stored, filters)?);

@@ -66,9 +66,9 @@ impl Changes<'_> {
 
 fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocBuf> {
     let mut changes = Changes::default();
-    let mut read = 0;
-    let (mut before, mut after) =
-        (old.iter(), new.iter().inspect(|element| read += element.encoded_len()));
+    let mut read = same_elements(old, new);
+    let (mut before, after) = (old.iter_behind(read), new.iter_behind(read));
+    let mut after = after.inspect(|element| read += element.encoded_len());
     let mut pending = after.next();
     for element in before.by_ref() {
         match pending {
@@ -96,6 +96,31 @@ fn document_delta(old: RawDoc<'_>, new: RawDoc<'_>, depth: Depth) -> Option<DocB
     let Changes { gone, came, .. } = &mut changes;
     gone.retain(|gone| !came.iter().any(|came| came.name_bytes() == gone.name_bytes()));
     unambiguous(old, new, &changes).then(|| write_document(&changes))
+}
+
+/// Bytes of the elements at the front that both documents have: these need no comparison one by one.
+fn same_elements(old: RawDoc<'_>, new: RawDoc<'_>) -> usize {
+    // Behind their lengths.
+    let [old, of_new] = [old, new].map(|document| document.as_bytes().get(4..).unwrap_or(&[]));
+    let shared = shared_bytes(old, of_new);
+    let mut same = 0;
+    for element in new {
+        let end = same + element.encoded_len();
+        if end > shared {
+            break;
+        }
+        same = end;
+    }
+    same
+}
+
+/// How many bytes at the front are the same.
+fn shared_bytes(old: &[u8], new: &[u8]) -> usize {
+    // By blocks first: it is mostly a few bytes somewhere that have changed.
+    let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
+    let same = BLOCK * blocks.take_while(|(a, b)| a == b).count();
+    let rest = old[same..].iter().zip(&new[same..]);
+    same + rest.take_while(|(a, b)| a == b).count()
 }
 
 fn compare<'a>(old: RawElement<'a>, new: RawElement<'a>, depth: Depth, changes: &mut Changes<'a>) {
@@ -129,11 +154,7 @@ fn shared_front(old: RawValue<'_>, new: RawValue<'_>) -> Option<usize> {
     else {
         return None;
     };
-    // By blocks first: values that grow at their end are long and the same up to there.
-    let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
-    let same = BLOCK * blocks.take_while(|(a, b)| a == b).count();
-    let rest = old[same..].iter().zip(&new[same..]);
-    let shared = same + rest.take_while(|(a, b)| a == b).count();
+    let shared = shared_bytes(old, new);
     let fits = i32::try_from(shared).is_ok();
     (before == after && shared >= MIN_SHARED_BYTES && fits).then_some(shared)
 }
