@@ -5,9 +5,7 @@
 //! ranges together, so it may run into what was deleted between two of them; after some of that it gives up, and the range is
 //! visited with bounds of its own.
 
-use std::ops::ControlFlow;
-
-use mayfly_kv::{Direction, KeyRange, KvResult, RangesVisitor, ScanEnd};
+use mayfly_kv::{Direction, KeyRange, KvResult, RangesVisitor, ScanEnd, Visitor};
 use rocksdb::{ColumnFamily, DB, DBRawIteratorWithThreadMode, ErrorKind};
 
 use crate::health::read_failed;
@@ -85,11 +83,7 @@ pub(crate) fn visit_ranges(
 }
 
 impl Shared<'_> {
-    fn visit(
-        &mut self,
-        range: &KeyRange,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> KvResult<End> {
+    fn visit(&mut self, range: &KeyRange, visit: &mut Visitor<'_>) -> KvResult<End> {
         self.last.clear();
         self.go_to(range);
         while let Some((key, value)) = self.iterator.item() {

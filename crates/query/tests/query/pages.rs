@@ -285,7 +285,7 @@ fn no_more_is_read_than_a_limit_or_a_batch_can_take() {
     assert!((300..450).contains(&read), "{read}");
     // Nobody says how many are wanted: pages begin small.
     f.run(&mut f.executor(&doc! { "k": { "$gte": 0 } }, false, 0), &mut |_| Flow::Pause);
-    assert_eq!(f.examined(), (1, 1, 4));
+    assert_eq!(f.examined(), (1, 1, 16));
 }
 
 #[test]
