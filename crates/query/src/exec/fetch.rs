@@ -14,7 +14,7 @@ use mayfly_value::RawDoc;
 use super::Flow;
 
 /// Keys of the first page when nobody says how many documents are wanted; each further one has four times as many.
-const FIRST_KEYS: usize = 4;
+const FIRST_KEYS: usize = 16;
 const GROWTH: usize = 4;
 /// Most keys of a page.
 const MOST_KEYS: usize = 256;

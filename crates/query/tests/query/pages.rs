@@ -285,7 +285,7 @@ fn no_more_is_read_than_a_limit_or_a_batch_can_take() {
     assert!((300..450).contains(&read), "{read}");
     // Nobody says how many are wanted: pages begin small.
     f.run(&mut f.executor(&doc! { "k": { "$gte": 0 } }, false, 0), &mut |_| Flow::Pause);
-    assert_eq!(f.examined(), (1, 1, 4));
+    assert_eq!(f.examined(), (1, 1, 16));
 }
 
 #[test]
@@ -353,4 +353,21 @@ fn a_write_that_moves_keys_finds_each_document_once() {
     assert_eq!(modified, 2000);
     let ids = f.rest(&mut f.executor(&doc! { "k": { "$gte": 1000, "$lt": 3000 } }, false, 0));
     assert_eq!(ids, (0..2000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_batch_that_is_full_soon_does_not_take_long() {
+    let f = by_k();
+    f.scatter(1500);
+    let takes_long = |filter: &Document, batch: Option<usize>| {
+        let mut executor = f.executor(filter, false, 0);
+        batch.into_iter().for_each(|batch| executor.expect(batch));
+        executor.may_take_long()
+    };
+    let range = doc! { "k": { "$gte": 0, "$lt": 1000 } };
+    assert!(takes_long(&range, None));
+    assert!(!takes_long(&range, Some(101)));
+    assert!(takes_long(&range, Some(5000)));
+    let rejecting = doc! { "k": { "$gte": 0, "$lt": 1000 }, "other": 1 };
+    assert!(takes_long(&rejecting, Some(101)), "nobody knows how many documents it rejects");
 }
