@@ -175,7 +175,12 @@ impl Sorted {
     /// # Errors
     /// Those of files.
     pub(crate) fn next(&mut self) -> Result<Option<(RawDoc<'_>, Metadata)>> {
-        if self.left == 0 {
+        if self.is_empty() {
+            // Stages behind may go on for long.
+            self.merge = Merge::default();
+            if let Some(share) = &mut self.share {
+                share.set(0);
+            }
             return Ok(None);
         }
         self.left -= 1;
@@ -253,12 +258,15 @@ mod tests {
         for key in 0..100u8 {
             sorter.push_keyed(&[key], document.as_doc(), &Metadata::NONE, &op).unwrap();
         }
-        let stats = sorter.finish(&op).unwrap().stats();
+        let mut sorted = sorter.finish(&op).unwrap();
+        let stats = sorted.stats();
         assert_eq!((stats.documents, stats.bytes), (100, 100 * 12));
         assert_eq!(stats.memory.limit, 1000);
         assert_eq!(stats.memory.spilled, budget.spilled(Operator::Sort));
         assert!(stats.memory.peak > 1000 && stats.memory.spilled.records > 80, "{stats:?}");
         assert!(op.has_sort_stage.load(Ordering::Relaxed));
+        while sorted.next().unwrap().is_some() {}
+        assert_eq!((budget.used(), sorted.stats()), (0, stats));
         assert_eq!(op.keys_sorted.load(Ordering::Relaxed), 100);
     }
 
