@@ -33,7 +33,7 @@ use crate::metadata::{INDEX_KEY, Metadata};
 use crate::needed::Fields;
 use crate::plan::{Access, Plan, plan};
 use crate::tail::{Tail, check_position};
-use crate::{CanonicalQuery, ResultShape};
+use crate::{CanonicalQuery, ResultShape, SortStats};
 
 /// Entries looked at between two checks of the deadline.
 const CHUNK_ENTRIES: usize = 256;
@@ -268,6 +268,11 @@ impl Executor {
             *seen = SeenRecords::new(&budget);
         }
         self.budget = budget;
+    }
+
+    /// What its sort did, once that is over.
+    pub fn sort_stats(&self) -> Option<SortStats> {
+        self.sorted.as_ref().map(Sorted::stats)
     }
 
     /// Whether it keeps more than its position.

@@ -37,7 +37,7 @@ pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
 pub use log_scan::{LogOrder, LogScan};
 pub use mayfly_expr::accum::AccumulatorLimits;
-pub use memory::{Budget, MemoryLimits, Room};
+pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,

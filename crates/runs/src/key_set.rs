@@ -56,7 +56,7 @@ impl KeySet {
         Ok(false)
     }
 
-    /// Memory that it takes, in bytes.
+    /// Memory that the keys take which are not in a file, in bytes. The others take a bit more than one byte each.
     pub fn memory_bytes(&self) -> usize {
         self.bytes
     }
@@ -79,7 +79,8 @@ impl KeySet {
             run.push(&key, &[], check)?;
         }
         sorter.push_run(run, folder, check)?;
-        let table = Table::of(sorter.merge(check)?, folder, check)?;
+        let count = sorter.len();
+        let table = Table::of(sorter.merge(check)?, count, folder, check)?;
         self.spilled.add(table.spilled());
         self.tables.push(table);
         if self.tables.len() == MAX_TABLES {

@@ -10,6 +10,7 @@
 //! queries sort documents. Files have no names, so that nothing is left of them after a crash, and only their owner can read them.
 
 mod arena;
+mod bloom;
 mod file;
 mod key_set;
 mod merge;

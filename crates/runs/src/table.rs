@@ -1,7 +1,7 @@
 //! Sorted entries in a file, to be found by their keys.
 //!
-//! The file is a run. In memory is the first key of each block of about 16 KiB, so that a look-up reads one block, and the next ones
-//! only where equal keys go on there.
+//! The file is a run. In memory is the first key of each block of about 4 KiB, so that a look-up reads one block, and the next ones
+//! only where equal keys go on there. Most look-ups of keys that are not there end at a filter.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,10 +10,11 @@ use std::path::Path;
 use mayfly_base::{Error, Result};
 
 use crate::arena::{Arena, HEADER};
+use crate::bloom::Bloom;
 use crate::file::{failed, finish, write_entry, writer};
 use crate::{Check, Merge, Spilled};
 
-const BLOCK_BYTES: u64 = 16 << 10;
+const BLOCK_BYTES: u64 = 4 << 10;
 /// Entries between two questions whether to go on.
 const CHECK_EVERY: u64 = 4096;
 
@@ -24,6 +25,7 @@ pub struct Table {
     /// The first key of each block, and where it begins.
     blocks: Vec<(Vec<u8>, u64)>,
     end: u64,
+    filter: Bloom,
     /// The block that was read last.
     block: Option<usize>,
     bytes: Vec<u8>,
@@ -31,11 +33,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Writes all entries of a merge into a file in this folder.
+    /// Writes all entries of a merge, about so many, into a file in this folder.
     ///
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
-    pub fn of(mut merge: Merge, folder: &Path, check: &Check<'_>) -> Result<Table> {
+    pub fn of(mut merge: Merge, count: u64, folder: &Path, check: &Check<'_>) -> Result<Table> {
+        let mut filter = Bloom::new(count);
         let (mut out, mut blocks, mut end) = (writer(folder)?, Vec::new(), 0u64);
         let mut spilled = Spilled { spills: 1, ..Spilled::default() };
         let mut full_at = 0;
@@ -47,6 +50,7 @@ impl Table {
                 blocks.push((key.to_vec(), end));
                 full_at = end + BLOCK_BYTES;
             }
+            filter.add(key);
             write_entry(&mut out, key, value)?;
             end += (HEADER + key.len() + value.len()) as u64;
             spilled.records += 1;
@@ -54,7 +58,7 @@ impl Table {
         }
         spilled.file_bytes = end;
         let (file, bytes) = (finish(out)?, Vec::new());
-        Ok(Table { file, blocks, end, block: None, bytes, spilled })
+        Ok(Table { file, blocks, end, filter, block: None, bytes, spilled })
     }
 
     /// What was written.
@@ -65,7 +69,8 @@ impl Table {
     /// Memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let block = |(key, _): &(Vec<u8>, u64)| key.len() + size_of::<(Vec<u8>, u64)>();
-        self.blocks.iter().map(block).sum::<usize>() + self.bytes.capacity()
+        let blocks: usize = self.blocks.iter().map(block).sum();
+        blocks + self.bytes.capacity() + self.filter.memory_bytes()
     }
 
     /// Shows the values under a key in their order.
@@ -73,6 +78,9 @@ impl Table {
     /// # Errors
     /// 39 FileStreamFailed, those of the visitor.
     pub fn find(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if !self.filter.may_have(key) {
+            return Ok(());
+        }
         // Equal keys may begin in the block before the first one that begins with the key.
         let behind = self.blocks.partition_point(|(first, _)| first.as_slice() < key);
         for block in behind.saturating_sub(1)..self.blocks.len() {
@@ -126,8 +134,9 @@ impl Table {
     /// # Errors
     /// As [`Table::of`].
     pub(crate) fn merged(tables: Vec<Table>, folder: &Path, check: &Check<'_>) -> Result<Table> {
+        let count = tables.iter().map(|table| table.spilled.records).sum();
         let files = tables.into_iter().map(|table| table.file).collect();
-        Table::of(Merge::of(files, Arena::default())?, folder, check)
+        Table::of(Merge::of(files, Arena::default())?, count, folder, check)
     }
 }
 
@@ -168,7 +177,7 @@ mod tests {
             }
             let folder = std::env::temp_dir().join("mayfly-runs-test");
             let merge = sorter.merge(&|| Ok(())).unwrap();
-            let mut table = Table::of(merge, &folder, &|| Ok(())).unwrap();
+            let mut table = Table::of(merge, keys.len() as u64, &folder, &|| Ok(())).unwrap();
             prop_assert_eq!(table.spilled().records, keys.len() as u64);
             for key in keys.into_iter().chain([vec![9], vec![1, 1, 1, 1, 1]]) {
                 let mut found = Vec::new();

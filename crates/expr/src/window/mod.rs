@@ -66,6 +66,9 @@ pub fn takes_accumulator(name: &str) -> bool {
 /// Window functions that came with versions of the reference behind 8.0, and do not exist here.
 pub const NEWER: &[&str] = &["$minMaxScaler"];
 
+/// Takes results, one for each document of a partition; nothing for what is missing.
+pub type See<'s> = dyn FnMut(Option<ValueBuf>) -> Result<()> + 's;
+
 /// A parsed window function.
 #[derive(Clone, Debug)]
 pub struct WindowFunction {
@@ -102,23 +105,41 @@ impl WindowFunction {
     /// # Errors
     /// Those of expressions and operators.
     pub fn run(&self, partition: &[DocBuf]) -> Result<Vec<Option<ValueBuf>>> {
-        match &self.function {
-            Function::Accumulate(accumulator) => slide::run(self, accumulator, partition),
-            Function::Rank(which) => Ok(rank::run(*which, self, partition)),
+        let mut results = Vec::with_capacity(partition.len());
+        self.run_each(partition, &mut |result| {
+            results.push(result);
+            Ok(())
+        })?;
+        Ok(results)
+    }
+
+    /// The same, shown one by one where they may be large: arrays that grow with the partition.
+    ///
+    /// # Errors
+    /// As [`WindowFunction::run`], and those of the visitor.
+    pub fn run_each(&self, partition: &[DocBuf], see: &mut See<'_>) -> Result<()> {
+        let results = match &self.function {
+            Function::Accumulate(accumulator) => {
+                return slide::run(self, accumulator, partition, see);
+            }
+            Function::Rank(which) => rank::run(*which, self, partition),
             Function::Shift { output, by, default } => {
-                fill::shift(self, output, *by, default.as_ref(), partition)
+                fill::shift(self, output, *by, default.as_ref(), partition)?
             }
             Function::Derivative { input, unit } => {
-                calculus::derivative(self, input, *unit, partition)
+                calculus::derivative(self, input, *unit, partition)?
             }
-            Function::Integral { input, unit } => calculus::integral(self, input, *unit, partition),
-            Function::Fading { input, alpha } => calculus::fading(self, input, alpha, partition),
+            Function::Integral { input, unit } => {
+                calculus::integral(self, input, *unit, partition)?
+            }
+            Function::Fading { input, alpha } => calculus::fading(self, input, alpha, partition)?,
             Function::Covariance { pair, sample } => {
-                calculus::covariance(self, pair, *sample, partition)
+                calculus::covariance(self, pair, *sample, partition)?
             }
-            Function::LinearFill(input) => fill::linear(self, input, partition),
-            Function::Locf(input) => fill::carried(self, input, partition),
-        }
+            Function::LinearFill(input) => fill::linear(self, input, partition)?,
+            Function::Locf(input) => fill::carried(self, input, partition)?,
+        };
+        results.into_iter().try_for_each(see)
     }
 
     /// What its expressions read.

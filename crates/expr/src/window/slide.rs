@@ -9,7 +9,7 @@ use mayfly_base::Result;
 use mayfly_value::{DocBuf, Number, RawValue, ValueBuf, compare_values_in};
 
 use super::bounds::{only_grow, reaches};
-use super::{WindowFunction, null};
+use super::{See, WindowFunction, null};
 use crate::Sum;
 use crate::accum::{Accumulator, Deviation, Kind};
 
@@ -17,27 +17,32 @@ pub(super) fn run(
     function: &WindowFunction,
     accumulator: &Accumulator,
     partition: &[DocBuf],
-) -> Result<Vec<Option<ValueBuf>>> {
+    see: &mut See<'_>,
+) -> Result<()> {
     let reaches = reaches(function, partition)?;
     if !only_grow(&reaches) {
         match accumulator.kind() {
             Kind::Min => {
-                return extremes(function, accumulator, partition, &reaches, Ordering::Less);
+                let results = extremes(function, accumulator, partition, &reaches, Ordering::Less)?;
+                return results.into_iter().try_for_each(see);
             }
             Kind::Max => {
-                return extremes(function, accumulator, partition, &reaches, Ordering::Greater);
+                let results =
+                    extremes(function, accumulator, partition, &reaches, Ordering::Greater)?;
+                return results.into_iter().try_for_each(see);
             }
             Kind::Sum | Kind::Avg | Kind::Count | Kind::StdDevPop | Kind::StdDevSamp => {
                 let values = function.values(accumulator.argument(), partition)?;
                 let count = accumulator.kind() == Kind::Count;
                 if let Some(numbers) = alike(&values, count) {
-                    return Ok(moving(accumulator.kind(), &numbers, &reaches));
+                    let results = moving(accumulator.kind(), &numbers, &reaches);
+                    return results.into_iter().try_for_each(see);
                 }
             }
             _ => {}
         }
     }
-    anew(accumulator, function, partition, &reaches)
+    anew(accumulator, function, partition, &reaches, see)
 }
 
 /// From the first document on for each window that does not go on where the one before ended.
@@ -46,8 +51,8 @@ fn anew(
     function: &WindowFunction,
     partition: &[DocBuf],
     reaches: &[(usize, usize)],
-) -> Result<Vec<Option<ValueBuf>>> {
-    let mut results = Vec::with_capacity(partition.len());
+    see: &mut See<'_>,
+) -> Result<()> {
     let mut state = accumulator.start(None)?;
     let mut held = (0, 0);
     for reach in reaches {
@@ -59,9 +64,9 @@ fn anew(
             accumulator.add_in(&mut state, function.frame(document))?;
         }
         held.1 = held.1.max(reach.1);
-        results.push(Some(accumulator.finish(&state)?));
+        see(Some(accumulator.finish(&state)?))?;
     }
-    Ok(results)
+    Ok(())
 }
 
 /// The numbers, if all are finite and of one type: then what was added can be taken away without a trace.

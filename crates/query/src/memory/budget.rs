@@ -130,7 +130,23 @@ impl Budget {
     /// The share of an operator.
     pub(crate) fn share(&self, operator: Operator) -> Share {
         let limit = self.limits().of(operator);
-        Share { budget: self.clone(), operator, limit, told: 0, next: limit.min(GRAIN_BYTES) }
+        Share {
+            budget: self.clone(),
+            operator,
+            limit,
+            told: 0,
+            next: limit.min(GRAIN_BYTES),
+            peak: 0,
+            spilled: Spilled::default(),
+        }
+    }
+
+    /// Counts what was written into files, for the operation that works now.
+    pub(crate) fn count(&self, op: &OpCtx, operator: Operator, spilled: Spilled) {
+        op.spills.add(operator, spilled);
+        if let Some(shared) = &self.0 {
+            shared.spills.add(operator, spilled);
+        }
     }
 
     fn tell(&self, before: usize, now: usize) -> usize {
@@ -138,6 +154,17 @@ impl Budget {
         let more = now.wrapping_sub(before);
         shared.used.fetch_add(more, Ordering::Relaxed).wrapping_add(more)
     }
+}
+
+/// What an operator took of memory and of files, for those who explain it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Its own limit, in bytes.
+    pub limit: usize,
+    /// The most that it held, as far as it was told.
+    pub peak: usize,
+    /// What it wrote into files.
+    pub spilled: Spilled,
 }
 
 /// What one operator holds of the memory of its operation.
@@ -150,6 +177,8 @@ pub(crate) struct Share {
     told: usize,
     /// Up to here there is nothing to tell.
     next: usize,
+    peak: usize,
+    spilled: Spilled,
 }
 
 impl Share {
@@ -187,6 +216,7 @@ impl Share {
     pub(crate) fn set(&mut self, bytes: usize) -> usize {
         let used = self.budget.tell(self.told, bytes);
         self.told = bytes;
+        self.peak = self.peak.max(bytes);
         self.next = self.limit.min(bytes.saturating_add(self.grain()));
         used
     }
@@ -196,11 +226,14 @@ impl Share {
     }
 
     /// Counts what was written into files, for the operation that works now.
-    pub(crate) fn count(&self, op: &OpCtx, spilled: Spilled) {
-        op.spills.add(self.operator, spilled);
-        if let Some(shared) = &self.budget.0 {
-            shared.spills.add(self.operator, spilled);
-        }
+    pub(crate) fn count(&mut self, op: &OpCtx, spilled: Spilled) {
+        self.spilled.add(spilled);
+        self.budget.count(op, self.operator, spilled);
+    }
+
+    /// What it took so far.
+    pub(crate) fn stats(&self) -> MemoryStats {
+        MemoryStats { limit: self.limit, peak: self.peak, spilled: self.spilled }
     }
 
     /// The failure of an operator that cannot go on in files: what its own limit makes of it, unless it is within that.

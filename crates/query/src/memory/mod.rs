@@ -6,9 +6,10 @@ mod sorter;
 mod spill;
 mod spool;
 
-pub use budget::{Budget, MemoryLimits, Room};
+pub use budget::{Budget, MemoryLimits, MemoryStats, Room};
 pub(crate) use budget::{Share, no_disk_use};
 pub(crate) use seen::SeenRecords;
+pub use sorter::SortStats;
 pub(crate) use sorter::{Sorted, Sorter};
 pub(crate) use spill::{as_document, into_document};
 pub(crate) use spool::{Spool, SpoolWriter};

@@ -11,7 +11,7 @@ use mayfly_runs::Merge;
 use mayfly_value::RawDoc;
 
 use super::spill::{parts, row};
-use super::{Budget, Share};
+use super::{Budget, MemoryStats, Share};
 use crate::metadata::Metadata;
 use crate::needed::Fields;
 
@@ -132,10 +132,12 @@ impl Sorter {
             op.bytes_sorted.fetch_add(self.bytes, Ordering::Relaxed);
         }
         let left = self.keep.unwrap_or(u64::MAX);
+        let rows_len = self.rows.len();
         let merge = self.rows.merge(&|| op.check())?;
         let mut share = self.share;
         share.set(merge.memory_bytes());
-        Ok(Sorted { merge, left, _share: Some(share) })
+        let sorted = (rows_len, self.bytes);
+        Ok(Sorted { merge, left, share: Some(share), sorted })
     }
 }
 
@@ -146,13 +148,25 @@ fn too_much(limit: usize) -> Error {
     Error::new(ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed, text)
 }
 
+/// What a sort did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SortStats {
+    /// Memory and files.
+    pub memory: MemoryStats,
+    /// Documents that came.
+    pub documents: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// Sorted documents.
 #[derive(Default)]
 pub(crate) struct Sorted {
     merge: Merge,
     left: u64,
     /// Of what is still in memory.
-    _share: Option<Share>,
+    share: Option<Share>,
+    sorted: (u64, u64),
 }
 
 impl Sorted {
@@ -161,11 +175,22 @@ impl Sorted {
     /// # Errors
     /// Those of files.
     pub(crate) fn next(&mut self) -> Result<Option<(RawDoc<'_>, Metadata)>> {
-        if self.left == 0 {
+        if self.is_empty() {
+            // Stages behind may go on for long.
+            self.merge = Merge::default();
+            if let Some(share) = &mut self.share {
+                share.set(0);
+            }
             return Ok(None);
         }
         self.left -= 1;
         self.merge.next()?.map(|(_, bytes)| row(bytes)).transpose()
+    }
+
+    /// What the sort took, how many documents came, and their bytes.
+    pub(crate) fn stats(&self) -> SortStats {
+        let memory = self.share.as_ref().map(Share::stats).unwrap_or_default();
+        SortStats { memory, documents: self.sorted.0, bytes: self.sorted.1 }
     }
 
     /// Whether nothing is left.
@@ -219,6 +244,30 @@ mod tests {
         assert!(spilled.spills > 5 && spilled.records > 1000, "{spilled:?}");
         assert_eq!(sorted(&small, Some(300)).unwrap(), in_memory[..300]);
         assert_eq!(small.used(), 0);
+    }
+
+    #[test]
+    fn a_sort_tells_what_it_took() {
+        let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+        let folder = Some(std::env::temp_dir().join("mayfly-sorter-test"));
+        let budget = Budget::new(MemoryLimits::default().with_all(1000), folder);
+        let mut sorter = Sorter::by_keys(None, &budget, Operator::Sort);
+        let mut document = DocBuilder::new();
+        document.append("n", 1);
+        let document = document.finish();
+        for key in 0..100u8 {
+            sorter.push_keyed(&[key], document.as_doc(), &Metadata::NONE, &op).unwrap();
+        }
+        let mut sorted = sorter.finish(&op).unwrap();
+        let stats = sorted.stats();
+        assert_eq!((stats.documents, stats.bytes), (100, 100 * 12));
+        assert_eq!(stats.memory.limit, 1000);
+        assert_eq!(stats.memory.spilled, budget.spilled(Operator::Sort));
+        assert!(stats.memory.peak > 1000 && stats.memory.spilled.records > 80, "{stats:?}");
+        assert!(op.has_sort_stage.load(Ordering::Relaxed));
+        while sorted.next().unwrap().is_some() {}
+        assert_eq!((budget.used(), sorted.stats()), (0, stats));
+        assert_eq!(op.keys_sorted.load(Ordering::Relaxed), 100);
     }
 
     #[test]

@@ -192,11 +192,13 @@ impl<'s> Search<'s> {
             return Ok(());
         }
         let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_much)) };
+        let mut spilled = Spilled::default();
         for keys in [&mut self.found, &mut self.asked] {
             let before = keys.spilled();
             keys.spill(folder, &|| self.context.op.check())?;
-            self.share.count(self.context.op, keys.spilled().since(before));
+            spilled.add(keys.spilled().since(before));
         }
+        self.share.count(self.context.op, spilled);
         self.share.set(0);
         Ok(())
     }
@@ -297,8 +299,9 @@ impl Frontier {
             None => {
                 let folder = self.share.folder()?;
                 let folder = folder.ok_or_else(|| self.share.failure(too_much))?;
-                self.share.count(context.op, Spilled { spills: 1, ..Spilled::default() });
-                self.spool.insert(SpoolWriter::new(folder)?)
+                let spool = SpoolWriter::new(folder)?;
+                self.share.count(context.op, spool.spilled());
+                self.spool.insert(spool)
             }
         };
         let mut out = DocBuilder::new();

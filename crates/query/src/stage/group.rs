@@ -203,6 +203,7 @@ impl RunningGroup {
         if let Some((_, (id, states))) = self.open.take() {
             next(self.group.result(id.as_ref(), &states)?.as_doc())?;
         }
+        self.merge = Some(Merge::default());
         Ok(Flow::More)
     }
 }
@@ -299,7 +300,9 @@ impl Running for RunningGroup {
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if self.parts.is_some() {
             // What is left in memory comes last.
-            self.spill(context)?;
+            if !self.groups.is_empty() {
+                self.spill(context)?;
+            }
             let parts = self.parts.take();
             let check = || context.op.check();
             self.merge = parts.map(|parts| parts.merge(&check)).transpose()?;
@@ -307,13 +310,15 @@ impl Running for RunningGroup {
         if self.merge.is_some() {
             return self.finish_merged(context, next);
         }
-        self.places.clear();
+        self.places = HashMap::new();
         while let Some((id, states)) = self.groups.pop_front() {
             let result = self.group.result(id.as_ref(), &states)?;
             if next(result.as_doc())? != Flow::More && !self.groups.is_empty() {
                 return Ok(Flow::Pause);
             }
         }
+        // Stages behind may go on for long.
+        self.share = None;
         Ok(Flow::More)
     }
 

@@ -199,7 +199,8 @@ impl Building {
         let places = match (self.files, self.share.folder()?) {
             (Some((documents, places)), Some(folder)) => {
                 let check = || op.check();
-                let places = Table::of(places.merge(&check)?, folder, &check)?;
+                let count = places.len();
+                let places = Table::of(places.merge(&check)?, count, folder, &check)?;
                 self.share.count(op, documents.spilled());
                 self.share.count(op, places.spilled());
                 self.share.set(places.memory_bytes());

@@ -445,12 +445,21 @@ impl RunningLookup {
                 table.find(values, &matcher, &mut |document| joining.push(document))?;
                 return joining.finish();
             }
-            let mut found = Vec::new();
+            let most = context.settings.budget.limits().of(Operator::HashLookup);
+            let (mut found, mut bytes) = (Vec::new(), 0);
             table.find(values, &matcher, &mut |document| {
-                found.push(document.to_owned());
+                bytes += document.as_bytes().len() + size_of::<DocBuf>();
+                match bytes <= most {
+                    true => found.push(document.to_owned()),
+                    false => found.clear(),
+                }
                 Ok(())
             })?;
-            let run = self.lookup.sub.start_over(context, &scope, found)?;
+            let run = match bytes <= most {
+                true => self.lookup.sub.start_over(context, &scope, found)?,
+                // They are read once more, but one by one.
+                false => self.lookup.sub.start(context, &scope, Some(filter.as_doc()))?,
+            };
             return Joined::drain(run, context, &self.lookup);
         }
         if matches!(self.way, Way::Unknown) && self.lookup.fields.is_none() {
@@ -540,7 +549,9 @@ impl<'j> Joining<'j> {
         match self.spool {
             None => Ok(Joined::Array(self.out.finish())),
             Some(spool) => {
-                self.context.op.spills.add(Operator::HashLookup, spool.spilled());
+                let context = self.context;
+                let spilled = spool.spilled();
+                context.settings.budget.count(context.op, Operator::HashLookup, spilled);
                 spool.finish().map(Joined::File)
             }
         }

@@ -1,6 +1,6 @@
 //! A partition of `$setWindowFields`: its documents, and the columns that the functions make of it.
 //!
-//! What fits memory stays there. Otherwise the documents go into a file; each function in turn is given only the fields that it
+//! What fits memory stays there, its columns included. Otherwise the documents go into a file; each function in turn is given only the fields that it
 //! reads, and its column goes into a file, too. So only those fields of one function have to fit memory.
 
 use mayfly_base::spill::Operator;
@@ -20,6 +20,14 @@ const CHUNK_DOCUMENTS: usize = 256;
 
 /// The fields of `output`.
 pub(super) type Output = [(Vec<String>, WindowFunction)];
+
+/// In memory, one for each field of `output`.
+type Columns = Vec<std::vec::IntoIter<Option<ValueBuf>>>;
+
+/// Memory of a value in a column.
+fn value_bytes(value: Option<&ValueBuf>) -> usize {
+    size_of::<Option<ValueBuf>>() + value.map_or(0, ValueBuf::heap_bytes)
+}
 
 /// A partition that is being collected.
 pub(super) struct Collecting {
@@ -56,33 +64,71 @@ impl Collecting {
         self.documents.push(document);
         // One document fits, however large it is.
         if self.share.is_over(self.bytes) && self.documents.len() > 1 {
-            let Some(folder) = self.share.folder()? else {
-                return Err(self.share.failure(|_| no_disk_use("$setWindowFields")));
-            };
-            let mut spool = SpoolWriter::new(folder)?;
-            std::mem::take(&mut self.documents)
-                .iter()
-                .try_for_each(|it| spool.push(it.as_doc()))?;
-            self.share.set(0);
-            self.spool = Some(spool);
+            self.spill()?;
         }
         Ok(())
+    }
+
+    /// Puts the documents into a file.
+    fn spill(&mut self) -> Result<()> {
+        let Some(folder) = self.share.folder()? else {
+            return Err(self.share.failure(|_| no_disk_use("$setWindowFields")));
+        };
+        let mut spool = SpoolWriter::new(folder)?;
+        let documents = std::mem::take(&mut self.documents);
+        documents.iter().try_for_each(|document| spool.push(document.as_doc()))?;
+        self.share.set(0);
+        self.spool = Some(spool);
+        Ok(())
+    }
+
+    /// The columns of all functions; nothing when they do not fit memory and may leave it.
+    fn columns(&mut self, context: &StageContext<'_>, output: &Output) -> Result<Option<Columns>> {
+        let (share, mut bytes, several) = (&mut self.share, self.bytes, self.count > 1);
+        let mut columns = Vec::with_capacity(output.len());
+        for (_, function) in output {
+            let (mut column, mut full) = (Vec::with_capacity(self.count), false);
+            let ran = function.run_each(&self.documents, &mut |value| {
+                bytes += value_bytes(value.as_ref());
+                if share.is_over(bytes) && several {
+                    full = true;
+                    return Err(share.failure(|_| no_disk_use("$setWindowFields")));
+                }
+                column.push(value);
+                if column.len().is_multiple_of(CHUNK_DOCUMENTS) {
+                    context.op.check()?;
+                }
+                Ok(())
+            });
+            match ran {
+                Err(_) if full && share.may_spill() => return Ok(None),
+                ran => ran?,
+            }
+            columns.push(column.into_iter());
+        }
+        Ok(Some(columns))
     }
 
     /// Runs the functions.
     ///
     /// # Errors
     /// Those of the functions; 5414201 when what one of them reads does not fit memory; those of files.
-    pub(super) fn finish(self, context: &StageContext<'_>, output: &Output) -> Result<Computed> {
+    pub(super) fn finish(
+        mut self,
+        context: &StageContext<'_>,
+        output: &Output,
+    ) -> Result<Computed> {
         context.op.check()?;
-        let Some(spool) = self.spool else {
-            let mut columns = Vec::with_capacity(output.len());
-            for (_, function) in output {
-                columns.push(function.run(&self.documents)?.into_iter());
+        if self.spool.is_none() {
+            if let Some(columns) = self.columns(context, output)? {
+                let documents = self.documents.into_iter();
+                let rows = Rows::InMemory { documents, columns, _share: self.share };
+                return Ok(Computed { left: self.count, rows });
             }
-            let documents = self.documents.into_iter();
-            let rows = Rows::InMemory { documents, columns, _share: self.share };
-            return Ok(Computed { left: self.count, rows });
+            self.spill()?;
+        }
+        let Some(spool) = self.spool else {
+            return Err(Error::internal("a partition is neither in memory nor in a file"));
         };
         let mut share = self.share;
         share.count(context.op, spool.spilled());
@@ -125,13 +171,18 @@ fn column(
     }
     let Some(folder) = share.folder()? else { return Err(share.failure(too_large)) };
     let mut column = SpoolWriter::new(folder)?;
-    for value in function.run(&partition)? {
+    let mut count = 0usize;
+    function.run_each(&partition, &mut |value| {
         let mut cell = DocBuilder::new();
         if let Some(value) = &value {
             cell.append("v", value);
         }
-        column.push(cell.finish().as_doc())?;
-    }
+        count += 1;
+        if count.is_multiple_of(CHUNK_DOCUMENTS) {
+            context.op.check()?;
+        }
+        column.push(cell.finish().as_doc())
+    })?;
     share.count(context.op, column.spilled());
     share.set(0);
     column.finish()
@@ -149,7 +200,7 @@ enum Rows {
         /// In their order.
         documents: std::vec::IntoIter<DocBuf>,
         /// One for each field of `output`.
-        columns: Vec<std::vec::IntoIter<Option<ValueBuf>>>,
+        columns: Columns,
         /// Of the documents.
         _share: Share,
     },

@@ -103,6 +103,9 @@ const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
 /// Whatever a stored document has room for.
 const DOCUMENT_BYTES: Kind = Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
 
+/// With less each document would be a file of its own.
+const OPERATION_BYTES: Kind = Kind::Long { least: 64 << 10, exclusive: false };
+
 fn memory(service: &Service) -> &MemoryParameters {
     &service.settings.memory
 }
@@ -260,7 +263,7 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
-    number!("maxOperationMemoryBytes", SOME_BYTES, |s| memory(s).operation),
+    number!("maxOperationMemoryBytes", OPERATION_BYTES, |s| memory(s).operation),
     Parameter {
         name: "maxIndexBuildMemoryUsageMegabytes",
         set_at: SetAt::Both,
