@@ -135,6 +135,8 @@ pub struct CanonicalQuery {
     pub hint: Option<Hint>,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
+    /// The paths that whoever takes the documents looks at, where those are all and no projection says so.
+    pub shows: Option<Vec<String>>,
     /// When one document for each value of a field is enough: results may lack others, but need not.
     pub first_of: Option<FirstOf>,
 }
@@ -201,6 +203,7 @@ impl CanonicalQuery {
             hint: options.hint,
             collation: options.collation,
             first_of: None,
+            shows: None,
         })
     }
 }

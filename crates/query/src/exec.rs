@@ -5,6 +5,7 @@
 
 mod alternatives;
 mod count;
+mod covered;
 mod fetch;
 mod index_scan;
 mod near;
@@ -234,6 +235,7 @@ impl Executor {
     /// time, even when an update moved its keys.
     pub fn find_for_write(&mut self) {
         self.for_write = true;
+        self.plan.covering = false;
         if matches!(self.plan.access, Access::Index { .. }) {
             self.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
         }
@@ -258,6 +260,7 @@ impl Executor {
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
         let asks_key = self.query.projection.as_ref().is_some_and(|it| it.asks_for(INDEX_KEY));
         ResultShape { key_only: shape.key_only || asks_key, ..shape }.check(&self.plan)?;
+        self.plan.covering &= !shape.key_only;
         self.shape = shape;
         Ok(())
     }

@@ -17,7 +17,7 @@ use mayfly_value::{RawDoc, keys};
 
 use super::fetch::Page;
 use super::one_per_value::Shown;
-use super::{CHUNK_ENTRIES, Executor, Failures, Flow, Sink, count};
+use super::{CHUNK_ENTRIES, Executor, Failures, Flow, Sink, count, covered};
 use crate::CanonicalQuery;
 use crate::memory::SeenRecords;
 use crate::metadata::Metadata;
@@ -96,6 +96,7 @@ impl Executor {
             query: &self.query,
             failures: &failures,
             keys_only,
+            covering: self.plan.covering && !multikey && !self.collection.hides_expired(),
             seen: self.seen.as_mut(),
             shown: self.shown.as_mut(),
             covered: covered.then_some(path),
@@ -216,6 +217,8 @@ struct IndexScan<'f> {
     query: &'f CanonicalQuery,
     failures: &'f Failures,
     keys_only: bool,
+    /// Entries have all that is shown.
+    covering: bool,
     seen: Option<&'f mut SeenRecords>,
     shown: Option<&'f mut Shown>,
     /// The path of the index's first field, when its keys say all that is asked.
@@ -263,7 +266,7 @@ impl IndexScan<'_> {
         {
             return Ok(ControlFlow::Continue(()));
         }
-        if !self.keys_only && self.shown.is_none() {
+        if !self.keys_only && !self.covering && self.shown.is_none() {
             self.places.push(range, entry.position, self.looked);
             let full = self.page.push(record_key) || self.places.positions.len() >= POSITION_BYTES;
             return match full {
@@ -286,6 +289,7 @@ impl IndexScan<'_> {
         }
         let known = match (&self.shown, self.covered) {
             (Some(shown), Some(path)) => shown.document(entry, path),
+            _ if self.covering => covered::document(entry, self.fields),
             _ => None,
         };
         let (mut flow, mut given) = (Flow::More, known.is_some());

@@ -48,8 +48,12 @@ pub(super) fn tree(
         node = stage.did(left.saturating_sub(query.skip), left, true).over(node);
         left = left.saturating_sub(query.skip);
     }
-    if let Some(projection) = explained.projection {
-        let stage = Node::new(projection_stage(projection));
+    let shows = query.shows.as_ref().filter(|_| plan.covering).map(|paths| shown(paths));
+    let projection = explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
+    if let Some(projection) = projection {
+        let covered = plan.covering && !keys_only;
+        let name = if covered { "PROJECTION_COVERED" } else { projection_stage(projection) };
+        let stage = Node::new(name);
         let stage = stage.with(|out| {
             out.append("transformBy", projection);
         });
@@ -212,7 +216,7 @@ fn access(
                 leaf.returned = counted.keys - leaf.idle;
                 return if one.covered { leaf } else { fetch(leaf, &bounds, counted) };
             }
-            if keys_only { leaf } else { fetch(leaf, &bounds, counted) }
+            if keys_only || plan.covering { leaf } else { fetch(leaf, &bounds, counted) }
         }
         Access::Near(near) => by_distance(near, conditions, counted),
         Access::Alternatives(all) => alternatives(all, counted),
@@ -370,6 +374,18 @@ fn sort(pattern: RawDoc<'_>, most: Option<u64>) -> Node {
     stage.counting(|out| {
         out.append("usedDisk", false).append("spills", 0);
     })
+}
+
+/// The projection of stages that look at these paths.
+fn shown(paths: &[String]) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for path in paths {
+        out.append(path, 1);
+    }
+    if !paths.iter().any(|path| path == "_id") {
+        out.append("_id", 0);
+    }
+    out.finish()
 }
 
 /// A projection of whole fields is simple.

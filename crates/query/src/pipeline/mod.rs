@@ -60,6 +60,8 @@ pub struct Explained {
     pub by_distance: bool,
     /// What is done with the documents that it finds.
     pub purpose: Purpose,
+    /// What the stages behind look at.
+    pub shows: Option<Vec<String>>,
     /// The stages behind, as they run.
     pub behind: Vec<DocBuf>,
 }
@@ -97,6 +99,7 @@ impl Pipeline {
             limit: 0,
             by_distance: false,
             purpose: Purpose::Find,
+            shows: None,
             behind: Vec::new(),
         };
         let mut steps = self.steps.iter().peekable();
@@ -133,6 +136,7 @@ impl Pipeline {
             _ if needs_number_only(rest) => Purpose::Keys,
             _ => Purpose::Find,
         };
+        shown.shows = shows(rest);
         shown.behind = steps.filter_map(Step::written).map(RawDoc::to_owned).collect();
         Ok(shown)
     }
@@ -228,6 +232,7 @@ impl Pipeline {
             query.matcher = matcher;
         }
         query.first_of = first_of;
+        query.shows = shows(&rest);
         query.collation = self.collation;
         if let Some(collection) = &collection {
             prepare(collection, &mut query, &mut rest)?;
@@ -389,6 +394,13 @@ fn counts_all(collection: &Collection, query: &CanonicalQuery, rest: &[Step]) ->
         && !reads_are_pinned()
 }
 
+/// What stages look at, where those are all.
+fn shows(rest: &[Step]) -> Option<Vec<String>> {
+    let mut shown: Vec<String> = wanted(rest.iter())?.into_iter().collect();
+    shown.sort();
+    Some(shown)
+}
+
 /// Whether nobody looks at the documents.
 fn needs_number_only(rest: &[Step]) -> bool {
     wanted(rest.iter()).is_some_and(|fields| fields.is_empty())
@@ -405,6 +417,7 @@ pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         limit: None,
         hint,
         collation: None,
+        shows: None,
         first_of: None,
     })
 }

@@ -7,6 +7,7 @@ mod alternatives;
 mod between;
 mod bounds;
 mod choose;
+mod covering;
 mod first_of;
 mod hashed;
 mod implication;
@@ -86,6 +87,8 @@ pub struct Plan {
     pub checks: Vec<EntryCheck>,
     /// What the bounds say of the filter.
     pub(crate) said: Said,
+    /// Whether the entries of its index have all that is shown.
+    pub(crate) covering: bool,
 }
 
 /// What the bounds of a plan say of the filter.
@@ -120,6 +123,7 @@ impl Plan {
             fields: None,
             checks: Vec::new(),
             said: Said::default(),
+            covering: false,
         }
     }
 }
@@ -155,6 +159,12 @@ impl Plan {
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
+    let mut plan = chosen(collection, query)?;
+    plan.covering = covering::covers(collection, query, &plan);
+    Ok(plan)
+}
+
+fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
     if let Some(search) = query.matcher.text() {
         return text::plan(collection, query, search);
     }

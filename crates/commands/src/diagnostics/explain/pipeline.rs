@@ -73,6 +73,7 @@ pub(super) fn explain_stages(
         hint: key.or_else(|| fields.get("hint")),
         variables,
         first_of: first_of.as_ref(),
+        shows: shown.shows.as_ref(),
         ..Parts::of(shown.filter.as_doc())
     };
     if shown.behind.is_empty() && !shown.by_distance {

@@ -23,6 +23,7 @@ pub(super) struct Parts<'a> {
     pub(super) min: Option<RawDoc<'a>>,
     pub(super) max: Option<RawDoc<'a>>,
     pub(super) first_of: Option<&'a FirstOf>,
+    pub(super) shows: Option<&'a Vec<String>>,
 }
 
 impl<'a> Parts<'a> {
@@ -39,6 +40,7 @@ impl<'a> Parts<'a> {
             min: None,
             max: None,
             first_of: None,
+            shows: None,
         }
     }
 
@@ -57,7 +59,8 @@ impl<'a> Parts<'a> {
         let hint = self.hint.map(Hint::parse).transpose()?.flatten();
         options.hint = Hint::between(hint, self.min, self.max)?;
         let query = CanonicalQuery::parse(self.filter, options)?;
-        Ok(CanonicalQuery { first_of: self.first_of.cloned(), ..query })
+        let (first_of, shows) = (self.first_of.cloned(), self.shows.cloned());
+        Ok(CanonicalQuery { first_of, shows, ..query })
     }
 }
 
@@ -101,6 +104,7 @@ pub(super) fn find(
         variables: fields.document("let")?,
         min: fields.document("min")?,
         max: fields.document("max")?,
+        shows: None,
         first_of: None,
     };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
