@@ -17,6 +17,7 @@ use crate::health::read_failed;
 use crate::ingest::RocksIngest;
 use crate::open_error::OpenError;
 use crate::options::RocksOptions;
+use crate::record_cache::{AsOf, Look};
 use crate::store::Store;
 use crate::sweep;
 use crate::txn::{CAPS, RocksHeld, RocksTxn};
@@ -79,10 +80,23 @@ impl Engine for RocksEngine {
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
         let store = self.store()?;
+        let offer = match keyspace {
+            Keyspace::Record => match store.records.look(key, AsOf::Latest) {
+                Look::Found(value) => {
+                    see(&value);
+                    return Ok(true);
+                }
+                Look::Missing(offer) => offer,
+            },
+            _ => None,
+        };
         let found = store
             .db
             .get_pinned_cf_opt(&store.family(keyspace), key, &store.read_options)
             .map_err(|error| read_failed(&error))?;
+        if let (Some(offer), Some(value)) = (&offer, &found) {
+            store.records.add(offer, value, || store.db.latest_sequence_number());
+        }
         Ok(found.inspect(|value| see(value)).is_some())
     }
 
@@ -174,7 +188,8 @@ impl Engine for RocksEngine {
             written_bytes += written_by_compaction(&text.ok().flatten().unwrap_or_default());
         }
         // Memtables are charged to the cache, so its usage includes them.
-        let memory_bytes = store.shared.cache.get_usage() as u64 + readers;
+        let records = store.records.bytes() as u64;
+        let memory_bytes = store.shared.cache.get_usage() as u64 + records + readers;
         EngineStats { memory_bytes, disk_bytes, written_bytes }
     }
 

@@ -9,6 +9,7 @@
 //! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
 //! * The folder's format marker: `format`; why a folder cannot be opened: [`OpenError`].
 //! * Which failures stop writing: `health`. Keeping room for deletions: `room`. One fsync for many callers: `group_sync`.
+//! * Reads of many keys together: `many`; of many ranges with one iterator: `ranges`; whole records in memory: `record_cache`.
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; adding
 //!   many entries at once: `ingest`.
 
@@ -21,6 +22,7 @@ mod many;
 mod open_error;
 mod options;
 mod ranges;
+mod record_cache;
 mod room;
 mod store;
 mod sweep;

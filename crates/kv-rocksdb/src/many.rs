@@ -218,13 +218,15 @@ impl<'d> Walk<'d> {
 
 /// Keys that are read in one way.
 #[derive(Debug, PartialEq)]
-enum Part {
+pub(crate) enum Part {
+    /// Close together.
     Run(Range<usize>),
+    /// No more than are read together.
     Batch(Range<usize>),
 }
 
-/// Takes sorted keys apart.
-fn parts<'k>(keys: &'k [&[u8]]) -> impl Iterator<Item = Part> + use<'k> {
+/// Takes keys apart: ascending neighbours that are close together, and the rest.
+pub(crate) fn parts<'k>(keys: &'k [&[u8]]) -> impl Iterator<Item = Part> + use<'k> {
     let (mut at, mut most) = (0, FIRST_BATCH);
     std::iter::from_fn(move || {
         if at == keys.len() {

@@ -1,6 +1,7 @@
 //! Our few options and the many of RocksDB that follow from them.
 //!
-//! **Memory** is one budget: blocks, index and filter blocks live in one cache, and memtables are charged to it.
+//! **Memory** is one budget: a quarter of it for whole records ([`crate::record_cache`]); blocks, index and filter blocks live in one
+//! cache of the rest, and memtables are charged to that.
 //!
 //! **Recovery** tolerates a torn tail: an incomplete last record of the log is cut. A record in the middle that fails
 //! its checksum is an error, not a silent end (point-in-time recovery would drop everything behind it, including what
@@ -35,7 +36,7 @@ const COMPRESSION: [DBCompressionType; 7] = {
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
 pub struct RocksOptions {
-    /// Memory for cached blocks and memtables together.
+    /// Memory for cached records, cached blocks and memtables together.
     pub cache_bytes: usize,
     /// The log's size that makes memtables flush; bounds the replay after a crash (0.4 s for 100 MB). Small entries in random
     /// order, as of an index on random `_id`s, are a twentieth of what is written, and each flush of theirs brings a rewrite of
@@ -74,13 +75,19 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(options: &RocksOptions) -> Shared {
-        let cache = Cache::new_hyper_clock_cache(options.cache_bytes, 0);
+        let blocks = options.cache_bytes - record_bytes(options);
+        let cache = Cache::new_hyper_clock_cache(blocks, 0);
         let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
         Shared { cache, buffers }
     }
+}
+
+/// Memory for whole records: enough for those that are asked for most, which take a seventh of what their blocks would.
+pub(crate) fn record_bytes(options: &RocksOptions) -> usize {
+    options.cache_bytes / 4
 }
 
 /// Options of the database.

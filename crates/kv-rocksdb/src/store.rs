@@ -18,6 +18,7 @@ use crate::health::Health;
 use crate::ingest::{SCRATCH_FOLDER, clear_scratch};
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
+use crate::record_cache::{AsOf, RecordCache};
 use crate::room::Room;
 
 pub(crate) struct Store {
@@ -29,6 +30,7 @@ pub(crate) struct Store {
     pub(crate) health: Health,
     pub(crate) group_sync: GroupSync,
     room: Room,
+    pub(crate) records: RecordCache,
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
@@ -68,6 +70,7 @@ impl Store {
             health: Health::default(),
             group_sync: GroupSync::default(),
             room: Room::new(folder, options.reserve_bytes),
+            records: RecordCache::new(options::record_bytes(options)),
             read_options: ReadOptions::default(),
             write_options,
         })
@@ -138,6 +141,8 @@ fn lasting(family: &ColumnFamily) -> &'static ColumnFamily {
 pub(crate) struct StoreSnapshot {
     /// Points at `snapshot`; dropped before it.
     pub(crate) read_options: ReadOptions,
+    /// What it holds, by sequence numbers.
+    pub(crate) as_of: AsOf,
     /// Borrows from `store`; dropped before it.
     snapshot: Snapshot<'static>,
     _store: Arc<Store>,
@@ -150,11 +155,13 @@ impl StoreSnapshot {
                   in the order of declaration"
     )]
     pub(crate) fn new(store: Arc<Store>) -> StoreSnapshot {
+        let holds = store.db.latest_sequence_number();
         let snapshot = store.db.snapshot();
+        let as_of = AsOf::Snapshot(holds, store.db.latest_sequence_number());
         let snapshot = unsafe { std::mem::transmute::<Snapshot<'_>, Snapshot<'static>>(snapshot) };
         let mut read_options = ReadOptions::default();
         read_options.set_snapshot(&snapshot);
-        StoreSnapshot { read_options, snapshot, _store: store }
+        StoreSnapshot { read_options, as_of, snapshot, _store: store }
     }
 
     /// Options for a scan, which owns its own because of the bounds.

@@ -15,8 +15,9 @@ use mayfly_kv::{
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
-use crate::many::{BATCHED_KEYS, Many};
+use crate::many::{BATCHED_KEYS, Many, Part, parts};
 use crate::ranges::visit_ranges;
+use crate::record_cache::{AsOf, Look};
 use crate::store::{Store, StoreSnapshot};
 
 pub(crate) const CAPS: Caps = Caps {
@@ -29,6 +30,8 @@ pub(crate) const CAPS: Caps = Caps {
     clusters_records: false,
 };
 
+/// So many records that follow each other are read past the cache.
+const LONG_RUN: usize = 32;
 /// A batch's header, and what it needs besides key and value for each operation, at most.
 const BATCH_HEADER: usize = 12;
 const BATCH_PER_OP: usize = 12;
@@ -122,6 +125,87 @@ impl RocksTxn {
         }
     }
 
+    /// Reads a stored key as of this transaction's snapshot.
+    fn read_stored(
+        &self,
+        keyspace: Keyspace,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> KvResult<bool> {
+        let (store, snapshot) = (&*self.store, self.snapshot());
+        if keyspace != Keyspace::Record || self.buffer.touches(keyspace) {
+            return self.read(keyspace, key, &snapshot.read_options, see);
+        }
+        let offer = match store.records.look(key, snapshot.as_of) {
+            Look::Found(value) => {
+                see(&value);
+                return Ok(true);
+            }
+            Look::Missing(offer) => offer,
+        };
+        self.read(keyspace, key, &snapshot.read_options, &mut |value| {
+            if let Some(offer) = &offer {
+                store.records.add(offer, value, || 0);
+            }
+            see(value);
+        })
+    }
+
+    /// Reads records: from the engine what the cache does not have.
+    fn read_records(&self, keys: &[&[u8]], see: &mut EachValue<'_>) -> KvResult<()> {
+        let (store, snapshot) = (&*self.store, self.snapshot());
+        let (mut looks, mut missing) = (Vec::with_capacity(keys.len()), Vec::new());
+        for part in parts(keys) {
+            match part {
+                // To step through them costs no more, and leaves the cache to what is asked for again.
+                Part::Run(which) if which.len() >= LONG_RUN => {
+                    looks.extend(which.clone().map(|_| Look::Missing(None)));
+                    missing.extend(which);
+                }
+                Part::Run(which) | Part::Batch(which) => {
+                    for at in which {
+                        let look = store.records.look(keys[at], snapshot.as_of);
+                        if matches!(look, Look::Missing(_)) {
+                            missing.push(at);
+                        }
+                        looks.push(look);
+                    }
+                }
+            }
+        }
+        let mut next = 0;
+        let mut show_found = |upto: usize, see: &mut EachValue<'_>| {
+            while next < upto {
+                next += 1;
+                if let Look::Found(value) = &looks[next - 1] {
+                    see(next - 1, value)?;
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        if !missing.is_empty() {
+            let wanted: Vec<&[u8]> = missing.iter().map(|at| keys[*at]).collect();
+            let family = store.family(Keyspace::Record);
+            let mut flow = ControlFlow::Continue(());
+            Many { db: &store.db, family, snapshot }.read(&wanted, &mut |at, value| {
+                let at = missing[at];
+                if let Look::Missing(Some(offer)) = &looks[at] {
+                    store.records.add(offer, value, || 0);
+                }
+                flow = show_found(at, see);
+                if flow.is_continue() {
+                    flow = see(at, value);
+                }
+                flow
+            })?;
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        let _ = show_found(keys.len(), see);
+        Ok(())
+    }
+
     fn claim(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
         let Some(claims) = &mut self.claims else {
             return Err(KvError::Invalid("a write in a read-only transaction".into()));
@@ -188,10 +272,11 @@ impl RocksTxn {
                 OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
             }
         }
-        store
-            .db
-            .write_opt(batch, &store.write_options)
-            .map_err(|error| store.health.write_failed(&error))?;
+        let records = self.buffer.ops().filter(|(keyspace, ..)| *keyspace == Keyspace::Record);
+        let bar = store.records.bar(records.map(|(_, key, _)| key));
+        let written = store.db.write_opt(batch, &store.write_options);
+        bar.lift(store.db.latest_sequence_number());
+        written.map_err(|error| store.health.write_failed(&error))?;
         store.wrote();
         Ok(())
     }
@@ -199,7 +284,7 @@ impl RocksTxn {
 
 impl Txn for RocksTxn {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
-        self.read(keyspace, key, &self.snapshot().read_options, see)
+        self.read_stored(keyspace, key, see)
     }
 
     fn get_locked(
@@ -209,6 +294,13 @@ impl Txn for RocksTxn {
         see: &mut dyn FnMut(&[u8]),
     ) -> KvResult<bool> {
         self.lock(keyspace, key)?;
+        if keyspace == Keyspace::Record && !self.buffer.touches(keyspace) {
+            let as_of = self.snapshot.get().map_or(AsOf::Latest, |snapshot| snapshot.as_of);
+            if let Look::Found(value) = self.store.records.look(key, as_of) {
+                see(&value);
+                return Ok(true);
+            }
+        }
         let options = self.options_under_lock();
         self.read(keyspace, key, options, see)
     }
@@ -221,6 +313,9 @@ impl Txn for RocksTxn {
     ) -> KvResult<()> {
         let (store, snapshot) = (&self.store, self.snapshot());
         if !self.buffer.touches(keyspace) {
+            if keyspace == Keyspace::Record {
+                return self.read_records(keys, see);
+            }
             let family = store.family(keyspace);
             return Many { db: &store.db, family, snapshot }.read(keys, see);
         }

@@ -271,6 +271,113 @@ fn temporary_files_leave_the_reserve_alone() {
 }
 
 /// Copies a folder with those in it; gives the number of files.
+/// Records that are read again and again beside writers, one by one and together, in old snapshots and new ones: every reader
+/// sees the sum that every commit keeps, and nobody sees less than what he has written.
+#[test]
+fn what_is_kept_of_records_is_what_a_snapshot_holds() {
+    const RECORDS: u64 = 12;
+    const EACH: i64 = 1000;
+    let folder = TempDir::new().unwrap();
+    let engine = open(folder.path()).unwrap();
+    let key = |n: u64| [7_u64.to_be_bytes(), n.to_be_bytes()].concat();
+    for n in 0..RECORDS {
+        put(&*engine, &key(n), &EACH.to_le_bytes());
+    }
+    let keys: Vec<Vec<u8>> = (0..RECORDS).map(key).collect();
+    let number = |value: &[u8]| i64::from_le_bytes(value.try_into().unwrap());
+    let read = |txn: &dyn mayfly_kv::Txn| -> Vec<i64> {
+        let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let mut found = Vec::new();
+        txn.multi_get(RECORD, &asked, &mut |_, value| {
+            found.push(number(value));
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+        found
+    };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let going = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for writer in 0..3_u64 {
+            let (engine, keys) = (&engine, &keys);
+            scope.spawn(move || {
+                let mut random = writer + 1;
+                for _ in 0..3000 {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let (from, to) = ((random >> 33) % RECORDS, (random >> 45) % RECORDS);
+                    if from == to {
+                        continue;
+                    }
+                    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+                    let mut changed = Vec::new();
+                    for (n, by) in [(from, -1), (to, 1)] {
+                        let mut before = 0;
+                        let see = &mut |value: &[u8]| before = number(value);
+                        if txn.get_locked(RECORD, &keys[n as usize], see).is_err() {
+                            break;
+                        }
+                        let value = before + by;
+                        let (key, guard) = (&keys[n as usize], Guard::Checked);
+                        if txn.put(RECORD, key, &value.to_le_bytes(), guard).is_err() {
+                            break;
+                        }
+                        changed.push((n, value));
+                    }
+                    // Most transactions that meet another one give up.
+                    if changed.len() == 2 {
+                        txn.commit().unwrap();
+                    }
+                }
+            });
+        }
+        let readers: Vec<_> = (0..3)
+            .map(|reader| {
+                let (engine, keys) = (&engine, &keys);
+                scope.spawn(move || {
+                    let mut kept = None;
+                    for round in 0..4000 {
+                        let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+                        let first = read(&*txn);
+                        assert_eq!(first.iter().sum::<i64>(), EACH * RECORDS as i64);
+                        for (at, key) in keys.iter().enumerate().skip(reader) {
+                            txn.get(RECORD, key, &mut |value| {
+                                assert_eq!(number(value), first[at], "of one snapshot");
+                            })
+                            .unwrap();
+                            engine.get_once(RECORD, key, &mut |_| ()).unwrap();
+                        }
+                        assert_eq!(read(&*txn), first, "read again");
+                        if round % 50 == 0
+                            && let Some((old, seen)) = kept.replace((txn, first))
+                        {
+                            assert_eq!(read(&*old), seen, "an old snapshot");
+                        }
+                    }
+                })
+            })
+            .collect();
+        // One record that nobody else writes: whoever has written it sees that at once.
+        let own = scope.spawn(|| {
+            let own = key(500);
+            let mut written = 0_i64;
+            while going() {
+                written += 1;
+                put(&*engine, &own, &written.to_le_bytes());
+                for _ in 0..3 {
+                    let see = &mut |value: &[u8]| assert_eq!(number(value), written);
+                    assert!(engine.get_once(RECORD, &own, see).unwrap());
+                    let txn = engine.begin(TxnOptions { read_only: true }).unwrap();
+                    assert!(txn.get(RECORD, &own, see).unwrap());
+                }
+            }
+        });
+        let read: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        own.join().unwrap();
+        read.into_iter().for_each(|read| read.unwrap());
+    });
+}
+
 fn copy_all(from: &Path, to: &Path) -> usize {
     fs::create_dir_all(to).unwrap();
     let mut files = 0;

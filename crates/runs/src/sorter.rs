@@ -159,7 +159,8 @@ impl Sorter {
             if self.levels[level].len() < MAX_RUNS {
                 break;
             }
-            run = merged(std::mem::take(&mut self.levels[level]), folder, check)?;
+            let runs = std::mem::take(&mut self.levels[level]);
+            run = merged(runs, self.keep, folder, check)?;
         }
         Ok(())
     }
@@ -177,7 +178,7 @@ impl Sorter {
             // The younger ones are the smaller ones.
             let count = (runs.len() - MAX_RUNS + 1).clamp(2, MAX_RUNS);
             let last = runs.split_off(runs.len() - count);
-            runs.push(merged(last, folder, check)?);
+            runs.push(merged(last, self.keep, folder, check)?);
         }
         Merge::of(runs, self.memory)
     }
@@ -215,12 +216,14 @@ impl Run {
     }
 }
 
-/// Runs as one.
-fn merged(runs: Vec<File>, folder: &Path, check: &Check<'_>) -> Result<File> {
+/// Runs as one, or so many of its first entries.
+fn merged(runs: Vec<File>, keep: Option<usize>, folder: &Path, check: &Check<'_>) -> Result<File> {
     let mut merge = Merge::of(runs, Arena::default())?;
     let mut out = writer(folder)?;
-    let mut number = 0u64;
-    while let Some((key, value)) = merge.next()? {
+    let (mut number, most) = (0u64, keep.map_or(u64::MAX, |keep| keep as u64));
+    while number < most
+        && let Some((key, value)) = merge.next()?
+    {
         if number.is_multiple_of(CHECK_EVERY) {
             check()?;
         }

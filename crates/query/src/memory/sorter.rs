@@ -126,7 +126,9 @@ impl Sorter {
     /// # Errors
     /// Those of files and of the operation's deadline.
     pub(crate) fn finish(self, op: &OpCtx) -> Result<Sorted> {
-        if self.operator == Operator::Sort {
+        // `$sample` takes the first of an order that nobody asked for.
+        let by_chance = self.pattern.is_none() && self.keep.is_some();
+        if matches!(self.operator, Operator::Sort | Operator::WindowFields) && !by_chance {
             op.has_sort_stage.store(true, Ordering::Relaxed);
             op.keys_sorted.fetch_add(self.rows.len(), Ordering::Relaxed);
             op.bytes_sorted.fetch_add(self.bytes, Ordering::Relaxed);

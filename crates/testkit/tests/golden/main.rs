@@ -12,6 +12,7 @@ mod history_commands;
 mod index_builds;
 mod index_kinds;
 mod log_model;
+mod memory;
 mod model;
 mod policies;
 mod properties;
