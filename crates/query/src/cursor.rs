@@ -11,9 +11,9 @@ use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::exec::shape::{Asked, KeyPaths};
 use crate::memory::{Spool, SpoolWriter};
 use crate::pipeline::PipelineRun;
-use crate::shape::{Asked, KeyPaths};
 use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.

@@ -7,7 +7,7 @@ use mayfly_kv::MemoryEngine;
 use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::metadata::InFlight;
+use crate::language::metadata::InFlight;
 use crate::pipeline::{parse_stages, show};
 use crate::stage::{StageContext, Step};
 use crate::{Around, Flow, Metadata, Pipeline, RunSettings};

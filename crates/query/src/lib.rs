@@ -3,53 +3,46 @@
 //!
 //! Plans are read-only; what runs keeps its own state and goes on from its last key in a new snapshot for each batch.
 
-mod canonical;
 mod change;
 mod cursor;
-mod distinct;
 mod exec;
 mod explain;
 #[cfg(test)]
 mod fixture;
 mod host;
+mod language;
 mod log_scan;
 mod memory;
-mod metadata;
 mod modify;
-mod needed;
 mod optimise;
-mod partial;
 mod pipeline;
 mod plan;
-mod shape;
 mod stage;
-mod tail;
 mod timeseries;
-mod validator;
 mod view_reads;
 
-pub use canonical::{CanonicalQuery, FindOptions, Hint};
 pub use change::ChangeScope;
 pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
-pub use distinct::{Found, distinct_by_index, index_for_distinct};
-pub use exec::{Executor, Flow};
+pub use exec::distinct::{Found, distinct_by_index, index_for_distinct};
+pub use exec::shape::ResultShape;
+pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
+pub use language::metadata::Metadata;
+pub use language::partial::PartialFilters;
+pub use language::{CanonicalQuery, FindOptions, FirstOf, Hint};
 pub use log_scan::{LogOrder, LogScan};
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
-pub use metadata::{Metadata, metadata_of};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
     delete, delete_measurements, find_and_modify, find_and_remove_measurement, update,
     update_buckets,
 };
-pub use partial::PartialFilters;
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
 pub use plan::{
-    Access, Alternative, FirstOf, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan,
+    Access, Alternative, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan,
 };
-pub use shape::ResultShape;
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,
     StagePlace, StageRow,

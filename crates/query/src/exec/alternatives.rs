@@ -7,7 +7,7 @@ use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{Collection, Snapshot, Store};
 
 use super::{Executor, Flow, Sink};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 use crate::memory::SeenRecords;
 use crate::plan::{Access, Plan};
 

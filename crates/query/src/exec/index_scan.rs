@@ -18,9 +18,9 @@ use mayfly_value::{RawDoc, keys};
 use super::fetch::Page;
 use super::one_per_value::Shown;
 use super::{CHUNK_ENTRIES, Executor, Failures, Flow, Sink, count, covered};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
+use crate::language::metadata::Metadata;
 use crate::memory::SeenRecords;
-use crate::metadata::Metadata;
 use crate::plan::{Access, EntryCheck};
 
 /// Ranges that are handed to the store at once.

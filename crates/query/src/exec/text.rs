@@ -15,8 +15,9 @@ use mayfly_value::{DocBuilder, Number, RawDoc};
 
 use super::fetch::Page;
 use super::{CHUNK_ENTRIES, Executor, Sink, count};
+use crate::language::CanonicalQuery;
+use crate::language::metadata::{Metadata, TEXT_SCORE};
 use crate::memory::{Budget, Share, no_disk_use};
-use crate::metadata::{Metadata, TEXT_SCORE};
 use crate::plan::{Access, TextAccess};
 
 /// Memory of a record's score beside its key, roughly.
@@ -211,4 +212,15 @@ pub(crate) fn scored(search: &BoundSearch, document: RawDoc<'_>) -> Result<Metad
     let scores = search.spec.score(document)?;
     let score: f64 = search.search.terms().iter().map(|term| scores.of(term)).sum();
     Ok(if score > 0.0 { noted(score) } else { Metadata::NONE })
+}
+
+/// What is known about a document that a query found before, as far as it can be told from the document.
+///
+/// # Errors
+/// Those of a document's languages.
+pub fn metadata_of(query: &CanonicalQuery, document: RawDoc<'_>) -> Result<Metadata> {
+    match query.matcher.text() {
+        Some(text) => scored(&*text.bound()?, document),
+        None => Ok(Metadata::NONE),
+    }
 }

@@ -4,7 +4,7 @@ use mayfly_mql::matcher::Expr;
 use mayfly_storage::{IndexField, KeyRange};
 use mayfly_value::{DocBuf, DocBuilder};
 
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 use crate::plan::{Said, texts};
 
 /// What is known of the fields of a scan.

@@ -22,8 +22,9 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use self::node::{Node, number};
+use crate::exec::{Executor, Flow};
+use crate::language::CanonicalQuery;
 use crate::plan::Access;
-use crate::{CanonicalQuery, Executor, Flow};
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use super::filter::{joined, parts};
 use super::node::{Node, number};
 use super::text::text_match;
 use super::{Counted, Explained, Purpose};
+use crate::language::{CanonicalQuery, Hint};
 use crate::plan::{Access, Alternative, NearAccess, Plan, Said, said_of_point};
-use crate::{CanonicalQuery, Hint};
 
 /// Memory that a sort may use, as plans show it.
 const SORT_MEMORY_BYTES: i32 = 100 * 1024 * 1024;

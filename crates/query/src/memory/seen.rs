@@ -70,7 +70,7 @@ mod tests {
     use mayfly_base::ManualClock;
 
     use super::*;
-    use crate::MemoryLimits;
+    use crate::memory::MemoryLimits;
 
     #[test]
     fn records_are_told_apart_in_files_too() {

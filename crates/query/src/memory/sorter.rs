@@ -12,8 +12,8 @@ use mayfly_value::RawDoc;
 
 use super::spill::{parts, row};
 use super::{Budget, MemoryStats, Share};
-use crate::metadata::Metadata;
-use crate::needed::Fields;
+use crate::language::metadata::Metadata;
+use crate::language::needed::Fields;
 
 /// Collects documents, then gives them in order.
 pub(crate) struct Sorter {
@@ -209,7 +209,7 @@ mod tests {
     use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
     use super::*;
-    use crate::MemoryLimits;
+    use crate::memory::MemoryLimits;
 
     fn sorted(memory: &Budget, keep: Option<u64>) -> Result<Vec<(i32, i32)>> {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));

@@ -9,7 +9,7 @@
 use mayfly_base::{Error, Result};
 use mayfly_value::{DocBuf, RawDoc};
 
-use crate::metadata::Metadata;
+use crate::language::metadata::Metadata;
 
 fn damaged() -> Error {
     Error::internal("a temporary file holds what is no document")

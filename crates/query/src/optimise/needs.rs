@@ -1,6 +1,6 @@
 //! Stages that keep documents keep the fields only that somebody behind looks at.
 
-use crate::needed::Fields;
+use crate::language::needed::Fields;
 use crate::stage::Step;
 use crate::stage::fields::wanted;
 use crate::stage::filter::Match;

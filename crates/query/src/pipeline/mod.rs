@@ -14,8 +14,8 @@ use mayfly_storage::{Collection, Store, in_transaction, reads_are_pinned};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
 use crate::change::{ChangeScope, ChangeStream};
+use crate::language::needed::Fields;
 use crate::log_scan::LogScan;
-use crate::needed::Fields;
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::stage::fields::wanted;
 use crate::stage::filter::Match;

@@ -10,8 +10,8 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::change::ChangeStream;
+use crate::language::metadata::InFlight;
 use crate::log_scan::LogScan;
-use crate::metadata::InFlight;
 use crate::stage::group::Group;
 use crate::stage::{RunSettings, Running, StageContext, Step};
 use crate::{Executor, Flow};

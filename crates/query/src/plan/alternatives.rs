@@ -8,7 +8,7 @@ use mayfly_storage::{Collection, whole_range};
 
 use super::bounds::field_bounds;
 use super::{Access, Plan, choose};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 
 /// Alternatives that are looked at.
 const MAX_ALTERNATIVES: usize = 256;

@@ -7,7 +7,7 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf};
 
 use super::{Access, Plan};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 
 /// The plan over the same index, between these keys.
 ///

@@ -11,8 +11,8 @@ use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
 use super::interval::{Interval, ranges};
 use super::{Access, EntryCheck, Plan, Said, hashed, places, wildcards};
-use crate::CanonicalQuery;
-use crate::partial::filter_of;
+use crate::language::CanonicalQuery;
+use crate::language::partial::filter_of;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 

@@ -6,7 +6,7 @@ use mayfly_storage::{Collection, IndexField};
 use mayfly_value::paths::array_index;
 
 use super::{Access, Plan};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 
 /// Whether a plan's entries have all that is shown of documents. Where a value may be missing, the document is read all the same.
 pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, plan: &Plan) -> bool {

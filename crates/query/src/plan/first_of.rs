@@ -10,18 +10,7 @@ use mayfly_value::paths::array_index;
 use mayfly_value::same_collation;
 
 use super::{Access, Plan};
-use crate::CanonicalQuery;
-
-/// What a query is asked for whose results are grouped by one field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FirstOf {
-    /// The field, dotted.
-    pub path: String,
-    /// The last document of each value instead.
-    pub last: bool,
-    /// The document itself is looked at, not only the field.
-    pub whole: bool,
-}
+use crate::language::{CanonicalQuery, FirstOf};
 
 /// How entries are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

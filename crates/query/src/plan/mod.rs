@@ -24,12 +24,12 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, IdKey, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
 
-use crate::{CanonicalQuery, Hint};
+use crate::language::{CanonicalQuery, Hint};
 pub use alternatives::Alternative;
 use bounds::{FieldBounds, conjuncts, field_bounds};
 pub(crate) use choose::{extend, said_of_point};
+pub use first_of::OnePerValue;
 use first_of::with_first_of;
-pub use first_of::{FirstOf, OnePerValue};
 pub(crate) use interval::{Interval, texts};
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares};

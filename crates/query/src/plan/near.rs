@@ -11,7 +11,7 @@ use mayfly_value::same_collation;
 use super::bounds::{Condition, FieldBounds};
 use super::choose::{Candidate, extend, has_all_of};
 use super::{Access, Plan};
-use crate::{CanonicalQuery, Hint};
+use crate::language::{CanonicalQuery, Hint};
 
 /// How documents are reached in the order of their distance.
 #[derive(Clone)]

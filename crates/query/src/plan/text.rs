@@ -15,7 +15,7 @@ use mayfly_value::{RawValue, ValueBuf};
 use super::bounds::{conjuncts, field_bounds};
 use super::interval::encoded;
 use super::{Access, Plan, choose};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 
 /// How a search reaches documents.
 #[derive(Clone)]

@@ -12,8 +12,8 @@ use super::bucket::is_expression;
 use super::granularity::Granularity;
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
-use crate::metadata::Metadata;
 
 /// Documents between two looks at the deadline.
 const CHUNK_DOCUMENTS: u64 = 256;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::language::metadata::Metadata;
 use crate::memory::{Share, Sorted, Sorter};
-use crate::metadata::Metadata;
 
 /// Most documents that one stage adds. Manual: "MongoDB Limits and Thresholds" has 500,000.
 const MAX_ADDED: u64 = 500_000;

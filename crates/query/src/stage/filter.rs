@@ -5,7 +5,8 @@ use mayfly_mql::Matcher;
 use mayfly_value::{RawDoc, RawValue};
 
 use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
-use crate::{Flow, metadata};
+use crate::Flow;
+use crate::language::metadata;
 
 pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     match value {

@@ -19,9 +19,10 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, Val
 use super::sort::Sort;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext, Step};
+use crate::Flow;
 use crate::exec::{nearest, told};
-use crate::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
-use crate::{Flow, metadata};
+use crate::language::metadata;
+use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 
 /// A parsed `$geoNear`.
 #[derive(Debug)]

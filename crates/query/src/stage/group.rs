@@ -16,8 +16,8 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::language::FirstOf;
 use crate::memory::{Share, as_document, no_disk_use};
-use crate::plan::FirstOf;
 
 /// Memory of one group beside its key and `_id`, roughly.
 const GROUP_BYTES: usize = 96;

@@ -25,8 +25,8 @@ use super::sub::{From, SubPipeline, pipeline_argument};
 use super::unwind::{Unwind, parts, replaced};
 use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::language::metadata::Metadata;
 use crate::memory::{Share, Spool, SpoolWriter};
-use crate::metadata::Metadata;
 use crate::pipeline::PipelineRun;
 
 /// A parsed `$lookup`.

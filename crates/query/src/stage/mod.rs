@@ -22,6 +22,8 @@ mod join_table;
 pub(crate) mod lookup;
 mod merge;
 mod merge_run;
+#[cfg(test)]
+mod metadata_tests;
 mod out;
 #[cfg(test)]
 mod out_tests;
@@ -60,7 +62,7 @@ pub(crate) use source::{About, Source};
 pub(crate) use step::{Step, written};
 
 use crate::Flow;
-use crate::metadata::InFlight;
+use crate::language::metadata::InFlight;
 
 /// Takes a document from the stage before.
 pub(crate) type Next<'n> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'n;

@@ -8,7 +8,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::needed::Fields;
+use crate::language::needed::Fields;
 
 pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     match value {

@@ -7,7 +7,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
 use crate::Flow;
-use crate::metadata::Metadata;
+use crate::language::metadata::Metadata;
 
 /// What the variables stand for; nobody sees it unless the expression mixes them up with other values.
 const DESCEND: &str = "descend";

@@ -6,7 +6,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
-use crate::metadata::Metadata;
+use crate::language::metadata::Metadata;
 
 /// A parsed `$unwind`.
 #[derive(Clone, Debug)]

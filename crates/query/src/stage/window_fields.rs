@@ -19,8 +19,8 @@ use super::unwind::parts;
 use super::window_partition::{Collecting, Computed};
 use super::{Around, Next, Reads, Running, Stage, StageContext};
 use crate::Flow;
+use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
-use crate::metadata::Metadata;
 
 /// A parsed `$setWindowFields`.
 #[derive(Clone, Debug)]

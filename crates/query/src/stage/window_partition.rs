@@ -10,8 +10,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, ValueBuf};
 
 use super::StageContext;
 use super::unwind::replaced;
+use crate::language::needed::keeping;
 use crate::memory::{Share, Spool, SpoolWriter, no_disk_use};
-use crate::needed::keeping;
 
 /// Memory of a document or a value beside its bytes, roughly.
 const ENTRY_BYTES: usize = 64;

@@ -3,7 +3,7 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, KeyRange, RecordKey, Snapshot, whole_range};
 
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 use crate::plan::{Access, Plan};
 
 /// The position of a tailable scan.

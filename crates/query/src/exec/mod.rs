@@ -6,14 +6,17 @@
 mod alternatives;
 mod count;
 mod covered;
+pub(crate) mod distinct;
 mod fetch;
 mod index_scan;
 mod near;
 mod one_per_value;
+pub(crate) mod shape;
+pub(crate) mod tail;
 mod text;
 
 pub(crate) use near::{nearest, told};
-pub(crate) use text::scored;
+pub use text::metadata_of;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -28,13 +31,16 @@ use mayfly_value::{DocBuf, RawDoc};
 use alternatives::Branches;
 use fetch::PageSize;
 use one_per_value::Shown;
+use shape::ResultShape;
+use tail::{Tail, check_position};
 
+use crate::language::metadata::{INDEX_KEY, Metadata};
+use crate::language::needed::Fields;
 use crate::memory::{Budget, SeenRecords, Sorted, Sorter};
-use crate::metadata::{INDEX_KEY, Metadata};
-use crate::needed::Fields;
 use crate::plan::{Access, Plan, plan};
-use crate::tail::{Tail, check_position};
-use crate::{CanonicalQuery, ResultShape, SortStats};
+
+use crate::language::CanonicalQuery;
+use crate::memory::SortStats;
 
 /// Entries looked at between two checks of the deadline.
 const CHUNK_ENTRIES: usize = 256;

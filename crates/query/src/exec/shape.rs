@@ -10,9 +10,11 @@ use mayfly_storage::{Collection, Store, record_id};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::metadata::{INDEX_KEY, Metadata, RECORD_ID};
+use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID};
 use crate::plan::Access;
-use crate::{Executor, Plan};
+use crate::plan::Plan;
+
+use super::Executor;
 
 /// The arguments `returnKey` and `showRecordId`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,8 +8,7 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
-use crate::metadata::{self, INDEX_KEY, RECORD_ID};
-use crate::plan::FirstOf;
+use super::metadata::{self, INDEX_KEY, RECORD_ID};
 
 /// Which index the client wants.
 #[derive(Clone, Debug)]
@@ -114,6 +113,17 @@ pub struct FindOptions<'a> {
     pub collation: Option<Arc<Collation>>,
     /// The projection may ask which key of an index and which record led to a document.
     pub tells_keys: bool,
+}
+
+/// What a query is asked for whose results are grouped by one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstOf {
+    /// The field, dotted.
+    pub path: String,
+    /// The last document of each value instead.
+    pub last: bool,
+    /// The document itself is looked at, not only the field.
+    pub whole: bool,
 }
 
 /// A checked query.

@@ -9,7 +9,7 @@ use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{DocumentCheck, FilterCompiler, RecordFilter};
 use mayfly_value::{Collation, RawDoc};
 
-use crate::validator::Validator;
+use super::validator::Validator;
 
 /// Compiles with the query language's matcher.
 pub struct PartialFilters;
