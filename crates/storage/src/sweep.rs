@@ -115,6 +115,8 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn sweep_once(&self) -> Result<()> {
+        // What is kept of an object is kept before anybody begins to clear it.
+        let _sweeping = self.catalog.sweeping.lock();
         loop {
             let dropped = self.catalog.dropped.lock().clone();
             if dropped.is_empty() {

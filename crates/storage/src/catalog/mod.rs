@@ -63,6 +63,8 @@ pub(crate) struct Catalog {
     next_id: AtomicU64,
     /// Held over every change.
     pub(crate) changing: Mutex<()>,
+    /// Held while dropped objects are cleared.
+    pub(crate) sweeping: Mutex<()>,
     /// Dropped objects whose keys wait for the sweeper.
     pub(crate) dropped: Mutex<Vec<u64>>,
 }
@@ -89,6 +91,7 @@ impl Catalog {
             map: ArcSwap::from_pointee(map),
             next_id: AtomicU64::new(next_id),
             changing: Mutex::new(()),
+            sweeping: Mutex::new(()),
             dropped: Mutex::new(dropped),
         })
     }
