@@ -36,7 +36,7 @@ pub(crate) use count::on_view as count_on_view;
 pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
 pub(crate) use view::{
-    Source, Stages, check_collation, command_scope, reads_log, run_settings, source,
+    Source, Stages, budget, check_collation, command_scope, reads_log, run_settings, source,
 };
 pub(crate) use write::{check_writable, wrote};
 

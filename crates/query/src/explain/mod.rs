@@ -24,6 +24,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use self::node::{Node, number};
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
+use crate::memory::{Budget, SortStats};
 use crate::plan::Access;
 
 /// What happens with the documents that are found.
@@ -74,6 +75,8 @@ pub struct Explained<'a> {
     pub purpose: Purpose,
     /// How much to tell.
     pub verbosity: Verbosity,
+    /// The memory that it may use.
+    pub budget: Budget,
 }
 
 /// What a run looked at.
@@ -88,6 +91,8 @@ struct Counted {
     millis: i64,
     /// The same of each alternative of a `$or`.
     branches: Vec<Counted>,
+    /// What its sort did.
+    sort: SortStats,
 }
 
 /// A filter with every condition spelled out, as plans and the profiler show it.
@@ -124,6 +129,7 @@ pub fn explain(
     let fast_count =
         explained.purpose == Purpose::Count && explained.filter.is_empty() && query.hint.is_none();
     let mut executor = Executor::new(collection.clone(), query)?;
+    executor.use_budget(explained.budget.clone());
     op.update_info(|info| info.plan_summary = executor.plan().summary());
     let mut counted = Counted { at_end: true, ..Counted::default() };
     if explained.verbosity >= Verbosity::ExecutionStats {
@@ -188,6 +194,7 @@ fn run(
     });
     Ok(Counted {
         branches: branches.collect(),
+        sort: executor.sort_stats().unwrap_or_default(),
         keys,
         documents,
         matched: if shown > 0 { shown + query.skip } else { 0 },

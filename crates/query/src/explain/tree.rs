@@ -2,6 +2,7 @@
 //!
 //! Where records are clustered by `_id`, what is read by `_id` shows as the index scan that it replaces.
 
+use mayfly_base::spill::Operator;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
@@ -14,9 +15,6 @@ use super::text::text_match;
 use super::{Counted, Explained, Purpose};
 use crate::language::{CanonicalQuery, Hint};
 use crate::plan::{Access, Alternative, NearAccess, Plan, Said, said_of_point};
-
-/// Memory that a sort may use, as plans show it.
-const SORT_MEMORY_BYTES: i32 = 100 * 1024 * 1024;
 
 /// The whole tree.
 pub(super) fn tree(
@@ -38,7 +36,9 @@ pub(super) fn tree(
     {
         let most = query.limit.map(|limit| limit.saturating_add(query.skip));
         left = most.map_or(left, |most| left.min(most));
-        node = sort(pattern, most).did(left, counted.matched + left, true).over(node);
+        node = sort(pattern, most, explained, counted)
+            .did(left, counted.matched + left, true)
+            .over(node);
     }
     if query.skip > 0 && explained.purpose != Purpose::Count {
         let skip = number(query.skip);
@@ -363,16 +363,27 @@ fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, bounds: &ScanBounds, counted: &C
     })
 }
 
-fn sort(pattern: RawDoc<'_>, most: Option<u64>) -> Node {
+fn sort(
+    pattern: RawDoc<'_>,
+    most: Option<u64>,
+    explained: &Explained<'_>,
+    counted: &Counted,
+) -> Node {
+    let limit = explained.budget.limits().of(Operator::Sort);
     let stage = Node::new("SORT").with(|out| {
-        out.append("sortPattern", pattern).append("memLimit", SORT_MEMORY_BYTES);
+        out.append("sortPattern", pattern).append("memLimit", number(limit as u64));
         if let Some(most) = most {
             out.append("limitAmount", number(most));
         }
         out.append("type", "simple");
     });
     stage.counting(|out| {
-        out.append("usedDisk", false).append("spills", 0);
+        let spilled = counted.sort.memory.spilled;
+        out.append("totalDataSizeSorted", number(counted.sort.bytes));
+        out.append("usedDisk", spilled.spills > 0).append("spills", number(spilled.spills));
+        out.append("spilledBytes", number(spilled.bytes));
+        out.append("spilledRecords", number(spilled.records));
+        out.append("spilledDataStorageSize", number(spilled.file_bytes));
     })
 }
 

@@ -7,6 +7,7 @@ use mayfly_query::{CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpos
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
+use crate::crud::budget;
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields};
 
@@ -80,6 +81,7 @@ pub(super) fn write(
         projection: parts.projection.filter(|projection| some(Some(*projection))),
         purpose,
         verbosity: inner.verbosity,
+        budget: budget(ctx, &inner.fields)?,
     };
     let store = &ctx.service.store;
     let collection = store.collection(&inner.ns);
