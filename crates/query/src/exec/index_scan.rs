@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use mayfly_base::{OpCtx, Result};
+use mayfly_mql::Matcher;
 use mayfly_storage::{
     Collection, Direction, Entry, IndexField, KeyRange, ScanLimit, Scanned, Snapshot, Store,
 };
@@ -96,6 +97,7 @@ impl Executor {
             query: &self.query,
             failures: &failures,
             keys_only,
+            key_filter: self.plan.key_filter.as_deref().filter(|_| !multikey),
             covering: self.plan.covering && !multikey && !self.collection.hides_expired(),
             seen: self.seen.as_mut(),
             shown: self.shown.as_mut(),
@@ -217,6 +219,8 @@ struct IndexScan<'f> {
     query: &'f CanonicalQuery,
     failures: &'f Failures,
     keys_only: bool,
+    /// Tested on keys, where they say what the document has.
+    key_filter: Option<&'f Matcher>,
     /// Entries have all that is shown.
     covering: bool,
     seen: Option<&'f mut SeenRecords>,
@@ -252,6 +256,14 @@ impl IndexScan<'_> {
         }
         if !self.checks.is_empty() && !passes(entry.values, self.checks, self.fields) {
             return Ok(ControlFlow::Continue(()));
+        }
+        if let Some(filter) = self.key_filter
+            && let Some(document) = covered::document(entry, self.fields)
+        {
+            let matches = filter.matches(document.as_doc());
+            if !matches.map_err(|error| self.failures.named(error))? {
+                return Ok(ControlFlow::Continue(()));
+            }
         }
         if let Some(shown) = &mut self.shown
             && shown.has(entry)

@@ -208,8 +208,17 @@ fn access(
                 ranges,
                 backward,
             };
-            let bounds = scan_bounds(&scan, &plan.said, query);
+            let mut bounds = scan_bounds(&scan, &plan.said, query);
             let mut leaf = index_scan(index, &scan, &bounds, counted);
+            if let Some(filter) = &plan.key_filter {
+                let tested = filter.root().conditions();
+                bounds.rest.retain(|condition| !tested.contains(condition));
+                leaf = leaf.filtered(joined(&tested)).did(
+                    counted.documents,
+                    counted.keys,
+                    counted.at_end,
+                );
+            }
             if let Some(one) = plan.one_per_value {
                 leaf.stage = "DISTINCT_SCAN";
                 leaf.idle = counted.keys.saturating_sub(counted.matched);

@@ -1,6 +1,9 @@
 //! Plans that read no documents, because the entries of their index have all that is shown. Manual: "Covered Query".
 
-use mayfly_mql::Projection;
+use std::sync::Arc;
+
+use mayfly_mql::matcher::{Expr, Predicate};
+use mayfly_mql::{Matcher, Projection};
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, IndexField};
 use mayfly_value::paths::array_index;
@@ -28,6 +31,39 @@ pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, plan: &Pla
     let fields = index.spec.fields();
     let has = |path: &String| fields.iter().any(|field| has_values(field) && field.path == *path);
     shown.is_some_and(|shown| !shown.is_empty() && shown.iter().all(has)) && are_apart(fields)
+}
+
+/// The conditions that are no bounds, and that the keys of a plan's index can be tested on before documents are read.
+pub(super) fn key_filter(query: &CanonicalQuery, plan: &Plan) -> Option<Arc<Matcher>> {
+    let Access::Index { index, .. } = &plan.access else { return None };
+    let fields = index.spec.fields();
+    let readable = matches!(index.spec.kind(), Kind::Ordered)
+        && index.spec.collation().is_none()
+        && !index.is_multikey()
+        && plan.fields.is_none()
+        && plan.one_per_value.is_none()
+        && !plan.exact;
+    if !readable || !fields.iter().all(has_values) || !are_apart(fields) {
+        return None;
+    }
+    let has = |path: &String| fields.iter().any(|field| field.path == *path);
+    let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
+    let rest = conjuncts.filter(|(at, conjunct)| {
+        // Ranges are compared with keys as they are; of a missing field keys know nothing.
+        let is_range = match conjunct {
+            Expr::Path { predicate, .. } => match predicate {
+                Predicate::Cmp { .. } | Predicate::In(_) | Predicate::Exists => true,
+                Predicate::Not(inner) => matches!(**inner, Predicate::Exists),
+                _ => false,
+            },
+            _ => false,
+        };
+        let on_keys =
+            || conjunct.reads().is_some_and(|it| !it.computed && it.paths.iter().all(has));
+        !is_range && !plan.said.covered.contains(at) && on_keys()
+    });
+    let rest: Vec<Expr> = rest.map(|(_, conjunct)| conjunct.clone()).collect();
+    if rest.is_empty() { None } else { Matcher::of(Expr::and(rest)).ok().map(Arc::new) }
 }
 
 fn has_values(field: &IndexField) -> bool {

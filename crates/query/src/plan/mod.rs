@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, Direction, IdKey, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::shell::Shell;
 
@@ -89,6 +90,8 @@ pub struct Plan {
     pub(crate) said: Said,
     /// Whether the entries of its index have all that is shown.
     pub(crate) covering: bool,
+    /// What is tested on the keys of its index before documents are read.
+    pub(crate) key_filter: Option<Arc<Matcher>>,
 }
 
 /// What the bounds of a plan say of the filter.
@@ -124,6 +127,7 @@ impl Plan {
             checks: Vec::new(),
             said: Said::default(),
             covering: false,
+            key_filter: None,
         }
     }
 }
@@ -161,6 +165,7 @@ impl Plan {
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
     let mut plan = chosen(collection, query)?;
     plan.covering = covering::covers(collection, query, &plan);
+    plan.key_filter = covering::key_filter(query, &plan);
     Ok(plan)
 }
 
