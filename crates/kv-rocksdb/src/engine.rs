@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
@@ -22,8 +23,10 @@ use crate::store::Store;
 use crate::sweep;
 use crate::txn::{CAPS, RocksHeld, RocksTxn};
 
-/// Tombstones in a memtable that are worth a file: as many as mark it for compaction, and some more.
+/// Deletions that are worth a file: as many as mark it for compaction, and some more.
 const MANY_DELETES: u64 = 4_096;
+/// Calls behind such that find few.
+const EAGER_CALLS: u8 = 3;
 
 /// A store in a folder. The files are closed when the engine is closed or dropped and the last transaction ended.
 pub struct RocksEngine {
@@ -142,11 +145,19 @@ impl Engine for RocksEngine {
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
-        for keyspace in [Keyspace::Record, Keyspace::Index] {
-            let family = store.family(keyspace);
+        let families = [Keyspace::Record, Keyspace::Index].iter().zip(&store.deleted);
+        for ((keyspace, deleted), eager) in families.zip(&store.eager) {
+            // Most of them may have been flushed meanwhile: then the last ones are not left alone.
+            match deleted.load(Ordering::Relaxed) {
+                MANY_DELETES.. => eager.store(EAGER_CALLS, Ordering::Relaxed),
+                _ if eager.load(Ordering::Relaxed) == 0 => continue,
+                _ => _ = eager.fetch_sub(1, Ordering::Relaxed),
+            }
+            deleted.store(0, Ordering::Relaxed);
+            let family = store.family(*keyspace);
             let deletes =
                 store.db.property_int_value_cf(&family, properties::NUM_DELETES_ACTIVE_MEM_TABLE);
-            if deletes.ok().flatten().unwrap_or(0) >= MANY_DELETES {
+            if deletes.ok().flatten().unwrap_or(0) > 0 {
                 let begun = store.db.flush_cf_opt(&family, &options);
                 begun.map_err(|error| KvError::Unavailable(error.to_string()))?;
             }

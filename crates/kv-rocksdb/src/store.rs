@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
@@ -31,6 +32,10 @@ pub(crate) struct Store {
     pub(crate) group_sync: GroupSync,
     room: Room,
     pub(crate) records: RecordCache,
+    /// Keys of records and of indexes that were deleted since space was last given back.
+    pub(crate) deleted: [AtomicU64; 2],
+    /// For so many further calls the space of few deletions is given back, too: they are the end of many.
+    pub(crate) eager: [AtomicU8; 2],
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
@@ -70,6 +75,8 @@ impl Store {
             health: Health::default(),
             group_sync: GroupSync::default(),
             room: Room::new(folder, options.reserve_bytes),
+            deleted: Default::default(),
+            eager: Default::default(),
             records: RecordCache::new(options::record_bytes(options)),
             read_options: ReadOptions::default(),
             write_options,

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_kv::conflict::Claims;
 use mayfly_kv::key_hash::key_hash;
@@ -266,11 +267,23 @@ impl RocksTxn {
         store.admit(&self.buffer)?;
         let (bytes, ops) = self.buffer.size();
         let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
+        let mut deleted = [0; 2];
         for (keyspace, key, write) in self.buffer.ops_by_key() {
             match write {
                 OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
-                OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
+                OwnWrite::Deleted => {
+                    match keyspace {
+                        Keyspace::Record => deleted[0] += 1,
+                        Keyspace::Index => deleted[1] += 1,
+                        _ => {}
+                    }
+                    batch.delete_cf(&store.family(keyspace), key);
+                }
             }
+        }
+        for (all, deleted) in store.deleted.iter().zip(deleted).filter(|(_, deleted)| *deleted > 0)
+        {
+            all.fetch_add(deleted, Ordering::Relaxed);
         }
         let records = self.buffer.ops().filter(|(keyspace, ..)| *keyspace == Keyspace::Record);
         let bar = store.records.bar(records.map(|(_, key, _)| key));
