@@ -23,9 +23,11 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use self::node::{Node, number};
 use crate::exec::{Executor, Flow};
-use crate::language::CanonicalQuery;
+use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::{Budget, SortStats};
 use crate::plan::Access;
+use crate::plan::allowed::index_filter_set;
+use crate::plan::plan_key::PlanKey;
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +124,7 @@ pub fn explain(
     let conditions = query.matcher.root().conditions();
     let Some(collection) = collection else {
         let node = tree::nothing(explained, &query);
-        write_planner(explained, &conditions, None, &node, out);
+        write_planner(explained, &query, &conditions, None, &node, out);
         write_stats(explained, &Counted::default(), &node, out);
         return Ok(0);
     };
@@ -152,7 +154,7 @@ pub fn explain(
         true => fast_count_node(executor.query(), &counted),
         false => tree::tree(executor.plan(), executor.query(), explained, &conditions, &counted),
     };
-    write_planner(explained, &conditions, Some(&collection), &node, out);
+    write_planner(explained, executor.query(), &conditions, Some(&collection), &node, out);
     write_stats(explained, &counted, &node, out);
     Ok(node.returned)
 }
@@ -231,6 +233,7 @@ fn fast_count_node(query: &CanonicalQuery, counted: &Counted) -> Node {
 
 fn write_planner(
     explained: &Explained<'_>,
+    query: &CanonicalQuery,
     conditions: &[DocBuf],
     collection: Option<&Collection>,
     node: &Node,
@@ -238,14 +241,13 @@ fn write_planner(
 ) {
     out.start_document("queryPlanner");
     out.append("namespace", explained.namespace);
-    out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", false);
-    let shape = hash(&query_shape(explained, conditions));
+    let filtered = collection.is_some_and(|collection| index_filter_set(collection, query));
+    out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", filtered);
+    let shape = PlanShape::of(query);
+    let key = PlanKey::of(shape, query, collection).to_string();
+    let shape = shape.to_string();
     out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
-    let mut key = shape;
-    for index in collection.into_iter().flat_map(Collection::plannable_indexes) {
-        key.push_str(index.spec.name());
-    }
-    out.append("planCacheKey", hash(&key).as_str()).append("optimizationTimeMillis", 0);
+    out.append("planCacheKey", key.as_str()).append("optimizationTimeMillis", 0);
     out.append("maxIndexedOrSolutionsReached", false);
     out.append("maxIndexedAndSolutionsReached", false);
     out.append("maxScansToExplodeReached", false).append("prunedSimilarIndexes", false);
@@ -272,22 +274,4 @@ fn write_stats(explained: &Explained<'_>, counted: &Counted, node: &Node, out: &
         out.start_array("allPlansExecution").end();
     }
     out.end();
-}
-
-/// What queries of one shape share.
-fn query_shape(explained: &Explained<'_>, conditions: &[DocBuf]) -> String {
-    let mut shape = filter::shape(conditions);
-    for part in [explained.sort, explained.projection] {
-        shape.push('|');
-        if let Some(part) = part {
-            shape.push_str(&mayfly_value::shell::Shell(part).to_string());
-        }
-    }
-    shape
-}
-
-/// Eight hexadecimal digits (FNV-1a).
-fn hash(text: &str) -> String {
-    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    format!("{:08X}", text.bytes().fold(0x811C_9DC5, step))
 }

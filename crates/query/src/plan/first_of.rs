@@ -9,6 +9,7 @@ use mayfly_storage::{Collection, Direction, Index, whole_range};
 use mayfly_value::paths::array_index;
 use mayfly_value::same_collation;
 
+use super::allowed::allows;
 use super::{Access, Plan};
 use crate::language::{CanonicalQuery, FirstOf};
 
@@ -61,7 +62,7 @@ pub(super) fn with_first_of(
     }
     let complete = |index: &Arc<Index>| {
         let all = !index.spec.sparse() && !index.is_partial();
-        all && readable(index) && serves(index, wanted, query)
+        all && allows(query, index) && readable(index) && serves(index, wanted, query)
     };
     match collection.plannable_indexes().into_iter().find(complete) {
         None => plan,

@@ -3,6 +3,7 @@
 //! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
 //! narrower.
 
+pub(crate) mod allowed;
 mod alternatives;
 mod between;
 mod bounds;
@@ -14,6 +15,7 @@ mod implication;
 mod interval;
 mod near;
 mod places;
+pub(crate) mod plan_key;
 mod text;
 mod wildcards;
 
@@ -163,9 +165,9 @@ impl Plan {
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
-    let mut plan = chosen(collection, query)?;
-    plan.covering = covering::covers(collection, query, &plan);
-    plan.key_filter = covering::key_filter(query, &plan);
+    let (query, mut plan) = allowed::planned(collection, query)?;
+    plan.covering = covering::covers(collection, &query, &plan);
+    plan.key_filter = covering::key_filter(&query, &plan);
     Ok(plan)
 }
 
@@ -182,7 +184,9 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> 
         return near::plan(collection, query, path, near, &bounds);
     }
     // The most frequent query of all needs no bounds.
-    if let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query)) {
+    if let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query))
+        && allowed::allows_id(collection, query)
+    {
         return Ok(plan);
     }
     // An order by $natural asks for a collection scan.
