@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::{Collection, Index, whole_range};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
@@ -13,6 +13,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 use super::{Access, Plan};
 use crate::language::shape::PlanShape;
 use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint};
+
+/// Most index filters of a collection.
+const MAX_INDEX_FILTERS: usize = 10_000;
 
 /// An index filter: the query that it was set for, and the indexes.
 #[derive(Clone, Debug)]
@@ -60,12 +63,25 @@ impl IndexFilters {
     }
 
     /// Sets the filter for queries of a shape; one that was there goes.
-    pub fn set(collection: &Collection, shape: PlanShape, filter: IndexFilter) {
+    ///
+    /// # Errors
+    /// 2 BadValue when there are too many.
+    pub fn set(collection: &Collection, shape: PlanShape, filter: IndexFilter) -> Result<()> {
+        let mut full = false;
         collection.attached.change::<IndexFilters>(|filters| {
             let mut filters = filters.cloned().unwrap_or_default();
-            filters.0.insert(shape, filter);
+            full = filters.0.len() >= MAX_INDEX_FILTERS && !filters.0.contains_key(&shape);
+            if !full {
+                filters.0.insert(shape, filter);
+            }
             Some(filters)
         });
+        match full {
+            true => Err(Error::bad_value(format!(
+                "a collection has at most {MAX_INDEX_FILTERS} index filters"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Removes that for queries of a shape.

@@ -175,7 +175,7 @@ mod tests {
             collation: mayfly_value::DocBuf::empty(),
             allowed: std::sync::Arc::new(allowed),
         };
-        IndexFilters::set(&collection, PlanShape::of(&query("{a: 9}")), filter);
+        IndexFilters::set(&collection, PlanShape::of(&query("{a: 9}")), filter).unwrap();
         assert_ne!(two, key(&collection, "{a: 1}"));
         assert_eq!(key(&collection, "{b: 1}"), key(&collection, "{b: 2}"));
         IndexFilters::clear(&collection);
