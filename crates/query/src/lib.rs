@@ -30,7 +30,10 @@ pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use host::Host;
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
-pub use language::{CanonicalQuery, FindOptions, FirstOf, Hint};
+pub use language::{
+    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, PlanShape, QueryShape,
+    QueryShapeHash,
+};
 pub use log_scan::{LogOrder, LogScan};
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
@@ -40,6 +43,8 @@ pub use modify::{
     update_buckets,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
+pub use plan::allowed::{IndexFilter, IndexFilters, is_restricted};
+pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
     plan,

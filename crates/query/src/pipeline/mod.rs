@@ -416,6 +416,7 @@ pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
         skip: 0,
         limit: None,
         hint,
+        allowed: None,
         collation: None,
         shows: None,
         first_of: None,

@@ -3,6 +3,7 @@
 //! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
 //! narrower.
 
+pub(crate) mod allowed;
 mod alternatives;
 mod between;
 mod bounds;
@@ -16,6 +17,7 @@ mod interval;
 mod merging;
 mod near;
 mod places;
+pub(crate) mod plan_key;
 mod text;
 mod tree;
 mod wildcards;
@@ -65,7 +67,8 @@ impl Way {
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
-    Ok(build::built(collection, query, chosen(collection, query)?))
+    let (query, way) = allowed::planned(collection, query)?;
+    Ok(build::built(collection, &query, way))
 }
 
 /// The plan that looks at every record in the order of the records.
@@ -90,7 +93,9 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Way> {
         return near::plan(collection, query, path, near, &bounds);
     }
     // The most frequent query of all needs no bounds.
-    if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query)) {
+    if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query))
+        && allowed::allows_id(collection, query)
+    {
         return Ok(way);
     }
     // An order by $natural asks for a collection scan.
