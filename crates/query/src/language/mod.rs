@@ -11,7 +11,7 @@ pub(crate) mod shape;
 mod stage_shape;
 mod validator;
 
-pub use allowed::{AllowedBy, AllowedIndexes};
+pub use allowed::{AllowedBy, AllowedIndexes, IndexHints};
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};
 pub use query_shape::{QueryShape, QueryShapeHash};
 pub use shape::PlanShape;

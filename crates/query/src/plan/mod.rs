@@ -16,6 +16,8 @@ mod interval;
 mod near;
 mod places;
 pub(crate) mod plan_key;
+#[cfg(test)]
+mod plan_key_tests;
 mod text;
 mod wildcards;
 
@@ -165,10 +167,18 @@ impl Plan {
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
-    let (query, mut plan) = allowed::planned(collection, query)?;
-    plan.covering = covering::covers(collection, &query, &plan);
-    plan.key_filter = covering::key_filter(&query, &plan);
-    Ok(plan)
+    if allowed::are_all(collection, query) {
+        return Ok(covered(collection, query, chosen(collection, query)?));
+    }
+    let (query, plan) = allowed::planned(collection, query)?;
+    Ok(covered(collection, &query, plan))
+}
+
+/// The plan with what keys do for it without documents.
+fn covered(collection: &Collection, query: &CanonicalQuery, mut plan: Plan) -> Plan {
+    plan.covering = covering::covers(collection, query, &plan);
+    plan.key_filter = covering::key_filter(query, &plan);
+    plan
 }
 
 fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
