@@ -46,7 +46,8 @@ pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
 pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
 pub use plan::plan_key::PlanKey;
 pub use plan::{
-    Access, Alternative, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan,
+    EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
+    plan,
 };
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
-use mayfly_storage::{Collection, Index, whole_range};
+use mayfly_storage::{Collection, Index};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Access, Plan};
+use super::{Plan, Way};
 use crate::language::shape::PlanShape;
 use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint, IndexHints};
 
@@ -150,7 +150,7 @@ pub(super) fn are_all(collection: &Collection, query: &CanonicalQuery) -> bool {
     query.allowed.is_none() && !collection.index_filters.is_there()
 }
 
-/// The plan for a query, and the query as it was planned: with the indexes that it may use and without a hint that does not
+/// The way for a query, and the query as it was planned: with the indexes that it may use and without a hint that does not
 /// count.
 ///
 /// # Errors
@@ -158,24 +158,20 @@ pub(super) fn are_all(collection: &Collection, query: &CanonicalQuery) -> bool {
 pub(super) fn planned<'q>(
     collection: &Arc<Collection>,
     query: &'q CanonicalQuery,
-) -> Result<(Cow<'q, CanonicalQuery>, Plan)> {
+) -> Result<(Cow<'q, CanonicalQuery>, Way)> {
     let restricted = restricted(collection, query);
-    let plan = super::chosen(collection, &restricted);
-    let Some(allowed) = &restricted.allowed else { return Ok((restricted, plan?)) };
-    let served = match &plan {
-        Ok(plan) => allowed.scans() || !scans_all(plan),
+    let way = super::chosen(collection, &restricted);
+    let Some(allowed) = &restricted.allowed else { return Ok((restricted, way?)) };
+    let served = match &way {
+        Ok(way) => allowed.scans() || !matches!(&way.plan, Plan::Records(scan) if scan.is_whole()),
         Err(_) => false,
     };
     if served || allowed.by() == AllowedBy::IndexFilter {
-        return Ok((restricted, plan?));
+        return Ok((restricted, way?));
     }
     let query = CanonicalQuery { allowed: None, ..query.clone() };
-    let plan = super::chosen(collection, &query)?;
-    Ok((Cow::Owned(query), plan))
-}
-
-fn scans_all(plan: &Plan) -> bool {
-    matches!(&plan.access, Access::Records { ranges, .. } if *ranges == [whole_range()])
+    let way = super::chosen(collection, &query)?;
+    Ok((Cow::Owned(query), way))
 }
 
 /// The query with the indexes that it may use.
