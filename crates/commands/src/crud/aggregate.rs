@@ -68,8 +68,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if writes && !ctx.service.is_primary() {
         return Err(not_writable());
     }
-    let shaped = namespace_of(request.db, request.target());
-    if let Some(ns) = shaped.filter(|_| !parsed.is_source() && !parsed.describes_collection()) {
+    if ctx.service.query_settings.any()
+        && !parsed.is_source()
+        && !parsed.describes_collection()
+        && let Some(ns) = namespace_of(request.db, request.target())
+    {
         let setting = settings_to_run(ctx, "aggregate", &ns, request.body)?;
         settings.hints = setting.and_then(|setting| setting.hints.clone());
     }

@@ -7,6 +7,8 @@ pub(crate) mod metadata;
 pub(crate) mod needed;
 pub(crate) mod partial;
 mod query_shape;
+#[cfg(test)]
+mod query_shape_tests;
 pub(crate) mod shape;
 mod stage_shape;
 mod validator;

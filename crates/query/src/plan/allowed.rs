@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
-use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+use mayfly_mql::matcher::Expr;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Plan, Way};
+use super::{Plan, Way, choose};
 use crate::language::shape::PlanShape;
 use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint, IndexHints};
 
@@ -183,7 +183,7 @@ pub(super) fn restricted<'q>(
         return Cow::Borrowed(query);
     }
     // Where `min` and `max` lie only their index knows.
-    if matches!(query.hint, Some(Hint::Between { .. })) || is_point_by_id(query) {
+    if matches!(query.hint, Some(Hint::Between { .. })) || is_point_by_id(collection, query) {
         return without(query);
     }
     let allowed = query.allowed.clone().or_else(|| {
@@ -203,18 +203,8 @@ fn without(query: &CanonicalQuery) -> Cow<'_, CanonicalQuery> {
     }
 }
 
-/// Whether a query asks for nothing but one `_id`: such queries are not planned.
-fn is_point_by_id(query: &CanonicalQuery) -> bool {
-    let point = match query.matcher.root() {
-        Expr::And(parts) if parts.len() == 1 => &parts[0],
-        other => other,
-    };
-    match point {
-        Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
-            query.hint.is_none()
-                && path.as_str() == "_id"
-                && !matches!(value.as_raw(), RawValue::Array(_) | RawValue::Regex { .. })
-        }
-        _ => false,
-    }
+/// Whether a query asks for nothing but one `_id`, and its index can say which: such queries are not planned.
+fn is_point_by_id(collection: &Collection, query: &CanonicalQuery) -> bool {
+    let alone = matches!(query.matcher.root(), Expr::Path { .. });
+    alone && query.hint.is_none() && choose::point_by_id(collection, query).is_some()
 }
