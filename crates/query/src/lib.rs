@@ -26,7 +26,7 @@ pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
 pub use exec::distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
-pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
+pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};
 pub use host::Host;
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
@@ -47,7 +47,7 @@ pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
 pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
-    plan,
+    forget_plans, plan, plans,
 };
 pub use stage::{
     Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,

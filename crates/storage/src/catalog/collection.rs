@@ -49,6 +49,8 @@ pub struct Collection {
     pub id_uses: Uses,
     /// The index filters that were set for it. Storage does not know what is in them.
     pub index_filters: Attached,
+    /// Plans that were found to be good, as the layers above keep them.
+    pub cached_plans: Attached,
     /// Of a collection of buckets: those that are open.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
     /// What its own time to live has done.
@@ -258,6 +260,7 @@ impl Collection {
             numbers: Numbers::default(),
             id_uses: Uses::default(),
             index_filters: Attached::default(),
+            cached_plans: Attached::default(),
             ttl,
             open_buckets,
             commits: AtomicU64::new(0),
