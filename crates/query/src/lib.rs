@@ -31,8 +31,8 @@ pub use host::Host;
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
-    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, PlanShape, QueryShape,
-    QueryShapeHash,
+    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, IndexHints, PlanShape,
+    QueryShape, QueryShapeHash,
 };
 pub use log_scan::{LogOrder, LogScan};
 pub use mayfly_expr::accum::AccumulatorLimits;
@@ -43,7 +43,7 @@ pub use modify::{
     update_buckets,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
-pub use plan::allowed::{IndexFilter, IndexFilters, is_restricted};
+pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
 pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,

@@ -51,6 +51,7 @@ const NOT_IN_TRANSACTIONS: &[&str] = &[
     "$merge",
     "$out",
     "$planCacheStats",
+    "$querySettings",
     "$queryStats",
     "$ttlStats",
     "$unionWith",

@@ -71,6 +71,11 @@ impl Bounds {
         self.intervals.iter().all(|interval| interval.is_point(None))
     }
 
+    /// Whether null is asked not to be there. Below an array whose items are no documents nothing is null, although the key is.
+    pub(super) fn excludes_null(&self) -> bool {
+        self.negated && !self.includes_missing
+    }
+
     /// Whether they bound nothing.
     pub(super) fn is_everything(&self) -> bool {
         matches!(&self.intervals[..], [Interval { low, high }]

@@ -65,7 +65,10 @@ impl Candidate<'_> {
             || self.fields.iter().any(|field| {
                 bounds.iter().any(|known| {
                     known.path == field.path
-                        && known.conditions.iter().any(|known| !known.includes_missing)
+                        && known.conditions.iter().any(|known| {
+                            let scalars = known.excludes_null() && field.parts.len() > 1;
+                            !known.includes_missing && !scalars
+                        })
                 })
             })
     }
@@ -109,13 +112,15 @@ impl Candidate<'_> {
     ) -> Option<Bounded> {
         let field = &self.fields[at];
         let collation = self.index.spec.collation().map(|collation| &**collation);
+        let multikey = self.multikey & (1 << at) != 0;
+        let below_array = multikey && field.parts.len() > 1;
         let usable = |condition: &&Bounds| {
             (same_collation || !condition.collated)
+                && !(below_array && condition.excludes_null())
                 && (collation.is_none() || !condition.plain)
                 && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
         };
         let usable = || known.conditions.iter().filter(usable);
-        let multikey = self.multikey & (1 << at) != 0;
         if !multikey {
             let covered = usable().filter_map(|condition| condition.whole).collect();
             let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;

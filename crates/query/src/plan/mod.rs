@@ -21,6 +21,8 @@ mod merging;
 mod near;
 mod places;
 pub(crate) mod plan_key;
+#[cfg(test)]
+mod plan_key_tests;
 mod text;
 mod tree;
 mod wildcards;
