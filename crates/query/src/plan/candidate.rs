@@ -144,11 +144,11 @@ impl Candidate<'_> {
         let chosen = points.or_else(narrow).or_else(|| usable().find(fits))?;
         if chosen.items.is_empty() {
             let covered = chosen.whole.filter(|_| !chosen.negated).into_iter().collect();
-            return Some(Bounded { bounds: chosen.clone(), covered });
+            return Some(Bounded { bounds: chosen.clone().with_extremes(), covered });
         }
         let same = usable().filter(|condition| condition.items == chosen.items);
         let bounds = same.cloned().reduce(|all, next| all.and(&next, collation))?;
-        Some(Bounded { bounds, covered: Vec::new() })
+        Some(Bounded { bounds: bounds.with_extremes(), covered: Vec::new() })
     }
 }
 
