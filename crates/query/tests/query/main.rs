@@ -9,4 +9,3 @@ mod pages;
 mod places;
 mod text;
 mod under_change;
-mod with_indexes;
