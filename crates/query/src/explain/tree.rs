@@ -3,6 +3,7 @@
 //! Where records are clustered by `_id`, what is read by `_id` shows as the index scan that it replaces.
 
 use mayfly_base::spill::Operator;
+use mayfly_mql::matcher::Expr;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
@@ -47,7 +48,20 @@ pub(super) fn tree(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
         }
         other => projected(of, other, &counters),
     };
+    let node = match is_rooted_or(of.query) {
+        true => {
+            let (returned, over) = (node.returned, node.at_end);
+            Node::new("SUBPLAN").did(returned, returned, over).over(node)
+        }
+        false => node,
+    };
     purpose(of.explained, plan, ran, node)
+}
+
+/// Whether a filter is alternatives and nothing else, which are planned one by one.
+fn is_rooted_or(query: &CanonicalQuery) -> bool {
+    let alternatives = matches!(query.matcher.root().conjuncts()[..], [Expr::Or(_)]);
+    alternatives && query.hint.is_none() && query.matcher.text().is_none()
 }
 
 /// What the only input did.
