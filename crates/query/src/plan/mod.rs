@@ -163,6 +163,14 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
     if let Some(search) = query.matcher.text() {
         return text::plan(collection, query, search).map(Ways::from);
     }
+    let by_distance = query.matcher.seeks_by_distance();
+    // The most frequent query of all needs no bounds.
+    if let (None, false, Some(way)) =
+        (&query.hint, by_distance, choose::point_by_id(collection, query))
+        && allowed::allows_id(collection, query)
+    {
+        return Ok(way.into());
+    }
     let mut predicates = Vec::new();
     if !conjuncts(query.matcher.root(), &mut predicates) {
         return Ok(Way::new(Plan::Nothing, false).into());
@@ -170,12 +178,6 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
     if let Some((path, near)) = near::sought(&predicates) {
         let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
         return near::plan(collection, query, path, near, &bounds).map(Ways::from);
-    }
-    // The most frequent query of all needs no bounds.
-    if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query))
-        && allowed::allows_id(collection, query)
-    {
-        return Ok(way.into());
     }
     // An order by $natural asks for a collection scan.
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
