@@ -15,12 +15,12 @@ const FIRST: u32 = 10;
 /// Values of an `$in`.
 const VALUES: u32 = 100;
 
-/// Items with the indexes `k`, `x`, and `g` with `x`.
+/// Items with the indexes on `k`, on `x`, and on `g` with `x`.
 fn prepare(target: &Target, plan: &Plan) -> Result<()> {
     fill(target, ITEMS, plan.documents)?;
     target.client()?.run(|doc| {
         doc.append("createIndexes", ITEMS).start_array("indexes");
-        for (name, fields) in [("k", &["k"][..]), ("x", &["x"]), ("gx", &["g", "x"])] {
+        for (name, fields) in [("k_1", &["k"][..]), ("x_1", &["x"]), ("g_1_x_1", &["g", "x"])] {
             doc.push_document().start_document("key");
             for field in fields {
                 doc.append(field, 1);
@@ -103,7 +103,7 @@ pub(super) fn top(target: &Target, plan: &Plan) -> Result<Measured> {
 
 pub(super) fn hinted(target: &Target, plan: &Plan) -> Result<Measured> {
     one_of_three(target, plan, |_, doc| {
-        doc.end().append("hint", "k");
+        doc.end().append("hint", "k_1");
     })
 }
 
