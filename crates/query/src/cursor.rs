@@ -131,6 +131,14 @@ impl Cursor {
         }
     }
 
+    /// What each stage that is shown did, the first one first, when its pipeline is only explained.
+    pub fn explained(&self) -> Vec<DocBuf> {
+        match &self.source {
+            CursorSource::Pipeline(run) => run.explained(),
+            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Kept(_) => Vec::new(),
+        }
+    }
+
     /// Whether everything was given.
     pub fn is_done(&self) -> bool {
         match &self.source {

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{Collection, Store};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::change::ChangeStream;
 use crate::language::metadata::InFlight;
 use crate::log_scan::LogScan;
 use crate::stage::group::Group;
-use crate::stage::{RunSettings, Running, StageContext, Step};
-use crate::{Executor, Flow};
+use crate::stage::{RunSettings, Running, StageContext, Step, Watched};
+use crate::{Access, Executor, Flow, Plan};
 
 /// Where documents come from.
 pub(super) enum Input {
@@ -56,7 +56,12 @@ pub struct PipelineRun {
 
 impl PipelineRun {
     pub(super) fn new(input: Input, steps: Vec<Step>, settings: RunSettings) -> PipelineRun {
-        let stages = steps.into_iter().map(Step::start).collect();
+        let watched = settings.read_only;
+        let start = |step: Step| match watched && step.written().is_some() {
+            true => Watched::over(step.start()),
+            false => step.start(),
+        };
+        let stages = steps.into_iter().map(start).collect();
         PipelineRun { input, stages, settings, finished: 0, ready: VecDeque::new() }
     }
 
@@ -80,6 +85,33 @@ impl PipelineRun {
             | Input::Changes(_)
             | Input::Log(_) => false,
         }
+    }
+
+    /// Whether the plan at the front looks for one document by its `_id`.
+    pub(crate) fn finds_by_id(&self) -> bool {
+        match &self.input {
+            Input::Plan(executor) => matches!(executor.plan().access, Access::Id(_)),
+            _ => false,
+        }
+    }
+
+    /// The names of the indexes that the plan at the front asks.
+    pub(crate) fn each_index(&self, see: &mut dyn FnMut(&str)) {
+        if let Input::Plan(executor) = &self.input {
+            each_index(executor.plan(), see);
+        }
+    }
+
+    /// What each stage that is shown did, the first one first, when the run is only explained.
+    pub fn explained(&self) -> Vec<DocBuf> {
+        let stages = self.stages.iter().filter(|_| self.settings.read_only);
+        let did = stages.map(|stage| {
+            let mut out = DocBuilder::new();
+            stage.explain(&mut out);
+            out.finish()
+        });
+        // Those that are not shown are not watched.
+        did.filter(|did| !did.as_doc().is_empty()).collect()
     }
 
     /// What a client goes on from that loses the cursor, when it follows changes.
@@ -293,6 +325,21 @@ impl PipelineRun {
             }
         }
         Ok(())
+    }
+}
+
+/// The names of the indexes that a plan asks.
+fn each_index(plan: &Plan, see: &mut dyn FnMut(&str)) {
+    match &plan.access {
+        Access::Nothing => {}
+        Access::Id(_) => see("_id_"),
+        // Where records are clustered by it, they are its index.
+        Access::Records { .. } if plan.summary() == "COLLSCAN" => {}
+        Access::Records { .. } => see("_id_"),
+        Access::Index { index, .. } => see(index.spec.name()),
+        Access::Text(text) => see(text.index.spec.name()),
+        Access::Near(near) => see(near.index.spec.name()),
+        Access::Alternatives(all) => all.iter().for_each(|one| each_index(&one.plan, see)),
     }
 }
 

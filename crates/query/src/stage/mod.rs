@@ -18,7 +18,7 @@ pub(crate) mod geo_near;
 mod granularity;
 mod graph_lookup;
 pub(crate) mod group;
-mod join_table;
+mod join;
 pub(crate) mod lookup;
 mod merge;
 mod merge_run;
@@ -43,6 +43,7 @@ mod target;
 mod tests;
 pub(crate) mod union_with;
 pub(crate) mod unwind;
+mod watched;
 pub(crate) mod window;
 pub(crate) mod window_fields;
 mod window_partition;
@@ -52,7 +53,7 @@ use std::fmt::Debug;
 
 use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_storage::Store;
-use mayfly_value::RawDoc;
+use mayfly_value::{DocBuilder, RawDoc};
 
 pub use around::{Around, Inside, RunSettings};
 pub(crate) use fields::{Effect, Reads};
@@ -60,6 +61,7 @@ pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
 pub(crate) use rows::{Parsed, SPLIT_LARGE_EVENT, parse_stage};
 pub(crate) use source::{About, Source};
 pub(crate) use step::{Step, written};
+pub(crate) use watched::Watched;
 
 use crate::Flow;
 use crate::language::metadata::InFlight;
@@ -160,6 +162,9 @@ pub(crate) trait Running: Send {
     fn held(&self) -> Option<RawDoc<'_>> {
         None
     }
+
+    /// Writes what it did, for those who explain it.
+    fn explain(&self, _: &mut DocBuilder) {}
 
     /// Whether results may come at the end of the input, or stay behind when the reader pauses.
     fn holds_back(&self) -> bool {

@@ -138,6 +138,11 @@ impl SubPipeline {
         is_repeatable(self.stages.as_doc())
     }
 
+    /// The same of a view over which it runs and of its own stages.
+    pub(crate) fn is_repeatable_over(&self, view: Option<&DocBuf>) -> bool {
+        self.is_repeatable() && view.is_none_or(|view| is_repeatable(view.as_doc()))
+    }
+
     /// How many stages at its front give the same whatever the values of these variables, where running them once pays: not
     /// where a condition on a variable goes before them, because an index may serve that.
     pub(crate) fn uncorrelated<'v>(&self, variables: impl Iterator<Item = &'v str>) -> usize {
@@ -269,7 +274,9 @@ fn mentions(document: RawDoc<'_>, text: &str) -> bool {
     document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-fn is_repeatable(stages: RawDoc<'_>) -> bool {
+/// Whether a second run of these stages gives what the first gave.
+/// Whether a second run of these stages gives what the first gave.
+pub(crate) fn is_repeatable(stages: RawDoc<'_>) -> bool {
     !["$rand", "$sample", "$function", "$where", "$accumulator"]
         .into_iter()
         .any(|name| mentions(stages, name))
