@@ -13,6 +13,7 @@ mod hashed;
 mod implication;
 mod interval;
 mod near;
+mod no_scan;
 mod places;
 mod text;
 mod wildcards;
@@ -164,6 +165,7 @@ impl Plan {
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
     let mut plan = chosen(collection, query)?;
+    no_scan::check(collection, query, &plan)?;
     plan.covering = covering::covers(collection, query, &plan);
     plan.key_filter = covering::key_filter(query, &plan);
     Ok(plan)

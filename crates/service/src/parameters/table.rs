@@ -278,6 +278,7 @@ pub const TABLE: &[Parameter] = &[
     number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| s
         .store
         .transaction_lock_timeout_ms),
+    flag!("notablescan", |s| s.store.no_table_scan()),
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",
