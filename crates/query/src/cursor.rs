@@ -12,9 +12,9 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::exec::shape::{Asked, KeyPaths};
+use crate::exec::{Executor, Flow};
 use crate::memory::{Spool, SpoolWriter};
 use crate::pipeline::PipelineRun;
-use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
 const REPLY_ROOM_BYTES: usize = 16 * 1024;

@@ -4,7 +4,8 @@ use mayfly_base::Namespace;
 use mayfly_expr::Scope;
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::{Around, Pipeline};
+use crate::pipeline::Pipeline;
+use crate::stage::Around;
 
 /// The names that a view reads: its own source, and those that its stages read.
 pub fn view_reads(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {

@@ -2,6 +2,7 @@
 //! and validators that storage asks for.
 
 mod canonical;
+mod everything;
 pub(crate) mod metadata;
 pub(crate) mod needed;
 pub(crate) mod partial;

@@ -10,11 +10,12 @@ use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::change::ChangeStream;
+use crate::change::LogScan;
+use crate::exec::{Executor, Flow};
 use crate::language::metadata::InFlight;
-use crate::log_scan::LogScan;
+use crate::plan::{Access, Plan};
 use crate::stage::group::Group;
-use crate::stage::{RunSettings, Running, StageContext, Step, Watched};
-use crate::{Access, Executor, Flow, Plan};
+use crate::stage::{Reader, RunSettings, Running, StageContext, Step, Watched, show};
 
 /// Where documents come from.
 pub(super) enum Input {
@@ -358,24 +359,4 @@ fn drain(
         }
     }
     Ok(false)
-}
-
-/// Takes the results of a pipeline.
-type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
-
-/// Shows a document to the first stage, whose results go to the second, and so on to the reader.
-pub(crate) fn show(
-    stages: &mut [Box<dyn Running>],
-    context: &StageContext<'_>,
-    document: RawDoc<'_>,
-    reader: &mut Reader<'_>,
-) -> Result<Flow> {
-    match stages.split_first_mut() {
-        None => reader(document),
-        Some((first, behind)) => {
-            let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
-            let flow = first.push(context, document, next)?;
-            Ok(if first.is_satisfied() { Flow::Pause } else { flow })
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! A pipeline inside a stage, over another collection or view: checked when the stage is parsed, parsed anew for each run
 //! because its variables have other values then. That makes comparisons with variables constants, which indexes serve.
 //!
+//! This is the one place where stages name what stands above them: pipelines have stages, and stages may have pipelines.
+//!
 //! Stages at its front that name no variable of the stage around it give the same for each of its documents: they can be run once.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -10,8 +12,10 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
-use super::{Around, Inside, StageContext};
-use crate::pipeline::{Pipeline, PipelineRun};
+use super::{Around, Inside, StageContext, Step};
+use crate::optimise::optimised;
+pub(crate) use crate::pipeline::PipelineRun;
+use crate::pipeline::{Pipeline, parse_stages};
 
 /// A checked pipeline over another collection.
 #[derive(Clone, Debug)]
@@ -267,6 +271,15 @@ impl SubPipeline {
         let pipeline = Pipeline::parse(self.stages.as_doc(), &around)?;
         Ok(pipeline.start_over(documents, context.settings.clone()))
     }
+}
+
+/// The stages of a pipeline that runs inside the stage, over its documents.
+///
+/// # Errors
+/// Those of the stages.
+pub(crate) fn branch(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Step>> {
+    let (_, steps) = parse_stages(pipeline, around)?;
+    Ok(optimised(steps, around))
 }
 
 /// Whether the bytes of a document have this text somewhere: it may mean something else there, but nothing has it otherwise.

@@ -4,7 +4,7 @@ use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc};
 
 use super::{Next, Running, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 
 /// A stage, and how many documents it gave.
 pub(crate) struct Watched {

@@ -39,7 +39,7 @@ fn is_date(value: RawValue<'_>) -> bool {
 ///
 /// # Errors
 /// 40414, 40415, 14, and those of values that fit no range.
-pub(super) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
+pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
     let (mut step, mut unit, mut bounds) = (None, None, None);
     for option in range {
         match (option.name(), option.value()) {

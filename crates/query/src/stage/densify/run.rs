@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, RawDoc, RawValue, ValueBuf, compare_values};
 
 use super::range::{Bounds, Step};
 use super::{Densify, fault};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::{Share, Sorted, Sorter};
 use crate::stage::unwind::{parts, replaced};

@@ -15,7 +15,7 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 use super::sub::SubPipeline;
 use super::unwind::{parts, replaced};
 use super::{Around, Effect, Inside, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use search::{Other, Search};
 
 /// A parsed `$graphLookup`.
@@ -34,7 +34,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text =

@@ -9,7 +9,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::frontier::Frontier;
 use super::{GraphLookup, fault};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::memory::Share;
 use crate::stage::StageContext;
 use crate::stage::join::{Choice, Examined, JoinTable, equality_filter, local_values};

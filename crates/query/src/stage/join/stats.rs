@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mayfly_base::OpCtx;
 use mayfly_value::DocBuilder;
 
-use crate::pipeline::PipelineRun;
+use crate::stage::sub::PipelineRun;
 
 /// How much an operation has looked at.
 #[derive(Clone, Copy, Debug)]

@@ -16,10 +16,10 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
 
-use crate::Flow;
+use crate::exec::Flow;
 use crate::memory::{Share, into_document};
-use crate::pipeline::PipelineRun;
 use crate::stage::StageContext;
+use crate::stage::sub::PipelineRun;
 
 /// Memory of a document and of a value beside their bytes, roughly.
 pub(super) const ENTRY_BYTES: usize = 64;

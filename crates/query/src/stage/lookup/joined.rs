@@ -5,9 +5,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Lookup;
-use crate::Flow;
+use crate::exec::Flow;
 use crate::memory::{Spool, SpoolWriter};
-use crate::pipeline::PipelineRun;
+use crate::stage::sub::PipelineRun;
 use crate::stage::unwind::{Unwind, replaced};
 use crate::stage::{Next, StageContext};
 

@@ -21,7 +21,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use super::sub::SubPipeline;
 use super::unwind::Unwind;
 use super::{Effect, Reads, Running, Stage};
-pub(super) use parse::parse;
+pub(crate) use parse::parse;
 
 /// A parsed `$lookup`.
 #[derive(Debug)]

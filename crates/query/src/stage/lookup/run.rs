@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::joined::{Joined, Joining, Rest};
 use super::{JoinFields, Lookup};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::Share;
 use crate::stage::join::{Choice, Examined, JoinStats, JoinTable, equality_filter, local_values};
