@@ -15,5 +15,5 @@ mod robustness;
 pub use field_path::FieldPath;
 pub use matcher::{Matcher, ParseContext};
 pub use projection::{Projection, ProjectionKind};
-pub use sort::SortPattern;
+pub use sort::{SortField, SortPattern};
 pub use update::{Update, UpdateContext, Upserted};

@@ -11,6 +11,7 @@ use mayfly_mql::Projection;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::exec::Failures;
 use crate::exec::shape::{Asked, KeyPaths};
 use crate::exec::{Executor, Flow};
 use crate::memory::{Spool, SpoolWriter};
@@ -239,7 +240,9 @@ fn fill_from_plan(
 ) -> Result<()> {
     let projection = executor.query().projection.clone();
     let matcher = executor.query().matcher.clone();
-    let (shape, failures) = (executor.shape(), executor.failures());
+    let (shape, command) = (executor.shape(), executor.command());
+    let collection = executor.collection().clone();
+    let failures = Failures::of(command, &collection);
     let asked = Asked::by(projection.as_ref());
     let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor, asked));
     executor.expect(batch.most);

@@ -39,7 +39,8 @@ pub use pipeline::rows::{
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
 pub use plan::{
-    Access, Alternative, NearAccess, OnePerValue, Plan, TextAccess, check_absent, plan,
+    EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
+    plan,
 };
 pub use stage::{Around, Host, Inside, RunSettings};
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};

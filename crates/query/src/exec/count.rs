@@ -1,11 +1,13 @@
 //! Counting. Where the bounds of an index say all that the filter says, its entries are counted without a look into
 //! them; everywhere else the documents are run through and not kept.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{Direction, ScanLimit, Scanned, Store};
 
-use super::{Executor, Flow, count};
-use crate::plan::Access;
+use super::{Executor, Flow};
+use crate::plan::{IndexScan, Plan};
 
 /// Entries counted between two checks of the deadline.
 const CHUNK_ENTRIES: usize = 10_000;
@@ -17,9 +19,10 @@ impl Executor {
     /// Those of [`Executor::run`].
     pub fn count(mut self, store: &Store, op: &OpCtx) -> Result<u64> {
         self.count_only();
-        let hides = self.collection.hides_expired();
-        let plain = self.keys_only && !hides && self.query.skip == 0 && self.query.limit.is_none();
-        if plain && let Some(counted) = self.count_entries(store, op)? {
+        if let Plan::Keys(input) = &self.plan
+            && let Plan::Index(scan) = &**input
+            && let Some(counted) = self.count_entries(scan, store, op)?
+        {
             return Ok(counted);
         }
         let mut counted = 0;
@@ -33,9 +36,13 @@ impl Executor {
         Ok(counted)
     }
 
-    /// Counts the entries of the plan's ranges; nothing when a document may have several of them.
-    fn count_entries(&mut self, store: &Store, op: &OpCtx) -> Result<Option<u64>> {
-        let Access::Index { index, .. } = &self.plan.access else { return Ok(None) };
+    /// Counts the entries of a scan's ranges; nothing when a document may have several of them, and when some are hidden.
+    fn count_entries(&self, scan: &IndexScan, store: &Store, op: &OpCtx) -> Result<Option<u64>> {
+        let plain = scan.checks.is_empty() && scan.key_filter.is_none() && !scan.repeats;
+        if !plain || self.collection.hides_expired() {
+            return Ok(None);
+        }
+        let index = &scan.index;
         self.collection.check_alive()?;
         index.check_alive()?;
         let snapshot = store.snapshot()?;
@@ -44,13 +51,13 @@ impl Executor {
             return Ok(None);
         }
         let mut counted = 0;
-        for range in &self.ranges {
+        for range in &scan.ranges {
             let mut range = range.clone();
             loop {
                 op.check()?;
                 let limit = ScanLimit::rows(CHUNK_ENTRIES);
                 let (entries, end) = snapshot.count_entries(index, &range, limit)?;
-                count(op, entries, 0);
+                op.keys_examined.fetch_add(entries, Relaxed);
                 counted += entries;
                 match end {
                     Scanned::Exhausted => break,

@@ -10,11 +10,9 @@ use mayfly_storage::{Collection, Store, record_id};
 use mayfly_value::paths::visit_index_values;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID};
-use crate::plan::Access;
-use crate::plan::Plan;
-
 use super::Executor;
+use crate::language::metadata::{INDEX_KEY, Metadata, RECORD_ID};
+use crate::plan::Plan;
 
 /// The arguments `returnKey` and `showRecordId`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,15 +35,14 @@ impl ResultShape {
     /// # Errors
     /// 238 NotImplemented for keys of an index that has several for a document.
     pub(crate) fn check(self, plan: &Plan) -> Result<()> {
-        match &plan.access {
-            Access::Index { index, .. } if self.key_only && index.spec.collation().is_some() => {
-                Err(Error::not_implemented("returnKey over an index with a collation"))
-            }
-            Access::Index { index, .. } if self.key_only && index.is_multikey() => {
-                Err(Error::not_implemented("returnKey over an index with arrays"))
-            }
-            _ => Ok(()),
+        let Some(scan) = plan.index_scan().filter(|_| self.key_only) else { return Ok(()) };
+        if scan.index.spec.collation().is_some() {
+            return Err(Error::not_implemented("returnKey over an index with a collation"));
         }
+        if scan.index.is_multikey() {
+            return Err(Error::not_implemented("returnKey over an index with arrays"));
+        }
+        Ok(())
     }
 
     /// The document as it is shown; `projected` when no key takes its place.
@@ -118,17 +115,14 @@ impl KeyPaths {
     pub(crate) fn of(executor: &Executor, asked: Option<Asked>) -> KeyPaths {
         let wants_record = executor.shape().record_id || asked.is_some_and(|it| it.record_id);
         let id = || vec!["_id".to_owned()];
-        let paths = match &executor.plan().access {
-            Access::Index { index, .. } => {
-                index.spec.fields().iter().map(|field| field.path.clone()).collect()
+        let paths = match executor.plan().source() {
+            Plan::Index(scan) => {
+                scan.index.spec.fields().iter().map(|field| field.path.clone()).collect()
             }
-            Access::Near(near) => vec![near.path.clone()],
-            Access::Id(_) => id(),
-            Access::Records { .. } if executor.plan().summary() != "COLLSCAN" => id(),
-            Access::Records { .. }
-            | Access::Nothing
-            | Access::Text(_)
-            | Access::Alternatives(_) => Vec::new(),
+            Plan::Near(near) => vec![near.path.clone()],
+            Plan::Id(_) => id(),
+            Plan::Records(scan) if !scan.is_whole() => id(),
+            _ => Vec::new(),
         };
         KeyPaths { paths, collection: executor.collection().clone(), wants_record }
     }

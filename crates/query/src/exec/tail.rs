@@ -4,7 +4,6 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, KeyRange, RecordKey, Snapshot, whole_range};
 
 use crate::language::CanonicalQuery;
-use crate::plan::{Access, Plan};
 
 /// The position of a tailable scan.
 #[derive(Default)]
@@ -17,11 +16,7 @@ impl Tail {
     ///
     /// # Errors
     /// 2 BadValue for a collection that is not capped, and for an order that is not its own.
-    pub(crate) fn new(
-        collection: &Collection,
-        query: &CanonicalQuery,
-        plan: &mut Plan,
-    ) -> Result<Tail> {
+    pub(crate) fn new(collection: &Collection, query: &CanonicalQuery) -> Result<Tail> {
         if query.matcher.text().is_some() {
             let text = "text and tailable cursor not allowed in same query";
             return Err(Error::bad_value(text));
@@ -41,9 +36,6 @@ impl Tail {
                 collection.namespace()
             )));
         }
-        plan.access =
-            Access::Records { ranges: vec![whole_range()], direction: Direction::Forward };
-        (plan.exact, plan.narrow) = (false, false);
         Ok(Tail::default())
     }
 

@@ -7,14 +7,6 @@ use mayfly_value::{DocBuf, DocBuilder};
 use crate::language::CanonicalQuery;
 use crate::plan::{Said, texts};
 
-/// What is known of the fields of a scan.
-pub(super) struct ScanBounds {
-    /// Per field of the key.
-    pub(super) text: DocBuf,
-    /// Conditions that the bounds do not fully say.
-    pub(super) rest: Vec<DocBuf>,
-}
-
 /// How a scan goes through the keys.
 pub(super) struct Scan<'a> {
     pub(super) fields: &'a [IndexField],
@@ -24,7 +16,7 @@ pub(super) struct Scan<'a> {
 }
 
 /// The bounds of a plan's scan.
-pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said, query: &CanonicalQuery) -> ScanBounds {
+pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said) -> DocBuf {
     let mut text = DocBuilder::new();
     for (at, field) in scan.fields.iter().enumerate() {
         text.start_array(&field.path);
@@ -44,12 +36,12 @@ pub(super) fn scan_bounds(scan: &Scan<'_>, said: &Said, query: &CanonicalQuery) 
         }
         text.end();
     }
-    ScanBounds { text: text.finish(), rest: rest(said, query).conditions() }
+    text.finish()
 }
 
 /// The conditions of the filter that a plan's bounds do not say all of.
-fn rest(said: &Said, query: &CanonicalQuery) -> Expr {
+pub(super) fn rest(said: &Said, query: &CanonicalQuery) -> Vec<DocBuf> {
     let conjuncts = query.matcher.root().conjuncts().into_iter().enumerate();
     let rest = conjuncts.filter(|(at, _)| !said.covered.contains(at));
-    Expr::And(rest.map(|(_, conjunct)| conjunct.clone()).collect())
+    Expr::And(rest.map(|(_, conjunct)| conjunct.clone()).collect()).conditions()
 }

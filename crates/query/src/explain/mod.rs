@@ -3,8 +3,8 @@
 //! 1. The filter prints itself in its explained form ([`mayfly_mql::matcher::Expr::conditions`]).
 //! 2. The real planner plans; nothing in here chooses.
 //! 3. When statistics are wanted, the plan runs and its results are thrown away. Nothing is ever written.
-//! 4. The plan becomes a tree ([`tree`]) with bounds as text ([`bounds`]), which is written without or with its counts
-//!    ([`node`]).
+//! 4. Each node of the plan becomes a stage ([`tree`]) with bounds as text ([`bounds`]) and with what the running node counted, and
+//!    is written without or with its counts ([`node`]).
 
 mod bounds;
 mod filter;
@@ -24,8 +24,8 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 use self::node::{Node, number};
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
-use crate::memory::{Budget, SortStats};
-use crate::plan::Access;
+use crate::memory::Budget;
+use crate::plan::Plan;
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,18 +81,10 @@ pub struct Explained<'a> {
 
 /// What a run looked at.
 #[derive(Clone, Debug, Default)]
-struct Counted {
+struct Totals {
     keys: u64,
     documents: u64,
-    /// Documents that the filter let through, as far as the run came.
-    matched: u64,
-    /// The scan came to its end.
-    at_end: bool,
     millis: i64,
-    /// The same of each alternative of a `$or`.
-    branches: Vec<Counted>,
-    /// What its sort did.
-    sort: SortStats,
 }
 
 /// A filter with every condition spelled out, as plans and the profiler show it.
@@ -121,39 +113,37 @@ pub fn explain(
     let query = make_query()?;
     let conditions = query.matcher.root().conditions();
     let Some(collection) = collection else {
-        let node = tree::nothing(explained, &query);
+        let node = tree::nothing(explained);
         write_planner(explained, &conditions, None, &node, out);
-        write_stats(explained, &Counted::default(), &node, out);
+        write_stats(explained, &Totals::default(), &node, out);
         return Ok(0);
     };
     let fast_count =
         explained.purpose == Purpose::Count && explained.filter.is_empty() && query.hint.is_none();
+    let runs = explained.verbosity >= Verbosity::ExecutionStats;
+    if fast_count {
+        let counted = if runs { store.count_documents(op, &collection)? } else { 0 };
+        let node = fast_count_node(&query, u64::try_from(counted).unwrap_or(0));
+        let millis = op.elapsed_micros() / 1000;
+        write_planner(explained, &conditions, Some(&collection), &node, out);
+        write_stats(explained, &Totals { millis, ..Totals::default() }, &node, out);
+        return Ok(node.returned);
+    }
     let mut executor = Executor::new(collection.clone(), query)?;
     executor.use_budget(explained.budget.clone());
     op.update_info(|info| info.plan_summary = executor.plan().summary());
-    let mut counted = Counted { at_end: true, ..Counted::default() };
-    if explained.verbosity >= Verbosity::ExecutionStats {
-        counted = match fast_count {
-            true => Counted {
-                matched: u64::try_from(store.count_documents(op, &collection)?).unwrap_or(0),
-                at_end: true,
-                millis: op.elapsed_micros() / 1000,
-                ..Counted::default()
-            },
-            false => run(store, op, &mut executor, explained)?,
-        };
-        if executor.plan().blocking_sort
-            && (executor.query().limit.is_some() || executor.query().skip > 0)
-        {
-            counted.matched = matches_without_order(store, op, &collection, make_query()?)?;
-        }
+    if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
+        executor.count_only();
     }
-    let node = match fast_count {
-        true => fast_count_node(executor.query(), &counted),
-        false => tree::tree(executor.plan(), executor.query(), explained, &conditions, &counted),
+    let totals = match runs {
+        true => run(store, op, &mut executor, explained)?,
+        false => Totals::default(),
     };
+    let ran = executor.ran().unwrap_or_default();
+    let of = tree::Of { query: executor.query(), explained, conditions: &conditions };
+    let node = tree::tree(&of, executor.plan(), &ran);
     write_planner(explained, &conditions, Some(&collection), &node, out);
-    write_stats(explained, &counted, &node, out);
+    write_stats(explained, &totals, &node, out);
     Ok(node.returned)
 }
 
@@ -163,66 +153,34 @@ fn run(
     op: &OpCtx,
     executor: &mut Executor,
     explained: &Explained<'_>,
-) -> Result<Counted> {
+) -> Result<Totals> {
     let first_only = matches!(
         explained.purpose,
         Purpose::Update { multi: false, .. } | Purpose::Delete { multi: false }
     );
-    if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
-        executor.count_only();
-    }
     let mut shown = 0;
     while !(executor.is_done() || first_only && shown > 0) {
+        if first_only {
+            executor.expect(1);
+        }
         executor.run(store, op, &mut |_, _, _| {
             shown += 1;
             Ok(if first_only { Flow::Pause } else { Flow::More })
         })?;
     }
     let documents = op.docs_examined.load(Ordering::Relaxed);
-    let mut keys = op.keys_examined.load(Ordering::Relaxed);
-    let query = executor.query();
-    // Each record that is read by a range of _id stands for its key.
-    if let Access::Records { ranges, .. } = &executor.plan().access
-        && (*ranges != [mayfly_storage::whole_range()] || is_by_id(executor))
-    {
-        keys = documents;
-    }
-    let cut_off = first_only && shown > 0 || query.limit.is_some_and(|limit| shown >= limit);
-    let branches = executor.branches().iter().map(|branch| {
-        let (keys, documents, matched, at_end) = branch.counted();
-        Counted { keys, documents, matched, at_end, ..Counted::default() }
-    });
-    Ok(Counted {
-        branches: branches.collect(),
-        sort: executor.sort_stats().unwrap_or_default(),
-        keys,
-        documents,
-        matched: if shown > 0 { shown + query.skip } else { 0 },
-        at_end: !cut_off || executor.plan().blocking_sort,
-        millis: op.elapsed_micros() / 1000,
-    })
-}
-
-/// Whether the order of `_id` was asked for.
-fn is_by_id(executor: &Executor) -> bool {
-    tree::asks_for_id(executor.plan(), executor.query())
-}
-
-/// How many documents go into a sort whose end is cut off.
-fn matches_without_order(
-    store: &Store,
-    op: &OpCtx,
-    collection: &Arc<Collection>,
-    query: CanonicalQuery,
-) -> Result<u64> {
-    let query = CanonicalQuery { sort: None, skip: 0, limit: None, ..query };
-    Executor::new(collection.clone(), query)?.count(store, op)
+    let keys = match executor.plan().source() {
+        // Each record that is read by a range of _id stands for its key.
+        Plan::Records(scan) if !scan.is_of_collection() => documents,
+        _ => op.keys_examined.load(Ordering::Relaxed),
+    };
+    Ok(Totals { keys, documents, millis: op.elapsed_micros() / 1000 })
 }
 
 /// A count of everything looks at nothing.
-fn fast_count_node(query: &CanonicalQuery, counted: &Counted) -> Node {
-    let skipped = counted.matched.min(query.skip);
-    let behind = counted.matched - skipped;
+fn fast_count_node(query: &CanonicalQuery, counted: u64) -> Node {
+    let skipped = counted.min(query.skip);
+    let behind = counted - skipped;
     let result = query.limit.map_or(behind, |limit| behind.min(limit));
     Node::new("RECORD_STORE_FAST_COUNT").did(0, 0, true).counting(|out| {
         out.append("nCounted", number(result)).append("nSkipped", number(skipped));
@@ -256,15 +214,15 @@ fn write_planner(
     out.end();
 }
 
-fn write_stats(explained: &Explained<'_>, counted: &Counted, node: &Node, out: &mut DocBuilder) {
+fn write_stats(explained: &Explained<'_>, totals: &Totals, node: &Node, out: &mut DocBuilder) {
     if explained.verbosity < Verbosity::ExecutionStats {
         return;
     }
     out.start_document("executionStats").append("executionSuccess", true);
     out.append("nReturned", number(node.returned));
-    out.append("executionTimeMillis", number(u64::try_from(counted.millis).unwrap_or(0)));
-    out.append("totalKeysExamined", number(counted.keys));
-    out.append("totalDocsExamined", number(counted.documents));
+    out.append("executionTimeMillis", number(u64::try_from(totals.millis).unwrap_or(0)));
+    out.append("totalKeysExamined", number(totals.keys));
+    out.append("totalDocsExamined", number(totals.documents));
     out.start_document("executionStages").append("isCached", false);
     node.write_stats(out);
     out.end();

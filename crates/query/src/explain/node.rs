@@ -59,6 +59,12 @@ impl Node {
         self
     }
 
+    /// The same over several inputs.
+    pub(super) fn inputs(mut self, inputs: Vec<Node>) -> Node {
+        self.inputs = inputs;
+        self
+    }
+
     /// What it did: results, and documents or keys that gave none.
     pub(super) fn did(mut self, returned: u64, looked: u64, at_end: bool) -> Node {
         self.returned = returned;

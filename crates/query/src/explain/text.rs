@@ -3,15 +3,15 @@
 
 use mayfly_value::{DocBuf, DocBuilder, ValueBuf};
 
-use super::Counted;
 use super::filter::{joined, parts};
 use super::node::{Node, number};
+use crate::exec::Counters;
 use crate::plan::TextAccess;
 
 /// Most scans that are shown; they differ in nothing.
 const MOST_SHOWN: usize = 100;
 
-pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
+pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
     let search = &text.search.search;
     let stage = Node::new("TEXT_MATCH").with(|out| {
         out.start_document("indexPrefix");
@@ -28,8 +28,8 @@ pub(super) fn text_match(text: &TextAccess, conditions: &[DocBuf], counted: &Cou
         out.end();
         out.append("textIndexVersion", 3);
     });
-    let rejected = number(counted.documents.saturating_sub(counted.matched));
-    let stage = stage.did(counted.matched, counted.documents, counted.at_end).counting(|out| {
+    let rejected = number(counted.documents.saturating_sub(counted.returned));
+    let stage = stage.did(counted.returned, counted.documents, counted.over).counting(|out| {
         out.append("docsRejected", rejected);
     });
     stage.over(text_or(text, conditions, counted))
@@ -43,7 +43,7 @@ fn list<'s>(name: &str, items: impl Iterator<Item = &'s str>, out: &mut DocBuild
     out.end();
 }
 
-fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
+fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
     // What the index answers itself.
     let answered = |condition: &DocBuf| match parts(condition.as_doc()) {
         Some(("", "$text", _)) => true,
@@ -54,7 +54,7 @@ fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node 
         conditions.iter().filter(|condition| !answered(condition)).cloned().collect();
     let mut stage = Node::new("TEXT_OR")
         .filtered(joined(&rest))
-        .did(counted.documents, counted.keys, counted.at_end)
+        .did(counted.documents, counted.keys, counted.over)
         .counting(|out| {
             out.append("docsExamined", number(counted.documents));
         });
@@ -63,7 +63,7 @@ fn text_or(text: &TextAccess, conditions: &[DocBuf], counted: &Counted) -> Node 
 }
 
 /// The counts are those of all terms together: they are told of the only one.
-fn scan(text: &TextAccess, counted: &Counted) -> Node {
+fn scan(text: &TextAccess, counted: &Counters) -> Node {
     let only = text.terms.len() == 1;
     let spec = &text.index.spec;
     let keys = if only { counted.keys } else { 0 };
@@ -74,7 +74,7 @@ fn scan(text: &TextAccess, counted: &Counted) -> Node {
         out.append("isPartial", text.index.is_partial()).append("indexVersion", 2);
         out.append("direction", "forward").start_document("indexBounds").end();
     });
-    stage.did(keys, keys, counted.at_end).counting(|out| {
+    stage.did(keys, keys, counted.over).counting(|out| {
         out.append("keysExamined", number(keys)).append("seeks", 1);
         out.append("dupsTested", number(keys)).append("dupsDropped", 0);
     })

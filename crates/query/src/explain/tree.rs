@@ -4,100 +4,202 @@
 
 use mayfly_base::spill::Operator;
 use mayfly_storage::kinds::{FieldKind, Kind};
-use mayfly_storage::{Direction, Index, IndexField, KeyRange, whole_range};
+use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
-use super::bounds::{Scan, ScanBounds, scan_bounds};
+use super::bounds::{Scan, rest, scan_bounds};
 use super::filter::{joined, parts};
 use super::node::{Node, number};
 use super::text::text_match;
-use super::{Counted, Explained, Purpose};
-use crate::language::{CanonicalQuery, Hint};
-use crate::plan::{Access, Alternative, NearAccess, Plan, Said, said_of_point};
+use super::{Explained, Purpose};
+use crate::exec::{Counters, Ran};
+use crate::language::CanonicalQuery;
+use crate::plan::{IndexScan, NearAccess, Plan, Said, said_of_point};
+
+/// What is explained.
+pub(super) struct Of<'a> {
+    pub(super) query: &'a CanonicalQuery,
+    pub(super) explained: &'a Explained<'a>,
+    pub(super) conditions: &'a [DocBuf],
+}
 
 /// The whole tree.
-pub(super) fn tree(
-    plan: &Plan,
-    query: &CanonicalQuery,
-    explained: &Explained<'_>,
-    conditions: &[DocBuf],
-    counted: &Counted,
-) -> Node {
-    if let Some(node) = express(plan, query, explained, conditions, counted) {
+pub(super) fn tree(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+    if let Some(node) = express(of, plan, ran) {
         return node;
     }
-    let counts = matches!(explained.purpose, Purpose::Count | Purpose::Keys);
-    let keys_only = counts && counts_keys(plan);
-    let mut node = access(plan, query, conditions, keys_only, counted);
-    let mut left = counted.matched;
-    if plan.blocking_sort
-        && let Some(pattern) = explained.sort
-    {
-        let most = query.limit.map(|limit| limit.saturating_add(query.skip));
-        left = most.map_or(left, |most| left.min(most));
-        node = sort(pattern, most, explained, counted)
-            .did(left, counted.matched + left, true)
-            .over(node);
+    let (top, counters) = match plan {
+        // A sort that gives no more needs none.
+        Plan::Limit { input, .. } if plan.blocking_sort() => (&**input, input_of(ran)),
+        Plan::Limit { input, .. } if of.explained.purpose == Purpose::Count => {
+            (&**input, input_of(ran))
+        }
+        other => (other, ran.clone()),
+    };
+    let node = match top {
+        Plan::Limit { input, count } => {
+            let below = projected(of, input, &input_of(&counters));
+            let stage = Node::new("LIMIT").with(|out| {
+                out.append("limitAmount", number(*count));
+            });
+            counters.did(stage).over(below)
+        }
+        other => projected(of, other, &counters),
+    };
+    purpose(of.explained, plan, ran, node)
+}
+
+/// What the only input did.
+fn input_of(ran: &Ran) -> Ran {
+    ran.inputs.first().cloned().unwrap_or_default()
+}
+
+impl Ran {
+    fn did(&self, node: Node) -> Node {
+        node.did(self.counters.returned, self.counters.looked, self.counters.over)
     }
-    if query.skip > 0 && explained.purpose != Purpose::Count {
-        let skip = number(query.skip);
-        let stage = Node::new("SKIP").with(|out| {
-            out.append("skipAmount", skip);
-        });
-        node = stage.did(left.saturating_sub(query.skip), left, true).over(node);
-        left = left.saturating_sub(query.skip);
+}
+
+/// A node, and the projection of what it gives.
+fn projected(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+    let node = node(of, plan, ran);
+    match of.explained.projection {
+        Some(projection) if !plan.is_covered() => {
+            let (returned, over) = (ran.counters.returned, ran.counters.over);
+            let stage = Node::new(projection_stage(projection)).with(|out| {
+                out.append("transformBy", projection);
+            });
+            stage.did(returned, returned, over).over(node)
+        }
+        _ => node,
     }
-    let shows = query.shows.as_ref().filter(|_| plan.covering).map(|paths| shown(paths));
-    let projection = explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
-    if let Some(projection) = projection {
-        let covered = plan.covering && !keys_only;
-        let name = if covered { "PROJECTION_COVERED" } else { projection_stage(projection) };
-        let stage = Node::new(name);
-        let stage = stage.with(|out| {
-            out.append("transformBy", projection);
-        });
-        node = stage.did(left, left, counted.at_end).over(node);
+}
+
+/// The stages of a node and those below it.
+fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+    let (query, counted) = (of.query, &ran.counters);
+    let below = |input: &Plan| node(of, input, &input_of(ran));
+    match plan {
+        Plan::Nothing => Node::new("EOF"),
+        Plan::Id(key) => {
+            let range = [KeyRange { start: key.clone(), end: Vec::new() }];
+            fetch_by_id(&range, Direction::Forward, (&said_of_point(query), query), counted)
+        }
+        Plan::Records(scan) if scan.is_of_collection() => {
+            let backward = scan.direction == Direction::Backward;
+            let stage = Node::new("COLLSCAN").filtered(joined(of.conditions)).with(|out| {
+                out.append("direction", if backward { "backward" } else { "forward" });
+            });
+            ran.did(stage).counting(|out| {
+                out.append("docsExamined", number(counted.documents));
+            })
+        }
+        Plan::Records(scan) => {
+            fetch_by_id(&scan.ranges, scan.direction, (&scan.said, query), counted)
+        }
+        Plan::Text(text) => text_match(text, of.conditions, counted),
+        Plan::Index(scan) => index_scan(of, scan, ran),
+        Plan::Near(near) => by_distance(near, of.conditions, counted),
+        Plan::Or(inputs) => {
+            let stage = Node::new("OR").inputs(several(of, inputs, ran));
+            ran.did(stage).counting(|out| {
+                write_duplicates(counted, out);
+                out.append("recordIdsForgotten", 0);
+            })
+        }
+        Plan::Merge { inputs, .. } => {
+            let stage = Node::new("SORT_MERGE").inputs(several(of, inputs, ran)).with(|out| {
+                if let Some(sort) = of.explained.sort {
+                    out.append("sortPattern", sort);
+                }
+            });
+            ran.did(stage).counting(|out| write_duplicates(counted, out))
+        }
+        Plan::Fetch(input) => fetch(below(input), rest_behind(of, input), counted),
+        Plan::Keys(input) => below(input),
+        Plan::Covered(input) => {
+            let shows = query.shows.as_ref().map(|paths| shown(paths));
+            let projection = of.explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
+            let stage = Node::new("PROJECTION_COVERED").with(|out| {
+                out.append("transformBy", projection.unwrap_or(RawDoc::EMPTY));
+            });
+            ran.did(stage).over(below(input))
+        }
+        Plan::Sort { input, most } => sort(*most, of.explained, ran).over(below(input)),
+        Plan::Skip { input, .. } | Plan::Limit { input, .. }
+            if of.explained.purpose == Purpose::Count =>
+        {
+            below(input)
+        }
+        Plan::Skip { input, count } => {
+            let stage = Node::new("SKIP").with(|out| {
+                out.append("skipAmount", number(*count));
+            });
+            ran.did(stage).over(below(input))
+        }
+        Plan::Limit { input, .. } => below(input),
     }
-    if let (Some(limit), false) = (query.limit, plan.blocking_sort)
-        && explained.purpose != Purpose::Count
-    {
-        let stage = Node::new("LIMIT").with(|out| {
-            out.append("limitAmount", number(limit));
-        });
-        node = stage.did(left.min(limit), left, true).over(node);
+}
+
+/// The inputs of a stage that takes from several. What a filter leaves to be tested is tested behind them.
+fn several(of: &Of<'_>, inputs: &[Plan], ran: &Ran) -> Vec<Node> {
+    let nothing = Ran::default();
+    let ran = |at: usize| ran.inputs.get(at).unwrap_or(&nothing);
+    inputs.iter().enumerate().map(|(at, input)| node(of, input, ran(at))).collect()
+}
+
+fn write_duplicates(counted: &Counters, out: &mut DocBuilder) {
+    out.append("dupsTested", number(counted.tested));
+    out.append("dupsDropped", number(counted.dropped));
+}
+
+/// What is tested on documents that this leads to.
+fn rest_behind(of: &Of<'_>, input: &Plan) -> Vec<DocBuf> {
+    let exact = |plan: &Plan| matches!(plan, Plan::Index(scan) if scan.exact);
+    match input.source() {
+        Plan::Index(scan) => {
+            let mut rest = rest(&scan.said, of.query);
+            if let Some(filter) = &scan.key_filter {
+                let tested = filter.root().conditions();
+                rest.retain(|condition| !tested.contains(condition));
+            }
+            rest
+        }
+        Plan::Or(inputs) | Plan::Merge { inputs, .. } if inputs.iter().all(exact) => Vec::new(),
+        _ => of.conditions.to_vec(),
     }
-    purpose(explained, query, counted, node)
 }
 
 /// The tree where there is nothing to read.
-pub(super) fn nothing(explained: &Explained<'_>, query: &CanonicalQuery) -> Node {
-    purpose(explained, query, &Counted::default(), Node::new("EOF"))
+pub(super) fn nothing(explained: &Explained<'_>) -> Node {
+    let ran = Ran { counters: Counters { over: true, ..Counters::default() }, inputs: Vec::new() };
+    purpose(explained, &Plan::Nothing, &ran, Node::new("EOF"))
+}
+
+/// How many results a plan left out at its beginning.
+fn skipped(plan: &Plan, ran: &Ran) -> u64 {
+    match (plan, plan.inputs()) {
+        (Plan::Skip { .. }, _) => ran.counters.looked - ran.counters.returned,
+        (_, [input]) => skipped(input, &input_of(ran)),
+        _ => 0,
+    }
 }
 
 /// The stage that acts on what was found.
-fn purpose(
-    explained: &Explained<'_>,
-    query: &CanonicalQuery,
-    counted: &Counted,
-    input: Node,
-) -> Node {
-    let matched = number(counted.matched);
-    let looked = counted.matched.max(input.returned);
+fn purpose(explained: &Explained<'_>, plan: &Plan, ran: &Ran, input: Node) -> Node {
+    let found = ran.counters.returned;
+    let looked = found.max(input.returned);
     match explained.purpose {
         Purpose::Find | Purpose::Keys => input,
-        Purpose::Count => {
-            let skipped = counted.matched.min(query.skip);
-            let behind = counted.matched - skipped;
-            let result = query.limit.map_or(behind, |limit| behind.min(limit));
-            Node::new("COUNT").did(0, looked, true).over(input).counting(|out| {
-                out.append("nCounted", number(result)).append("nSkipped", number(skipped));
-            })
-        }
+        Purpose::Count => Node::new("COUNT").did(0, looked, true).over(input).counting(|out| {
+            out.append("nCounted", number(found));
+            out.append("nSkipped", number(skipped(plan, ran)));
+        }),
         Purpose::Update { upsert, .. } => {
-            let upserts = i32::from(upsert && counted.matched == 0);
+            let upserts = i32::from(upsert && found == 0);
             Node::new("UPDATE").did(0, looked, true).over(input).counting(|out| {
-                out.append("nMatched", matched).append("nWouldModify", matched);
+                out.append("nMatched", number(found)).append("nWouldModify", number(found));
                 out.append("nWouldUpsert", upserts);
             })
         }
@@ -105,38 +207,34 @@ fn purpose(
             let stage = if multi { "BATCHED_DELETE" } else { "DELETE" };
             let stage = Node::new(stage).did(0, looked, true).over(input);
             stage.counting(|out| {
-                out.append("nWouldDelete", matched);
+                out.append("nWouldDelete", number(found));
             })
         }
     }
 }
 
 /// The short path: one equality that a unique key answers, and nothing around it.
-fn express(
-    plan: &Plan,
-    query: &CanonicalQuery,
-    explained: &Explained<'_>,
-    conditions: &[DocBuf],
-    counted: &Counted,
-) -> Option<Node> {
-    let ([only], true) = (conditions, query.skip == 0 && query.hint.is_none()) else {
+fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
+    let query = of.query;
+    let ([only], true) = (of.conditions, query.skip == 0 && query.hint.is_none()) else {
         return None;
     };
     let (path, "$eq", _) = parts(only.as_doc())? else { return None };
-    let (key, name) = match &plan.access {
-        Access::Id(_) if path == "_id" => ("{ _id: 1 }".to_owned(), "_id_".to_owned()),
-        Access::Index { index, .. }
-            if index.spec.unique()
-                && index.spec.fields().len() == 1
-                && index.spec.fields()[0].path == path
-                && !plan.blocking_sort
-                && plan.narrow =>
+    let (key, name) = match plan.source() {
+        Plan::Id(_) if path == "_id" => ("{ _id: 1 }".to_owned(), "_id_".to_owned()),
+        Plan::Index(scan)
+            if scan.index.spec.unique()
+                && scan.index.spec.fields().len() == 1
+                && scan.index.spec.fields()[0].path == path
+                && !plan.blocking_sort()
+                && scan.narrow =>
         {
-            (Shell(index.spec.key()).to_string(), index.spec.name().to_owned())
+            let spec = &scan.index.spec;
+            (Shell(spec.key()).to_string(), spec.name().to_owned())
         }
         _ => return None,
     };
-    let stage = match explained.purpose {
+    let stage = match of.explained.purpose {
         Purpose::Find => "EXPRESS_IXSCAN",
         Purpose::Update { multi: false, upsert: false } => "EXPRESS_UPDATE",
         Purpose::Delete { multi: false } => "EXPRESS_DELETE",
@@ -148,116 +246,31 @@ fn express(
         out.append("keyPattern", key.as_str()).append("indexName", name.as_str());
     });
     node.express = true;
-    node.returned = if stage == "EXPRESS_IXSCAN" { counted.matched } else { 0 };
+    node.returned = if stage == "EXPRESS_IXSCAN" { ran.counters.returned } else { 0 };
+    let (keys, documents) = totals(ran);
     Some(node.counting(|out| {
-        out.append("keysExamined", number(counted.keys));
-        out.append("docsExamined", number(counted.documents));
+        out.append("keysExamined", number(keys)).append("docsExamined", number(documents));
     }))
 }
 
-/// Whether counting does without the documents.
-pub(super) fn counts_keys(plan: &Plan) -> bool {
-    match &plan.access {
-        Access::Index { index, .. } => plan.exact && !plan.blocking_sort && !index.is_multikey(),
-        Access::Nothing
-        | Access::Id(_)
-        | Access::Records { .. }
-        | Access::Text(_)
-        | Access::Near(_)
-        | Access::Alternatives(_) => false,
-    }
-}
-
-/// How the documents are reached.
-fn access(
-    plan: &Plan,
-    query: &CanonicalQuery,
-    conditions: &[DocBuf],
-    keys_only: bool,
-    counted: &Counted,
-) -> Node {
-    let whole = vec![whole_range()];
-    match &plan.access {
-        Access::Nothing => Node::new("EOF"),
-        Access::Id(key) => {
-            let range = [KeyRange { start: key.clone(), end: Vec::new() }];
-            fetch_by_id(&range, Direction::Forward, (&said_of_point(query), query), counted)
-        }
-        Access::Records { ranges, direction } if *ranges == whole && !asks_for_id(plan, query) => {
-            let backward = *direction == Direction::Backward;
-            let word = if backward { "backward" } else { "forward" };
-            Node::new("COLLSCAN")
-                .filtered(joined(conditions))
-                .with(|out| {
-                    out.append("direction", word);
-                })
-                .did(counted.matched, counted.documents, counted.at_end)
-                .counting(|out| {
-                    out.append("docsExamined", number(counted.documents));
-                })
-        }
-        Access::Records { ranges, direction } => {
-            fetch_by_id(ranges, *direction, (&plan.said, query), counted)
-        }
-        Access::Text(text) => text_match(text, conditions, counted),
-        Access::Index { index, ranges, direction } => {
-            let backward = *direction == Direction::Backward;
-            let scan = Scan {
-                fields: plan.fields.as_deref().unwrap_or(index.spec.fields()),
-                multikey: index.multikey_mask(),
-                ranges,
-                backward,
-            };
-            let mut bounds = scan_bounds(&scan, &plan.said, query);
-            let mut leaf = index_scan(index, &scan, &bounds, counted);
-            if let Some(filter) = &plan.key_filter {
-                let tested = filter.root().conditions();
-                bounds.rest.retain(|condition| !tested.contains(condition));
-                leaf = leaf.filtered(joined(&tested)).did(
-                    counted.documents,
-                    counted.keys,
-                    counted.at_end,
-                );
-            }
-            if let Some(one) = plan.one_per_value {
-                leaf.stage = "DISTINCT_SCAN";
-                leaf.idle = counted.keys.saturating_sub(counted.matched);
-                leaf.returned = counted.keys - leaf.idle;
-                return if one.covered { leaf } else { fetch(leaf, &bounds, counted) };
-            }
-            if keys_only || plan.covering { leaf } else { fetch(leaf, &bounds, counted) }
-        }
-        Access::Near(near) => by_distance(near, conditions, counted),
-        Access::Alternatives(all) => alternatives(all, counted),
-    }
-}
-
-/// The alternatives of a `$or`.
-fn alternatives(all: &[Alternative], counted: &Counted) -> Node {
-    let nothing = Counted::default();
-    let mut node = Node::new("OR");
-    let mut found = 0;
-    for (at, one) in all.iter().enumerate() {
-        let counted = counted.branches.get(at).unwrap_or(&nothing);
-        found += counted.matched;
-        let conditions = one.query.matcher.root().conditions();
-        node.inputs.push(access(&one.plan, &one.query, &conditions, false, counted));
-    }
-    let dropped = number(found.saturating_sub(counted.matched));
-    node.did(counted.matched, found.max(counted.matched), counted.at_end).counting(|out| {
-        out.append("dupsTested", number(found)).append("dupsDropped", dropped);
-        out.append("recordIdsForgotten", 0);
-    })
+/// Keys and documents that all nodes looked at.
+fn totals(ran: &Ran) -> (u64, u64) {
+    ran.inputs.iter().map(totals).fold(
+        (ran.counters.keys, ran.counters.documents),
+        |(keys, documents), (more_keys, more_documents)| {
+            (keys + more_keys, documents + more_documents)
+        },
+    )
 }
 
 /// A search by distance; what else is asked is tested behind it.
-fn by_distance(near: &NearAccess, conditions: &[DocBuf], counted: &Counted) -> Node {
+fn by_distance(near: &NearAccess, conditions: &[DocBuf], counted: &Counters) -> Node {
     let leaf = Node::new(near.stage())
         .with(|out| {
             out.append("keyPattern", near.index.spec.key());
             out.append("indexName", near.index.spec.name()).append("indexVersion", 2);
         })
-        .did(counted.matched, counted.keys, counted.at_end)
+        .did(counted.returned, counted.keys, counted.over)
         .counting(|out| {
             out.append("keysExamined", number(counted.keys));
             out.append("docsExamined", number(counted.documents));
@@ -272,26 +285,14 @@ fn by_distance(near: &NearAccess, conditions: &[DocBuf], counted: &Counted) -> N
     if rest.is_empty() {
         return leaf;
     }
-    fetch(leaf, &ScanBounds { text: DocBuf::empty(), rest }, counted)
+    fetch(leaf, rest, counted)
 }
 
-/// Whether the clustered order itself was asked for, as an index on `_id` would give it.
-pub(super) fn asks_for_id(plan: &Plan, query: &CanonicalQuery) -> bool {
-    let hinted = match &query.hint {
-        Some(Hint::Name(_) | Hint::Key(_)) => true,
-        Some(Hint::Between { index, .. }) => {
-            matches!(**index, Hint::Name(_) | Hint::Key(_))
-        }
-        Some(Hint::Natural { .. }) | None => false,
-    };
-    hinted || (query.sort.is_some() && !plan.blocking_sort)
-}
-
-fn fetch(leaf: Node, bounds: &ScanBounds, counted: &Counted) -> Node {
+fn fetch(leaf: Node, rest: Vec<DocBuf>, counted: &Counters) -> Node {
     let documents = number(counted.documents);
     Node::new("FETCH")
-        .filtered(joined(&bounds.rest))
-        .did(counted.matched, counted.keys.max(counted.documents), counted.at_end)
+        .filtered(joined(&rest))
+        .did(counted.returned, counted.looked.max(counted.documents), counted.over)
         .counting(|out| {
             out.append("docsExamined", documents).append("alreadyHasObj", 0);
         })
@@ -307,29 +308,43 @@ struct Scanned<'a> {
     partial: bool,
 }
 
-fn index_scan(index: &Index, scan: &Scan<'_>, bounds: &ScanBounds, counted: &Counted) -> Node {
+fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
+    let (index, counted) = (&plan.index, &ran.counters);
+    let backward = plan.direction == Direction::Backward;
+    let (fields, ranges) = (plan.fields(), &plan.ranges[..]);
+    let scan = Scan { fields, multikey: index.multikey_mask(), ranges, backward };
     // A wildcard's path takes its place in the key pattern.
     let mut chosen = DocBuilder::new();
-    for field in scan.fields {
+    for field in fields {
         chosen.append(&field.path, if field.descending { -1 } else { 1 });
     }
     let chosen = chosen.finish();
     let wildcard = matches!(index.spec.kind(), Kind::Wildcard(_));
-    let of = Scanned {
+    let scanned = Scanned {
         key: if wildcard { chosen.as_doc() } else { index.spec.key() },
         name: index.spec.name(),
         unique: index.spec.unique(),
         sparse: index.spec.sparse(),
         partial: index.is_partial(),
     };
-    scan_node(&of, scan, bounds, counted)
+    let mut leaf = scan_node(&scanned, &scan, &plan.said, counted);
+    if let Some(filter) = &plan.key_filter {
+        leaf = leaf.filtered(joined(&filter.root().conditions()));
+    }
+    match plan.one_per_value {
+        None => leaf,
+        Some(one) => {
+            leaf.stage = "DISTINCT_SCAN";
+            if one.covered { leaf } else { fetch(leaf, rest(&plan.said, of.query), counted) }
+        }
+    }
 }
 
 fn fetch_by_id(
     ranges: &[KeyRange],
     direction: Direction,
     (said, query): (&Said, &CanonicalQuery),
-    counted: &Counted,
+    counted: &Counters,
 ) -> Node {
     let mut key = DocBuilder::new();
     key.append("_id", 1);
@@ -337,14 +352,15 @@ fn fetch_by_id(
     let field = IndexField::new("_id", false, FieldKind::Ordered);
     let backward = direction == Direction::Backward;
     let scan = Scan { fields: &[field], multikey: 0, ranges, backward };
-    let bounds = scan_bounds(&scan, said, query);
     let of =
         Scanned { key: key.as_doc(), name: "_id_", unique: true, sparse: false, partial: false };
-    let leaf = scan_node(&of, &scan, &bounds, counted);
-    fetch(leaf, &bounds, counted)
+    // Each record stands for its key.
+    let documents = counted.documents;
+    let keys = Counters { keys: documents, returned: documents, ..counted.clone() };
+    fetch(scan_node(&of, &scan, said, &keys), rest(said, query), counted)
 }
 
-fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, bounds: &ScanBounds, counted: &Counted) -> Node {
+fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, said: &Said, counted: &Counters) -> Node {
     let fields = |out: &mut DocBuilder| {
         out.append("keyPattern", of.key).append("indexName", of.name);
         out.append("isMultiKey", scan.multikey != 0).start_document("multiKeyPaths");
@@ -360,32 +376,30 @@ fn scan_node(of: &Scanned<'_>, scan: &Scan<'_>, bounds: &ScanBounds, counted: &C
         out.append("isUnique", of.unique).append("isSparse", of.sparse);
         out.append("isPartial", of.partial).append("indexVersion", 2);
         out.append("direction", if scan.backward { "backward" } else { "forward" });
-        out.append("indexBounds", &bounds.text);
+        out.append("indexBounds", &scan_bounds(scan, said));
     };
-    let tested = if scan.multikey != 0 { counted.keys } else { 0 };
-    let dropped = tested.saturating_sub(counted.documents);
     let stage = Node::new("IXSCAN").with(fields);
-    stage.did(counted.keys - dropped, counted.keys, counted.at_end).counting(|out| {
+    stage.did(counted.returned, counted.keys, counted.over).counting(|out| {
         out.append("keysExamined", number(counted.keys));
         out.append("seeks", number(scan.ranges.len() as u64));
-        out.append("dupsTested", number(tested)).append("dupsDropped", number(dropped));
+        write_duplicates(counted, out);
     })
 }
 
-fn sort(
-    pattern: RawDoc<'_>,
-    most: Option<u64>,
-    explained: &Explained<'_>,
-    counted: &Counted,
-) -> Node {
+fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &Ran) -> Node {
+    let counted = &ran.counters;
     let limit = explained.budget.limits().of(Operator::Sort);
     let stage = Node::new("SORT").with(|out| {
-        out.append("sortPattern", pattern).append("memLimit", number(limit as u64));
+        if let Some(pattern) = explained.sort {
+            out.append("sortPattern", pattern);
+        }
+        out.append("memLimit", number(limit as u64));
         if let Some(most) = most {
             out.append("limitAmount", number(most));
         }
         out.append("type", "simple");
     });
+    let stage = stage.did(counted.returned, counted.looked + counted.returned, counted.over);
     stage.counting(|out| {
         let spilled = counted.sort.memory.spilled;
         out.append("totalDataSizeSorted", number(counted.sort.bytes));

@@ -1,10 +1,8 @@
 //! Records that were seen, so that none is shown twice.
 
-use foldhash::{HashSet, HashSetExt};
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_runs::KeySet;
-use mayfly_storage::RecordKey;
 
 use super::{Budget, Share};
 
@@ -15,15 +13,13 @@ pub(crate) struct SeenRecords {
     share: Share,
     /// Their memory has a limit, because somebody said so.
     limited: bool,
-    /// Those of them that were not shown after all: they may come once more.
-    again: HashSet<RecordKey>,
 }
 
 impl SeenRecords {
     /// None yet.
     pub(crate) fn new(budget: &Budget) -> SeenRecords {
         let share = budget.share(Operator::IndexScan);
-        SeenRecords { keys: KeySet::new(), share, limited: budget.is_set(), again: HashSet::new() }
+        SeenRecords { keys: KeySet::new(), share, limited: budget.is_set() }
     }
 
     /// Takes a record; false when it was seen before.
@@ -31,19 +27,11 @@ impl SeenRecords {
     /// # Errors
     /// 146 ExceededMemoryLimit where they do not fit memory and may not leave it; those of files and of the operation's deadline.
     pub(crate) fn insert(&mut self, record_key: &[u8], op: &OpCtx) -> Result<bool> {
-        if !self.again.is_empty() && self.again.remove(record_key) {
-            return Ok(true);
-        }
         let new = self.keys.insert(record_key)?;
         if new && self.share.is_over(self.keys.memory_bytes()) && self.limited {
             self.make_room(op)?;
         }
         Ok(new)
-    }
-
-    /// It is not shown: the next time it comes as if it had not been seen.
-    pub(crate) fn forget(&mut self, record_key: &[u8]) {
-        self.again.insert(record_key.to_vec());
     }
 
     fn make_room(&mut self, op: &OpCtx) -> Result<()> {

@@ -9,7 +9,7 @@ use mayfly_storage::{Collection, IdKey, RecordKey, Store};
 use super::MAX_LOST_RACES;
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
-use crate::plan::Access;
+use crate::plan::Plan;
 
 /// Records looked for at once before they are changed.
 const BATCH_RECORDS: usize = 500;
@@ -108,7 +108,7 @@ fn search_and_act(
     let located = collection.clone();
     let mut executor = Executor::new(collection.clone(), query)?;
     op.update_info(|info| info.plan_summary = executor.plan().summary());
-    if let (false, Access::Id(key)) = (multi, &executor.plan().access) {
+    if let (false, Plan::Id(key)) = (multi, executor.plan().source()) {
         // The write unit reads it and checks the filter; nothing else can match.
         op.check()?;
         op.keys_examined.fetch_add(1, Ordering::Relaxed);

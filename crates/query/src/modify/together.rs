@@ -15,7 +15,7 @@ use super::change::{Change, change_one};
 use super::shown::Shown;
 use super::upsert::inserted_document;
 use crate::exec::{Executor, Flow};
-use crate::plan::{Access, plan};
+use crate::plan::{Plan, plan};
 
 /// Where a statement's record is.
 enum Place {
@@ -99,14 +99,14 @@ fn place_of(
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<Place> {
-    if let Access::Id(key) = plan(collection, &spec.query)?.access {
+    if let Plan::Id(key) = plan(collection, &spec.query)?.source() {
         op.keys_examined.fetch_add(1, Ordering::Relaxed);
         op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        let found = match store.hinted(collection, &key) {
+        let found = match store.hinted(collection, key) {
             Some(hint) => Some(hint),
-            None => store.locate_key(collection, &key)?,
+            None => store.locate_key(collection, key)?,
         };
-        return Ok(found.map_or(Place::Nowhere, |found| Place::ById(key, found)));
+        return Ok(found.map_or(Place::Nowhere, |found| Place::ById(key.clone(), found)));
     }
     let mut executor = Executor::new(collection.clone(), spec.query.clone())?;
     let mut found = Place::Nowhere;

@@ -13,7 +13,7 @@ use crate::change::ChangeStream;
 use crate::change::LogScan;
 use crate::exec::{Executor, Flow};
 use crate::language::metadata::InFlight;
-use crate::plan::{Access, Plan};
+use crate::plan::Plan;
 use crate::stage::group::Group;
 use crate::stage::{Reader, RunSettings, Running, StageContext, Step, Watched, show};
 
@@ -91,7 +91,7 @@ impl PipelineRun {
     /// Whether the plan at the front looks for one document by its `_id`.
     pub(crate) fn finds_by_id(&self) -> bool {
         match &self.input {
-            Input::Plan(executor) => matches!(executor.plan().access, Access::Id(_)),
+            Input::Plan(executor) => matches!(executor.plan().source(), Plan::Id(_)),
             _ => false,
         }
     }
@@ -331,16 +331,14 @@ impl PipelineRun {
 
 /// The names of the indexes that a plan asks.
 fn each_index(plan: &Plan, see: &mut dyn FnMut(&str)) {
-    match &plan.access {
-        Access::Nothing => {}
-        Access::Id(_) => see("_id_"),
+    match plan {
+        Plan::Id(_) => see("_id_"),
         // Where records are clustered by it, they are its index.
-        Access::Records { .. } if plan.summary() == "COLLSCAN" => {}
-        Access::Records { .. } => see("_id_"),
-        Access::Index { index, .. } => see(index.spec.name()),
-        Access::Text(text) => see(text.index.spec.name()),
-        Access::Near(near) => see(near.index.spec.name()),
-        Access::Alternatives(all) => all.iter().for_each(|one| each_index(&one.plan, see)),
+        Plan::Records(scan) if !scan.is_whole() => see("_id_"),
+        Plan::Index(scan) => see(scan.index.spec.name()),
+        Plan::Text(text) => see(text.index.spec.name()),
+        Plan::Near(near) => see(near.index.spec.name()),
+        other => other.inputs().iter().for_each(|input| each_index(input, see)),
     }
 }
 

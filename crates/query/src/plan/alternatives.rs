@@ -1,62 +1,53 @@
-//! A filter with `$or`: each alternative by an index of its own, when each has one. Manual: "$or Clauses and Indexes".
+//! A filter with `$or`: each alternative by an index of its own, when each has one. Where each gives the wanted order, they are
+//! merged. Manual: "$or Clauses and Indexes", "$or and sort() Operations".
 
 use std::sync::Arc;
 
-use mayfly_mql::Matcher;
 use mayfly_mql::matcher::Expr;
-use mayfly_storage::{Collection, whole_range};
+use mayfly_mql::{Matcher, SortPattern};
+use mayfly_storage::Collection;
 
 use super::bounds::field_bounds;
-use super::{Access, Plan, choose};
+use super::{Plan, Way, choose};
 use crate::language::CanonicalQuery;
 
 /// Alternatives that are looked at.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// One of several ways to documents: what it asks for, and how it reaches that.
-#[derive(Clone)]
-pub struct Alternative {
-    /// The alternative, and what the filter asks for beside the `$or`.
-    pub query: CanonicalQuery,
-    /// Its plan, which sorts nothing.
-    pub plan: Plan,
-}
-
-/// A plan for the first `$or` of the filter whose alternatives all have an index.
-pub(super) fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Option<Plan> {
+/// A way for the first `$or` of the filter whose alternatives all have an index.
+pub(super) fn way(collection: &Arc<Collection>, query: &CanonicalQuery) -> Option<Way> {
     let conjuncts = query.matcher.root().conjuncts();
-    let alternatives = conjuncts.iter().enumerate().find_map(|(at, conjunct)| {
+    conjuncts.iter().enumerate().find_map(|(at, conjunct)| {
         let Expr::Or(parts) = conjunct else { return None };
+        if parts.len() > MAX_ALTERNATIVES {
+            return None;
+        }
         let others = conjuncts.iter().enumerate().filter(|(other, _)| *other != at);
         let others: Vec<Expr> = others.map(|(_, other)| (*other).clone()).collect();
-        each(collection, query, parts, &others)
-    })?;
-    Some(Plan::new(Access::Alternatives(alternatives), query.sort.is_some()))
-}
-
-fn each(
-    collection: &Arc<Collection>,
-    query: &CanonicalQuery,
-    parts: &[Expr],
-    others: &[Expr],
-) -> Option<Vec<Alternative>> {
-    if parts.len() > MAX_ALTERNATIVES {
-        return None;
-    }
-    parts.iter().map(|part| one(collection, query, part, others)).collect()
+        let each = |sort: Option<&SortPattern>| -> Option<Vec<Way>> {
+            parts.iter().map(|part| one(collection, query, (part, &others), sort)).collect()
+        };
+        if let Some(pattern) = &query.sort
+            && let Some(inputs) = each(Some(pattern)).and_then(ordered)
+        {
+            return Some(Way::new(Plan::Merge { inputs, pattern: pattern.clone() }, false));
+        }
+        let inputs = each(None)?.into_iter().map(|way| way.plan).collect();
+        Some(Way::new(Plan::Or(inputs), query.sort.is_some()))
+    })
 }
 
 fn one(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
-    part: &Expr,
-    others: &[Expr],
-) -> Option<Alternative> {
+    (part, others): (&Expr, &[Expr]),
+    sort: Option<&SortPattern>,
+) -> Option<Way> {
     let all = part.conjuncts().into_iter().chain(others).cloned().collect();
     let matcher = Arc::new(Matcher::of(Expr::and(all)).ok()?);
     let query = CanonicalQuery {
         matcher,
-        sort: None,
+        sort: sort.cloned(),
         skip: 0,
         limit: None,
         projection: None,
@@ -64,18 +55,20 @@ fn one(
         ..query.clone()
     };
     let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
-    let plan = choose::best(collection, &query, &bounds);
-    is_bounded(&plan).then_some(Alternative { query, plan })
+    let way = choose::best(collection, &query, &bounds);
+    way.plan.is_bounded().then_some(way)
 }
 
-/// Whether a plan looks at a part of its index, or of the records, only.
-pub(super) fn is_bounded(plan: &Plan) -> bool {
-    match &plan.access {
-        Access::Index { ranges, index, .. } => {
-            *ranges != [whole_range()] || index.spec.sparse() || index.is_partial()
+/// Scans to be merged, when all of these have the wanted order.
+fn ordered(ways: Vec<Way>) -> Option<Vec<Plan>> {
+    let mut scans = Vec::new();
+    for way in ways {
+        match way.plan {
+            _ if way.unordered => return None,
+            Plan::Merge { inputs, .. } => scans.extend(inputs),
+            plan @ Plan::Index(_) => scans.push(plan),
+            _ => return None,
         }
-        Access::Records { ranges, .. } => *ranges != [whole_range()],
-        Access::Nothing | Access::Id(_) => true,
-        Access::Text(_) | Access::Near(_) | Access::Alternatives(_) => true,
     }
+    Some(scans)
 }

@@ -6,44 +6,31 @@ use mayfly_storage::{Collection, Direction, KeyRange};
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{Collation, DocBuf};
 
-use super::{Access, Plan};
+use super::{IndexScan, Plan, Way};
 use crate::language::CanonicalQuery;
 
-/// The plan over the same index, between these keys.
+/// The way over the same index, between these keys.
 ///
 /// # Errors
 /// 51174 when they do not name the fields of the index, 51175 when `min` does not come before `max`.
 pub(super) fn narrowed(
     collection: &Collection,
-    plan: Plan,
+    way: Way,
     query: &CanonicalQuery,
     min: Option<&DocBuf>,
     max: Option<&DocBuf>,
-) -> Result<Plan> {
-    let fields: Vec<(&str, bool)> = match &plan.access {
-        Access::Index { index, .. } => index
-            .spec
-            .fields()
-            .iter()
-            .map(|field| (field.path.as_str(), field.descending))
-            .collect(),
-        Access::Nothing
-        | Access::Id(_)
-        | Access::Records { .. }
-        | Access::Text(_)
-        | Access::Near(_)
-        | Access::Alternatives(_) => {
-            vec![("_id", false)]
+) -> Result<Way> {
+    let scan = way.plan.index_scan();
+    let fields: Vec<(&str, bool)> = match scan {
+        Some(scan) => {
+            let fields = scan.index.spec.fields().iter();
+            fields.map(|field| (field.path.as_str(), field.descending)).collect()
         }
+        None => vec![("_id", false)],
     };
-    let collation = match &plan.access {
-        Access::Index { index, .. } => index.spec.collation(),
-        Access::Nothing
-        | Access::Id(_)
-        | Access::Records { .. }
-        | Access::Text(_)
-        | Access::Near(_)
-        | Access::Alternatives(_) => collection.collation(),
+    let collation = match scan {
+        Some(scan) => scan.index.spec.collation(),
+        None => collection.collation(),
     };
     let collation = collation.map(|collation| &**collation);
     let start = min.map(|min| key_of(min, &fields, collation)).transpose()?.unwrap_or_default();
@@ -55,19 +42,17 @@ pub(super) fn narrowed(
         ));
     }
     let ranges = vec![KeyRange { start, end }];
-    let access = match plan.access {
-        Access::Index { index, direction, .. } => Access::Index { index, ranges, direction },
-        Access::Records { direction, .. } => Access::Records { ranges, direction },
-        // Searches take no hint.
-        Access::Nothing
-        | Access::Id(_)
-        | Access::Text(_)
-        | Access::Near(_)
-        | Access::Alternatives(_) => Access::Records { ranges, direction: Direction::Forward },
-    };
     // The order that single values gave is gone with them.
-    let blocking_sort = query.sort.is_some();
-    Ok(Plan::new(access, blocking_sort))
+    let unordered = query.sort.is_some();
+    Ok(match &way.plan {
+        Plan::Index(scan) => {
+            let (index, direction) = (scan.index.clone(), scan.direction);
+            Way::over_index(IndexScan::new(index, ranges, direction), unordered)
+        }
+        Plan::Records(scan) => Way::over_records(ranges, scan.direction, unordered),
+        // Searches take no hint.
+        _ => Way::over_records(ranges, Direction::Forward, unordered),
+    })
 }
 
 /// The ordered key of a value for each field of the index.

@@ -10,7 +10,9 @@ use mayfly_value::{Collation, RawValue, same_collation};
 use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
 use super::interval::{Interval, ranges};
-use super::{Access, EntryCheck, Plan, Said, hashed, places, wildcards};
+use super::{
+    EntryCheck, IndexScan, Plan, RecordScan, Said, Way, hashed, merging, places, wildcards,
+};
 use crate::language::CanonicalQuery;
 use crate::language::partial::filter_of;
 use mayfly_mql::Matcher;
@@ -38,13 +40,13 @@ impl Score {
     }
 }
 
-/// The best plan for a query that does not name one record by its `_id`.
+/// The best way for a query that does not name one record by its `_id`.
 pub(super) fn best(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
     bounds: &[FieldBounds<'_>],
-) -> Plan {
-    let mut best: Option<(Score, Plan)> = None;
+) -> Way {
+    let mut best: Option<(Score, Way)> = None;
     for index in collection.plannable_indexes() {
         if index.spec.hidden() || !has_all_of(&index, query) {
             continue;
@@ -53,19 +55,22 @@ pub(super) fn best(
             if !candidate.has_all_of_paths(bounds) {
                 continue;
             }
-            let (mut score, mut plan) = with_candidate(query, &candidate, bounds);
-            plan.checks = checks(&candidate, query, bounds);
-            score.ranged |= collection.time_series().is_some() && !plan.checks.is_empty();
+            let (mut score, mut way) = with_candidate(query, &candidate, bounds);
+            let checks = checks(&candidate, query, bounds);
+            score.ranged |= collection.time_series().is_some() && !checks.is_empty();
+            if let (Plan::Index(scan), false) = (&mut way.plan, checks.is_empty()) {
+                Arc::make_mut(scan).checks = checks;
+            }
             let useful = score.bounded() || (score.ordered && query.sort.is_some());
             if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
-                best = Some((score, plan));
+                best = Some((score, way));
             }
         }
     }
     let clustered = collection.clustered_by();
     let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));
     match (best, by_id) {
-        (Some((score, plan)), by_id) => match by_id {
+        (Some((score, way)), by_id) => match by_id {
             // A range of _id beats an index that only gives the order.
             // Buckets of one span of time lie together; those of an index must be looked for one by one.
             Some(by_id) if score.points == 0 && collection.time_series().is_some() => by_id,
@@ -74,7 +79,7 @@ pub(super) fn best(
             {
                 by_id
             }
-            _ => plan,
+            _ => way,
         },
         (None, Some(by_id)) => by_id,
         (None, None) => collection_scan(collection, query),
@@ -90,24 +95,22 @@ pub(super) fn is_bounded(
 ) -> bool {
     let Ok(matcher) = Matcher::of(part.clone()) else { return false };
     let query = CanonicalQuery { matcher: Arc::new(matcher), sort: None, ..query.clone() };
-    let plan = best(collection, &query, bounds);
-    !matches!(&plan.access, Access::Records { ranges, .. } if *ranges == [whole_range()])
+    !matches!(best(collection, &query, bounds).plan, Plan::Records(scan) if scan.is_whole())
 }
 
 /// Every document, in no order that counts.
-pub(super) fn whole_collection(blocking_sort: bool) -> Plan {
-    let access = Access::Records { ranges: vec![whole_range()], direction: Direction::Forward };
-    Plan::new(access, blocking_sort)
+pub(super) fn whole_collection(unordered: bool) -> Way {
+    Way::over_records(vec![whole_range()], Direction::Forward, unordered)
 }
 
-pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Plan {
+pub(super) fn collection_scan(collection: &Collection, query: &CanonicalQuery) -> Way {
     let backward = query.natural_backward.unwrap_or(false);
     let direction = if backward { Direction::Backward } else { Direction::Forward };
     let clustered = query.sort.as_ref().and_then(|_| collection.clustered_by());
     let sorted = clustered.and_then(|path| clustered_order(collection, query, &path));
     let direction = sorted.unwrap_or(direction);
-    let blocking = query.sort.is_some() && sorted.is_none();
-    Plan::new(Access::Records { ranges: vec![whole_range()], direction }, blocking)
+    let unordered = query.sort.is_some() && sorted.is_none();
+    Way::over_records(vec![whole_range()], direction, unordered)
 }
 
 /// The direction in which the order of the records, which are clustered by this path, is the wanted order.
@@ -131,7 +134,7 @@ fn clustered_order(
 }
 
 /// A filter that names one `_id` in its outermost conjunction.
-pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Option<Plan> {
+pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Option<Way> {
     fn find(expr: &Expr) -> Option<RawValue<'_>> {
         match expr {
             Expr::And(parts) => parts.iter().find_map(find),
@@ -149,8 +152,7 @@ pub(super) fn point_by_id(collection: &Collection, query: &CanonicalQuery) -> Op
         value => {
             let readable = !Collation::concerns(value)
                 || same_collation(collection.collation(), query.collation.as_ref());
-            let access = || Access::Id(collection.id_key(value));
-            readable.then(|| Plan::new(access(), false))
+            readable.then(|| Way::new(Plan::Id(collection.id_key(value)), false))
         }
     }
 }
@@ -178,7 +180,7 @@ pub(super) fn by_id(
     bounds: &[FieldBounds<'_>],
     path: &str,
     forced: bool,
-) -> Option<Plan> {
+) -> Option<Way> {
     let collation = collection.collation();
     let field = bounds.iter().find(|field| field.path == path);
     let matching = same_collation(collation, query.collation.as_ref());
@@ -202,10 +204,10 @@ pub(super) fn by_id(
     if direction == Direction::Backward {
         ranges.reverse();
     }
-    let blocking = query.sort.is_some() && order.is_none();
-    let intervals = vec![known.map(|known| known.intervals)];
-    let plan = Plan::new(Access::Records { ranges, direction }, blocking);
-    Some(Plan { said: Said { intervals, covered }, ..plan })
+    let unordered = query.sort.is_some() && order.is_none();
+    let said = Said { intervals: vec![known.map(|known| known.intervals)], covered };
+    let scan = RecordScan { ranges, direction, said, by_id: false };
+    Some(Way::new(Plan::Records(Arc::new(scan)), unordered))
 }
 
 /// A partial index lacks the documents that do not satisfy its filter.
@@ -225,6 +227,8 @@ pub(super) struct Candidate<'a> {
     pub(super) fields: Cow<'a, [IndexField]>,
     /// Whether one document may have several of the entries that it shows, though none of its values is an array.
     pub(super) repeats: bool,
+    /// Which of its fields held arrays when it was looked at: what is read later may not be told apart from what is planned now.
+    pub(super) multikey: u32,
 }
 
 /// What an index offers for these conditions.
@@ -232,14 +236,20 @@ pub(super) fn candidates<'a>(
     index: &'a Arc<Index>,
     bounds: &[FieldBounds<'_>],
 ) -> Vec<Candidate<'a>> {
-    let as_it_is =
-        || Candidate { index, fields: Cow::Borrowed(index.spec.fields()), repeats: false };
+    let as_it_is = || Candidate::of(index, Cow::Borrowed(index.spec.fields()));
     match index.spec.kind() {
         Kind::Ordered | Kind::Hashed => vec![as_it_is()],
         Kind::Wildcard(wildcard) => wildcards::candidates(index, wildcard, bounds),
         Kind::Sphere(_) | Kind::Plane(_) if places::serves(index, bounds) => vec![as_it_is()],
         // These serve their own operators only.
         Kind::Text(_) | Kind::Sphere(_) | Kind::Plane(_) => Vec::new(),
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// An index with these fields.
+    pub(super) fn of(index: &'a Arc<Index>, fields: Cow<'a, [IndexField]>) -> Candidate<'a> {
+        Candidate { index, fields, repeats: false, multikey: index.multikey_mask() }
     }
 }
 
@@ -302,7 +312,7 @@ impl Candidate<'_> {
                 && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
         };
         let usable = || known.conditions.iter().filter(usable);
-        let multikey = self.index.multikey_mask() & (1 << at) != 0;
+        let multikey = self.multikey & (1 << at) != 0;
         if !multikey {
             let covered = usable().filter_map(|condition| condition.whole).collect();
             let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;
@@ -351,12 +361,12 @@ impl Bounded {
     }
 }
 
-/// The plan over one index, however good it is.
+/// The way over one index, however good it is.
 pub(super) fn with_candidate(
     query: &CanonicalQuery,
     candidate: &Candidate<'_>,
     bounds: &[FieldBounds<'_>],
-) -> (Score, Plan) {
+) -> (Score, Way) {
     let mut score = Score::default();
     let mut ranges = vec![whole_range()];
     let (index, fields) = (candidate.index, &*candidate.fields);
@@ -384,31 +394,48 @@ pub(super) fn with_candidate(
         fixed += 1;
         score.points += usize::from(field.kind != FieldKind::Path);
     }
-    let order = match matching && !candidate.repeats {
-        true => index_order(query, candidate, ranges.len(), fixed),
+    let orders = matching && !candidate.repeats && query.sort.is_some();
+    let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
+    let order = if orders { order() } else { None };
+    // In several parts of the index, each with single values in front, the order may be the wanted one.
+    let parts = match orders && order.is_none() {
+        true => index_order(query, candidate, fixed)
+            .and_then(|direction| Some((merging::parts(&ranges, fields, fixed)?, direction))),
         false => None,
     };
     score.own = matches!(candidate.fields, Cow::Borrowed(_));
-    score.ordered = order.is_some() || query.sort.is_none();
-    let direction = order.unwrap_or(Direction::Forward);
-    if direction == Direction::Backward {
-        ranges.reverse();
-    }
-    let blocking = query.sort.is_some() && order.is_none();
+    score.ordered = order.is_some() || parts.is_some() || query.sort.is_none();
     let conjuncts = query.matcher.root().conjuncts().len();
+    let everything = conjuncts > 0 || matches!(index.spec.kind(), Kind::Ordered);
     let exact = !candidate.repeats
-        && conjuncts > 0
+        && everything
         && (0..conjuncts).all(|conjunct| covered.contains(&conjunct));
-    let access = Access::Index { index: index.clone(), ranges, direction };
-    let narrow = score.points > 0 && !score.ranged;
-    let fields = match &candidate.fields {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(fields) => Some(fields.clone()),
+    let direction = order.unwrap_or(Direction::Forward);
+    let scan = IndexScan {
+        exact,
+        narrow: score.points > 0 && !score.ranged,
+        repeats: candidate.repeats,
+        multikey: candidate.multikey,
+        fields: match &candidate.fields {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(fields) => Some(fields.clone()),
+        },
+        said: Said { intervals, covered },
+        ..IndexScan::new(index.clone(), Vec::new(), direction)
     };
-    let repeats = candidate.repeats;
-    let plan = Plan::new(access, blocking);
-    let said = Said { intervals, covered };
-    (score, Plan { exact, narrow, repeats, fields, said, ..plan })
+    let way = match (parts, &query.sort) {
+        (Some((parts, direction)), Some(pattern)) => {
+            Way::new(merging::over(&scan, parts, direction, pattern), false)
+        }
+        _ => {
+            if direction == Direction::Backward {
+                ranges.reverse();
+            }
+            let unordered = query.sort.is_some() && order.is_none();
+            Way::over_index(IndexScan { ranges, ..scan }, unordered)
+        }
+    };
+    (score, way)
 }
 
 /// What conditions say of fields that the ranges do not reach: those behind one without a single value.
@@ -418,7 +445,7 @@ fn checks(
     bounds: &[FieldBounds<'_>],
 ) -> Vec<EntryCheck> {
     let index = candidate.index;
-    let plain = index.spec.kind().is_ordered() && !index.is_multikey();
+    let plain = index.spec.kind().is_ordered() && candidate.multikey == 0;
     if !plain || !same_collation(index.spec.collation(), query.collation.as_ref()) {
         return Vec::new();
     }
@@ -456,19 +483,17 @@ pub(crate) fn extend(prefixes: &[KeyRange], intervals: &[KeyRange]) -> Vec<KeyRa
     out
 }
 
-/// The direction in which this index gives the wanted order, if it does.
+/// The direction in which this index gives the wanted order, if it does, where so many of its fields have one value.
 fn index_order(
     query: &CanonicalQuery,
     candidate: &Candidate<'_>,
-    ranges: usize,
-    points: usize,
+    fixed: usize,
 ) -> Option<Direction> {
     let sort = query.sort.as_ref()?;
-    if candidate.index.is_multikey() {
+    if candidate.multikey != 0 {
         return None;
     }
-    // Fields bounded to one value do not disturb the order of those behind them.
-    let fixed = if ranges == 1 { points } else { 0 };
+    // They do not disturb the order of those behind them.
     let fields = &*candidate.fields;
     let fixed_paths: Vec<&str> = fields[..fixed].iter().map(|field| field.path.as_str()).collect();
     let mut behind = fields[fixed..].iter();

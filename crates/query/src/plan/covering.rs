@@ -8,24 +8,17 @@ use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, IndexField};
 use mayfly_value::paths::array_index;
 
-use super::{Access, Plan};
+use super::IndexScan;
 use crate::language::CanonicalQuery;
 
-/// Whether a plan's entries have all that is shown of documents. Where a value may be missing, the document is read all the same.
-pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, plan: &Plan) -> bool {
-    let Access::Index { index, .. } = &plan.access else { return false };
+/// Whether the entries of a scan have all that is shown of documents. Where a value may be missing, the document is read all the
+/// same.
+pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, scan: &IndexScan) -> bool {
     let everything = || query.matcher.root().conjuncts().is_empty();
-    let readable = matches!(index.spec.kind(), Kind::Ordered)
-        && index.spec.collation().is_none()
-        && !index.is_multikey()
-        && !plan.blocking_sort
-        && plan.fields.is_none()
-        && plan.one_per_value.is_none()
-        && !collection.hides_expired()
-        && (plan.exact || everything());
-    if !readable {
+    if !are_readable(scan) || collection.hides_expired() || !(scan.exact || everything()) {
         return false;
     }
+    let index = &scan.index;
     let shown = query.shows.clone();
     let shown = shown.or_else(|| query.projection.as_ref().and_then(Projection::needed_paths));
     let fields = index.spec.fields();
@@ -33,17 +26,21 @@ pub(super) fn covers(collection: &Collection, query: &CanonicalQuery, plan: &Pla
     shown.is_some_and(|shown| !shown.is_empty() && shown.iter().all(has)) && are_apart(fields)
 }
 
-/// The conditions that are no bounds, and that the keys of a plan's index can be tested on before documents are read.
-pub(super) fn key_filter(query: &CanonicalQuery, plan: &Plan) -> Option<Arc<Matcher>> {
-    let Access::Index { index, .. } = &plan.access else { return None };
-    let fields = index.spec.fields();
-    let readable = matches!(index.spec.kind(), Kind::Ordered)
-        && index.spec.collation().is_none()
-        && !index.is_multikey()
-        && plan.fields.is_none()
-        && plan.one_per_value.is_none()
-        && !plan.exact;
-    if !readable || !fields.iter().all(has_values) || !are_apart(fields) {
+/// Whether the keys of a scan say which values a document has.
+fn are_readable(scan: &IndexScan) -> bool {
+    let spec = &scan.index.spec;
+    matches!(spec.kind(), Kind::Ordered)
+        && spec.collation().is_none()
+        && scan.multikey == 0
+        && scan.fields.is_none()
+        && scan.one_per_value.is_none()
+}
+
+/// The conditions that are no bounds, and that the keys of a scan can be tested on before documents are read.
+pub(super) fn key_filter(query: &CanonicalQuery, scan: &IndexScan) -> Option<Arc<Matcher>> {
+    let fields = scan.index.spec.fields();
+    let tested = are_readable(scan) && !scan.exact;
+    if !tested || !fields.iter().all(has_values) || !are_apart(fields) {
         return None;
     }
     let has = |path: &String| fields.iter().any(|field| field.path == *path);
@@ -60,7 +57,7 @@ pub(super) fn key_filter(query: &CanonicalQuery, plan: &Plan) -> Option<Arc<Matc
         };
         let on_keys =
             || conjunct.reads().is_some_and(|it| !it.computed && it.paths.iter().all(has));
-        !is_range && !plan.said.covered.contains(at) && on_keys()
+        !is_range && !scan.said.covered.contains(at) && on_keys()
     });
     let rest: Vec<Expr> = rest.map(|(_, conjunct)| conjunct.clone()).collect();
     if rest.is_empty() { None } else { Matcher::of(Expr::and(rest)).ok().map(Arc::new) }

@@ -4,12 +4,11 @@
 
 use std::sync::Arc;
 
-use mayfly_mql::matcher::Expr;
 use mayfly_storage::{Collection, Direction, Index, whole_range};
 use mayfly_value::paths::array_index;
 use mayfly_value::same_collation;
 
-use super::{Access, Plan};
+use super::{IndexScan, Plan, Way};
 use crate::language::{CanonicalQuery, FirstOf};
 
 /// How entries are passed over.
@@ -19,57 +18,55 @@ pub struct OnePerValue {
     pub covered: bool,
 }
 
-/// The plan, changed where it can do with one document for each value.
-pub(super) fn with_first_of(
-    collection: &Arc<Collection>,
-    query: &CanonicalQuery,
-    mut plan: Plan,
-) -> Plan {
-    let Some(wanted) = &query.first_of else { return plan };
+/// The way, changed where it can do with one document for each value.
+pub(super) fn with_first_of(collection: &Arc<Collection>, query: &CanonicalQuery, way: Way) -> Way {
+    let Some(wanted) = &query.first_of else { return way };
     if query.hint.is_some() || wanted.path.split('.').any(|part| array_index(part).is_some()) {
-        return plan;
+        return way;
     }
-    let everything = matches!(query.matcher.root(), Expr::And(parts) if parts.is_empty());
+    let everything = query.matcher.root().conjuncts().is_empty();
     let readable = |index: &Index| {
         !wanted.whole && index.spec.collation().is_none() && !collection.hides_expired()
     };
-    if let Access::Index { index, ranges, direction } = &mut plan.access {
+    if let Plan::Index(scan) = &way.plan {
+        let (index, fields) = (&scan.index, scan.index.spec.fields());
         let in_order = match &query.sort {
             None => !wanted.whole,
-            Some(sort) => sort.fields().iter().map(|field| field.path.as_str()).eq(index
-                .spec
+            Some(sort) => sort
                 .fields()
                 .iter()
-                .map(|field| field.path.as_str())),
+                .map(|field| field.path.as_str())
+                .eq(fields.iter().map(|field| field.path.as_str())),
         };
-        let alone = !plan.blocking_sort && !plan.repeats && plan.fields.is_none();
-        if in_order && alone && serves(index, wanted, query) {
-            if wanted.last {
-                ranges.reverse();
-                *direction = match direction {
-                    Direction::Forward => Direction::Backward,
-                    Direction::Backward => Direction::Forward,
-                };
-            }
-            let covered = readable(index) && (plan.exact || everything);
-            plan.one_per_value = Some(OnePerValue { covered });
+        let alone = !way.unordered && !scan.repeats && scan.fields.is_none() && scan.multikey == 0;
+        if !in_order || !alone || !serves(index, wanted, query) {
+            return way;
         }
-        return plan;
+        let covered = readable(index) && (scan.exact || everything);
+        let mut scan =
+            IndexScan { one_per_value: Some(OnePerValue { covered }), ..(**scan).clone() };
+        if wanted.last {
+            scan.ranges.reverse();
+            scan.direction = match scan.direction {
+                Direction::Forward => Direction::Backward,
+                Direction::Backward => Direction::Forward,
+            };
+        }
+        return Way::over_index(scan, false);
     }
-    if !everything || query.sort.is_some() || !matches!(plan.access, Access::Records { .. }) {
-        return plan;
+    if !everything || query.sort.is_some() || !matches!(way.plan, Plan::Records(_)) {
+        return way;
     }
     let complete = |index: &Arc<Index>| {
         let all = !index.spec.sparse() && !index.is_partial();
         all && readable(index) && serves(index, wanted, query)
     };
     match collection.plannable_indexes().into_iter().find(complete) {
-        None => plan,
+        None => way,
         Some(index) => {
-            let (ranges, direction) = (vec![whole_range()], Direction::Forward);
-            let access = Access::Index { index, ranges, direction };
             let one_per_value = Some(OnePerValue { covered: true });
-            Plan { one_per_value, ..Plan::new(access, false) }
+            let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
+            Way::over_index(IndexScan { one_per_value, ..scan }, false)
         }
     }
 }

@@ -6,156 +6,58 @@
 mod alternatives;
 mod between;
 mod bounds;
+mod build;
 mod choose;
 mod covering;
 mod first_of;
 mod hashed;
 mod implication;
 mod interval;
+mod merging;
 mod near;
 mod no_scan;
 mod places;
 mod text;
+mod tree;
 mod wildcards;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::Matcher;
-use mayfly_storage::{Collection, Direction, IdKey, Index, IndexField, KeyRange, whole_range};
-use mayfly_value::shell::Shell;
+use mayfly_storage::{Collection, Direction, Index, KeyRange, whole_range};
 
 use crate::language::{CanonicalQuery, Hint};
-pub use alternatives::Alternative;
 use bounds::{FieldBounds, conjuncts, field_bounds};
 pub(crate) use choose::{extend, said_of_point};
 pub use first_of::OnePerValue;
 use first_of::with_first_of;
-pub(crate) use interval::{Interval, texts};
+pub(crate) use interval::texts;
+pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares};
 pub use text::{TextAccess, check_absent};
+pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
+pub(crate) use tree::{Said, is_whole};
 
-/// How documents are reached.
+/// A way to records or documents, and whether they come in another order than the wanted one.
 #[derive(Clone)]
-pub enum Access {
-    /// The filter cannot hold for any document.
-    Nothing,
-    /// One record by its `_id`.
-    Id(IdKey),
-    /// Records in their order: by insertion, by `_id` where they are clustered by it, by their start in a collection of buckets.
-    Records {
-        /// In the order of the scan.
-        ranges: Vec<KeyRange>,
-        /// Direction of the scan.
-        direction: Direction,
-    },
-    /// Entries of the text index, under the terms of a search.
-    Text(Box<TextAccess>),
-    /// Entries of an index.
-    Index {
-        /// Which.
-        index: Arc<Index>,
-        /// In the order of the scan.
-        ranges: Vec<KeyRange>,
-        /// Direction of the scan.
-        direction: Direction,
-    },
-    /// Entries of an index of places, the nearest first.
-    Near(Box<NearAccess>),
-    /// One way for each alternative of a `$or`; a record is shown once.
-    Alternatives(Vec<Alternative>),
+pub(crate) struct Way {
+    pub(crate) plan: Plan,
+    pub(crate) unordered: bool,
 }
 
-/// A plan.
-#[derive(Clone)]
-pub struct Plan {
-    /// How documents are reached.
-    pub access: Access,
-    /// Whether results must be collected and sorted.
-    pub blocking_sort: bool,
-    /// Whether the bounds of the index say all that the filter says, as long as no document has two keys in it.
-    pub exact: bool,
-    /// Whether an index is asked for single values only: few documents, as a rule.
-    pub narrow: bool,
-    /// Whether the index may show one document several times, though none of its values is an array.
-    pub repeats: bool,
-    /// Whether entries are passed over whose first value was shown already.
-    pub one_per_value: Option<OnePerValue>,
-    /// The fields of the index's entries where they are not those of its definition: a wildcard stands for one path.
-    pub fields: Option<Vec<IndexField>>,
-    /// Where the values of further fields lie: an entry for which one does not is passed over.
-    pub checks: Vec<EntryCheck>,
-    /// What the bounds say of the filter.
-    pub(crate) said: Said,
-    /// Whether the entries of its index have all that is shown.
-    pub(crate) covering: bool,
-    /// What is tested on the keys of its index before documents are read.
-    pub(crate) key_filter: Option<Arc<Matcher>>,
-}
-
-/// What the bounds of a plan say of the filter.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
-    /// What bounds each field of the index; nothing for all values.
-    pub(crate) intervals: Vec<Option<Vec<Interval>>>,
-    /// The outermost conditions that the bounds say all of.
-    pub(crate) covered: Vec<usize>,
-}
-
-/// Where a field of an index's entries must lie that the ranges do not bound.
-#[derive(Clone)]
-pub struct EntryCheck {
-    /// Its place among the fields.
-    pub at: usize,
-    /// Ascending and disjoint, as ordered keys in the field's direction.
-    pub ranges: Vec<KeyRange>,
-}
-
-impl Plan {
-    fn new(access: Access, blocking_sort: bool) -> Plan {
-        let (exact, narrow, repeats) = (false, false, false);
-        let one_per_value = None;
-        Plan {
-            access,
-            blocking_sort,
-            exact,
-            narrow,
-            repeats,
-            one_per_value,
-            fields: None,
-            checks: Vec::new(),
-            said: Said::default(),
-            covering: false,
-            key_filter: None,
-        }
+impl Way {
+    fn new(plan: Plan, unordered: bool) -> Way {
+        Way { plan, unordered }
     }
-}
 
-impl Plan {
-    /// As `planSummary` shows it.
-    pub fn summary(&self) -> Cow<'static, str> {
-        match &self.access {
-            Access::Nothing => Cow::Borrowed("EOF"),
-            Access::Id(_) => Cow::Borrowed("IDHACK"),
-            Access::Records { ranges, .. } if ranges.len() == 1 && ranges[0] == whole_range() => {
-                Cow::Borrowed("COLLSCAN")
-            }
-            Access::Records { .. } => Cow::Borrowed("IXSCAN { _id: 1 }"),
-            Access::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
-            Access::Index { index, .. } => {
-                let stage = if self.one_per_value.is_some() { "DISTINCT_SCAN" } else { "IXSCAN" };
-                Cow::Owned(format!("{stage} {}", Shell(index.spec.key())))
-            }
-            Access::Near(near) => {
-                Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
-            }
-            Access::Alternatives(all) => {
-                let all = all.iter().map(|one| one.plan.summary().into_owned());
-                Cow::Owned(all.collect::<Vec<_>>().join(", "))
-            }
-        }
+    fn over_index(scan: IndexScan, unordered: bool) -> Way {
+        Way::new(Plan::Index(Arc::new(scan)), unordered)
+    }
+
+    fn over_records(ranges: Vec<KeyRange>, direction: Direction, unordered: bool) -> Way {
+        let scan = RecordScan { ranges, direction, said: Said::default(), by_id: false };
+        Way::new(Plan::Records(Arc::new(scan)), unordered)
     }
 }
 
@@ -164,28 +66,35 @@ impl Plan {
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
-    let mut plan = chosen(collection, query)?;
+    let plan = build::built(collection, query, chosen(collection, query)?);
     no_scan::check(collection, query, &plan)?;
-    plan.covering = covering::covers(collection, query, &plan);
-    plan.key_filter = covering::key_filter(query, &plan);
     Ok(plan)
 }
 
-fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
+/// The plan that looks at every record in the order of the records.
+pub(crate) fn plan_in_order(collection: &Collection, query: &CanonicalQuery) -> Plan {
+    build::built(
+        collection,
+        query,
+        Way::over_records(vec![whole_range()], Direction::Forward, false),
+    )
+}
+
+fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Way> {
     if let Some(search) = query.matcher.text() {
         return text::plan(collection, query, search);
     }
     let mut predicates = Vec::new();
     if !conjuncts(query.matcher.root(), &mut predicates) {
-        return Ok(Plan::new(Access::Nothing, false));
+        return Ok(Way::new(Plan::Nothing, false));
     }
     if let Some((path, near)) = near::sought(&predicates) {
         let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
         return near::plan(collection, query, path, near, &bounds);
     }
     // The most frequent query of all needs no bounds.
-    if let (None, Some(plan)) = (&query.hint, choose::point_by_id(collection, query)) {
-        return Ok(plan);
+    if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query)) {
+        return Ok(way);
     }
     // An order by $natural asks for a collection scan.
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
@@ -197,10 +106,10 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> 
         None => {
             let best = choose::best(collection, query, &bounds);
             // A scan in the wanted order may end soon.
-            let ends = query.limit.is_some() && query.sort.is_some() && !best.blocking_sort;
-            let other = match ends || alternatives::is_bounded(&best) {
+            let ends = query.limit.is_some() && query.sort.is_some() && !best.unordered;
+            let other = match ends || best.plan.is_bounded() {
                 true => None,
-                false => alternatives::plan(collection, query),
+                false => alternatives::way(collection, query),
             };
             Ok(other.unwrap_or_else(|| with_first_of(collection, query, best)))
         }
@@ -212,10 +121,10 @@ fn hinted(
     query: &CanonicalQuery,
     hint: &Hint,
     bounds: &[FieldBounds<'_>],
-) -> Result<Plan> {
+) -> Result<Way> {
     if let Hint::Between { index, min, max } = hint {
-        let plan = hinted(collection, query, index, bounds)?;
-        return between::narrowed(collection, plan, query, min.as_ref(), max.as_ref());
+        let way = hinted(collection, query, index, bounds)?;
+        return between::narrowed(collection, way, query, min.as_ref(), max.as_ref());
     }
     let same = |index: &Index| match hint {
         Hint::Name(name) => index.spec.name() == name,
@@ -230,8 +139,7 @@ fn hinted(
         }
         Hint::Natural { backward } => {
             let direction = if *backward { Direction::Backward } else { Direction::Forward };
-            let access = Access::Records { ranges: vec![whole_range()], direction };
-            return Ok(Plan::new(access, query.sort.is_some()));
+            return Ok(Way::over_records(vec![whole_range()], direction, query.sort.is_some()));
         }
         Hint::Between { .. } => false,
     };

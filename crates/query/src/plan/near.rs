@@ -10,7 +10,7 @@ use mayfly_value::same_collation;
 
 use super::bounds::{Condition, FieldBounds};
 use super::choose::{Candidate, extend, has_all_of};
-use super::{Access, Plan};
+use super::{Plan, Way};
 use crate::language::{CanonicalQuery, Hint};
 
 /// How documents are reached in the order of their distance.
@@ -59,7 +59,7 @@ pub(super) fn plan(
     path: &str,
     near: Near,
     bounds: &[FieldBounds<'_>],
-) -> Result<Plan> {
+) -> Result<Way> {
     let hinted = |index: &Index| match &query.hint {
         None => true,
         Some(Hint::Name(name)) => index.spec.name() == name,
@@ -73,7 +73,7 @@ pub(super) fn plan(
         access(&index, query, path, near, bounds)
     };
     match collection.plannable_indexes().into_iter().find_map(usable) {
-        Some(access) => Ok(Plan::new(Access::Near(Box::new(access)), query.sort.is_some())),
+        Some(access) => Ok(Way::new(Plan::Near(Arc::new(access)), query.sort.is_some())),
         None => Err(no_index(collection, path, near)),
     }
 }
@@ -109,7 +109,7 @@ fn access(
         };
         fits && field.path == path
     })?;
-    let candidate = Candidate { index, fields: fields.into(), repeats: false };
+    let candidate = Candidate::of(index, fields.into());
     let matching = same_collation(index.spec.collation(), query.collation.as_ref());
     let (mut prefixes, mut by_place) = (vec![whole_range()], true);
     for (at, field) in fields.iter().enumerate().take(place) {

@@ -3,9 +3,9 @@
 //! As in the reference, a query without conditions may scan, and so may whatever reads the server's own collections.
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_storage::{Collection, whole_range};
+use mayfly_storage::Collection;
 
-use super::{Access, Plan};
+use super::Plan;
 use crate::language::{CanonicalQuery, Hint};
 
 /// Databases and collections of the server itself.
@@ -16,10 +16,9 @@ const OWN_DATABASES: &[&str] = &["admin", "config", "local"];
 /// # Errors
 /// 291 NoQueryExecutionPlans.
 pub(super) fn check(collection: &Collection, query: &CanonicalQuery, plan: &Plan) -> Result<()> {
-    match &plan.access {
-        Access::Records { ranges, .. } if collection.no_table_scan() => {
-            let whole = ranges.iter().any(|range| *range == whole_range());
-            if whole { refuse(collection, query) } else { Ok(()) }
+    match plan.source() {
+        Plan::Records(scan) if collection.no_table_scan() && scan.is_of_collection() => {
+            refuse(collection, query)
         }
         _ => Ok(()),
     }

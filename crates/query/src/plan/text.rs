@@ -14,7 +14,7 @@ use mayfly_value::{RawValue, ValueBuf};
 
 use super::bounds::{conjuncts, field_bounds};
 use super::interval::encoded;
-use super::{Access, Plan, choose};
+use super::{Plan, Way, choose};
 use crate::language::CanonicalQuery;
 
 /// How a search reaches documents.
@@ -39,7 +39,7 @@ pub(super) fn plan(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
     test: &TextTest,
-) -> Result<Plan> {
+) -> Result<Way> {
     if query.hint.is_some() {
         return Err(Error::bad_value("text and hint not allowed in same query"));
     }
@@ -81,10 +81,10 @@ pub(super) fn plan(
     };
     let terms: Vec<KeyRange> = search.search.terms().iter().map(range).collect();
     if terms.is_empty() {
-        return Ok(Plan::new(Access::Nothing, false));
+        return Ok(Way::new(Plan::Nothing, false));
     }
-    let access = Access::Text(Box::new(TextAccess { index, search, prefix, terms }));
-    Ok(Plan::new(access, blocking))
+    let access = TextAccess { index, search, prefix, terms };
+    Ok(Way::new(Plan::Text(Arc::new(access)), blocking))
 }
 
 /// What a search finds where there is no collection.

@@ -42,12 +42,12 @@ pub(super) fn candidates<'a>(
             // Nothing behind the path is bounded, and one document may have many values below it.
             chosen.truncate(at + 1);
         }
-        found.push(Candidate { index, fields: Cow::Owned(chosen), repeats: !by_value });
+        found.push(Candidate { repeats: !by_value, ..Candidate::of(index, Cow::Owned(chosen)) });
     }
     // Every document has an entry with its ordinary fields, perhaps many.
     if wildcard.is_compound() && at > 1 {
         let front = fields[..at - 1].to_vec();
-        found.push(Candidate { index, fields: Cow::Owned(front), repeats: true });
+        found.push(Candidate { repeats: true, ..Candidate::of(index, Cow::Owned(front)) });
     }
     found
 }

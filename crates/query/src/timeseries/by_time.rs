@@ -78,7 +78,7 @@ pub(crate) fn prepare(
     order.append(&format!("control.min.{}", unpack.fields.time), direction);
     let sort = Some(SortPattern::parse(order.finish().as_doc())?);
     let ordered = CanonicalQuery { sort, ..query.clone() };
-    let in_order = !plan(collection, &ordered)?.blocking_sort;
+    let in_order = !plan(collection, &ordered)?.blocking_sort();
     if in_order {
         *query = ordered;
     }

@@ -66,7 +66,7 @@ impl Fixture {
         let options = FindOptions { sort: Some(sort.as_doc()), limit, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
         let executor = Executor::new(self.collection.clone(), query).unwrap();
-        assert!(!executor.plan().blocking_sort, "{}", executor.plan().summary());
+        assert!(!executor.plan().blocking_sort(), "{}", executor.plan().summary());
         executor
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
-use mayfly_query::{Access, CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, Document, doc};
 use mayfly_value::geo::{Geometry, Pair, flat_distance};
@@ -43,7 +43,7 @@ impl Fixture {
         let options = FindOptions { hint, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
         let mut executor = Executor::new(self.collection.clone(), query).unwrap();
-        let by_index = matches!(executor.plan().access, Access::Index { .. } | Access::Near(_));
+        let by_index = matches!(executor.plan().source(), Plan::Index(_) | Plan::Near(_));
         let mut found = Vec::new();
         while !executor.is_done() {
             let mut in_batch = 0;

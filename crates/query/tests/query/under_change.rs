@@ -195,14 +195,16 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
 fn a_kill_ends_a_scan_of_many_short_ranges() {
     for (index, field) in [("k", "k"), ("k", "_id")] {
         let f = fixture(&doc! { index: 1 });
-        (0..10).for_each(|n| f.insert(&doc! { "_id": n, "k": n }));
-        let mut executor = f.executor(&doc! { field: { "$in": [1, 2, 3, 4] } });
+        (0..100).for_each(|n| f.insert(&doc! { "_id": n, "k": n }));
+        let all: Vec<i32> = (0..100).collect();
+        let mut executor = f.executor(&doc! { field: { "$in": all } });
         let mut seen = 0;
         let killed = executor.run(&f.store, &f.op, &mut |_, _, _| {
             seen += 1;
             f.op.kill(ErrorCode::Interrupted);
             Ok(Flow::More)
         });
-        assert_eq!((killed.unwrap_err().code(), seen), (ErrorCode::Interrupted, 1), "{field}");
+        assert_eq!(killed.unwrap_err().code(), ErrorCode::Interrupted, "{field}");
+        assert!(seen < 20, "{field}: {seen}");
     }
 }

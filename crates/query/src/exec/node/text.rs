@@ -3,81 +3,95 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, OpCtx, Result};
-use mayfly_mql::Matcher;
 use mayfly_mql::matcher::BoundSearch;
 use mayfly_runs::{Merge, Run, Sorter};
-use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned, Snapshot, Store};
+use mayfly_storage::{Direction, Entry, RecordKey, ScanLimit, Scanned};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
 
-use super::fetch::Page;
-use super::{CHUNK_ENTRIES, Executor, Sink, count};
+use super::page::Page;
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
 use crate::language::CanonicalQuery;
 use crate::language::metadata::{Metadata, TEXT_SCORE};
-use crate::memory::{Budget, Share, no_disk_use};
-use crate::plan::{Access, TextAccess};
+use crate::memory::{Share, no_disk_use};
+use crate::plan::TextAccess;
 
 /// Memory of a record's score beside its key, roughly.
 const SCORED_BYTES: usize = 64;
 
-/// Where a search is.
-#[derive(Default)]
-pub(super) struct TextState {
+/// A running search.
+pub(in crate::exec) struct Search {
+    access: Arc<TextAccess>,
     /// Records and scores that are left.
     left: Option<Scores>,
-    /// The filter for what the snapshot of the index shows: its terms need not be looked for again.
-    found: Option<Matcher>,
+    size: Option<Page>,
+    counters: Counters,
 }
 
-impl Executor {
-    /// Shows the next records that a search found; true when nothing is left.
-    pub(super) fn scan_text(
-        &mut self,
-        store: &Store,
-        op: &OpCtx,
-        sink: &mut Sink<'_>,
-    ) -> Result<bool> {
-        let Access::Text(access) = &self.plan.access else { return Ok(true) };
-        access.index.check_alive()?;
-        let snapshot = store.snapshot()?;
-        if self.text.left.is_none() {
-            self.text.left = Some(scores(&snapshot, op, access, &self.budget)?);
-            self.text.found = self.query.matcher.for_found_text();
-        } else {
-            // Records may have changed since the index was read.
-            self.text.found = None;
-        }
-        let failures = self.failures();
-        let matcher = self.text.found.as_ref().unwrap_or(&self.query.matcher);
-        let Some(left) = &mut self.text.left else { return Ok(true) };
-        let mut page = Page::new(store, &snapshot, &self.collection, &mut self.page_size);
-        let mut stopped = false;
+impl Search {
+    pub(super) fn new(access: Arc<TextAccess>) -> Search {
+        Search { access, left: None, size: None, counters: Counters::default() }
+    }
+}
+
+impl Node for Search {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        // The filter for what the snapshot of the index shows: its terms need not be looked for again. Later, records may have
+        // changed since the index was read.
+        let mut found = None;
+        let before = batch.op.keys_examined.load(Relaxed);
+        let left = match &mut self.left {
+            Some(left) => left,
+            none => {
+                found = batch.query.matcher.for_found_text();
+                none.insert(scores(batch, &self.access)?)
+            }
+        };
+        self.counters.keys += batch.op.keys_examined.load(Relaxed) - before;
+        let matcher = found.as_ref().unwrap_or(&batch.query.matcher);
+        let page = self.size.get_or_insert_with(|| Page::new(batch.collection));
+        page.begin(batch);
+        let (counters, mut stopped) = (&mut self.counters, false);
         while !left.is_empty() && !stopped {
-            op.check()?;
+            batch.op.check()?;
             let mut taken = Vec::new();
             while let Some(found) = left.pop()? {
-                let full = page.push(&found.0);
+                let full = page.push(&found.0, 0, None);
                 taken.push(found);
                 if full {
                     break;
                 }
             }
-            let at = page.show(&mut |at, key, document| {
+            let last = page.show(batch, &mut |at, key, document| {
+                counters.documents += 1;
                 let matches = matcher.matches(document);
-                match matches.map_err(|error| failures.named(error))? {
-                    true => sink(key, document, &noted(taken[at].1)).map(Some),
-                    false => Ok(None),
+                if !matches.map_err(|error| batch.failures.named(error))? {
+                    return Ok(None);
                 }
+                counters.returned += 1;
+                rows(&Row::read(key, document, &noted(taken[at].1))).map(Some)
             })?;
-            stopped = at.is_some();
-            let shown = at.map_or(taken.len(), |at| at + 1);
-            left.put_back(taken.split_off(shown));
+            if let Some(last) = last {
+                left.put_back(taken.split_off(last + 1));
+                page.clear();
+                stopped = true;
+            }
         }
-        count(op, 0, page.fetched);
-        Ok(!stopped)
+        counters.over = !stopped;
+        Ok(if stopped { Progress::Stopped } else { Progress::Over })
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.access.index.check_alive()
     }
 }
 
@@ -166,8 +180,9 @@ impl Adding {
 }
 
 /// The records under the terms of a search.
-fn scores(snapshot: &Snapshot, op: &OpCtx, access: &TextAccess, budget: &Budget) -> Result<Scores> {
-    let share = budget.share(Operator::TextOr);
+fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
+    let (snapshot, op) = (batch.snapshot()?, batch.op);
+    let share = batch.budget.share(Operator::TextOr);
     let mut scores = Adding { sums: BTreeMap::new(), bytes: 0, share, files: None };
     for range in &access.terms {
         let (behind, mut looked) = (range.start.len(), 0u64);
@@ -190,7 +205,7 @@ fn scores(snapshot: &Snapshot, op: &OpCtx, access: &TextAccess, budget: &Budget)
                 Scanned::Paused(last) => rest = rest.after(&last, Direction::Forward),
             }
         }
-        count(op, looked, 0);
+        batch.count(looked, 0);
     }
     scores.finish(op)
 }
@@ -208,7 +223,7 @@ fn noted(score: f64) -> Metadata {
 }
 
 /// What is known about a document that was found otherwise: its score, unless it has none of the terms.
-pub(crate) fn scored(search: &BoundSearch, document: RawDoc<'_>) -> Result<Metadata> {
+pub(super) fn scored(search: &BoundSearch, document: RawDoc<'_>) -> Result<Metadata> {
     let scores = search.spec.score(document)?;
     let score: f64 = search.search.terms().iter().map(|term| scores.of(term)).sum();
     Ok(if score > 0.0 { noted(score) } else { Metadata::NONE })

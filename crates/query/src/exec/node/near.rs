@@ -8,6 +8,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, OpCtx, Result};
@@ -15,16 +16,16 @@ use mayfly_mql::matcher::Near;
 use mayfly_runs::{Placed, Shelf};
 use mayfly_storage::kinds::Kind;
 use mayfly_storage::{
-    Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot, Store,
+    Direction, Entry, KeyRange, RecordKey, RecordKeys, ScanLimit, Scanned, Snapshot,
 };
 use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{CHUNK_ENTRIES, Executor, Flow, Sink, count};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::memory::{Budget, SeenRecords, Share, into_document, no_disk_use};
-use crate::plan::{Access, NearAccess, extend, key_range, of_cells, of_squares};
+use crate::plan::{NearAccess, extend, key_range, of_cells, of_squares};
 
 /// Memory of what waits beside its document, roughly.
 const WAITING_BYTES: usize = 128;
@@ -99,7 +100,7 @@ impl Ord for Open {
 
 /// How far a search by distance has come. Distances in here are angles, or those of the plane.
 #[derive(Default)]
-pub(super) struct NearState {
+struct NearState {
     begun: bool,
     /// Parts that are left, the nearest first.
     open: BinaryHeap<Reverse<Open>>,
@@ -250,139 +251,126 @@ pub(crate) fn nearest<'a>(
     best
 }
 
-impl Executor {
-    /// Shows what is complete, then looks through the next ring; true when nothing is left.
-    pub(super) fn scan_near(
-        &mut self,
-        store: &Store,
-        op: &OpCtx,
-        sink: &mut Sink<'_>,
-    ) -> Result<bool> {
-        let mut state = std::mem::take(&mut self.near);
-        let result = self.go_on_near(&mut state, store, op, sink);
-        self.near = state;
-        result
-    }
+/// A running search.
+pub(super) struct Search {
+    access: Arc<NearAccess>,
+    state: NearState,
+    /// It finds records for a write, which reads them again.
+    for_write: bool,
+    counters: Counters,
+}
 
-    fn go_on_near(
-        &self,
-        state: &mut NearState,
-        store: &Store,
-        op: &OpCtx,
-        sink: &mut Sink<'_>,
-    ) -> Result<bool> {
-        let Access::Near(access) = &self.plan.access else { return Ok(true) };
-        access.index.check_alive()?;
-        let snapshot = store.snapshot()?;
-        if !state.begun {
-            state.begun = true;
-            match access.by_place {
-                true => state.add(access, everything(access)),
-                false => self.look_through(state, access, &access.prefixes, &snapshot, op)?,
+impl Search {
+    pub(super) fn new(access: Arc<NearAccess>, for_write: bool) -> Search {
+        Search { access, state: NearState::default(), for_write, counters: Counters::default() }
+    }
+}
+
+impl Node for Search {
+    /// Shows what is complete, then looks through the next ring.
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        if !self.state.begun {
+            self.state.begun = true;
+            match self.access.by_place {
+                true => self.state.add(&self.access, everything(&self.access)),
+                false => self.look_through(&self.access.prefixes.clone(), batch)?,
             }
         }
         loop {
-            op.check()?;
-            if self.show_complete(state, &snapshot, sink)? == Flow::Pause {
-                return Ok(false);
+            batch.op.check()?;
+            if self.show_complete(batch, rows)?.is_break() {
+                return Ok(Progress::Stopped);
             }
-            let Some(Reverse(Open { part, .. })) = state.open.pop() else { return Ok(true) };
-            self.look_into(state, access, part, &snapshot, op)?;
+            let Some(Reverse(Open { part, .. })) = self.state.open.pop() else {
+                self.counters.over = true;
+                return Ok(Progress::Over);
+            };
+            self.look_into(part, batch)?;
         }
     }
 
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.access.index.check_alive()
+    }
+}
+
+impl Search {
     /// Looks through a part, or takes it apart.
-    fn look_into(
-        &self,
-        state: &mut NearState,
-        access: &NearAccess,
-        part: Part,
-        snapshot: &Snapshot,
-        op: &OpCtx,
-    ) -> Result<()> {
-        let ranges = keys_of(access, part.range());
+    fn look_into(&mut self, part: Part, batch: &Batch<'_>) -> Result<()> {
+        let ranges = keys_of(&self.access, part.range());
         let parts = part.parts();
-        if parts.is_empty() || !has_many(access, &ranges, snapshot)? {
-            return self.look_through(state, access, &ranges, snapshot, op);
+        if parts.is_empty() || !has_many(&self.access, &ranges, batch.snapshot()?)? {
+            return self.look_through(&ranges, batch);
         }
-        state.add(access, parts);
+        self.state.add(&self.access, parts);
         match part.own() {
-            Some(own) => self.look_through(state, access, &keys_of(access, own), snapshot, op),
+            Some(own) => self.look_through(&keys_of(&self.access, own), batch),
             None => Ok(()),
         }
     }
 
-    /// Gives documents that nothing nearer can come before to the sink.
-    fn show_complete(
-        &self,
-        state: &mut NearState,
-        snapshot: &Snapshot,
-        sink: &mut Sink<'_>,
-    ) -> Result<Flow> {
-        let Access::Near(access) = &self.plan.access else { return Ok(Flow::More) };
+    /// Gives documents that nothing nearer can come before.
+    fn show_complete(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<ControlFlow<()>> {
+        let (access, state, counters) = (&self.access, &mut self.state, &mut self.counters);
         while let Some(Reverse(next)) = state.waiting.peek() {
             if next.distance > state.complete() {
-                return Ok(Flow::More);
+                break;
             }
             let Some(Reverse(found)) = state.waiting.pop() else { break };
-            let (record, mut flow) = (&found.record, Flow::More);
+            let (record, mut flow) = (&found.record, ControlFlow::Continue(()));
             let mut show = |document: RawDoc<'_>| {
                 if let Some((distance, place)) = nearest(&access.near, &access.path, document) {
-                    flow = sink(record, document, &told(distance, place))?;
+                    counters.returned += 1;
+                    flow = rows(&Row::read(record, document, &told(distance, place)))?;
                 }
                 Ok(())
             };
             match state.take(found.document)? {
                 Some(document) => show(document.as_doc())?,
                 None => {
-                    snapshot.record(&self.collection, record, &mut |document| match self
-                        .satisfies(document)?
-                    {
-                        true => show(document),
-                        false => Ok(()),
-                    })?;
+                    batch.snapshot()?.record(
+                        batch.collection,
+                        record,
+                        &mut |document| match batch.matches(document)? {
+                            true => show(document),
+                            false => Ok(()),
+                        },
+                    )?;
                 }
             }
-            if flow != Flow::More {
-                return Ok(Flow::Pause);
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
-        Ok(Flow::More)
-    }
-
-    /// Whether the document satisfies the filter.
-    fn satisfies(&self, document: RawDoc<'_>) -> Result<bool> {
-        let matches = self.query.matcher.matches(document);
-        matches.map_err(|error| self.failures().named(error))
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Keeps what entries lead to.
-    fn look_through(
-        &self,
-        state: &mut NearState,
-        access: &NearAccess,
-        ranges: &[KeyRange],
-        snapshot: &Snapshot,
-        op: &OpCtx,
-    ) -> Result<()> {
+    fn look_through(&mut self, ranges: &[KeyRange], batch: &Batch<'_>) -> Result<()> {
+        let (snapshot, access) = (batch.snapshot()?, &self.access);
+        let (state, for_write) = (&mut self.state, self.for_write);
         let (mut looked, mut fetched) = (0u64, 0u64);
-        let mut keys = RecordKeys::of(&self.collection);
+        let mut keys = RecordKeys::of(batch.collection);
         for range in ranges {
             let mut rest = range.clone();
             loop {
                 let entry = &mut |entry: Entry<'_>| {
                     looked += 1;
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-                        op.check()?;
+                        batch.op.check()?;
                     }
-                    let seen = state.seen.get_or_insert_with(|| SeenRecords::new(&self.budget));
-                    if !seen.insert(entry.record_key, op)? {
+                    let seen = state.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
+                    if !seen.insert(entry.record_key, batch.op)? {
                         return Ok(ControlFlow::Continue(()));
                     }
                     keys.push(entry.record_key);
                     if keys.len() >= FEW_ENTRIES {
                         fetched += keys.len() as u64;
-                        self.look_at(state, access, &keys, snapshot, op)?;
+                        look_at(state, access, &keys, (batch, for_write))?;
                         keys.clear();
                     }
                     Ok(ControlFlow::Continue(()))
@@ -395,37 +383,38 @@ impl Executor {
             }
         }
         fetched += keys.len() as u64;
-        self.look_at(state, access, &keys, snapshot, op)?;
-        count(op, looked, fetched);
+        look_at(state, access, &keys, (batch, for_write))?;
+        batch.count(looked, fetched);
+        self.counters.keys += looked;
+        self.counters.looked += looked;
+        self.counters.documents += fetched;
         Ok(())
     }
+}
 
-    /// Keeps those documents of these records that satisfy the filter and are at a distance that counts.
-    fn look_at(
-        &self,
-        state: &mut NearState,
-        access: &NearAccess,
-        keys: &RecordKeys,
-        snapshot: &Snapshot,
-        op: &OpCtx,
-    ) -> Result<()> {
-        let near = &access.near;
-        snapshot.records(&self.collection, keys, &mut |at, document| {
-            if !self.satisfies(document)? {
-                return Ok(ControlFlow::Continue(()));
-            }
-            let distance = nearest(near, &access.path, document).map(|found| found.0);
-            let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
-            if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
-                let document = match self.for_write {
-                    true => Waiting::Store,
-                    false => state.keep(document, &self.budget, op)?,
-                };
-                let distance = near.angle_of_distance(distance);
-                let record = key.to_vec();
-                state.waiting.push(Reverse(Found { distance, record, document }));
-            }
-            Ok(ControlFlow::Continue(()))
-        })
-    }
+/// Keeps those documents of these records that satisfy the filter and are at a distance that counts.
+fn look_at(
+    state: &mut NearState,
+    access: &NearAccess,
+    keys: &RecordKeys,
+    (batch, for_write): (&Batch<'_>, bool),
+) -> Result<()> {
+    let near = &access.near;
+    batch.snapshot()?.records(batch.collection, keys, &mut |at, document| {
+        if !batch.matches(document)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let distance = nearest(near, &access.path, document).map(|found| found.0);
+        let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
+        if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
+            let document = match for_write {
+                true => Waiting::Store,
+                false => state.keep(document, batch.budget, batch.op)?,
+            };
+            let distance = near.angle_of_distance(distance);
+            let record = key.to_vec();
+            state.waiting.push(Reverse(Found { distance, record, document }));
+        }
+        Ok(ControlFlow::Continue(()))
+    })
 }

@@ -1,0 +1,78 @@
+//! `PROJECTION_COVERED`: documents made of the entries of an index.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+use mayfly_storage::{Entry, IndexField};
+use mayfly_value::keys::{self, TypeBitsReader};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use crate::language::metadata::Metadata;
+
+pub(super) struct Covered {
+    input: Box<dyn Node>,
+    fields: Vec<IndexField>,
+    counters: Counters,
+}
+
+impl Covered {
+    pub(super) fn new(input: Box<dyn Node>, fields: Vec<IndexField>) -> Covered {
+        Covered { input, fields, counters: Counters::default() }
+    }
+}
+
+impl Node for Covered {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let (fields, counters) = (&self.fields, &mut self.counters);
+        let progress = self.input.run(batch, &mut |row| {
+            counters.looked += 1;
+            let entry = row.entry.filter(|_| batch.tells(row));
+            if let Some(made) = entry.and_then(|entry| document(entry, fields)) {
+                counters.returned += 1;
+                return rows(&Row::read(row.record, made.as_doc(), &Metadata::NONE));
+            }
+            let mut flow = ControlFlow::Continue(());
+            counters.documents += 1;
+            batch.read(row.record, &mut |document| {
+                counters.returned += 1;
+                flow = rows(&Row::read(row.record, document, &Metadata::NONE))?;
+                Ok(())
+            })?;
+            Ok(flow)
+        })?;
+        counters.over = progress == Progress::Over;
+        Ok(progress)
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.input.check_alive()
+    }
+}
+
+/// A document with the fields of an entry and nothing else; nothing where a value may stand for a missing field.
+pub(super) fn document(entry: &Entry<'_>, fields: &[IndexField]) -> Option<DocBuf> {
+    let mut out = DocBuilder::new();
+    let mut bits = TypeBitsReader::new(entry.type_bits);
+    let mut rest = entry.values;
+    for field in fields {
+        let (value, length) = keys::decode_value(rest, field.descending, &mut bits)?;
+        if matches!(value.as_raw(), RawValue::Null | RawValue::Undefined) {
+            return None;
+        }
+        rest = rest.get(length..)?;
+        let (last, around) = field.parts.split_last()?;
+        for name in around {
+            out.start_document(name);
+        }
+        out.append(last, &value);
+        for _ in around {
+            out.end();
+        }
+    }
+    Some(out.finish())
+}

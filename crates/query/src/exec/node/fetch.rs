@@ -1,0 +1,100 @@
+//! `FETCH`: the documents of records that satisfy the filter, read a page at a time.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+
+use super::page::Page;
+use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use crate::language::metadata::Metadata;
+
+pub(super) struct Fetch {
+    input: Box<dyn Node>,
+    /// Keys that wait to be read.
+    page: Option<Page>,
+    /// Nothing is left of the input.
+    input_over: bool,
+    counters: Counters,
+}
+
+impl Fetch {
+    pub(super) fn new(input: Box<dyn Node>) -> Fetch {
+        Fetch { input, page: None, input_over: false, counters: Counters::default() }
+    }
+}
+
+/// Shows the documents of a page; the place of the last one when that was enough for now.
+fn show(
+    batch: &Batch<'_>,
+    page: &mut Page,
+    counters: &mut Counters,
+    rows: &mut Rows<'_>,
+) -> Result<Option<usize>> {
+    page.show(batch, &mut |_, record, document| {
+        counters.documents += 1;
+        if !batch.matches(document)? {
+            return Ok(None);
+        }
+        counters.returned += 1;
+        rows(&Row::read(record, document, &Metadata::NONE)).map(Some)
+    })
+}
+
+impl Node for Fetch {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let page = self.page.get_or_insert_with(|| Page::new(batch.collection));
+        let counters = &mut self.counters;
+        page.begin(batch);
+        let (waiting, keys) = page.waiting();
+        batch.count(keys, 0);
+        counters.looked += waiting;
+        let mut last = show(batch, page, counters, rows)?;
+        let mut stopped = last.is_some();
+        if !stopped && !self.input_over {
+            let progress = self.input.run(batch, &mut |row| {
+                counters.looked += 1;
+                let full = match row.document {
+                    None => page.push(row.record, row.keys, row.place),
+                    Some(_) => true,
+                };
+                if full {
+                    last = show(batch, page, counters, rows)?;
+                }
+                match row.document {
+                    Some(_) if last.is_some() => {
+                        page.push(row.record, row.keys, None);
+                    }
+                    Some(_) => {
+                        counters.returned += 1;
+                        stopped = rows(row)?.is_break();
+                    }
+                    None => {}
+                }
+                stopped |= last.is_some();
+                Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            self.input_over = progress == Progress::Over;
+            if !stopped {
+                last = show(batch, page, counters, rows)?;
+                stopped = last.is_some();
+            }
+        }
+        if let Some(last) = last {
+            let before = counters.looked;
+            counters.looked -= page.rows_behind(last);
+            if page.leave(batch, last, &mut *self.input) {
+                self.input_over &= counters.looked == before;
+            }
+        }
+        counters.over = self.input_over && page.is_empty() && !stopped;
+        Ok(if counters.over { Progress::Over } else { Progress::Stopped })
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.input.check_alive()
+    }
+}

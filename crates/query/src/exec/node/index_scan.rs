@@ -1,0 +1,232 @@
+//! `IXSCAN`: the entries of an index in some of its ranges, as keys of records.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, Scanned};
+use mayfly_value::keys;
+
+use super::covered::document;
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Place, Progress, Ran, Row, Rows};
+use crate::memory::SeenRecords;
+use crate::plan::{EntryCheck, IndexScan};
+
+/// Ranges that are handed to the store at once.
+const RANGES_AT_ONCE: usize = 64;
+
+pub(super) struct Scan {
+    scan: Arc<IndexScan>,
+    walk: Walk,
+    /// Records that were given already, where an index may show one twice.
+    seen: Option<SeenRecords>,
+    /// A write moves keys while it goes on.
+    for_write: bool,
+    /// Whoever takes the rows tells them apart.
+    one_of_several: bool,
+    counters: Counters,
+}
+
+impl Scan {
+    pub(super) fn new(scan: Arc<IndexScan>, for_write: bool) -> Scan {
+        let (walk, counters) = (Walk::default(), Counters::default());
+        Scan { scan, walk, seen: None, for_write, one_of_several: false, counters }
+    }
+
+    /// The same for somebody who tells records apart.
+    pub(super) fn one_of_several(scan: Arc<IndexScan>) -> Scan {
+        Scan { one_of_several: true, ..Scan::new(scan, false) }
+    }
+}
+
+impl Node for Scan {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let (plan, index) = (&*self.scan, &*self.scan.index);
+        let snapshot = batch.snapshot()?;
+        // Asked behind the snapshot: an index says that it has become multikey before anybody sees the keys.
+        let multikey = index.multikey_mask();
+        let repeats = multikey != 0 || plan.repeats || self.for_write;
+        if repeats && !self.one_of_several {
+            self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
+        }
+        // With several entries of one document each has other values.
+        let as_planned = multikey == plan.multikey;
+        let mut pass = Pass {
+            batch,
+            plan,
+            as_planned,
+            seen: self.seen.as_mut(),
+            one_of_several: self.one_of_several,
+            range: self.walk.at,
+            looked: 0,
+            told: 0,
+            counters: &mut self.counters,
+            stopped: false,
+        };
+        let walk = &mut self.walk;
+        while let Some(present) = walk.present(&plan.ranges) {
+            batch.op.check()?;
+            let first = walk.at;
+            let (ended, scanned) = if walk.is_last(&plan.ranges) {
+                let visit = &mut |entry: Entry<'_>| pass.entry(first, &entry, rows);
+                let scanned =
+                    snapshot.scan_index(index, present, plan.direction, ScanLimit::NONE, visit)?;
+                (0, scanned)
+            } else {
+                let visit = &mut |at, entry: Entry<'_>| pass.entry(first + at, &entry, rows);
+                let ranges = walk.next_ranges(&plan.ranges);
+                snapshot.scan_index_ranges(index, ranges, plan.direction, visit)?
+            };
+            match scanned {
+                Scanned::Exhausted => walk.pass(first + ended + 1),
+                // An engine may end a page early: then it goes on where that ended.
+                Scanned::Paused(last) => {
+                    walk.go_on(&plan.ranges, first + ended, &last, plan.direction);
+                }
+            }
+            if pass.stopped {
+                break;
+            }
+        }
+        let (looked, stopped) = (pass.looked, pass.stopped);
+        batch.count(looked, 0);
+        self.counters.keys += looked;
+        self.counters.looked += looked;
+        self.counters.over = !stopped;
+        Ok(if stopped { Progress::Stopped } else { Progress::Over })
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    }
+
+    fn go_back(&mut self, place: Place<'_>, back: (u64, u64)) {
+        let range = self.scan.ranges.get(place.range);
+        self.walk.at = place.range;
+        self.walk.rest = range.map(|range| range.after(place.position, self.scan.direction));
+        self.counters.take_back(back);
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.scan.index.check_alive()
+    }
+}
+
+/// How far the ranges have been scanned.
+#[derive(Default)]
+struct Walk {
+    at: usize,
+    /// What is left of the present one, unless that is all.
+    rest: Option<KeyRange>,
+}
+
+impl Walk {
+    fn present<'r>(&'r self, ranges: &'r [KeyRange]) -> Option<&'r KeyRange> {
+        self.rest.as_ref().or_else(|| ranges.get(self.at))
+    }
+
+    fn is_last(&self, ranges: &[KeyRange]) -> bool {
+        self.at + 1 >= ranges.len()
+    }
+
+    fn next_ranges<'r>(&'r self, ranges: &'r [KeyRange]) -> impl Iterator<Item = &'r KeyRange> {
+        let behind = ranges.iter().skip(self.at + 1);
+        self.present(ranges).into_iter().chain(behind).take(RANGES_AT_ONCE)
+    }
+
+    /// Nothing is left of the ranges before this one.
+    fn pass(&mut self, at: usize) {
+        (self.at, self.rest) = (at, None);
+    }
+
+    fn go_on(&mut self, ranges: &[KeyRange], at: usize, last: &[u8], direction: Direction) {
+        let range = if at == self.at { self.present(ranges) } else { ranges.get(at) };
+        let rest = range.map(|range| range.after(last, direction));
+        (self.at, self.rest) = (at, rest);
+    }
+}
+
+/// Whether the values of an entry lie where they must.
+fn passes(values: &[u8], checks: &[EntryCheck], fields: &[IndexField]) -> bool {
+    let (mut rest, mut at) = (values, 0);
+    checks.iter().all(|check| {
+        while at < check.at {
+            let skipped = fields.get(at).and_then(|it| keys::skip_value(rest, it.descending));
+            let Some(skipped) = skipped.filter(|skipped| *skipped <= rest.len()) else {
+                return true;
+            };
+            rest = &rest[skipped..];
+            at += 1;
+        }
+        check.ranges.iter().any(|range| {
+            range.start.as_slice() <= rest && (range.end.is_empty() || rest < &range.end[..])
+        })
+    })
+}
+
+/// One batch's pass over the entries.
+struct Pass<'f> {
+    batch: &'f Batch<'f>,
+    plan: &'f IndexScan,
+    /// The index has arrays in no more fields than when the plan was made.
+    as_planned: bool,
+    seen: Option<&'f mut SeenRecords>,
+    one_of_several: bool,
+    /// The range of the last entry.
+    range: usize,
+    /// Entries looked at, and how many of them rows told of.
+    looked: u64,
+    told: u64,
+    counters: &'f mut Counters,
+    stopped: bool,
+}
+
+impl Pass<'_> {
+    fn entry(
+        &mut self,
+        range: usize,
+        entry: &Entry<'_>,
+        rows: &mut Rows<'_>,
+    ) -> Result<ControlFlow<()>> {
+        self.looked += 1;
+        if range != self.range || self.looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+            self.range = range;
+            self.batch.op.check()?;
+        }
+        if self.as_planned && !self.passes(entry)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        // What was told apart would not be given again.
+        let place = (!self.one_of_several && self.seen.is_none())
+            .then_some(Place { range, position: entry.position });
+        if let Some(seen) = &mut self.seen {
+            self.counters.tested += 1;
+            if !seen.insert(entry.record_key, self.batch.op)? {
+                self.counters.dropped += 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+        self.counters.returned += 1;
+        let keys = self.looked - self.told;
+        self.told = self.looked;
+        let known = self.as_planned.then_some(entry);
+        let flow = rows(&Row { entry: known, place, ..Row::key(entry.record_key, keys) })?;
+        self.stopped = flow.is_break();
+        Ok(flow)
+    }
+
+    /// Whether the keys of an entry say that its document is no result.
+    fn passes(&self, entry: &Entry<'_>) -> Result<bool> {
+        let (checks, fields) = (&self.plan.checks, self.plan.index.spec.fields());
+        if !checks.is_empty() && !passes(entry.values, checks, fields) {
+            return Ok(false);
+        }
+        if let Some(filter) = &self.plan.key_filter
+            && let Some(known) = document(entry, fields)
+        {
+            let matches = filter.matches(known.as_doc());
+            return matches.map_err(|error| self.batch.failures.named(error));
+        }
+        Ok(true)
+    }
+}

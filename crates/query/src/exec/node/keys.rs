@@ -1,0 +1,45 @@
+//! Results that nobody looks at: where keys say that there is one, no document is read.
+
+use mayfly_base::Result;
+use mayfly_value::RawDoc;
+
+use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use crate::language::metadata::Metadata;
+
+pub(super) struct Keys {
+    input: Box<dyn Node>,
+    counters: Counters,
+}
+
+impl Keys {
+    pub(super) fn new(input: Box<dyn Node>) -> Keys {
+        Keys { input, counters: Counters::default() }
+    }
+}
+
+impl Node for Keys {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let counters = &mut self.counters;
+        let progress = self.input.run(batch, &mut |row| {
+            counters.looked += 1;
+            if !batch.tells(row) {
+                counters.documents += 1;
+                if !batch.read(row.record, &mut |_| Ok(()))? {
+                    return Ok(std::ops::ControlFlow::Continue(()));
+                }
+            }
+            counters.returned += 1;
+            rows(&Row::read(row.record, RawDoc::EMPTY, &Metadata::NONE))
+        })?;
+        counters.over = progress == Progress::Over;
+        Ok(progress)
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.input.check_alive()
+    }
+}

@@ -1,0 +1,130 @@
+//! `SORT_MERGE`: the records of several scans that have one order, in that order, each once.
+//!
+//! Each scan reads a few entries ahead. What was read and not given yet stays for the next batch as the keys of records: a document
+//! that changes meanwhile comes where it stood.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+use mayfly_storage::RecordKey;
+
+use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use crate::memory::SeenRecords;
+use crate::plan::SortKeys;
+
+/// Entries that a scan reads ahead at first; each further time it is four times as many.
+const FIRST_ROWS: usize = 4;
+const GROWTH: usize = 4;
+/// Most of them, of all scans together, about.
+const MOST_ROWS: usize = 4096;
+
+struct Waiting {
+    /// By what it is compared.
+    place: Vec<u8>,
+    record: RecordKey,
+    keys: u64,
+}
+
+struct Input {
+    node: Box<dyn Node>,
+    keys: SortKeys,
+    read: VecDeque<Waiting>,
+    over: bool,
+    ahead: usize,
+}
+
+impl Input {
+    /// Reads on where nothing waits; false when nothing is left.
+    fn fill(&mut self, batch: &Batch<'_>, most: usize) -> Result<bool> {
+        while self.read.is_empty() && !self.over {
+            let (read, keys, ahead) = (&mut self.read, &self.keys, self.ahead);
+            let progress = self.node.run(batch, &mut |row| {
+                let mut place = Vec::new();
+                // Without a place of its own it comes first.
+                row.entry.and_then(|entry| keys.append(entry.values, &mut place));
+                read.push_back(Waiting { place, record: row.record.to_vec(), keys: row.keys });
+                let full = read.len() >= ahead;
+                Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
+            self.over = progress == Progress::Over;
+            self.ahead = (self.ahead * GROWTH).min(most);
+        }
+        Ok(!self.read.is_empty())
+    }
+}
+
+pub(super) struct Merge {
+    inputs: Vec<Input>,
+    /// The places of the inputs' next rows, and which inputs those are.
+    next: BTreeSet<(Vec<u8>, usize)>,
+    begun: bool,
+    seen: Option<SeenRecords>,
+    counters: Counters,
+}
+
+impl Merge {
+    pub(super) fn new(inputs: Vec<(Box<dyn Node>, SortKeys)>) -> Merge {
+        let input = |(node, keys)| Input {
+            node,
+            keys,
+            read: VecDeque::new(),
+            over: false,
+            ahead: FIRST_ROWS,
+        };
+        let inputs = inputs.into_iter().map(input).collect();
+        let (next, counters) = (BTreeSet::new(), Counters::default());
+        Merge { inputs, next, begun: false, seen: None, counters }
+    }
+
+    /// Lets this input take part with its next row.
+    fn line_up(&mut self, batch: &Batch<'_>, at: usize) -> Result<()> {
+        let most = (MOST_ROWS / self.inputs.len().max(1)).max(FIRST_ROWS);
+        let Some(input) = self.inputs.get_mut(at) else { return Ok(()) };
+        if input.fill(batch, most)?
+            && let Some(row) = input.read.front()
+        {
+            self.next.insert((row.place.clone(), at));
+        }
+        Ok(())
+    }
+}
+
+impl Node for Merge {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        if !self.begun {
+            (0..self.inputs.len()).try_for_each(|at| self.line_up(batch, at))?;
+            self.begun = true;
+        }
+        let mut passed = 0;
+        while let Some((_, at)) = self.next.pop_first() {
+            let Some(row) = self.inputs[at].read.pop_front() else { continue };
+            self.counters.looked += 1;
+            self.counters.tested += 1;
+            let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
+            let new = seen.insert(&row.record, batch.op)?;
+            self.line_up(batch, at)?;
+            if !new {
+                self.counters.dropped += 1;
+                passed += row.keys;
+                continue;
+            }
+            self.counters.returned += 1;
+            let keys = row.keys + std::mem::take(&mut passed);
+            if rows(&Row::key(&row.record, keys))?.is_break() {
+                return Ok(Progress::Stopped);
+            }
+        }
+        self.counters.over = true;
+        Ok(Progress::Over)
+    }
+
+    fn ran(&self) -> Ran {
+        let inputs = self.inputs.iter().map(|input| input.node.ran()).collect();
+        Ran { counters: self.counters.clone(), inputs }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.inputs.iter().try_for_each(|input| input.node.check_alive())
+    }
+}

@@ -1,0 +1,60 @@
+//! `OR`: the records of several inputs one after the other, each once.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+
+use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use crate::memory::SeenRecords;
+
+pub(super) struct Or {
+    inputs: Vec<Box<dyn Node>>,
+    /// The present one.
+    at: usize,
+    seen: Option<SeenRecords>,
+    counters: Counters,
+}
+
+impl Or {
+    pub(super) fn new(inputs: Vec<Box<dyn Node>>) -> Or {
+        Or { inputs, at: 0, seen: None, counters: Counters::default() }
+    }
+}
+
+impl Node for Or {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let counters = &mut self.counters;
+        let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
+        // Keys that led to what was there already.
+        let mut passed = 0;
+        while let Some(input) = self.inputs.get_mut(self.at) {
+            let progress = input.run(batch, &mut |row| {
+                counters.looked += 1;
+                counters.tested += 1;
+                if !seen.insert(row.record, batch.op)? {
+                    counters.dropped += 1;
+                    passed += row.keys;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                counters.returned += 1;
+                let keys = row.keys + std::mem::take(&mut passed);
+                rows(&Row { keys, ..*row })
+            })?;
+            if progress != Progress::Over {
+                return Ok(progress);
+            }
+            self.at += 1;
+        }
+        counters.over = true;
+        Ok(Progress::Over)
+    }
+
+    fn ran(&self) -> Ran {
+        let inputs = self.inputs.iter().map(|input| input.ran()).collect();
+        Ran { counters: self.counters.clone(), inputs }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.inputs.iter().try_for_each(|input| input.check_alive())
+    }
+}

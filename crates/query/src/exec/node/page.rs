@@ -1,0 +1,241 @@
+//! From record keys to documents, a page of them at a time: an engine reads many keys together for half of what it takes one by
+//! one, and a network would have one way for all of them.
+//!
+//! Documents are shown in the order of their keys. Whoever has seen enough leaves the rest of the page unseen: those records were
+//! read for nothing, so a page takes no more keys than documents are wanted, where that is known, and begins small where it is
+//! not. What was read and not shown counts as not examined, and is read again over the snapshot of the next batch.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+use mayfly_storage::{Collection, RecordKeys, Store};
+use mayfly_value::RawDoc;
+
+use super::{Batch, Node, Place};
+
+/// Keys of the first page when nobody says how many documents are wanted; each further one has four times as many.
+const FIRST_KEYS: usize = 16;
+const GROWTH: usize = 4;
+/// Most keys of a page.
+const MOST_KEYS: usize = 256;
+/// Bytes of positions in a page.
+const POSITION_BYTES: usize = 1 << 20;
+/// Documents between two checks of the deadline.
+const CHUNK_DOCUMENTS: u64 = 16;
+/// Bytes of a page's documents, about: as many as were met so far.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Sees documents of a page: the place of the key, the key, the document. Answers what comes of it, or nothing when the document
+/// does not satisfy the filter.
+pub(super) type PageVisitor<'v> =
+    dyn FnMut(usize, &[u8], RawDoc<'_>) -> Result<Option<ControlFlow<()>>> + 'v;
+
+/// How many keys a page takes.
+#[derive(Debug)]
+pub(super) struct PageSize {
+    grown: usize,
+    /// Documents that whoever sees them takes at most.
+    wanted: Option<u64>,
+    /// Documents of this batch that satisfied the filter, and those that did not.
+    matched: u64,
+    rejected: u64,
+    /// Bytes of a document.
+    bytes_each: usize,
+}
+
+impl Default for PageSize {
+    fn default() -> PageSize {
+        PageSize { grown: FIRST_KEYS, wanted: None, matched: 0, rejected: 0, bytes_each: 0 }
+    }
+}
+
+impl PageSize {
+    /// A batch begins, for somebody who takes so many documents.
+    pub(super) fn begin(&mut self, wanted: Option<u64>) {
+        (self.wanted, self.matched, self.rejected) = (wanted, 0, 0);
+    }
+
+    /// The documents of this collection are to be expected.
+    fn expect(&mut self, store: &Store, collection: &Collection) {
+        let documents = usize::try_from(collection.documents_about()).unwrap_or(0).max(1);
+        let bytes = usize::try_from(store.data_bytes(collection)).unwrap_or(0);
+        self.bytes_each = self.bytes_each.max(bytes / documents);
+    }
+
+    fn keys(&self) -> usize {
+        let keys = match self.wanted {
+            None => self.grown,
+            // A filter that lets few through would make pages of one key; so much may be read for nothing.
+            Some(wanted) => {
+                let left = wanted.saturating_sub(self.matched).saturating_add(self.rejected / 2);
+                usize::try_from(left).unwrap_or(MOST_KEYS)
+            }
+        };
+        keys.min(MOST_KEYS).min(PAGE_BYTES / self.bytes_each.max(1)).max(1)
+    }
+}
+
+/// Keys that wait to be read together.
+pub(super) struct Page {
+    pub(super) size: PageSize,
+    keys: RecordKeys,
+    /// For each of them, how many keys of indexes were looked at for it.
+    looked: Vec<u64>,
+    /// Where the scan stood that gave them, as range and end of the position; fewer than keys when not all have a place.
+    places: Vec<(usize, usize)>,
+    positions: Vec<u8>,
+    room: usize,
+}
+
+impl Page {
+    /// An empty one.
+    pub(super) fn new(collection: &Collection) -> Page {
+        let (size, keys) = (PageSize::default(), RecordKeys::of(collection));
+        let (looked, places, positions) = (Vec::new(), Vec::new(), Vec::new());
+        Page { size, keys, looked, places, positions, room: 1 }
+    }
+
+    /// A batch begins, for somebody who takes so many documents. What was not shown in the last one comes first.
+    pub(super) fn begin(&mut self, batch: &Batch<'_>) {
+        self.size.begin(batch.wanted.get());
+        self.size.expect(batch.store, batch.collection);
+        self.room = self.size.keys();
+    }
+
+    /// Adds a key; true when the page is full.
+    pub(super) fn push(
+        &mut self,
+        record_key: &[u8],
+        looked: u64,
+        place: Option<Place<'_>>,
+    ) -> bool {
+        self.keys.push(record_key);
+        self.looked.push(looked);
+        if let Some(place) = place {
+            self.positions.extend_from_slice(place.position);
+            self.places.push((place.range, self.positions.len()));
+        }
+        self.keys.len() >= self.room || self.positions.len() >= POSITION_BYTES
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// How many rows wait, and how many keys of indexes were looked at for them.
+    pub(super) fn waiting(&self) -> (u64, u64) {
+        (self.looked.len() as u64, self.looked.iter().sum())
+    }
+
+    /// How many rows stand behind this one.
+    pub(super) fn rows_behind(&self, last: usize) -> u64 {
+        (self.looked.len() - last - 1) as u64
+    }
+
+    /// Reads the records and shows their documents. Gives the place of the last one when that was enough for now; otherwise the
+    /// page is empty then.
+    ///
+    /// # Errors
+    /// Those of the visitor and the store.
+    pub(super) fn show(
+        &mut self,
+        batch: &Batch<'_>,
+        see: &mut PageVisitor<'_>,
+    ) -> Result<Option<usize>> {
+        if self.keys.is_empty() {
+            return Ok(None);
+        }
+        let (keys, size) = (&self.keys, &mut self.size);
+        let (mut shown, mut bytes, mut stopped) = (0u64, 0, None);
+        batch.snapshot()?.records(batch.collection, keys, &mut |at, document| {
+            shown += 1;
+            if shown.is_multiple_of(CHUNK_DOCUMENTS) {
+                batch.op.check()?;
+            }
+            bytes += document.as_bytes().len();
+            match see(at, keys.get(at).unwrap_or_default(), document)? {
+                None => size.rejected += 1,
+                Some(ControlFlow::Continue(())) => size.matched += 1,
+                Some(ControlFlow::Break(())) => {
+                    stopped = Some(at);
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        batch.count(0, shown);
+        size.bytes_each = size.bytes_each.max(bytes / shown.max(1) as usize);
+        if keys.len() >= size.grown {
+            size.grown = (size.grown * GROWTH).min(MOST_KEYS);
+        }
+        self.room = size.keys();
+        if stopped.is_none() {
+            self.clear();
+        }
+        Ok(stopped)
+    }
+
+    /// Nothing waits any more.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.looked.clear();
+        self.places.clear();
+        self.positions.clear();
+    }
+
+    /// What stands behind this one was not shown: its scan goes back to where it stood, or, if it cannot, the keys wait for the
+    /// next batch. True when it goes back.
+    pub(super) fn leave(&mut self, batch: &Batch<'_>, last: usize, scan: &mut dyn Node) -> bool {
+        let behind = last + 1;
+        let keys = self.looked.iter().skip(behind).sum();
+        batch.give_back(keys);
+        if self.places.len() == self.keys.len()
+            && let Some((range, end)) = self.places.get(last)
+        {
+            let start = last.checked_sub(1).map_or(0, |before| self.places[before].1);
+            let position = self.positions.get(start..*end).unwrap_or_default();
+            let rows = (self.keys.len() - behind) as u64;
+            if rows > 0 {
+                scan.go_back(Place { range: *range, position }, (rows, keys));
+            }
+            self.clear();
+            return true;
+        }
+        let mut left = RecordKeys::of(batch.collection);
+        (behind..).map_while(|at| self.keys.get(at)).for_each(|key| left.push(key));
+        self.looked.drain(..behind);
+        self.keys = left;
+        self.places.clear();
+        self.positions.clear();
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_takes_what_is_wanted_and_what_fits() {
+        let mut size = PageSize::default();
+        assert_eq!(size.keys(), FIRST_KEYS);
+        size.grown = 64;
+        assert_eq!(size.keys(), 64);
+        size.begin(Some(1));
+        assert_eq!(size.keys(), 1);
+        size.begin(Some(u64::MAX));
+        assert_eq!(size.keys(), MOST_KEYS);
+        (size.bytes_each, size.rejected) = (100_000, 7);
+        assert_eq!(size.keys(), 10);
+        size.bytes_each = 16 << 20;
+        assert_eq!(size.keys(), 1, "large documents do not pile up");
+        size.bytes_each = 100;
+        size.begin(Some(10));
+        (size.matched, size.rejected) = (8, 100);
+        assert_eq!(
+            size.keys(),
+            52,
+            "a filter that lets little through is no reason for small pages"
+        );
+    }
+}

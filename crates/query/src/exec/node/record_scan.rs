@@ -1,0 +1,102 @@
+//! `COLLSCAN`, and the scan of a part of the records where they are clustered.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned};
+
+use super::text::scored;
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
+use crate::exec::tail::{Tail, check_position};
+use crate::language::metadata::Metadata;
+use crate::plan::RecordScan;
+
+pub(super) struct Scan {
+    /// What is left to scan, the present range first.
+    ranges: VecDeque<KeyRange>,
+    direction: Direction,
+    /// The position of a scan that does not end with the collection.
+    tail: Option<Tail>,
+    /// The collection is capped: what was shown last may be gone with the next batch.
+    capped: bool,
+    /// The last record of a batch, when it is: the next one begins behind it.
+    position: Option<RecordKey>,
+    counters: Counters,
+}
+
+impl Scan {
+    pub(super) fn new(scan: &RecordScan, tail: Option<Tail>, capped: bool) -> Scan {
+        let ranges = scan.ranges.iter().cloned().collect();
+        let (direction, counters) = (scan.direction, Counters::default());
+        Scan { ranges, direction, tail, capped, position: None, counters }
+    }
+}
+
+impl Node for Scan {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let (snapshot, op) = (batch.snapshot()?, batch.op);
+        if let Some(tail) = &self.tail
+            && let Some(rest) = tail.rest(snapshot, batch.collection)?
+        {
+            self.ranges = VecDeque::from([rest]);
+        }
+        if let Some(last) = self.position.take() {
+            check_position(snapshot, batch.collection, &last)?;
+        }
+        let search = batch.query.matcher.text().map(|text| text.bound()).transpose()?;
+        let (tail, counters, direction) = (&mut self.tail, &mut self.counters, self.direction);
+        while let Some(range) = self.ranges.front_mut() {
+            op.check()?;
+            let mut looked = 0u64;
+            let mut stopped = false;
+            let see = &mut |key: &[u8], document: mayfly_value::RawDoc<'_>| {
+                looked += 1;
+                if let Some(tail) = tail.as_mut() {
+                    tail.looked_at(key);
+                }
+                if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+                    op.check()?;
+                }
+                if !batch.matches(document)? {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                counters.returned += 1;
+                let flow = match &search {
+                    None => rows(&Row::read(key, document, &Metadata::NONE))?,
+                    Some(search) => rows(&Row::read(key, document, &scored(search, document)?))?,
+                };
+                stopped = flow.is_break();
+                Ok(flow)
+            };
+            let none = ScanLimit::NONE;
+            let scanned = snapshot.scan_records(batch.collection, range, direction, none, see)?;
+            batch.count(0, looked);
+            counters.documents += looked;
+            counters.looked += looked;
+            match scanned {
+                Scanned::Exhausted => {
+                    self.ranges.pop_front();
+                }
+                Scanned::Paused(last) => {
+                    *range = range.after(&last, direction);
+                    if stopped && self.capped {
+                        self.position = Some(last);
+                    }
+                }
+            }
+            if stopped {
+                return Ok(Progress::Stopped);
+            }
+        }
+        if self.tail.as_ref().is_some_and(Tail::is_alive) {
+            return Ok(Progress::Waiting);
+        }
+        self.counters.over = true;
+        Ok(Progress::Over)
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    }
+}

@@ -1,0 +1,95 @@
+//! `SKIP` and `LIMIT`.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+
+use super::{Batch, Counters, Node, Place, Progress, Ran, Rows};
+
+/// Leaves out the first rows. Over an index whose bounds say all of the filter those are keys.
+pub(super) struct Skip {
+    input: Box<dyn Node>,
+    left: u64,
+    counters: Counters,
+}
+
+impl Skip {
+    pub(super) fn new(input: Box<dyn Node>, count: u64) -> Skip {
+        Skip { input, left: count, counters: Counters::default() }
+    }
+}
+
+impl Node for Skip {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let (left, counters) = (&mut self.left, &mut self.counters);
+        batch.wanted.set(batch.wanted.get().map(|wanted| wanted.saturating_add(*left)));
+        let progress = self.input.run(batch, &mut |row| {
+            counters.looked += 1;
+            if *left > 0 {
+                if batch.tells(row) || batch.read(row.record, &mut |_| Ok(()))? {
+                    *left -= 1;
+                }
+                return Ok(ControlFlow::Continue(()));
+            }
+            counters.returned += 1;
+            rows(row)
+        })?;
+        counters.over = progress == Progress::Over;
+        Ok(progress)
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    }
+
+    fn go_back(&mut self, place: Place<'_>, (rows, keys): (u64, u64)) {
+        self.counters.take_back((rows, rows));
+        self.input.go_back(place, (rows, keys));
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.input.check_alive()
+    }
+}
+
+/// Takes the first rows.
+pub(super) struct Limit {
+    input: Box<dyn Node>,
+    left: u64,
+    counters: Counters,
+}
+
+impl Limit {
+    pub(super) fn new(input: Box<dyn Node>, count: u64) -> Limit {
+        Limit { input, left: count, counters: Counters::default() }
+    }
+}
+
+impl Node for Limit {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let (left, counters) = (&mut self.left, &mut self.counters);
+        let mut progress = Progress::Over;
+        if *left > 0 {
+            batch.wanted.set(Some(batch.wanted.get().map_or(*left, |wanted| wanted.min(*left))));
+            progress = self.input.run(batch, &mut |row| {
+                (*left, counters.looked) = (*left - 1, counters.looked + 1);
+                counters.returned += 1;
+                let flow = rows(row)?;
+                Ok(if *left == 0 { ControlFlow::Break(()) } else { flow })
+            })?;
+        }
+        if *left == 0 {
+            progress = Progress::Over;
+        }
+        counters.over = progress == Progress::Over;
+        Ok(progress)
+    }
+
+    fn ran(&self) -> Ran {
+        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.input.check_alive()
+    }
+}

@@ -1,0 +1,69 @@
+//! `SORT`: everything is collected, then given in order.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+
+use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use crate::language::needed::Fields;
+use crate::memory::{Sorted, Sorter};
+
+pub(super) struct Sort {
+    input: Box<dyn Node>,
+    /// Only so many of the first are wanted.
+    most: Option<u64>,
+    /// What it keeps of documents; nothing: all.
+    keeps: Option<Fields>,
+    sorted: Option<Sorted>,
+    counters: Counters,
+}
+
+impl Sort {
+    pub(super) fn new(input: Box<dyn Node>, most: Option<u64>, keeps: Option<Fields>) -> Sort {
+        Sort { input, most, keeps, sorted: None, counters: Counters::default() }
+    }
+
+    fn collect(&mut self, batch: &Batch<'_>) -> Result<Option<Sorted>> {
+        let Some(pattern) = batch.query.sort.clone() else { return Ok(None) };
+        let mut sorter = Sorter::new(pattern, self.most, batch.budget);
+        let (keeps, looked) = (self.keeps.take(), &mut self.counters.looked);
+        batch.wanted.set(Some(u64::MAX));
+        let mut take = |row: &Row<'_>| {
+            *looked += 1;
+            if let Some(document) = row.document {
+                let pushed = sorter.push_fields(document, row.metadata, keeps.as_ref(), batch.op);
+                pushed.map_err(|error| batch.failures.named(error))?;
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        while self.input.run(batch, &mut take)? == Progress::Stopped {}
+        sorter.finish(batch.op).map(Some)
+    }
+}
+
+impl Node for Sort {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        if self.sorted.is_none() {
+            self.sorted = self.collect(batch)?;
+        }
+        let Some(sorted) = &mut self.sorted else { return Ok(Progress::Over) };
+        while let Some((document, metadata)) = sorted.next()? {
+            self.counters.returned += 1;
+            if rows(&Row::read(&[], document, &metadata))?.is_break() {
+                return Ok(Progress::Stopped);
+            }
+        }
+        self.counters.over = true;
+        Ok(Progress::Over)
+    }
+
+    fn ran(&self) -> Ran {
+        let sort = self.sorted.as_ref().map(Sorted::stats).unwrap_or_default();
+        let counters = Counters { sort, ..self.counters.clone() };
+        Ran { counters, inputs: vec![self.input.ran()] }
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        self.input.check_alive()
+    }
+}
