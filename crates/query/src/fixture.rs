@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Clock, Namespace, OpCtx, OpRegistry, SystemClock};
 use mayfly_kv::MemoryEngine;
-use mayfly_storage::{CreateIndexesOptions, Store, StoreOptions};
+use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::language::metadata::InFlight;
@@ -22,7 +22,11 @@ impl Fixture {
     pub(crate) fn new() -> Fixture {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ops = OpRegistry::new(clock.clone());
-        let options = StoreOptions { background: false, ..StoreOptions::default() };
+        let options = StoreOptions {
+            background: false,
+            filters: Arc::new(crate::PartialFilters),
+            ..StoreOptions::default()
+        };
         let engine = Arc::new(MemoryEngine::new());
         let store = Store::open(engine, options, clock.clone(), ops).unwrap();
         Fixture { store, op: OpCtx::detached(clock) }
@@ -42,6 +46,11 @@ impl Fixture {
         let ns = Namespace::new("test", collection).unwrap();
         let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
         self.store.create_indexes(&self.op, &ns, &[definition], options).unwrap();
+    }
+
+    /// A collection.
+    pub(crate) fn collection(&self, ns: &Namespace) -> Arc<Collection> {
+        self.store.collection(ns).unwrap()
     }
 
     /// How a pipeline reads the collection `c`.

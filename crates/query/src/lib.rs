@@ -27,7 +27,10 @@ pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
-pub use language::{CanonicalQuery, FindOptions, FirstOf, Hint};
+pub use language::{
+    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, PlanShape, QueryShape,
+    QueryShapeHash,
+};
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use modify::{
@@ -38,6 +41,8 @@ pub use pipeline::rows::{
     MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
+pub use plan::allowed::{IndexFilter, IndexFilters, is_restricted};
+pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
     plan,

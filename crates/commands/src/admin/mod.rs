@@ -8,6 +8,7 @@ mod concerns;
 mod fail_point;
 mod fsync;
 mod get_parameter;
+mod index_filters;
 mod log_rotate;
 mod oplog_note;
 mod plan_cache;
@@ -40,8 +41,9 @@ pub(crate) const ROWS: &[Row] = &[
     get_parameter::ROW,
     log_rotate::ROW,
     plan_cache::CLEAR,
-    plan_cache::CLEAR_FILTERS,
-    plan_cache::LIST_FILTERS,
+    index_filters::CLEAR,
+    index_filters::LIST,
+    index_filters::SET,
     oplog_note::ROW,
     replication::FREEZE,
     replication::GET_CONFIG,

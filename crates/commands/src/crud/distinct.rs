@@ -6,7 +6,7 @@ use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
     CanonicalQuery, Executor, FindOptions, Flow, Found, check_absent, distinct_by_index,
-    index_for_distinct,
+    index_for_distinct, is_restricted,
 };
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
@@ -55,6 +55,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Source::Collection(collection) => {
             // Which of several strings that are one value is shown depends on where they stand.
             let whole = filter.is_empty() && query.hint.is_none() && collation.is_none();
+            let whole = whole && !is_restricted(&collection, &query);
             if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
                 let mut executor = Executor::new(collection, query)?;
                 if executor.keeps_much() {

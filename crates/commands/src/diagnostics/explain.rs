@@ -8,7 +8,7 @@ mod query;
 mod view;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::Verbosity;
+use mayfly_query::{QueryShape, Verbosity};
 use mayfly_service::parameters::{self, Value};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -140,8 +140,18 @@ fn check_database(body: RawDoc<'_>, db: &str) -> Result<()> {
     }
 }
 
+/// The shape of a command on a collection; of those that have one.
+fn shape_of(body: RawDoc<'_>, db: &str) -> Option<QueryShape> {
+    let command = body.iter().next()?;
+    let ns = Namespace::new(db, command.value().as_str()?).ok()?;
+    QueryShape::of(registry::find(command.name())?.row.name, &ns, body)
+}
+
 /// What stands behind the plan: the command, the server, its limits.
 fn append_rest(ctx: &CommandContext<'_>, body: RawDoc<'_>, db: &str, doc: &mut DocBuilder) {
+    if let Some(shape) = shape_of(body, db) {
+        doc.append("queryShapeHash", shape.hash().to_string().as_str());
+    }
     doc.start_document("command");
     for element in body.iter().filter(|element| element.name() != "$db") {
         doc.append_element(element);

@@ -36,7 +36,7 @@ pub use regex::Regex;
 pub use schema::Schema;
 pub use show::{condition_parts, joined};
 pub use text::{BoundSearch, TextTest};
-pub use whole::DocumentTest;
+pub use whole::{Computed, DocumentTest};
 
 use crate::FieldPath;
 use parse::Around;

@@ -38,6 +38,13 @@ pub struct Computed {
     pub(super) written: ValueBuf,
 }
 
+impl Computed {
+    /// The expression as it was sent.
+    pub fn written(&self) -> RawValue<'_> {
+        self.written.as_raw()
+    }
+}
+
 impl DocumentTest {
     /// Conditions on single fields that have to hold wherever it holds; they do not say all that it says.
     pub fn implied(&self) -> &[(FieldPath, Predicate)] {

@@ -10,6 +10,8 @@ mod parse;
 pub mod row;
 mod slice;
 
+use std::borrow::Cow;
+
 use mayfly_base::Result;
 use mayfly_expr::{Expression, Frame, Scope};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
@@ -136,11 +138,19 @@ impl Projection {
             return None;
         }
         let mut paths = Vec::new();
-        if self.keeps_id && self.root.find(b"_id").is_none() {
-            paths.push("_id".to_owned());
-        }
-        collect_paths(&self.root, "", &mut paths);
+        self.visit_needed_paths(&mut |path| paths.push(path.to_owned()));
         Some(paths)
+    }
+
+    /// Shows those paths, none where there are no such.
+    pub fn visit_needed_paths(&self, visit: &mut dyn FnMut(&str)) {
+        if self.mode == Mode::Exclude || self.root.makes || self.root.positional {
+            return;
+        }
+        if self.keeps_id && self.root.find(b"_id").is_none() {
+            visit("_id");
+        }
+        visit_paths(&self.root, "", visit);
     }
 }
 
@@ -208,11 +218,18 @@ fn asks_for(level: &Level, name: &str) -> bool {
 }
 
 fn collect_paths(level: &Level, prefix: &str, paths: &mut Vec<String>) {
+    visit_paths(level, prefix, &mut |path| paths.push(path.to_owned()));
+}
+
+fn visit_paths(level: &Level, prefix: &str, visit: &mut dyn FnMut(&str)) {
     for (name, branch) in &level.fields {
-        let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+        let path = match prefix {
+            "" => Cow::Borrowed(&**name),
+            prefix => Cow::Owned(format!("{prefix}.{name}")),
+        };
         match branch {
-            Branch::Leaf | Branch::Slice(_) | Branch::Positional => paths.push(path),
-            Branch::Level(inner) => collect_paths(inner, &path, paths),
+            Branch::Leaf | Branch::Slice(_) | Branch::Positional => visit(&path),
+            Branch::Level(inner) => visit_paths(inner, &path, visit),
             Branch::Expression(_) | Branch::ElemMatch(_) => {}
         }
     }

@@ -23,9 +23,11 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use self::node::{Node, number};
 use crate::exec::{Executor, Flow};
-use crate::language::CanonicalQuery;
+use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
 use crate::plan::Plan;
+use crate::plan::allowed::index_filter_set;
+use crate::plan::plan_key::PlanKey;
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +116,7 @@ pub fn explain(
     let conditions = query.matcher.root().conditions();
     let Some(collection) = collection else {
         let node = tree::nothing(explained);
-        write_planner(explained, &conditions, None, &node, out);
+        write_planner(explained, &query, &conditions, None, &node, out);
         write_stats(explained, &Totals::default(), &node, out);
         return Ok(0);
     };
@@ -125,7 +127,7 @@ pub fn explain(
         let counted = if runs { store.count_documents(op, &collection)? } else { 0 };
         let node = fast_count_node(&query, u64::try_from(counted).unwrap_or(0));
         let millis = op.elapsed_micros() / 1000;
-        write_planner(explained, &conditions, Some(&collection), &node, out);
+        write_planner(explained, &query, &conditions, Some(&collection), &node, out);
         write_stats(explained, &Totals { millis, ..Totals::default() }, &node, out);
         return Ok(node.returned);
     }
@@ -142,7 +144,7 @@ pub fn explain(
     let ran = executor.ran().unwrap_or_default();
     let of = tree::Of { query: executor.query(), explained, conditions: &conditions };
     let node = tree::tree(&of, executor.plan(), &ran);
-    write_planner(explained, &conditions, Some(&collection), &node, out);
+    write_planner(explained, executor.query(), &conditions, Some(&collection), &node, out);
     write_stats(explained, &totals, &node, out);
     Ok(node.returned)
 }
@@ -189,6 +191,7 @@ fn fast_count_node(query: &CanonicalQuery, counted: u64) -> Node {
 
 fn write_planner(
     explained: &Explained<'_>,
+    query: &CanonicalQuery,
     conditions: &[DocBuf],
     collection: Option<&Collection>,
     node: &Node,
@@ -196,14 +199,13 @@ fn write_planner(
 ) {
     out.start_document("queryPlanner");
     out.append("namespace", explained.namespace);
-    out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", false);
-    let shape = hash(&query_shape(explained, conditions));
+    let filtered = collection.is_some_and(|collection| index_filter_set(collection, query));
+    out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", filtered);
+    let shape = PlanShape::of(query);
+    let key = PlanKey::of(shape, query, collection).to_string();
+    let shape = shape.to_string();
     out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
-    let mut key = shape;
-    for index in collection.into_iter().flat_map(Collection::plannable_indexes) {
-        key.push_str(index.spec.name());
-    }
-    out.append("planCacheKey", hash(&key).as_str()).append("optimizationTimeMillis", 0);
+    out.append("planCacheKey", key.as_str()).append("optimizationTimeMillis", 0);
     out.append("maxIndexedOrSolutionsReached", false);
     out.append("maxIndexedAndSolutionsReached", false);
     out.append("maxScansToExplodeReached", false).append("prunedSimilarIndexes", false);
@@ -230,22 +232,4 @@ fn write_stats(explained: &Explained<'_>, totals: &Totals, node: &Node, out: &mu
         out.start_array("allPlansExecution").end();
     }
     out.end();
-}
-
-/// What queries of one shape share.
-fn query_shape(explained: &Explained<'_>, conditions: &[DocBuf]) -> String {
-    let mut shape = filter::shape(conditions);
-    for part in [explained.sort, explained.projection] {
-        shape.push('|');
-        if let Some(part) = part {
-            shape.push_str(&mayfly_value::shell::Shell(part).to_string());
-        }
-    }
-    shape
-}
-
-/// Eight hexadecimal digits (FNV-1a).
-fn hash(text: &str) -> String {
-    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    format!("{:08X}", text.bytes().fold(0x811C_9DC5, step))
 }

@@ -8,6 +8,7 @@ use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
+use super::AllowedIndexes;
 use super::metadata::{self, INDEX_KEY, RECORD_ID};
 
 /// Which index the client wants.
@@ -143,6 +144,8 @@ pub struct CanonicalQuery {
     pub limit: Option<u64>,
     /// Which index the client wants.
     pub hint: Option<Hint>,
+    /// The indexes that it may use where query settings say so; then the hint does not count.
+    pub allowed: Option<Arc<AllowedIndexes>>,
     /// How strings compare.
     pub collation: Option<Arc<Collation>>,
     /// The paths that whoever takes the documents looks at, where those are all and no projection says so.
@@ -211,6 +214,7 @@ impl CanonicalQuery {
             skip: options.skip,
             limit: (options.limit > 0).then_some(options.limit),
             hint: options.hint,
+            allowed: None,
             collation: options.collation,
             first_of: None,
             shows: None,

@@ -22,6 +22,7 @@ impl CanonicalQuery {
             skip: 0,
             limit: None,
             hint,
+            allowed: None,
             collation: None,
             shows: None,
             first_of: None,

@@ -1,11 +1,18 @@
 //! What a request says, checked: the query, what is known about documents beside their fields, fields that are kept, and the filters
 //! and validators that storage asks for.
 
+mod allowed;
 mod canonical;
 mod everything;
 pub(crate) mod metadata;
 pub(crate) mod needed;
 pub(crate) mod partial;
+mod query_shape;
+pub(crate) mod shape;
+mod stage_shape;
 mod validator;
 
+pub use allowed::{AllowedBy, AllowedIndexes};
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};
+pub use query_shape::{QueryShape, QueryShapeHash};
+pub use shape::PlanShape;

@@ -7,6 +7,7 @@ use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Direction, Index, IndexField, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
 
+use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
 use super::interval::{Interval, ranges};
@@ -48,7 +49,7 @@ pub(super) fn best(
 ) -> Way {
     let mut best: Option<(Score, Way)> = None;
     for index in collection.plannable_indexes() {
-        if index.spec.hidden() || !has_all_of(&index, query) {
+        if index.spec.hidden() || !allows(query, &index) || !has_all_of(&index, query) {
             continue;
         }
         for candidate in candidates(&index, bounds) {
@@ -67,7 +68,7 @@ pub(super) fn best(
             }
         }
     }
-    let clustered = collection.clustered_by();
+    let clustered = collection.clustered_by().filter(|_| allows_id(collection, query));
     let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));
     match (best, by_id) {
         (Some((score, way)), by_id) => match by_id {

@@ -8,6 +8,7 @@ use mayfly_storage::{Collection, Direction, Index, whole_range};
 use mayfly_value::paths::array_index;
 use mayfly_value::same_collation;
 
+use super::allowed::allows;
 use super::{IndexScan, Plan, Way};
 use crate::language::{CanonicalQuery, FirstOf};
 
@@ -59,7 +60,7 @@ pub(super) fn with_first_of(collection: &Arc<Collection>, query: &CanonicalQuery
     }
     let complete = |index: &Arc<Index>| {
         let all = !index.spec.sparse() && !index.is_partial();
-        all && readable(index) && serves(index, wanted, query)
+        all && allows(query, index) && readable(index) && serves(index, wanted, query)
     };
     match collection.plannable_indexes().into_iter().find(complete) {
         None => way,

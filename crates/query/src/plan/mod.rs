@@ -3,6 +3,7 @@
 //! The whole filter is evaluated again on every document that a plan reaches, so bounds may be wider than the filter but never
 //! narrower.
 
+pub(crate) mod allowed;
 mod alternatives;
 mod between;
 mod bounds;
@@ -17,6 +18,7 @@ mod merging;
 mod near;
 mod no_scan;
 mod places;
+pub(crate) mod plan_key;
 mod text;
 mod tree;
 mod wildcards;
@@ -66,8 +68,9 @@ impl Way {
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
-    let plan = build::built(collection, query, chosen(collection, query)?);
-    no_scan::check(collection, query, &plan)?;
+    let (query, way) = allowed::planned(collection, query)?;
+    let plan = build::built(collection, &query, way);
+    no_scan::check(collection, &query, &plan)?;
     Ok(plan)
 }
 
@@ -93,7 +96,9 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Way> {
         return near::plan(collection, query, path, near, &bounds);
     }
     // The most frequent query of all needs no bounds.
-    if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query)) {
+    if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query))
+        && allowed::allows_id(collection, query)
+    {
         return Ok(way);
     }
     // An order by $natural asks for a collection scan.

@@ -8,6 +8,7 @@ use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Index, KeyRange, whole_range};
 use mayfly_value::same_collation;
 
+use super::allowed::allows;
 use super::bounds::{Condition, FieldBounds};
 use super::choose::{Candidate, extend, has_all_of};
 use super::{Plan, Way};
@@ -67,7 +68,11 @@ pub(super) fn plan(
         Some(Hint::Natural { .. } | Hint::Between { .. }) => false,
     };
     let usable = |index: Arc<Index>| {
-        if index.spec.hidden() || !hinted(&index) || !has_all_of(&index, query) {
+        if index.spec.hidden()
+            || !allows(query, &index)
+            || !hinted(&index)
+            || !has_all_of(&index, query)
+        {
             return None;
         }
         access(&index, query, path, near, bounds)

@@ -12,6 +12,7 @@ use mayfly_storage::{Collection, Index, KeyRange};
 use mayfly_value::text::stored_term;
 use mayfly_value::{RawValue, ValueBuf};
 
+use super::allowed::allows;
 use super::bounds::{conjuncts, field_bounds};
 use super::interval::encoded;
 use super::{Plan, Way, choose};
@@ -47,7 +48,9 @@ pub(super) fn plan(
         return Err(Error::bad_value("text expression not allowed with $natural sort order"));
     }
     let indexes = collection.plannable_indexes();
-    let usable = |index: &&Arc<Index>| !index.spec.hidden() && choose::has_all_of(index, query);
+    let usable = |index: &&Arc<Index>| {
+        !index.spec.hidden() && allows(query, index) && choose::has_all_of(index, query)
+    };
     let text = |index: &Arc<Index>| match index.spec.kind() {
         Kind::Text(text) => Some((index.clone(), text.spec().clone())),
         _ => None,

@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 
 use crate::catalog::numbers::Numbers;
 use crate::catalog::{
-    Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
+    Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
 };
 use crate::index::building::Building;
 use crate::index::validation::Validation;
@@ -49,6 +49,8 @@ pub struct Collection {
     pub(crate) numbers: Numbers,
     /// How often plans have used the index on `_id`, or the order of the records in its place.
     pub id_uses: Uses,
+    /// What the layers above keep about it.
+    pub attached: Attached,
     /// Of a collection of buckets: those that are open.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
     /// What its own time to live has done.
@@ -258,6 +260,7 @@ impl Collection {
             capped: CappedRuntime::default(),
             numbers: Numbers::default(),
             id_uses: Uses::default(),
+            attached: Attached::default(),
             ttl,
             open_buckets,
             commits: AtomicU64::new(0),

@@ -21,6 +21,7 @@ use crate::index::spec::IndexSpec;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
+mod attached;
 mod capped;
 mod collection;
 mod core;
@@ -32,6 +33,7 @@ pub(crate) mod numbers;
 mod policy;
 mod temporary;
 
+pub use self::attached::Attached;
 pub use self::core::Core;
 pub(crate) use self::definitions::{Definition, Definitions, begin_noting, end_noting, noted};
 pub(crate) use self::history::Held;

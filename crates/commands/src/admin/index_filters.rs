@@ -1,0 +1,152 @@
+//! Index filters: which indexes plans for queries of one shape may use. They are kept with the collection until it is dropped or
+//! the server ends. Manual: "planCacheSetFilter", "planCacheListFilters", "planCacheClearFilters".
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, Result};
+use mayfly_query::{
+    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, Hint, IndexFilter, IndexFilters,
+    PlanShape,
+};
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::plan_cache::find_collection;
+use crate::crud::Collating;
+use crate::{CommandContext, Fields, Request, Row, RowFlags};
+
+pub(super) const SET: Row =
+    Row::new("planCacheSetFilter", "Sets an index filter", run_set).flags(RowFlags::LENIENT);
+pub(super) const LIST: Row =
+    Row::new("planCacheListFilters", "Lists index filters", run_list).flags(RowFlags::LENIENT);
+pub(super) const CLEAR: Row =
+    Row::new("planCacheClearFilters", "Removes index filters", run_clear).flags(RowFlags::LENIENT);
+
+/// The query that a command about its shape names.
+pub(super) struct Named<'a> {
+    query: RawDoc<'a>,
+    sort: Option<RawDoc<'a>>,
+    projection: Option<RawDoc<'a>>,
+    parsed: CanonicalQuery,
+}
+
+impl<'a> Named<'a> {
+    /// Reads `query`, `sort`, `projection` and `collation`; nothing without any of them.
+    ///
+    /// # Errors
+    /// 2 BadValue for wrong types and for the others without a query, those of the query.
+    pub(super) fn parse(
+        ctx: &CommandContext<'_>,
+        fields: &Fields<'a>,
+        collection: &Collection,
+    ) -> Result<Option<Named<'a>>> {
+        let document = |name: &str| match fields.get(name) {
+            None => Ok(None),
+            Some(RawValue::Document(document)) => Ok(Some(document)),
+            Some(_) => Err(Error::bad_value(format!("optional field {name} must be an object"))),
+        };
+        let (sort, projection) = (document("sort")?, document("projection")?);
+        let collation = document("collation")?;
+        let query = match fields.get("query") {
+            None if sort.is_some() || projection.is_some() || collation.is_some() => {
+                let text = "sort, projection, or collation provided without query";
+                return Err(Error::bad_value(text));
+            }
+            None => return Ok(None),
+            Some(RawValue::Document(query)) => query,
+            Some(_) => return Err(Error::bad_value("required field query must be an object")),
+        };
+        let options = FindOptions {
+            sort,
+            projection,
+            now_ms: Some(ctx.op.now_ms()),
+            collation: Collating::parse(fields)?.over(Some(collection)),
+            ..FindOptions::default()
+        };
+        let parsed = CanonicalQuery::parse(query, options)?;
+        Ok(Some(Named { query, sort, projection, parsed }))
+    }
+
+    fn shape(&self) -> PlanShape {
+        PlanShape::of(&self.parsed)
+    }
+}
+
+fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = Fields::new(request.body, "planCacheSetFilter");
+    let Some(collection) = find_collection(ctx, request)? else {
+        return Err(Error::bad_value("no such collection"));
+    };
+    if fields.get("query").is_none() {
+        return Err(Error::bad_value("required field query missing"));
+    }
+    let allowed = Arc::new(allowed(&fields)?);
+    let Some(named) = Named::parse(ctx, &fields, &collection)? else { return Ok(()) };
+    let owned =
+        |document: Option<RawDoc<'_>>| document.map_or_else(DocBuf::empty, RawDoc::to_owned);
+    let collation = named.parsed.collation.as_ref();
+    let filter = IndexFilter {
+        query: named.query.to_owned(),
+        sort: owned(named.sort),
+        projection: owned(named.projection),
+        collation: owned(collation.map(|collation| collation.document())),
+        allowed,
+    };
+    IndexFilters::set(&collection, named.shape(), filter)
+}
+
+/// The `indexes` of a command.
+fn allowed(fields: &Fields<'_>) -> Result<AllowedIndexes> {
+    let items = match fields.get("indexes") {
+        None => return Err(Error::bad_value("required field indexes missing")),
+        Some(RawValue::Array(items)) => items,
+        Some(_) => return Err(Error::bad_value("required field indexes must be an array")),
+    };
+    if items.is_empty() {
+        return Err(Error::bad_value("required field indexes must contain at least one index"));
+    }
+    let mut allowed = AllowedIndexes::none(AllowedBy::IndexFilter);
+    for item in items {
+        allowed.allow(match item.value() {
+            RawValue::Document(key) if key.is_empty() => {
+                return Err(Error::bad_value("index specification cannot be empty"));
+            }
+            RawValue::Document(key) => Hint::Key(key.to_owned()),
+            RawValue::String(name) => Hint::Name(name.to_owned()),
+            _ => {
+                let text = "each item in indexes must be an object or string";
+                return Err(Error::bad_value(text));
+            }
+        });
+    }
+    Ok(allowed)
+}
+
+fn run_list(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let filters = find_collection(ctx, request)?.map(|collection| IndexFilters::all(&collection));
+    reply.start_array("filters");
+    for filter in filters.unwrap_or_default() {
+        filter.append_to(reply.push_document());
+        reply.end();
+    }
+    reply.end();
+    Ok(())
+}
+
+fn run_clear(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = Fields::new(request.body, "planCacheClearFilters");
+    let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
+    match Named::parse(ctx, &fields, &collection)? {
+        Some(named) => IndexFilters::remove(&collection, named.shape()),
+        None => IndexFilters::clear(&collection),
+    }
+    Ok(())
+}

@@ -1,0 +1,491 @@
+//! The shape of a `find`, `distinct` or `aggregate` command: the command with the types of its values in their place
+//! (`{a: {$gt: '?number'}}`). Query settings are set for shapes, and `queryShapeHash` names one. Manual: "Query Shapes",
+//! "$queryStats", "Query Shape".
+//!
+//! The hash is that of the shape's bytes here. The reference takes it from bytes of its own, so that the hashes of the two differ.
+//! Hints, limits of time and the size of batches are not part of a shape. A flag that is false, a limit of 0 and an empty order
+//! count as absent.
+
+use std::fmt;
+
+use mayfly_base::Namespace;
+use mayfly_mql::matcher::{is_operator_document, joined};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue};
+use sha2::{Digest, Sha256};
+
+use super::stage_shape::append_pipeline;
+
+/// Fields of `find` whose values are no data.
+const FIND_FLAGS: &[&str] = &[
+    "singleBatch",
+    "returnKey",
+    "showRecordId",
+    "tailable",
+    "oplogReplay",
+    "awaitData",
+    "allowDiskUse",
+];
+
+/// What names a shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueryShapeHash([u8; 32]);
+
+impl QueryShapeHash {
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<QueryShapeHash> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |digit: u8| char::from(digit).to_digit(16);
+            *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
+        }
+        Some(QueryShapeHash(bytes))
+    }
+}
+
+/// 64 hexadecimal digits.
+impl fmt::Display for QueryShapeHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
+    }
+}
+
+/// The shape of a command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryShape(DocBuf);
+
+impl QueryShape {
+    /// The shape of a command with this name and body; nothing for commands that have none. The command has been checked.
+    pub fn of(command: &str, ns: &Namespace, body: RawDoc<'_>) -> Option<QueryShape> {
+        let mut out = DocBuilder::new();
+        out.start_document("cmdNs").append("db", ns.db()).append("coll", ns.collection()).end();
+        out.append("command", command);
+        let document = |name: &str| body.get(name).and_then(RawValue::as_document);
+        let given = |name: &str| document(name).filter(|given| !given.is_empty());
+        match command {
+            "find" => {
+                out.append("filter", &filter(document("filter").unwrap_or(RawDoc::EMPTY)));
+                append_verbatim("sort", given("sort"), &mut out);
+                if let Some(projection) = given("projection") {
+                    append_projection("projection", projection, &mut out);
+                }
+                for name in ["skip", "limit"] {
+                    let number = body.get(name).and_then(Number::from_value);
+                    if number.is_some_and(|number| number.to_f64() != 0.0) {
+                        out.append(name, "?number");
+                    }
+                }
+                for name in ["max", "min"] {
+                    if let Some(bounds) = given(name) {
+                        append_types(name, bounds, &mut out);
+                    }
+                }
+                FIND_FLAGS.iter().for_each(|flag| append_flag(flag, body, &mut out));
+            }
+            "distinct" => {
+                out.append("key", body.get("key").unwrap_or(RawValue::Null));
+                out.append("query", &filter(document("query").unwrap_or(RawDoc::EMPTY)));
+            }
+            "aggregate" => {
+                let Some(RawValue::Array(pipeline)) = body.get("pipeline") else { return None };
+                append_pipeline("pipeline", pipeline, &mut out);
+                append_flag("allowDiskUse", body, &mut out);
+            }
+            _ => return None,
+        }
+        append_verbatim("collation", given("collation"), &mut out);
+        if let Some(variables) = given("let") {
+            out.start_document("let");
+            for variable in variables {
+                append_expression(Place::Field(variable.name()), variable.value(), &mut out);
+            }
+            out.end();
+        }
+        Some(QueryShape(out.finish()))
+    }
+
+    /// As `debugQueryShape` shows it.
+    pub fn as_doc(&self) -> RawDoc<'_> {
+        self.0.as_doc()
+    }
+
+    /// What names it: SHA-256.
+    pub fn hash(&self) -> QueryShapeHash {
+        QueryShapeHash(Sha256::digest(self.0.as_doc().as_bytes()).into())
+    }
+}
+
+/// Where a part of a shape goes.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// Under a name.
+    Field(&'a str),
+    /// To the end of an array.
+    Item,
+}
+
+impl Place<'_> {
+    pub(super) fn append<'v>(self, value: impl Into<RawValue<'v>>, out: &mut DocBuilder) {
+        match self {
+            Place::Field(name) => out.append(name, value),
+            Place::Item => out.push(value),
+        };
+    }
+
+    pub(super) fn start_document(self, out: &mut DocBuilder) {
+        match self {
+            Place::Field(name) => out.start_document(name),
+            Place::Item => out.push_document(),
+        };
+    }
+
+    pub(super) fn start_array(self, out: &mut DocBuilder) {
+        match self {
+            Place::Field(name) => out.start_array(name),
+            Place::Item => out.push_array(),
+        };
+    }
+}
+
+fn append_verbatim(name: &str, value: Option<RawDoc<'_>>, out: &mut DocBuilder) {
+    if let Some(value) = value {
+        out.append(name, RawValue::Document(value));
+    }
+}
+
+fn append_flag(name: &str, body: RawDoc<'_>, out: &mut DocBuilder) {
+    let set = match body.get(name) {
+        Some(RawValue::Bool(flag)) => flag,
+        Some(value) => Number::from_value(value).is_some_and(|number| number.to_f64() != 0.0),
+        None => false,
+    };
+    if set {
+        out.append(name, true);
+    }
+}
+
+fn append_types(name: &str, document: RawDoc<'_>, out: &mut DocBuilder) {
+    out.start_document(name);
+    for field in document {
+        out.append(field.name(), type_of(field.value()).as_str());
+    }
+    out.end();
+}
+
+/// What stands for a value.
+pub(super) fn type_of(value: RawValue<'_>) -> String {
+    let RawValue::Array(items) = value else { return format!("?{}", name_of(value)) };
+    let mut names = items.iter().map(|item| name_of(item.value()));
+    match names.next() {
+        None => "[]".to_owned(),
+        Some(first) if names.all(|name| name == first) => format!("?array<?{first}>"),
+        Some(_) => "?array<>".to_owned(),
+    }
+}
+
+fn name_of(value: RawValue<'_>) -> &'static str {
+    if value.is_number() { "number" } else { value.type_name() }
+}
+
+/// A filter as one document of conditions that are spelled out.
+pub(super) fn filter(filter: RawDoc<'_>) -> DocBuf {
+    let mut conditions = Vec::new();
+    collect(filter, &mut conditions);
+    joined(&conditions)
+}
+
+fn collect(filter: RawDoc<'_>, conditions: &mut Vec<DocBuf>) {
+    for element in filter {
+        let name = element.name();
+        let mut out = DocBuilder::new();
+        match (name, element.value()) {
+            ("$and", RawValue::Array(parts)) => {
+                let parts = parts.iter().filter_map(|part| part.value().as_document());
+                parts.for_each(|part| collect(part, conditions));
+                continue;
+            }
+            ("$comment", _) => continue,
+            ("$or" | "$nor", RawValue::Array(parts)) => {
+                out.start_array(name);
+                for part in parts.iter().filter_map(|part| part.value().as_document()) {
+                    out.push(&self::filter(part));
+                }
+                out.end();
+            }
+            ("$expr", value) => append_expression(Place::Field(name), value, &mut out),
+            ("$text", RawValue::Document(search)) => append_types(name, search, &mut out),
+            ("$jsonSchema", value) => {
+                out.append(name, value);
+            }
+            ("$where", _) => {
+                out.append(name, "?javascript");
+            }
+            (_, value) if name.starts_with('$') => {
+                out.append(name, type_of(value).as_str());
+            }
+            (_, RawValue::Document(operators)) if is_operator_document(operators) => {
+                collect_operators(name, operators, conditions);
+                continue;
+            }
+            (_, value) => {
+                append_equality(value, out.start_document(name));
+                out.end();
+            }
+        }
+        conditions.push(out.finish());
+    }
+}
+
+fn append_equality(value: RawValue<'_>, out: &mut DocBuilder) {
+    match value {
+        RawValue::Regex { .. } => out.append("$regex", "?string"),
+        value => out.append("$eq", type_of(value).as_str()),
+    };
+}
+
+/// Operators that belong to the one before them.
+const CONTINUED: &[&str] = &["$options", "$maxDistance", "$minDistance"];
+
+/// Each operator on a path as a condition of its own.
+fn collect_operators(path: &str, operators: RawDoc<'_>, conditions: &mut Vec<DocBuf>) {
+    let mut rest = operators.iter().peekable();
+    while let Some(operator) = rest.next() {
+        let mut out = DocBuilder::new();
+        out.start_document(path);
+        append_operator(operator, &mut out);
+        while let Some(next) = rest.next_if(|next| CONTINUED.contains(&next.name())) {
+            append_operator(next, &mut out);
+        }
+        out.end();
+        conditions.push(out.finish());
+    }
+}
+
+fn append_operators(operators: RawDoc<'_>, out: &mut DocBuilder) {
+    operators.iter().for_each(|operator| append_operator(operator, out));
+}
+
+fn append_operator(operator: RawElement<'_>, out: &mut DocBuilder) {
+    let name = operator.name();
+    match (name, operator.value()) {
+        ("$not", RawValue::Document(inner)) => {
+            append_operators(inner, out.start_document(name));
+            out.end();
+        }
+        ("$not", value) => {
+            append_equality(value, out.start_document(name));
+            out.end();
+        }
+        ("$elemMatch", RawValue::Document(inner)) => {
+            let logical = ["$and", "$or", "$nor"];
+            let first = inner.iter().next().map_or("", |first| first.name());
+            if is_operator_document(inner) && !logical.contains(&first) {
+                append_operators(inner, out.start_document(name));
+                out.end();
+            } else {
+                out.append(name, &filter(inner));
+            }
+        }
+        ("$all", RawValue::Array(items))
+            if items.iter().any(|item| is_item_condition(item.value())) =>
+        {
+            out.start_array(name);
+            for item in items.iter().filter_map(|item| item.value().as_document()) {
+                append_operators(item, out.push_document());
+                out.end();
+            }
+            out.end();
+        }
+        (_, RawValue::Document(inner)) if is_area(name) => append_types(name, inner, out),
+        (_, value) => {
+            out.append(name, type_of(value).as_str());
+        }
+    }
+}
+
+fn is_item_condition(value: RawValue<'_>) -> bool {
+    value.as_document().is_some_and(|item| item.get("$elemMatch").is_some())
+}
+
+fn is_area(operator: &str) -> bool {
+    matches!(operator, "$geoWithin" | "$geoIntersects" | "$within" | "$near" | "$nearSphere")
+}
+
+/// An expression: operators, paths and variables stay.
+pub(super) fn append_expression(place: Place<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
+    match value {
+        RawValue::String(path) if path.starts_with('$') => place.append(path, out),
+        RawValue::Array(items) if !is_constant(value) => {
+            place.start_array(out);
+            items.iter().for_each(|item| append_expression(Place::Item, item.value(), out));
+            out.end();
+        }
+        RawValue::Document(fields) => {
+            place.start_document(out);
+            for field in fields {
+                let name = Place::Field(field.name());
+                match (field.name(), field.value()) {
+                    ("$literal" | "$const", value) => name.append(type_of(value).as_str(), out),
+                    // The number of an operator's operands counts.
+                    (operator, RawValue::Array(operands)) if operator.starts_with('$') => {
+                        name.start_array(out);
+                        for operand in operands {
+                            append_expression(Place::Item, operand.value(), out);
+                        }
+                        out.end();
+                    }
+                    (_, value) => append_expression(name, value, out),
+                }
+            }
+            out.end();
+        }
+        value => place.append(type_of(value).as_str(), out),
+    }
+}
+
+fn is_constant(value: RawValue<'_>) -> bool {
+    match value {
+        RawValue::String(text) => !text.starts_with('$'),
+        RawValue::Array(items) => items.iter().all(|item| is_constant(item.value())),
+        RawValue::Document(fields) => {
+            fields.iter().all(|field| !field.name().starts_with('$') && is_constant(field.value()))
+        }
+        _ => true,
+    }
+}
+
+/// A projection: what stays and what goes counts.
+pub(super) fn append_projection(name: &str, fields: RawDoc<'_>, out: &mut DocBuilder) {
+    out.start_document(name);
+    for field in fields {
+        let name = field.name();
+        match field.value() {
+            RawValue::Bool(kept) => {
+                out.append(name, kept);
+            }
+            RawValue::Document(inner) => match inner.iter().next().map(|first| first.name()) {
+                Some("$elemMatch" | "$slice") => {
+                    append_operators(inner, out.start_document(name));
+                    out.end();
+                }
+                Some("$meta") => {
+                    out.append(name, RawValue::Document(inner));
+                }
+                Some(operator) if operator.starts_with('$') => {
+                    append_expression(Place::Field(name), field.value(), out);
+                }
+                _ => append_projection(name, inner, out),
+            },
+            value => match Number::from_value(value) {
+                Some(number) => {
+                    out.append(name, number.to_f64() != 0.0);
+                }
+                None => append_expression(Place::Field(name), value, out),
+            },
+        }
+    }
+    out.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::extjson::parse_document;
+    use mayfly_value::shell::Shell;
+
+    use super::*;
+
+    fn shape(command: &str, body: &str) -> QueryShape {
+        let ns = Namespace::new("test", "c").unwrap();
+        QueryShape::of(command, &ns, parse_document(body).unwrap().as_doc()).unwrap()
+    }
+
+    fn check(command: &str, body: &str, expected: &str) {
+        let shape = Shell(shape(command, body).as_doc()).to_string();
+        let shown = shape.split_once(&format!("command: \"{command}\", ")).unwrap().1;
+        assert_eq!(shown.strip_suffix(" }").unwrap(), expected, "{body}");
+    }
+
+    #[test]
+    fn finds() {
+        check(
+            "find",
+            "{filter: {d: {$date: 0}, n: {$gt: 1, $lt: 2.5}}, sort: {t: -1}}",
+            "filter: { $and: [ { d: { $eq: \"?date\" } }, { n: { $gt: \"?number\" } }, \
+             { n: { $lt: \"?number\" } } ] }, sort: { t: -1 }",
+        );
+        check(
+            "find",
+            "{filter: {}, skip: 0, limit: 5, singleBatch: true, tailable: false}",
+            "filter: {}, limit: \"?number\", singleBatch: true",
+        );
+        check(
+            "find",
+            "{filter: {a: {$in: [1, 2]}, b: {$in: [1, 'x']}, c: {$in: []}, d: []}}",
+            "filter: { $and: [ { a: { $in: \"?array<?number>\" } }, { b: { $in: \"?array<>\" } }, \
+             { c: { $in: \"[]\" } }, { d: { $eq: \"[]\" } } ] }",
+        );
+        check(
+            "find",
+            "{filter: {$or: [{a: 1}, {b: {$not: {$gt: 1}}, c: {$elemMatch: {x: 1}}}]}}",
+            "filter: { $or: [ { a: { $eq: \"?number\" } }, { $and: [ { b: { $not: { $gt: \
+             \"?number\" } } }, { c: { $elemMatch: { x: { $eq: \"?number\" } } } } ] } ] }",
+        );
+        check(
+            "find",
+            "{filter: {$expr: {$gt: ['$a', {$add: ['$b', 1]}]}}, projection: {a: 1, b: {$slice: 2}}}",
+            "filter: { $expr: { $gt: [ \"$a\", { $add: [ \"$b\", \"?number\" ] } ] } }, projection: \
+             { a: true, b: { $slice: \"?number\" } }",
+        );
+        check(
+            "find",
+            "{filter: {a: {$regex: 'x', $options: 'i'}}, let: {v: 1}, min: {a: 1}, hint: {a: 1}}",
+            "filter: { a: { $regex: \"?string\", $options: \"?string\" } }, min: { a: \"?number\" }, \
+             let: { v: \"?number\" }",
+        );
+    }
+
+    #[test]
+    fn distincts() {
+        check(
+            "distinct",
+            "{key: 'k', query: {a: 'x'}, collation: {locale: 'en'}}",
+            "key: \"k\", query: { a: { $eq: \"?string\" } }, collation: { locale: \"en\" }",
+        );
+    }
+
+    #[test]
+    fn aggregates() {
+        check(
+            "aggregate",
+            "{pipeline: [{$match: {a: 1}}, {$group: {_id: '$b', n: {$sum: 1}, t: {$sum: '$c'}}}, \
+             {$sort: {n: -1}}, {$limit: 3}], cursor: {batchSize: 2}}",
+            "pipeline: [ { $match: { a: { $eq: \"?number\" } } }, { $group: { _id: \"$b\", n: { $sum: \
+             \"?number\" }, t: { $sum: \"$c\" } } }, { $sort: { n: -1 } }, { $limit: \"?number\" } ]",
+        );
+        check(
+            "aggregate",
+            "{pipeline: [{$lookup: {from: 'o', as: 'r', let: {x: '$x'}, pipeline: [{$match: \
+             {$expr: {$eq: ['$$x', 3]}}}]}}, {$unwind: '$r'}, {$facet: {f: [{$skip: 2}]}}]}",
+            "pipeline: [ { $lookup: { from: \"o\", as: \"r\", let: { x: \"$x\" }, pipeline: [ { $match: \
+             { $expr: { $eq: [ \"$$x\", \"?number\" ] } } } ] } }, { $unwind: \"$r\" }, { $facet: { f: [ \
+             { $skip: \"?number\" } ] } } ]",
+        );
+    }
+
+    #[test]
+    fn hashes() {
+        let hash = |body| shape("find", body).hash();
+        let one = hash("{filter: {a: 1}}");
+        assert_eq!(one, hash("{filter: {a: 2.5}, hint: 'a_1', batchSize: 7, limit: 0}"));
+        assert_ne!(one, hash("{filter: {a: 'x'}}"));
+        assert_ne!(one, hash("{filter: {a: 1}, limit: 1}"));
+        let text = one.to_string();
+        assert_eq!(text.len(), 64);
+        assert_eq!(QueryShapeHash::parse(&text), Some(one));
+        assert_eq!(QueryShapeHash::parse(&text[1..]), None);
+        assert_eq!(QueryShapeHash::parse(&text.replace(&text[..1], "x")), None);
+    }
+}

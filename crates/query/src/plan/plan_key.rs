@@ -1,0 +1,184 @@
+//! What plans are cached under: the shape of a query, the indexes that it may use, and what decides for each of them whether it
+//! may. Two queries of one shape can differ in the last: `{a: 1}` may use a partial index over `{a: {$gt: 0}}`, `{a: -1}` may
+//! not; `{a: null}` needs documents that a sparse index lacks; a string cannot be looked up under another collation.
+
+use std::fmt;
+
+use mayfly_mql::matcher::{Expr, InList, Predicate};
+use mayfly_storage::kinds::Kind;
+use mayfly_storage::{Collection, Index};
+use mayfly_value::{Collation, RawValue, same_collation};
+
+use super::allowed::{allows, restricted};
+use super::choose::has_all_of;
+use crate::language::CanonicalQuery;
+use crate::language::shape::{Hasher, PlanShape};
+
+/// What plans are cached under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlanKey(u64);
+
+impl PlanKey {
+    /// The key for a query of this shape on a collection, or on none.
+    pub fn of(shape: PlanShape, query: &CanonicalQuery, collection: Option<&Collection>) -> Self {
+        let mut hash = Hasher::seeded(shape.bits());
+        let Some(collection) = collection else { return PlanKey(hash.finish()) };
+        let query = &*restricted(collection, query);
+        let mut types = false;
+        for index in collection.plannable_indexes() {
+            if index.spec.hidden() || !allows(query, &index) {
+                continue;
+            }
+            hash.number(index.id()).number(u64::from(has_all_of(&index, query)));
+            types |= asks_for_types(&index, query);
+        }
+        if types {
+            hash.number(types_in(query.matcher.root()));
+        }
+        PlanKey(hash.finish())
+    }
+}
+
+/// Eight hexadecimal digits, as `planCacheKey` shows them.
+impl fmt::Display for PlanKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08X}", self.0 >> 32)
+    }
+}
+
+/// Whether it depends on the types of values whether an index can be used.
+fn asks_for_types(index: &Index, query: &CanonicalQuery) -> bool {
+    let spec = &index.spec;
+    spec.sparse()
+        || !matches!(spec.kind(), Kind::Ordered)
+        || !same_collation(spec.collation(), query.collation.as_ref())
+}
+
+/// Which types of values that make a difference the conditions name; the order of conditions does not count.
+fn types_in(expr: &Expr) -> u64 {
+    match expr {
+        Expr::And(parts) => parts.iter().map(types_in).fold(0, u64::wrapping_add),
+        Expr::Or(parts) | Expr::Nor(parts) => {
+            let one = |part: &Expr| Hasher::seeded(1).number(types_in(part)).finish();
+            parts.iter().map(one).fold(0, u64::wrapping_add)
+        }
+        Expr::Path { path, predicate } => match types_of(predicate) {
+            0 => 0,
+            types => Hasher::seeded(u64::from(types)).text(path.as_str()).finish(),
+        },
+        Expr::Document(_) | Expr::Always(_) => 0,
+    }
+}
+
+const MISSING: u8 = 1;
+const COLLATED: u8 = 2;
+const ARRAY: u8 = 4;
+const EXTREME: u8 = 8;
+
+fn types_of(predicate: &Predicate) -> u8 {
+    match predicate {
+        Predicate::Cmp { value, .. } => type_of(value.as_raw()),
+        Predicate::In(list) => types_of_list(list),
+        Predicate::ElemMatchValue(parts) | Predicate::All(parts) => {
+            parts.iter().fold(0, |types, part| types | types_of(part))
+        }
+        Predicate::Not(inner) => types_of(inner),
+        Predicate::ElemMatchDocument(inner) => match types_in(inner) {
+            0 => 0,
+            _ => MISSING | COLLATED,
+        },
+        Predicate::Exists
+        | Predicate::Type(..)
+        | Predicate::Mod { .. }
+        | Predicate::Regex(_)
+        | Predicate::Bits(..)
+        | Predicate::Geo(..)
+        | Predicate::Size(_) => 0,
+    }
+}
+
+fn types_of_list(list: &InList) -> u8 {
+    list.values().iter().fold(0, |types, value| types | type_of(value.as_raw()))
+}
+
+fn type_of(value: RawValue<'_>) -> u8 {
+    let collated = if Collation::concerns(value) { COLLATED } else { 0 };
+    collated
+        | match value {
+            RawValue::Null | RawValue::Undefined => MISSING,
+            RawValue::Array(_) | RawValue::Document(_) => ARRAY,
+            RawValue::MinKey | RawValue::MaxKey => EXTREME,
+            _ => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_base::Namespace;
+    use mayfly_value::extjson::parse_document;
+
+    use super::*;
+    use crate::fixture::Fixture;
+    use crate::language::{FindOptions, Hint};
+    use crate::plan::allowed::{IndexFilter, IndexFilters};
+    use crate::{AllowedBy, AllowedIndexes};
+
+    fn query(filter: &str) -> CanonicalQuery {
+        let filter = parse_document(filter).unwrap();
+        CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap()
+    }
+
+    fn key(collection: &Collection, filter: &str) -> PlanKey {
+        let query = query(filter);
+        PlanKey::of(PlanShape::of(&query), &query, Some(collection))
+    }
+
+    fn with_index(definition: &str) -> (Fixture, std::sync::Arc<Collection>) {
+        let fixture = Fixture::new();
+        fixture.insert("c", &[parse_document("{_id: 1}").unwrap()]);
+        fixture.index("c", parse_document(definition).unwrap().as_doc());
+        let collection = fixture.collection(&Namespace::new("test", "c").unwrap());
+        (fixture, collection)
+    }
+
+    #[test]
+    fn values_count_where_an_index_asks_for_them() {
+        let (_fixture, plain) = with_index("{key: {a: 1}, name: 'a_1'}");
+        assert_eq!(key(&plain, "{a: 1}"), key(&plain, "{a: null}"));
+        assert_eq!(key(&plain, "{a: 1}"), key(&plain, "{a: 'x'}"));
+        let (_fixture, sparse) = with_index("{key: {a: 1}, name: 'a_1', sparse: true}");
+        assert_eq!(key(&sparse, "{a: 1}"), key(&sparse, "{a: 2}"));
+        assert_ne!(key(&sparse, "{a: 1}"), key(&sparse, "{a: null}"));
+        assert_ne!(key(&sparse, "{a: {$in: [1, 2]}}"), key(&sparse, "{a: {$in: [1, null]}}"));
+        let (_fixture, partial) =
+            with_index("{key: {a: 1}, name: 'a_1', partialFilterExpression: {a: {$gt: 5}}}");
+        assert_eq!(key(&partial, "{a: 6}"), key(&partial, "{a: 7}"));
+        assert_ne!(key(&partial, "{a: 6}"), key(&partial, "{a: 1}"));
+        let (_fixture, collated) =
+            with_index("{key: {a: 1}, name: 'a_1', collation: {locale: 'en'}}");
+        assert_ne!(key(&collated, "{a: 1}"), key(&collated, "{a: 'x'}"));
+    }
+
+    #[test]
+    fn indexes_count() {
+        let (fixture, collection) = with_index("{key: {a: 1}, name: 'a_1'}");
+        let before = key(&collection, "{a: 1}");
+        fixture.index("c", parse_document("{key: {b: 1}, name: 'b_1'}").unwrap().as_doc());
+        let two = key(&collection, "{a: 1}");
+        assert_ne!(before, two);
+        let mut allowed = AllowedIndexes::none(AllowedBy::IndexFilter);
+        allowed.allow(Hint::Name("b_1".to_owned()));
+        let filter = IndexFilter {
+            query: parse_document("{a: 9}").unwrap(),
+            sort: mayfly_value::DocBuf::empty(),
+            projection: mayfly_value::DocBuf::empty(),
+            collation: mayfly_value::DocBuf::empty(),
+            allowed: std::sync::Arc::new(allowed),
+        };
+        IndexFilters::set(&collection, PlanShape::of(&query("{a: 9}")), filter).unwrap();
+        assert_ne!(two, key(&collection, "{a: 1}"));
+        assert_eq!(key(&collection, "{b: 1}"), key(&collection, "{b: 2}"));
+        IndexFilters::clear(&collection);
+        assert_eq!(two, key(&collection, "{a: 1}"));
+    }
+}
