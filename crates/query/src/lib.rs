@@ -24,7 +24,7 @@ pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
 pub use exec::distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
-pub use explain::{Explained, Purpose, Verbosity, explain, normalized_filter};
+pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
@@ -45,7 +45,7 @@ pub use plan::allowed::{IndexFilter, IndexFilters, is_restricted};
 pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
-    plan,
+    forget_plans, plan, plans,
 };
 pub use stage::{Around, Host, Inside, RunSettings};
 pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};

@@ -67,7 +67,7 @@ impl<'a> Named<'a> {
         Ok(Some(Named { query, sort, projection, parsed }))
     }
 
-    fn shape(&self) -> PlanShape {
+    pub(super) fn shape(&self) -> PlanShape {
         PlanShape::of(&self.parsed)
     }
 }

@@ -1,8 +1,9 @@
-//! The command about cached plans. Plans are made anew for each query, so that there is nothing to clear.
+//! The command about cached plans.
 
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_query::forget_plans;
 use mayfly_storage::Collection;
 use mayfly_value::DocBuilder;
 
@@ -40,7 +41,8 @@ fn run_clear(
     _: &mut DocBuilder,
 ) -> Result<()> {
     let Some(collection) = find_collection(ctx, request)? else { return Ok(()) };
-    // What is no query has no plans.
     let fields = Fields::new(request.body, request.row.name);
-    Named::parse(ctx, &fields, &collection).map(|_| ())
+    let named = Named::parse(ctx, &fields, &collection)?;
+    forget_plans(&collection, named.map(|named| named.shape()));
+    Ok(())
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_query::{Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings};
+use mayfly_query::{
+    Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings, cached_plans,
+};
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -350,6 +352,11 @@ impl Host for ServerHost<'_, '_> {
         };
         let list = |collection| index_stats(self.ctx.service, collection, &specs);
         Ok(self.described.collection().map(list).unwrap_or_default())
+    }
+
+    fn cached_plans(&self) -> Result<Vec<DocBuf>> {
+        let Some(collection) = self.described.collection() else { return Ok(Vec::new()) };
+        cached_plans(collection, &self.ctx.service.host)
     }
 
     fn ttl_stats(&self) -> Result<Vec<DocBuf>> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{Direction, ScanLimit, Scanned, Store};
 
-use super::{Executor, Flow};
+use super::{Executor, Flow, note_use};
 use crate::plan::{IndexScan, Plan};
 
 /// Entries counted between two checks of the deadline.
@@ -19,6 +19,11 @@ impl Executor {
     /// Those of [`Executor::run`].
     pub fn count(mut self, store: &Store, op: &OpCtx) -> Result<u64> {
         self.count_only();
+        self.settle(store, op)?;
+        if self.trial.is_some() {
+            // What was cached is taken as it is: nothing is read by it.
+            note_use(&self.collection, &self.plan);
+        }
         if let Plan::Keys(input) = &self.plan
             && let Plan::Index(scan) = &**input
             && let Some(counted) = self.count_entries(scan, store, op)?

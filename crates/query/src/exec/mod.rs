@@ -7,6 +7,7 @@ pub(crate) mod distinct;
 mod node;
 pub(crate) mod shape;
 pub(crate) mod tail;
+mod trial;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,12 +22,14 @@ use node::{Batch, Node, Progress, Settings};
 pub(crate) use node::{Counters, Failures, Ran};
 use shape::ResultShape;
 use tail::Tail;
+use trial::Trial;
+pub(crate) use trial::Tried;
 
 use crate::language::CanonicalQuery;
 use crate::language::metadata::{INDEX_KEY, Metadata};
 use crate::language::needed::Fields;
 use crate::memory::Budget;
-use crate::plan::{Plan, is_whole, plan, plan_in_order};
+use crate::plan::{Plan, is_whole, plan_in_order, planned};
 
 /// So many documents are looked at in a moment.
 const FEW_DOCUMENTS: u64 = 1000;
@@ -53,6 +56,10 @@ pub struct Executor {
     query: CanonicalQuery,
     plan: Plan,
     settings: Settings,
+    /// What it may be chosen from, until that is settled.
+    trial: Option<Trial>,
+    /// Nobody looks at documents.
+    counts_only: bool,
     /// Its nodes, once they run.
     root: Option<Box<dyn Node>>,
     /// A document that the sink refused.
@@ -100,22 +107,46 @@ impl Executor {
     /// # Errors
     /// 2 BadValue for a hint that fits no index.
     pub fn new(collection: Arc<Collection>, query: CanonicalQuery) -> Result<Executor> {
-        let plan = plan(&collection, &query)?;
-        note_use(&collection, &plan);
-        Ok(Executor {
+        let planned = planned(&collection, &query)?;
+        let (plan, cached) = (planned.plan, planned.cached);
+        let trial = planned.candidates.map(|candidates| Trial::new(candidates, cached));
+        if trial.is_none() {
+            note_use(&collection, &plan);
+        }
+        Ok(Executor { trial, ..Executor::with_plan(collection, query, plan) })
+    }
+
+    /// Runs a query by one of its plans ([`crate::plans`]).
+    pub fn with_plan(collection: Arc<Collection>, query: CanonicalQuery, plan: Plan) -> Executor {
+        Executor {
             done: matches!(plan.source(), Plan::Nothing),
             namespace: collection.namespace(),
             collection,
             query,
             plan,
             settings: Settings::default(),
+            trial: None,
+            counts_only: false,
             root: None,
             pending: None,
             budget: Budget::default(),
             shape: ResultShape::default(),
             command: None,
             expected: None,
-        })
+        }
+    }
+
+    /// The same, which learns nothing from the queries before it.
+    ///
+    /// # Errors
+    /// Those of [`Executor::new`].
+    pub(crate) fn by_itself(
+        collection: Arc<Collection>,
+        query: CanonicalQuery,
+    ) -> Result<Executor> {
+        let executor = Executor::new(collection, query)?;
+        let trial = executor.trial.map(Trial::by_itself);
+        Ok(Executor { trial, ..executor })
     }
 
     /// The plan.
@@ -151,7 +182,9 @@ impl Executor {
             Plan::Index(scan) => scan.narrow,
             _ => false,
         };
-        if self.plan.blocking_sort() {
+        // So does a trial.
+        let tries = self.trial.as_ref().is_some_and(|trial| trial.allowed().is_none());
+        if tries || self.plan.blocking_sort() {
             return true;
         }
         match self.plan.source() {
@@ -179,11 +212,35 @@ impl Executor {
     /// time, even when an update moved its keys.
     pub fn find_for_write(&mut self) {
         self.settings.for_write = true;
-        self.change_plan(Plan::reading);
+        self.adapt();
     }
 
-    fn change_plan(&mut self, change: fn(Plan) -> Plan) {
-        self.plan = change(std::mem::replace(&mut self.plan, Plan::Nothing));
+    fn adapt(&mut self) {
+        let plan = std::mem::replace(&mut self.plan, Plan::Nothing);
+        self.plan = self.adapted(plan);
+    }
+
+    /// A plan for what is wanted of it.
+    fn adapted(&self, plan: Plan) -> Plan {
+        let reads = self.settings.for_write || self.shape.key_only;
+        let plan = if reads { plan.reading() } else { plan };
+        if self.counts_only { plan.without_documents() } else { plan }
+    }
+
+    /// Settles which plan it is, where that takes a trial. Gives the plans that were tried, the chosen one first.
+    ///
+    /// # Errors
+    /// Those of running plans.
+    pub(crate) fn settle(&mut self, store: &Store, op: &OpCtx) -> Result<Vec<Tried>> {
+        let Some(trial) = self.trial.take() else { return Ok(Vec::new()) };
+        if trial.allowed().is_some() && self.root.is_none() {
+            self.trial = Some(trial);
+            return Ok(Vec::new());
+        }
+        let tried = self.choose(&trial, store, op)?;
+        note_use(&self.collection, &self.plan);
+        op.update_info(|info| info.plan_summary = self.plan.summary());
+        Ok(tried)
     }
 
     /// From now on it waits at the end of its collection, which must be capped.
@@ -193,6 +250,7 @@ impl Executor {
     pub fn follow(&mut self) -> Result<()> {
         self.settings.tail = Some(Tail::new(&self.collection, &self.query)?);
         self.plan = plan_in_order(&self.collection, &self.query);
+        self.trial = None;
         self.done = false;
         Ok(())
     }
@@ -204,10 +262,8 @@ impl Executor {
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
         let asks_key = self.query.projection.as_ref().is_some_and(|it| it.asks_for(INDEX_KEY));
         ResultShape { key_only: shape.key_only || asks_key, ..shape }.check(&self.plan)?;
-        if shape.key_only {
-            self.change_plan(Plan::reading);
-        }
         self.shape = shape;
+        self.adapt();
         Ok(())
     }
 
@@ -254,7 +310,8 @@ impl Executor {
 
     /// From now on the sink counts and does not look: it may be given empty documents.
     pub fn count_only(&mut self) {
-        self.change_plan(Plan::without_documents);
+        self.counts_only = true;
+        self.adapt();
     }
 
     /// The next batch takes at most so many documents: no more records are read ahead than that.
@@ -285,6 +342,37 @@ impl Executor {
             return Ok(());
         }
         op.check()?;
+        self.settle(store, op)?;
+        let trial = self.trial.take();
+        let allowed = trial.as_ref().and_then(Trial::allowed);
+        if trial.is_some() {
+            note_use(&self.collection, &self.plan);
+        }
+        let expected = self.expected.take();
+        let (progress, given) = self.go_on(store, op, (expected, allowed), sink)?;
+        if allowed.is_none_or(|_| progress != Progress::Spent) {
+            self.done = progress == Progress::Over;
+            return Ok(());
+        }
+        // The plan that others were served by is no good for this one.
+        if let (Some(trial), 0) = (trial, given) {
+            self.root = None;
+            self.trial = Some(trial.doubted(self));
+            self.settle(store, op)?;
+        }
+        let (progress, _) = self.go_on(store, op, (expected, None), sink)?;
+        self.done = progress == Progress::Over;
+        Ok(())
+    }
+
+    /// Runs the nodes, as long as so much may be spent on it. Says how many results there were.
+    fn go_on(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        (expected, works): (Option<u64>, Option<u64>),
+        sink: &mut Sink<'_>,
+    ) -> Result<(Progress, u64)> {
         let root = match &mut self.root {
             Some(root) => root,
             none => {
@@ -295,22 +383,24 @@ impl Executor {
         root.check_alive()?;
         let kept = (&self.budget, self.command);
         let batch = Batch::new((store, op), &self.collection, &self.query, kept);
-        batch.wanted.set(self.expected.take());
-        let pending = &mut self.pending;
+        let batch = batch.with_works(works.unwrap_or(u64::MAX), false);
+        batch.wanted.set(expected);
+        let (pending, mut given, mut stopped) = (&mut self.pending, 0, false);
         let progress = root.run(&batch, &mut |row| {
+            given += 1;
             let document = row.document.unwrap_or(RawDoc::EMPTY);
             let flow = sink(row.record, document, row.metadata)?;
             if flow == Flow::Refused {
                 *pending = Some((row.record.to_vec(), document.to_owned(), row.metadata.clone()));
             }
-            let more = flow == Flow::More;
-            Ok(if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            stopped = flow != Flow::More;
+            Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         // What was dropped meanwhile is not maintained any more, and its range is cleared under open snapshots, too:
         // the scan may have missed documents.
         self.collection.check_alive()?;
         root.check_alive()?;
-        self.done = progress == Progress::Over;
-        Ok(())
+        let spent = progress == Progress::Stopped && !stopped && batch.works_left() == 0;
+        Ok((if spent { Progress::Spent } else { progress }, given))
     }
 }

@@ -7,6 +7,7 @@
 //!    is written without or with its counts ([`node`]).
 
 mod bounds;
+mod cached;
 mod filter;
 mod node;
 mod text;
@@ -21,8 +22,9 @@ use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, Store};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
+pub use self::cached::cached_plans;
 use self::node::{Node, number};
-use crate::exec::{Executor, Flow};
+use crate::exec::{Executor, Flow, Tried};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
 use crate::plan::Plan;
@@ -59,7 +61,7 @@ pub enum Verbosity {
     QueryPlanner,
     /// What running it looked at, too.
     ExecutionStats,
-    /// And of the other plans; there is never more than one.
+    /// And what the plans did in their trial.
     AllPlansExecution,
 }
 
@@ -116,8 +118,8 @@ pub fn explain(
     let conditions = query.matcher.root().conditions();
     let Some(collection) = collection else {
         let node = tree::nothing(explained);
-        write_planner(explained, &query, &conditions, None, &node, out);
-        write_stats(explained, &Totals::default(), &node, out);
+        write_planner(explained, (&query, None), &conditions, (&node, &[]), out);
+        write_stats(explained, &Totals::default(), (&node, &[]), out);
         return Ok(0);
     };
     let fast_count =
@@ -127,16 +129,18 @@ pub fn explain(
         let counted = if runs { store.count_documents(op, &collection)? } else { 0 };
         let node = fast_count_node(&query, u64::try_from(counted).unwrap_or(0));
         let millis = op.elapsed_micros() / 1000;
-        write_planner(explained, &query, &conditions, Some(&collection), &node, out);
-        write_stats(explained, &Totals { millis, ..Totals::default() }, &node, out);
+        let about = (&query, Some(&*collection));
+        write_planner(explained, about, &conditions, (&node, &[]), out);
+        write_stats(explained, &Totals { millis, ..Totals::default() }, (&node, &[]), out);
         return Ok(node.returned);
     }
-    let mut executor = Executor::new(collection.clone(), query)?;
+    let mut executor = Executor::by_itself(collection.clone(), query)?;
     executor.use_budget(explained.budget.clone());
     op.update_info(|info| info.plan_summary = executor.plan().summary());
     if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
         executor.count_only();
     }
+    let tried = executor.settle(store, op)?;
     let totals = match runs {
         true => run(store, op, &mut executor, explained)?,
         false => Totals::default(),
@@ -144,8 +148,11 @@ pub fn explain(
     let ran = executor.ran().unwrap_or_default();
     let of = tree::Of { query: executor.query(), explained, conditions: &conditions };
     let node = tree::tree(&of, executor.plan(), &ran);
-    write_planner(explained, executor.query(), &conditions, Some(&collection), &node, out);
-    write_stats(explained, &totals, &node, out);
+    let tried: Vec<TriedNode> = tried.iter().map(|one| TriedNode::of(&of, one)).collect();
+    let rejected = tried.get(1..).unwrap_or_default();
+    let about = (executor.query(), Some(&*collection));
+    write_planner(explained, about, &conditions, (&node, rejected), out);
+    write_stats(explained, &totals, (&node, &tried), out);
     Ok(node.returned)
 }
 
@@ -191,10 +198,9 @@ fn fast_count_node(query: &CanonicalQuery, counted: u64) -> Node {
 
 fn write_planner(
     explained: &Explained<'_>,
-    query: &CanonicalQuery,
+    (query, collection): (&CanonicalQuery, Option<&Collection>),
     conditions: &[DocBuf],
-    collection: Option<&Collection>,
-    node: &Node,
+    (node, rejected): (&Node, &[TriedNode]),
     out: &mut DocBuilder,
 ) {
     out.start_document("queryPlanner");
@@ -212,11 +218,47 @@ fn write_planner(
     out.start_document("winningPlan").append("isCached", false);
     node.write_plan(out);
     out.end();
-    out.start_array("rejectedPlans").end();
+    out.start_array("rejectedPlans");
+    for one in rejected {
+        out.push_document().append("isCached", false);
+        one.node.write_plan(out);
+        out.end();
+    }
+    out.end();
     out.end();
 }
 
-fn write_stats(explained: &Explained<'_>, totals: &Totals, node: &Node, out: &mut DocBuilder) {
+/// A plan that was tried, as stages.
+struct TriedNode {
+    node: Node,
+    returned: u64,
+    totals: (u64, u64),
+    score: f64,
+}
+
+impl TriedNode {
+    fn of(of: &tree::Of<'_>, one: &Tried) -> TriedNode {
+        let node = tree::tree(of, &one.plan, &one.ran);
+        TriedNode { node, returned: one.returned, totals: tree::totals(&one.ran), score: one.score }
+    }
+
+    /// As one of `allPlansExecution`.
+    fn write_stats(&self, out: &mut DocBuilder) {
+        out.append("nReturned", number(self.returned)).append("executionTimeMillisEstimate", 0);
+        out.append("totalKeysExamined", number(self.totals.0));
+        out.append("totalDocsExamined", number(self.totals.1)).append("score", self.score);
+        out.start_document("executionStages");
+        self.node.write_stats(out);
+        out.end();
+    }
+}
+
+fn write_stats(
+    explained: &Explained<'_>,
+    totals: &Totals,
+    (node, tried): (&Node, &[TriedNode]),
+    out: &mut DocBuilder,
+) {
     if explained.verbosity < Verbosity::ExecutionStats {
         return;
     }
@@ -229,7 +271,13 @@ fn write_stats(explained: &Explained<'_>, totals: &Totals, node: &Node, out: &mu
     node.write_stats(out);
     out.end();
     if explained.verbosity == Verbosity::AllPlansExecution {
-        out.start_array("allPlansExecution").end();
+        out.start_array("allPlansExecution");
+        for one in tried {
+            out.push_document();
+            one.write_stats(out);
+            out.end();
+        }
+        out.end();
     }
     out.end();
 }

@@ -254,7 +254,7 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
 }
 
 /// Keys and documents that all nodes looked at.
-fn totals(ran: &Ran) -> (u64, u64) {
+pub(super) fn totals(ran: &Ran) -> (u64, u64) {
     ran.inputs.iter().map(totals).fold(
         (ran.counters.keys, ran.counters.documents),
         |(keys, documents), (more_keys, more_documents)| {

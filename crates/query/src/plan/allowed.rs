@@ -10,7 +10,7 @@ use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 use mayfly_storage::{Collection, Index};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Plan, Way};
+use super::{Plan, Ways};
 use crate::language::shape::PlanShape;
 use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint};
 
@@ -131,7 +131,7 @@ pub(super) fn allows_id(collection: &Collection, query: &CanonicalQuery) -> bool
     collection.time_series().is_some() || allowed.has(name.unwrap_or("_id_"), key.as_doc())
 }
 
-/// The way for a query, and the query as it was planned: with the indexes that it may use and without a hint that does not
+/// The ways for a query, and the query as it was planned: with the indexes that it may use and without a hint that does not
 /// count.
 ///
 /// # Errors
@@ -139,20 +139,22 @@ pub(super) fn allows_id(collection: &Collection, query: &CanonicalQuery) -> bool
 pub(super) fn planned<'q>(
     collection: &Arc<Collection>,
     query: &'q CanonicalQuery,
-) -> Result<(Cow<'q, CanonicalQuery>, Way)> {
+) -> Result<(Cow<'q, CanonicalQuery>, Ways)> {
     let restricted = restricted(collection, query);
-    let way = super::chosen(collection, &restricted);
-    let Some(allowed) = &restricted.allowed else { return Ok((restricted, way?)) };
-    let served = match &way {
-        Ok(way) => allowed.scans() || !matches!(&way.plan, Plan::Records(scan) if scan.is_whole()),
+    let ways = super::chosen(collection, &restricted);
+    let Some(allowed) = &restricted.allowed else { return Ok((restricted, ways?)) };
+    let served = match &ways {
+        Ok(ways) => {
+            allowed.scans() || !matches!(&ways.best.plan, Plan::Records(scan) if scan.is_whole())
+        }
         Err(_) => false,
     };
     if served || allowed.by() == AllowedBy::IndexFilter {
-        return Ok((restricted, way?));
+        return Ok((restricted, ways?));
     }
     let query = CanonicalQuery { allowed: None, ..query.clone() };
-    let way = super::chosen(collection, &query)?;
-    Ok((Cow::Owned(query), way))
+    let ways = super::chosen(collection, &query)?;
+    Ok((Cow::Owned(query), ways))
 }
 
 /// The query with the indexes that it may use.

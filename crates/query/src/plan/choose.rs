@@ -12,19 +12,23 @@ use super::bounds::{Bounds, FieldBounds};
 use super::implication::implies;
 use super::interval::{Interval, ranges};
 use super::{
-    EntryCheck, IndexScan, Plan, RecordScan, Said, Way, hashed, merging, places, wildcards,
+    EntryCheck, IndexScan, Plan, RecordScan, Said, Way, Ways, hashed, merging, places, wildcards,
 };
 use crate::language::CanonicalQuery;
 use crate::language::partial::filter_of;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
+/// Most ways that are tried (the reference's `internalQueryPlannerMaxIndexedSolutions`).
+const MAX_WAYS: usize = 64;
 /// Most ranges that one plan scans.
 const MAX_RANGES: usize = 4096;
 
 /// How good an index is for a query; compared from the first field on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Score {
+    /// Whether it finds one document at most.
+    finds_one: bool,
     /// Fields bounded to single values.
     points: usize,
     /// Whether a further field is bounded to a range.
@@ -41,13 +45,22 @@ impl Score {
     }
 }
 
-/// The best way for a query that does not name one record by its `_id`.
+/// The best way by rule for a query that does not name one record by its `_id`.
 pub(super) fn best(
     collection: &Arc<Collection>,
     query: &CanonicalQuery,
     bounds: &[FieldBounds<'_>],
 ) -> Way {
-    let mut best: Option<(Score, Way)> = None;
+    ways(collection, query, bounds).best
+}
+
+/// The ways for a query that does not name one record by its `_id`.
+pub(super) fn ways(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    bounds: &[FieldBounds<'_>],
+) -> Ways {
+    let mut found: Vec<(Score, Way)> = Vec::new();
     for index in collection.plannable_indexes() {
         if index.spec.hidden() || !allows(query, &index) || !has_all_of(&index, query) {
             continue;
@@ -62,28 +75,37 @@ pub(super) fn best(
             if let (Plan::Index(scan), false) = (&mut way.plan, checks.is_empty()) {
                 Arc::make_mut(scan).checks = checks;
             }
-            let useful = score.bounded() || (score.ordered && query.sort.is_some());
-            if useful && best.as_ref().is_none_or(|(other, _)| score > *other) {
-                best = Some((score, way));
+            if score.bounded() || (score.ordered && query.sort.is_some()) {
+                found.push((score, way));
             }
         }
     }
+    // The first of equals stays in front.
+    found.sort_by(|(one, _), (other, _)| other.cmp(one));
     let clustered = collection.clustered_by().filter(|_| allows_id(collection, query));
     let by_id = clustered.and_then(|path| by_id(collection, query, bounds, &path, false));
-    match (best, by_id) {
-        (Some((score, way)), by_id) => match by_id {
-            // A range of _id beats an index that only gives the order.
-            // Buckets of one span of time lie together; those of an index must be looked for one by one.
-            Some(by_id) if score.points == 0 && collection.time_series().is_some() => by_id,
-            Some(by_id)
-                if !score.bounded() || score < Score { ranged: true, ..Score::default() } =>
-            {
-                by_id
-            }
-            _ => way,
-        },
-        (None, Some(by_id)) => by_id,
-        (None, None) => collection_scan(collection, query),
+    match (found.first(), by_id) {
+        // A range of _id beats an index that only gives the order.
+        // Buckets of one span of time lie together; those of an index must be looked for one by one.
+        (Some((score, _)), Some(by_id))
+            if score.points == 0 && collection.time_series().is_some()
+                || !score.bounded()
+                || *score < Score { ranged: true, ..Score::default() } =>
+        {
+            by_id.into()
+        }
+        (None, Some(by_id)) => by_id.into(),
+        (None, None) => collection_scan(collection, query).into(),
+        (Some((score, _)), _) => {
+            // One document at most, or buckets, of which several hold one measurement.
+            let settled = score.finds_one || collection.time_series().is_some();
+            let mut ways = found.into_iter().map(|(_, way)| way);
+            let Some(best) = ways.next() else {
+                return collection_scan(collection, query).into();
+            };
+            let others = if settled { Vec::new() } else { ways.take(MAX_WAYS - 1).collect() };
+            Ways { best, others }
+        }
     }
 }
 
@@ -404,6 +426,8 @@ pub(super) fn with_candidate(
             .and_then(|direction| Some((merging::parts(&ranges, fields, fixed)?, direction))),
         false => None,
     };
+    let all_fixed = fixed == fields.len() && ranges.len() == 1;
+    score.finds_one = all_fixed && index.spec.unique() && candidate.multikey == 0;
     score.own = matches!(candidate.fields, Cow::Borrowed(_));
     score.ordered = order.is_some() || parts.is_some() || query.sort.is_none();
     let conjuncts = query.matcher.root().conjuncts().len();

@@ -8,6 +8,7 @@ mod alternatives;
 mod between;
 mod bounds;
 mod build;
+mod cache;
 mod choose;
 mod covering;
 mod first_of;
@@ -28,8 +29,11 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::{Collection, Direction, Index, KeyRange, whole_range};
 
+use crate::language::shape::PlanShape;
 use crate::language::{CanonicalQuery, Hint};
 use bounds::{FieldBounds, conjuncts, field_bounds};
+pub use cache::forget_plans;
+pub(crate) use cache::{CachedPlan, Choice, PlanCache};
 pub(crate) use choose::{extend, said_of_point};
 pub use first_of::OnePerValue;
 use first_of::with_first_of;
@@ -37,6 +41,7 @@ pub(crate) use interval::texts;
 pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares};
+use plan_key::PlanKey;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
 pub(crate) use tree::{Said, is_whole};
@@ -63,15 +68,90 @@ impl Way {
     }
 }
 
-/// Chooses the plan.
+/// Ways, the best by rule first.
+pub(crate) struct Ways {
+    best: Way,
+    /// Others by indexes, which may be better all the same.
+    others: Vec<Way>,
+}
+
+impl From<Way> for Ways {
+    fn from(best: Way) -> Ways {
+        Ways { best, others: Vec::new() }
+    }
+}
+
+/// Plans for a query of which nobody knows which is the best.
+pub(crate) struct Candidates {
+    pub(crate) key: PlanKey,
+    pub(crate) shape: PlanShape,
+    query: CanonicalQuery,
+    ways: Vec<Way>,
+}
+
+impl Candidates {
+    /// The plans.
+    pub(crate) fn plans(&self, collection: &Collection) -> impl Iterator<Item = Plan> {
+        self.ways.iter().map(|way| build::built(collection, &self.query, way.clone()))
+    }
+}
+
+/// The plan for a query, and what it was chosen from, when there was more than one.
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    pub(crate) candidates: Option<Candidates>,
+    /// What the plan needed when it was tried, when a query of this shape was planned before.
+    pub(crate) cached: Option<u64>,
+}
+
+/// Chooses the plan that is best by rule.
 ///
 /// # Errors
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
-    let (query, way) = allowed::planned(collection, query)?;
-    let plan = build::built(collection, &query, way);
-    no_scan::check(collection, &query, &plan)?;
+    let (query, ways) = allowed::planned(collection, query)?;
+    checked(collection, &query, ways.best)
+}
+
+/// The whole plan over a way, where it may be run.
+fn checked(collection: &Collection, query: &CanonicalQuery, way: Way) -> Result<Plan> {
+    let plan = build::built(collection, query, way);
+    no_scan::check(collection, query, &plan)?;
     Ok(plan)
+}
+
+/// All plans that a query may be answered by, the best by rule first.
+///
+/// # Errors
+/// Those of [`plan`].
+pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec<Plan>> {
+    let (query, ways) = allowed::planned(collection, query)?;
+    let all = std::iter::once(ways.best).chain(ways.others);
+    all.map(|way| checked(collection, &query, way)).collect()
+}
+
+/// Plans a query: by what trials have found, else by rule until there was a trial.
+///
+/// # Errors
+/// Those of [`plan`].
+pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Planned> {
+    let (planned, ways) = allowed::planned(collection, query)?;
+    if ways.others.is_empty() {
+        let plan = checked(collection, &planned, ways.best)?;
+        return Ok(Planned { plan, candidates: None, cached: None });
+    }
+    let shape = PlanShape::of(query);
+    let key = PlanKey::of(shape, query, Some(collection));
+    let mut all = vec![ways.best];
+    all.extend(ways.others);
+    let active = PlanCache::active(collection, key);
+    let found = active.and_then(|(choice, works)| {
+        Some((all.iter().position(|way| Choice::of(&way.plan) == choice)?, works))
+    });
+    let (at, cached) = found.map_or((0, None), |(at, works)| (at, Some(works)));
+    let plan = checked(collection, &planned, all[at].clone())?;
+    let query = planned.into_owned();
+    Ok(Planned { plan, candidates: Some(Candidates { key, shape, query, ways: all }), cached })
 }
 
 /// The plan that looks at every record in the order of the records.
@@ -83,41 +163,43 @@ pub(crate) fn plan_in_order(collection: &Collection, query: &CanonicalQuery) -> 
     )
 }
 
-fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Way> {
+fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> {
     if let Some(search) = query.matcher.text() {
-        return text::plan(collection, query, search);
+        return text::plan(collection, query, search).map(Ways::from);
     }
     let mut predicates = Vec::new();
     if !conjuncts(query.matcher.root(), &mut predicates) {
-        return Ok(Way::new(Plan::Nothing, false));
+        return Ok(Way::new(Plan::Nothing, false).into());
     }
     if let Some((path, near)) = near::sought(&predicates) {
         let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
-        return near::plan(collection, query, path, near, &bounds);
+        return near::plan(collection, query, path, near, &bounds).map(Ways::from);
     }
     // The most frequent query of all needs no bounds.
     if let (None, Some(way)) = (&query.hint, choose::point_by_id(collection, query))
         && allowed::allows_id(collection, query)
     {
-        return Ok(way);
+        return Ok(way.into());
     }
     // An order by $natural asks for a collection scan.
     if let (None, Some(_)) = (&query.hint, query.natural_backward) {
-        return Ok(choose::collection_scan(collection, query));
+        return Ok(choose::collection_scan(collection, query).into());
     }
     let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
-    match &query.hint {
-        Some(hint) => hinted(collection, query, hint, &bounds),
-        None => {
-            let best = choose::best(collection, query, &bounds);
-            // A scan in the wanted order may end soon.
-            let ends = query.limit.is_some() && query.sort.is_some() && !best.unordered;
-            let other = match ends || best.plan.is_bounded() {
-                true => None,
-                false => alternatives::way(collection, query),
-            };
-            Ok(other.unwrap_or_else(|| with_first_of(collection, query, best)))
-        }
+    if let Some(hint) = &query.hint {
+        return hinted(collection, query, hint, &bounds).map(Ways::from);
+    }
+    let ways = choose::ways(collection, query, &bounds);
+    // A scan in the wanted order may end soon.
+    let ends = query.limit.is_some() && query.sort.is_some() && !ways.best.unordered;
+    if !(ends || ways.best.plan.is_bounded())
+        && let Some(way) = alternatives::way(collection, query)
+    {
+        return Ok(way.into());
+    }
+    match &query.first_of {
+        Some(_) => Ok(with_first_of(collection, query, ways.best).into()),
+        None => Ok(ways),
     }
 }
 

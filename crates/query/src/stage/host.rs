@@ -29,6 +29,12 @@ pub trait Host {
     /// Those of the store.
     fn index_stats(&self) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$planCacheStats` about the collection of the command.
+    ///
+    /// # Errors
+    /// Those of showing plans.
+    fn cached_plans(&self) -> Result<Vec<DocBuf>>;
+
     /// The document of `$collStats` about the collection of the command, with these options, which were checked.
     ///
     /// # Errors

@@ -212,8 +212,7 @@ pub(crate) fn sharded_data_distribution(
 pub(crate) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
-            // There is no cache of plans: nothing comes of it.
-            told(About::Collection, DocBuf::empty(), |_, _| Ok(Vec::new()))
+            told(About::Collection, DocBuf::empty(), |host, _| host.cached_plans())
         }
         RawValue::Document(options) => {
             let name = options.iter().next().map_or("", |option| option.name());

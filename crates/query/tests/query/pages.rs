@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_mql::{ParseContext, Update};
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, UpdateSpec};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, UpdateSpec};
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
@@ -44,7 +44,9 @@ impl Pages {
     fn executor(&self, filter: &Document, backward: bool, limit: u64) -> Executor {
         let filter = DocBuf::from_bson(filter);
         let sort = DocBuf::from_bson(&doc! { "k": if backward { -1 } else { 1 } });
-        let options = FindOptions { sort: Some(sort.as_doc()), limit, ..FindOptions::default() };
+        let hint = Some(Hint::Name("k".to_owned()));
+        let sort = Some(sort.as_doc());
+        let options = FindOptions { sort, limit, hint, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
         let executor = Executor::new(self.collection.clone(), query).unwrap();
         assert!(!executor.plan().blocking_sort(), "{}", executor.plan().summary());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::MemoryEngine;
 use mayfly_mql::SortPattern;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, plans};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::extjson::parse_document;
 use mayfly_value::shell::Shell;
@@ -204,11 +204,19 @@ impl Fixture {
         made
     }
 
-    /// The results in their order, and how they were found.
-    fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<(Found, String)> {
+    /// The results in their order, and how they were found; by every plan that there is to choose from, after the one that is
+    /// chosen.
+    fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<Vec<(Found, String)>> {
         let query = CanonicalQuery::parse(filter, options).ok()?;
-        let mut executor = Executor::new(self.collection.clone(), query).ok()?;
-        let summary = executor.plan().summary().into_owned();
+        let chosen = Executor::new(self.collection.clone(), query.clone()).ok()?;
+        let plans = plans(&self.collection, &query).unwrap();
+        let others = plans.into_iter().skip(1);
+        let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
+        let all = std::iter::once(chosen).chain(others.map(with_plan));
+        Some(all.map(|executor| self.run_one(executor)).collect())
+    }
+
+    fn run_one(&self, mut executor: Executor) -> (Found, String) {
         let mut found = Vec::new();
         while !executor.is_done() {
             let mut sink = |_: &[u8], document: RawDoc<'_>, _: &Metadata| {
@@ -218,7 +226,15 @@ impl Fixture {
             };
             executor.run(&self.store, &self.op, &mut sink).unwrap();
         }
-        Some((found, summary))
+        (found, executor.plan().summary().into_owned())
+    }
+
+    /// How many results there are, by every plan.
+    fn counts(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Vec<u64> {
+        let query = CanonicalQuery::parse(filter, options).unwrap();
+        let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
+        let plans = plans(&self.collection, &query).unwrap().into_iter();
+        plans.map(|plan| with_plan(plan).count(&self.store, &self.op).unwrap()).collect()
     }
 }
 
@@ -238,9 +254,13 @@ fn every_index_finds_what_a_scan_finds() {
             let options = || FindOptions { collation: collation.clone(), ..FindOptions::default() };
             let natural = Some(Hint::Natural { backward: false });
             let scan = FindOptions { hint: natural, ..options() };
-            let Some((expected, _)) = fixture.run(document.as_doc(), scan) else { continue };
-            let mut expected: Vec<String> = expected.into_iter().map(|(text, _)| text).collect();
+            let Some(expected) = fixture.run(document.as_doc(), scan) else { continue };
+            let expected = expected.into_iter().flat_map(|(found, _)| found);
+            let mut expected: Vec<String> = expected.map(|(text, _)| text).collect();
             expected.sort();
+            for counted in fixture.counts(document.as_doc(), options()) {
+                assert_eq!(counted, expected.len() as u64, "{text} counted, of {made:?}");
+            }
             let order = [
                 r#"{"a": 1}"#,
                 r#"{"a": -1, "b": 1}"#,
@@ -256,26 +276,25 @@ fn every_index_finds_what_a_scan_finds() {
             for hint in std::iter::once(None).chain(hints) {
                 for sort in [None, Some(order.as_doc())] {
                     let options = FindOptions { hint: hint.clone(), sort, ..options() };
-                    let (found, summary) =
-                        fixture.run(document.as_doc(), options).unwrap_or_else(|| panic!("{text}"));
-                    if let Some(sort) = sort {
-                        let pattern = SortPattern::parse(sort).unwrap().collated(collation.clone());
-                        let keys =
-                            found.iter().map(|(_, document)| pattern.sort_key(document.as_doc()));
-                        assert!(
-                            keys.is_sorted(),
-                            "{text} by {summary} of {made:?}, {}",
-                            Shell(sort)
+                    let all = fixture.run(document.as_doc(), options);
+                    for (found, summary) in all.unwrap_or_else(|| panic!("{text}")) {
+                        if let Some(sort) = sort {
+                            let pattern = SortPattern::parse(sort).unwrap();
+                            let pattern = pattern.collated(collation.clone());
+                            let keys = found.iter().map(|(_, it)| pattern.sort_key(it.as_doc()));
+                            let sort = Shell(sort);
+                            assert!(keys.is_sorted(), "{text} by {summary} of {made:?}, {sort}");
+                        }
+                        let found = found.into_iter().map(|(text, _)| text);
+                        let mut found: Vec<String> = found.collect();
+                        found.sort();
+                        assert_eq!(
+                            found, expected,
+                            "{text} sorted {sort:?} under {collation:?} by {summary} of {made:?}"
                         );
+                        compared += 1;
+                        by_index += usize::from(!summary.starts_with("COLLSCAN"));
                     }
-                    let mut found: Vec<String> = found.into_iter().map(|(text, _)| text).collect();
-                    found.sort();
-                    assert_eq!(
-                        found, expected,
-                        "{text} sorted {sort:?} under {collation:?} by {summary} of {made:?}"
-                    );
-                    compared += 1;
-                    by_index += usize::from(!summary.starts_with("COLLSCAN"));
                 }
             }
         }

@@ -51,6 +51,8 @@ pub struct Collection {
     pub id_uses: Uses,
     /// What the layers above keep about it.
     pub attached: Attached,
+    /// Plans that were found to be good, as the layers above keep them.
+    pub cached_plans: Attached,
     /// Of a collection of buckets: those that are open.
     pub(crate) open_buckets: Option<Box<OpenBuckets>>,
     /// What its own time to live has done.
@@ -261,6 +263,7 @@ impl Collection {
             numbers: Numbers::default(),
             id_uses: Uses::default(),
             attached: Attached::default(),
+            cached_plans: Attached::default(),
             ttl,
             open_buckets,
             commits: AtomicU64::new(0),

@@ -193,6 +193,18 @@ impl Pass<'_> {
             self.range = range;
             self.batch.op.check()?;
         }
+        let enough = !self.batch.spend(1);
+        let flow = self.give(range, entry, rows)?;
+        self.stopped = enough || flow.is_break();
+        Ok(if self.stopped { ControlFlow::Break(()) } else { flow })
+    }
+
+    fn give(
+        &mut self,
+        range: usize,
+        entry: &Entry<'_>,
+        rows: &mut Rows<'_>,
+    ) -> Result<ControlFlow<()>> {
         if self.as_planned && !self.passes(entry)? {
             return Ok(ControlFlow::Continue(()));
         }
@@ -210,9 +222,7 @@ impl Pass<'_> {
         let keys = self.looked - self.told;
         self.told = self.looked;
         let known = self.as_planned.then_some(entry);
-        let flow = rows(&Row { entry: known, place, ..Row::key(entry.record_key, keys) })?;
-        self.stopped = flow.is_break();
-        Ok(flow)
+        rows(&Row { entry: known, place, ..Row::key(entry.record_key, keys) })
     }
 
     /// Whether the keys of an entry say that its document is no result.

@@ -35,9 +35,9 @@ struct Input {
 }
 
 impl Input {
-    /// Reads on where nothing waits; false when nothing is left.
+    /// Reads on where nothing waits; false when nothing is left, or may be spent.
     fn fill(&mut self, batch: &Batch<'_>, most: usize) -> Result<bool> {
-        while self.read.is_empty() && !self.over {
+        while self.read.is_empty() && !self.over && batch.works_left() > 0 {
             let (read, keys, ahead) = (&mut self.read, &self.keys, self.ahead);
             let progress = self.node.run(batch, &mut |row| {
                 let mut place = Vec::new();
@@ -58,7 +58,8 @@ pub(super) struct Merge {
     inputs: Vec<Input>,
     /// The places of the inputs' next rows, and which inputs those are.
     next: BTreeSet<(Vec<u8>, usize)>,
-    begun: bool,
+    /// Inputs that have not said what is next.
+    open: Vec<usize>,
     seen: Option<SeenRecords>,
     counters: Counters,
 }
@@ -72,39 +73,43 @@ impl Merge {
             over: false,
             ahead: FIRST_ROWS,
         };
-        let inputs = inputs.into_iter().map(input).collect();
+        let inputs: Vec<Input> = inputs.into_iter().map(input).collect();
         let (next, counters) = (BTreeSet::new(), Counters::default());
-        Merge { inputs, next, begun: false, seen: None, counters }
+        Merge { open: (0..inputs.len()).collect(), inputs, next, seen: None, counters }
     }
 
-    /// Lets this input take part with its next row.
-    fn line_up(&mut self, batch: &Batch<'_>, at: usize) -> Result<()> {
+    /// Lets open inputs take part with their next rows; false when no more may be spent.
+    fn line_up(&mut self, batch: &Batch<'_>) -> Result<bool> {
         let most = (MOST_ROWS / self.inputs.len().max(1)).max(FIRST_ROWS);
-        let Some(input) = self.inputs.get_mut(at) else { return Ok(()) };
-        if input.fill(batch, most)?
-            && let Some(row) = input.read.front()
-        {
-            self.next.insert((row.place.clone(), at));
+        while let Some(at) = self.open.last().copied() {
+            let Some(input) = self.inputs.get_mut(at) else { break };
+            if input.fill(batch, most)?
+                && let Some(row) = input.read.front()
+            {
+                self.next.insert((row.place.clone(), at));
+            } else if !input.over {
+                return Ok(false);
+            }
+            self.open.pop();
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 impl Node for Merge {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
-        if !self.begun {
-            (0..self.inputs.len()).try_for_each(|at| self.line_up(batch, at))?;
-            self.begun = true;
-        }
         let mut passed = 0;
-        while let Some((_, at)) = self.next.pop_first() {
+        loop {
+            if !self.line_up(batch)? {
+                return Ok(Progress::Stopped);
+            }
+            let Some((_, at)) = self.next.pop_first() else { break };
+            self.open.push(at);
             let Some(row) = self.inputs[at].read.pop_front() else { continue };
             self.counters.looked += 1;
             self.counters.tested += 1;
             let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-            let new = seen.insert(&row.record, batch.op)?;
-            self.line_up(batch, at)?;
-            if !new {
+            if !seen.insert(&row.record, batch.op)? {
                 self.counters.dropped += 1;
                 passed += row.keys;
                 continue;

@@ -80,6 +80,8 @@ pub(super) type Rows<'s> = dyn FnMut(&Row<'_>) -> Result<ControlFlow<()>> + 's;
 pub(super) enum Progress {
     /// It was broken off.
     Stopped,
+    /// It was broken off, because no more may be spent on it. Only said of the whole plan.
+    Spent,
     /// There is nothing for now.
     Waiting,
     /// Nothing is left.
@@ -154,6 +156,10 @@ pub(super) struct Batch<'b> {
     pub(super) failures: Failures<'b>,
     /// How many documents are taken at most, where that is known.
     pub(super) wanted: Cell<Option<u64>>,
+    /// What may be spent on it: keys and documents that are looked at. Whoever looks stops when nothing is left.
+    works: Cell<u64>,
+    /// It is tried, and counts for nobody.
+    trial: bool,
     snapshot: OnceCell<Snapshot>,
 }
 
@@ -166,7 +172,26 @@ impl<'b> Batch<'b> {
     ) -> Batch<'b> {
         let failures = Failures::of(command, collection);
         let (wanted, snapshot) = (Cell::new(None), OnceCell::new());
-        Batch { store, op, collection, query, budget, failures, wanted, snapshot }
+        let (works, trial) = (Cell::new(u64::MAX), false);
+        Batch { store, op, collection, query, budget, failures, wanted, works, trial, snapshot }
+    }
+
+    /// The same with so much to spend.
+    pub(super) fn with_works(mut self, works: u64, trial: bool) -> Batch<'b> {
+        (self.works, self.trial) = (Cell::new(works), trial);
+        self
+    }
+
+    /// What is left to be spent.
+    pub(super) fn works_left(&self) -> u64 {
+        self.works.get()
+    }
+
+    /// Spends so much; false when nothing is left.
+    fn spend(&self, works: u64) -> bool {
+        let left = self.works.get().saturating_sub(works);
+        self.works.set(left);
+        left > 0
     }
 
     /// The snapshot of this batch.
@@ -202,13 +227,17 @@ impl<'b> Batch<'b> {
 
     /// So many keys, which were counted, count for a later batch.
     fn give_back(&self, keys: u64) {
-        self.op.keys_examined.fetch_sub(keys, Relaxed);
+        if !self.trial {
+            self.op.keys_examined.fetch_sub(keys, Relaxed);
+        }
     }
 
     /// Keys and documents were looked at.
     pub(super) fn count(&self, keys: u64, documents: u64) {
-        self.op.keys_examined.fetch_add(keys, Relaxed);
-        self.op.docs_examined.fetch_add(documents, Relaxed);
+        if !self.trial {
+            self.op.keys_examined.fetch_add(keys, Relaxed);
+            self.op.docs_examined.fetch_add(documents, Relaxed);
+        }
     }
 }
 

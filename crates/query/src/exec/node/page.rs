@@ -164,6 +164,7 @@ impl Page {
             Ok(ControlFlow::Continue(()))
         })?;
         batch.count(0, shown);
+        batch.spend(shown);
         size.bytes_each = size.bytes_each.max(bytes / shown.max(1) as usize);
         if keys.len() >= size.grown {
             size.grown = (size.grown * GROWTH).min(MOST_KEYS);

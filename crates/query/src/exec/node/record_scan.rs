@@ -58,16 +58,20 @@ impl Node for Scan {
                 if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
                     op.check()?;
                 }
+                stopped = !batch.spend(1);
                 if !batch.matches(document)? {
-                    return Ok(ControlFlow::Continue(()));
+                    return Ok(match stopped {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    });
                 }
                 counters.returned += 1;
                 let flow = match &search {
                     None => rows(&Row::read(key, document, &Metadata::NONE))?,
                     Some(search) => rows(&Row::read(key, document, &scored(search, document)?))?,
                 };
-                stopped = flow.is_break();
-                Ok(flow)
+                stopped |= flow.is_break();
+                Ok(if stopped { ControlFlow::Break(()) } else { flow })
             };
             let none = ScanLimit::NONE;
             let scanned = snapshot.scan_records(batch.collection, range, direction, none, see)?;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 
 use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
 use crate::language::needed::Fields;
@@ -14,19 +14,26 @@ pub(super) struct Sort {
     most: Option<u64>,
     /// What it keeps of documents; nothing: all.
     keeps: Option<Fields>,
+    /// What was collected so far.
+    begun: Option<Sorter>,
     sorted: Option<Sorted>,
     counters: Counters,
 }
 
 impl Sort {
     pub(super) fn new(input: Box<dyn Node>, most: Option<u64>, keeps: Option<Fields>) -> Sort {
-        Sort { input, most, keeps, sorted: None, counters: Counters::default() }
+        let counters = Counters::default();
+        Sort { input, most, keeps, begun: None, sorted: None, counters }
     }
 
+    /// Everything in order; nothing when no more may be spent on it: the rest comes with the next batch.
     fn collect(&mut self, batch: &Batch<'_>) -> Result<Option<Sorted>> {
-        let Some(pattern) = batch.query.sort.clone() else { return Ok(None) };
-        let mut sorter = Sorter::new(pattern, self.most, batch.budget);
-        let (keeps, looked) = (self.keeps.take(), &mut self.counters.looked);
+        let Some(pattern) = batch.query.sort.clone() else {
+            return Err(Error::internal("a sort without an order"));
+        };
+        let new = || Sorter::new(pattern, self.most, batch.budget);
+        let mut sorter = self.begun.take().unwrap_or_else(new);
+        let (keeps, looked) = (&self.keeps, &mut self.counters.looked);
         batch.wanted.set(Some(u64::MAX));
         let mut take = |row: &Row<'_>| {
             *looked += 1;
@@ -36,7 +43,12 @@ impl Sort {
             }
             Ok(ControlFlow::Continue(()))
         };
-        while self.input.run(batch, &mut take)? == Progress::Stopped {}
+        while self.input.run(batch, &mut take)? == Progress::Stopped {
+            if batch.works_left() == 0 {
+                self.begun = Some(sorter);
+                return Ok(None);
+            }
+        }
         sorter.finish(batch.op).map(Some)
     }
 }
@@ -46,7 +58,7 @@ impl Node for Sort {
         if self.sorted.is_none() {
             self.sorted = self.collect(batch)?;
         }
-        let Some(sorted) = &mut self.sorted else { return Ok(Progress::Over) };
+        let Some(sorted) = &mut self.sorted else { return Ok(Progress::Stopped) };
         while let Some((document, metadata)) = sorted.next()? {
             self.counters.returned += 1;
             if rows(&Row::read(&[], document, &metadata))?.is_break() {

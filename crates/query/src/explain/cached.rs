@@ -1,0 +1,95 @@
+//! Cached plans as `$planCacheStats` shows them.
+
+use mayfly_base::Result;
+use mayfly_storage::Collection;
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::node::number;
+use super::{Explained, Purpose, Verbosity, filter, tree};
+use crate::exec::Ran;
+use crate::memory::Budget;
+use crate::plan::allowed::index_filter_set;
+use crate::plan::{CachedPlan, PlanCache};
+
+/// Memory of an entry beside its documents, roughly.
+const ENTRY_BYTES: usize = 1024;
+
+/// The cached plans of a collection, one document for each.
+///
+/// # Errors
+/// None today: a query that was planned once can be shown.
+pub fn cached_plans(collection: &Collection, host: &str) -> Result<Vec<DocBuf>> {
+    let mut entries = PlanCache::entries(collection);
+    entries.sort_by_key(|entry| (entry.created_ms, entry.key));
+    Ok(entries.iter().map(|entry| shown(entry, collection, host)).collect())
+}
+
+fn shown(entry: &CachedPlan, collection: &Collection, host: &str) -> DocBuf {
+    let (query, conditions) = (&entry.query, entry.query.matcher.root().conditions());
+    let mut sort = DocBuilder::new();
+    for field in query.sort.iter().flat_map(|sort| sort.fields()) {
+        sort.append(field.path.as_str(), if field.descending { -1 } else { 1 });
+    }
+    let sort = sort.finish();
+    // What a plan depends on of a projection are the paths that it needs.
+    let needed = query.projection.as_ref().and_then(|projection| projection.needed_paths());
+    let mut projection = DocBuilder::new();
+    for path in needed.unwrap_or_default() {
+        projection.append(&path, 1);
+    }
+    let projection = projection.finish();
+    let filter = as_sent(&conditions);
+    let shape = entry.shape.to_string();
+    let mut out = DocBuilder::new();
+    out.append("version", "1");
+    out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
+    out.append("planCacheKey", entry.key.to_string().as_str());
+    out.append("isActive", entry.active).append("works", number(entry.works));
+    out.append("worksType", "works").append("timeOfCreation", RawValue::Date(entry.created_ms));
+    out.start_document("createdFromQuery");
+    out.append("query", &filter).append("sort", &sort).append("projection", &projection);
+    if let Some(collation) = &query.collation {
+        out.append("collation", collation.document());
+    }
+    out.end();
+    let explained = Explained {
+        namespace: "",
+        filter: filter.as_doc(),
+        sort: query.sort.is_some().then_some(sort.as_doc()),
+        projection: query.projection.is_some().then_some(projection.as_doc()),
+        purpose: Purpose::Find,
+        verbosity: Verbosity::QueryPlanner,
+        budget: Budget::default(),
+    };
+    let of = tree::Of { query, explained: &explained, conditions: &conditions };
+    out.start_document("cachedPlan");
+    tree::tree(&of, &entry.plan, &Ran::default()).write_plan(&mut out);
+    out.end();
+    out.start_array("creationExecStats").end();
+    out.start_array("candidatePlanScores");
+    entry.scores.iter().for_each(|score| {
+        out.push(*score);
+    });
+    out.end();
+    out.append("indexFilterSet", index_filter_set(collection, query));
+    let size = filter.as_bytes().len() + sort.as_bytes().len() + ENTRY_BYTES;
+    out.append("estimatedSizeBytes", number(size as u64)).append("host", host);
+    out.finish()
+}
+
+/// Conditions with equalities as clients write them.
+fn as_sent(conditions: &[DocBuf]) -> DocBuf {
+    let joined = filter::joined(conditions);
+    let [only] = conditions else { return joined };
+    match filter::parts(only.as_doc()) {
+        Some((path, "$eq", value))
+            if !path.is_empty()
+                && !matches!(value, RawValue::Document(_) | RawValue::Regex { .. }) =>
+        {
+            let mut out = DocBuilder::new();
+            out.append(path, value);
+            out.finish()
+        }
+        _ => joined,
+    }
+}

@@ -1,0 +1,138 @@
+//! Which plan was found to be the best for queries of a shape, in memory and for each collection. Manual: "Query Plans".
+//!
+//! An entry names a choice, not a plan: bounds are made anew for each query. It begins inactive, and is used once another trial
+//! needed no more works than it says; one that needs many more than that is tried again.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use mayfly_storage::Collection;
+use parking_lot::RwLock;
+
+use super::plan_key::PlanKey;
+use super::tree::Plan;
+use crate::language::CanonicalQuery;
+use crate::language::shape::PlanShape;
+
+/// Most entries of a collection.
+const MAX_ENTRIES: usize = 1000;
+/// How much more an inactive entry allows with each trial that needed more (the reference's
+/// `internalQueryCacheWorksGrowthCoefficient`).
+const GROWTH: u64 = 2;
+
+/// What a plan's choice is: the index, and the fields of it that are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice(u64);
+
+impl Choice {
+    /// That of a plan, or of a way to one.
+    pub(crate) fn of(plan: &Plan) -> Choice {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        let mut take = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        plan.any(&mut |node| {
+            if let Plan::Index(scan) = node {
+                take(&scan.index.id().to_be_bytes());
+                scan.fields.iter().flatten().for_each(|field| take(field.path.as_bytes()));
+                // Further parts of one index are the same choice.
+                return true;
+            }
+            false
+        });
+        Choice(hash)
+    }
+}
+
+/// An entry.
+#[derive(Clone)]
+pub(crate) struct CachedPlan {
+    pub(crate) key: PlanKey,
+    pub(crate) shape: PlanShape,
+    pub(crate) choice: Choice,
+    /// What the trial needed.
+    pub(crate) works: u64,
+    /// It is used, and not only remembered.
+    pub(crate) active: bool,
+    /// The query that it comes from, and what was tried for it.
+    pub(crate) query: CanonicalQuery,
+    pub(crate) plan: Plan,
+    pub(crate) scores: Vec<f64>,
+    pub(crate) created_ms: i64,
+}
+
+/// The entries of a collection.
+#[derive(Clone, Default)]
+pub(crate) struct PlanCache(Arc<RwLock<HashMap<PlanKey, CachedPlan>>>);
+
+impl PlanCache {
+    fn of(collection: &Collection) -> PlanCache {
+        if let Some(cache) = collection.cached_plans.get::<PlanCache>() {
+            return PlanCache::clone(&cache);
+        }
+        let mut cache = PlanCache(Arc::new(RwLock::new(HashMap::new())));
+        collection.cached_plans.change::<PlanCache>(|there| {
+            if let Some(there) = there {
+                cache = there.clone();
+            }
+            Some(cache.clone())
+        });
+        cache
+    }
+
+    /// The choice under a key, and the works that it needed, where it is to be used.
+    pub(crate) fn active(collection: &Collection, key: PlanKey) -> Option<(Choice, u64)> {
+        let cache = collection.cached_plans.get::<PlanCache>()?;
+        let entries = cache.0.read();
+        entries.get(&key).filter(|entry| entry.active).map(|entry| (entry.choice, entry.works))
+    }
+
+    /// Takes what a trial found.
+    pub(crate) fn note(collection: &Collection, found: CachedPlan) {
+        let cache = PlanCache::of(collection);
+        let mut entries = cache.0.write();
+        let known = entries.get(&found.key).map(|entry| (entry.works, entry.active));
+        let found = match known {
+            None => CachedPlan { active: false, ..found },
+            // It is as good as it was thought to be.
+            Some((works, _)) if found.works <= works => CachedPlan { active: true, ..found },
+            // It was good for another query of this shape.
+            Some((_, true)) => CachedPlan { active: true, ..found },
+            Some((works, false)) => {
+                let works = works.saturating_mul(GROWTH);
+                CachedPlan { works, active: false, ..found }
+            }
+        };
+        if entries.len() >= MAX_ENTRIES && !entries.contains_key(&found.key) {
+            let oldest = entries.values().min_by_key(|entry| entry.created_ms);
+            if let Some(key) = oldest.map(|entry| entry.key) {
+                entries.remove(&key);
+            }
+        }
+        entries.insert(found.key, found);
+    }
+
+    /// An entry needed much more than it says.
+    pub(crate) fn doubt(collection: &Collection, key: PlanKey) {
+        if let Some(cache) = collection.cached_plans.get::<PlanCache>()
+            && let Some(entry) = cache.0.write().get_mut(&key)
+        {
+            entry.active = false;
+        }
+    }
+
+    /// All entries.
+    pub(crate) fn entries(collection: &Collection) -> Vec<CachedPlan> {
+        let cache = collection.cached_plans.get::<PlanCache>();
+        cache.map_or_else(Vec::new, |cache| cache.0.read().values().cloned().collect())
+    }
+}
+
+/// Forgets the plans of a collection, all of them or those for queries of a shape.
+pub fn forget_plans(collection: &Collection, shape: Option<PlanShape>) {
+    if let Some(cache) = collection.cached_plans.get::<PlanCache>() {
+        cache.0.write().retain(|_, entry| shape.is_some_and(|shape| entry.shape != shape));
+    }
+}
