@@ -47,9 +47,9 @@ impl Other {
         let sub = &graph.sub;
         let table = match sub.source(context)? {
             From::Collection(_, view) if sub.is_repeatable_over(view.as_ref()) => {
-                let run = sub.start(context, sub.scope(), None)?;
+                let mut run = sub.start(context, sub.scope(), None)?;
                 let by = (Operator::GraphLookup, graph.to.as_str());
-                JoinTable::build(context, run, by, sub.scope().collation().cloned())?
+                JoinTable::build(context, &mut run, by, sub.scope().collation().cloned())?
             }
             From::Collection(..) | From::Nothing => None,
         };

@@ -49,8 +49,8 @@ impl JoinStats {
         documents
     }
 
-    /// This run over the other collection begins.
-    pub(crate) fn began(&mut self, run: &PipelineRun) {
+    /// This run over the other collection is over. Before it a plan may still be another one.
+    pub(crate) fn ran(&mut self, run: &PipelineRun) {
         self.scans += u64::from(run.scans_everything());
         run.each_index(&mut |name| {
             if !self.indexes.contains(name) {

@@ -64,7 +64,7 @@ impl JoinTable {
     /// Those of the run, of files, and of the operation's deadline.
     pub(crate) fn build(
         context: &StageContext<'_>,
-        mut run: PipelineRun,
+        run: &mut PipelineRun,
         (operator, field): (Operator, &str),
         collation: Option<Arc<Collation>>,
     ) -> Result<Option<JoinTable>> {

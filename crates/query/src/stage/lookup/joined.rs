@@ -143,7 +143,7 @@ impl<'j> Joining<'j> {
 impl Joined {
     /// What a run gives.
     pub(super) fn drain(
-        mut run: PipelineRun,
+        run: &mut PipelineRun,
         context: &StageContext<'_>,
         lookup: &Lookup,
     ) -> Result<Joined> {

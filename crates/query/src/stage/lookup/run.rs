@@ -15,7 +15,7 @@ use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::Share;
 use crate::stage::join::{Choice, Examined, JoinStats, JoinTable, equality_filter, local_values};
-use crate::stage::sub::{From, is_repeatable};
+use crate::stage::sub::{From, PipelineRun, is_repeatable};
 use crate::stage::unwind::replaced;
 use crate::stage::{Next, Running, StageContext};
 
@@ -136,8 +136,14 @@ impl RunningLookup {
                 return self.joined_by_table(context, scope, sought);
             }
         }
-        self.stats.began(&run);
-        Joined::drain(run, context, &self.lookup)
+        self.drain(context, run)
+    }
+
+    /// What a run over the other collection gives.
+    fn drain(&mut self, context: &StageContext<'_>, mut run: PipelineRun) -> Result<Joined> {
+        let joined = Joined::drain(&mut run, context, &self.lookup)?;
+        self.stats.ran(&run);
+        Ok(joined)
     }
 
     /// Decides how to read, with the values of the first document.
@@ -171,10 +177,12 @@ impl RunningLookup {
         let repeatable = |view: &DocBuf| is_repeatable(view.as_doc());
         let table = match sub.source(context)? {
             From::Collection(_, view) if view.as_ref().is_none_or(repeatable) => {
-                let run = sub.start_front(context, 0)?;
-                self.stats.began(&run);
+                let mut run = sub.start_front(context, 0)?;
                 let by = (Operator::HashLookup, fields.foreign.as_str());
-                JoinTable::build(context, run, by, sub.scope().collation().cloned())?
+                let collation = sub.scope().collation().cloned();
+                let table = JoinTable::build(context, &mut run, by, collation)?;
+                self.stats.ran(&run);
+                table
             }
             From::Collection(..) | From::Nothing => None,
         };
@@ -216,12 +224,11 @@ impl RunningLookup {
             if bytes > most {
                 // They are read once more, but one by one.
                 let run = self.lookup.sub.start(context, scope, Some(filter.as_doc()))?;
-                self.stats.began(&run);
-                return Joined::drain(run, context, &self.lookup);
+                return self.drain(context, run);
             }
         }
-        let run = self.lookup.sub.start_over(context, scope, found)?;
-        Joined::drain(run, context, &self.lookup)
+        let mut run = self.lookup.sub.start_over(context, scope, found)?;
+        Joined::drain(&mut run, context, &self.lookup)
     }
 
     /// What the pipeline gives, where no fields are compared.
@@ -231,12 +238,11 @@ impl RunningLookup {
         }
         if let Way::Front { count, documents, .. } = &self.way {
             let documents = documents.clone();
-            let run = self.lookup.sub.start_behind(context, scope, *count, documents)?;
-            return Joined::drain(run, context, &self.lookup);
+            let mut run = self.lookup.sub.start_behind(context, scope, *count, documents)?;
+            return Joined::drain(&mut run, context, &self.lookup);
         }
         let run = self.lookup.sub.start(context, scope, None)?;
-        self.stats.began(&run);
-        let joined = Joined::drain(run, context, &self.lookup)?;
+        let joined = self.drain(context, run)?;
         if let Joined::Array(array) = &joined
             && self.lookup.variables.is_empty()
             && matches!(self.way, Way::Unknown)
@@ -263,7 +269,6 @@ impl RunningLookup {
             return Ok(());
         }
         let mut run = self.lookup.sub.start_front(context, count)?;
-        self.stats.began(&run);
         let (mut documents, mut bytes) = (Vec::new(), 0);
         let mut share = context.settings.budget.share(Operator::LookupCache);
         let mut too_many = false;
@@ -275,6 +280,7 @@ impl RunningLookup {
                 Ok(if too_many { Flow::Pause } else { Flow::More })
             })?;
         }
+        self.stats.ran(&run);
         self.way = match too_many {
             true => Way::Ask,
             false => Way::Front { count, documents: Arc::new(documents), _share: share },
