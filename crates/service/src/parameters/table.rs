@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_base::current::ScriptLimits;
+use mayfly_base::ScriptLimits;
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::spill::Operator;
 use mayfly_storage::{TtlIndexRules, TtlParameters};

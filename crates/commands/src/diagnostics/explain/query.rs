@@ -45,7 +45,11 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn parse(&self, now_ms: i64, collation: Option<Arc<Collation>>) -> Result<CanonicalQuery> {
+    fn parse(
+        &self,
+        ctx: &CommandContext<'_>,
+        collation: Option<Arc<Collation>>,
+    ) -> Result<CanonicalQuery> {
         let mut options = FindOptions {
             sort: self.sort,
             projection: self.projection,
@@ -53,8 +57,9 @@ impl<'a> Parts<'a> {
             limit: self.limit.unsigned_abs(),
             variables: self.variables,
             tells_keys: true,
-            now_ms: Some(now_ms),
+            now_ms: Some(ctx.op.now_ms()),
             collation,
+            scripts: Some(ctx.service.settings.script_limits()),
             ..FindOptions::default()
         };
         let hint = self.hint.map(Hint::parse).transpose()?.flatten();
@@ -86,7 +91,7 @@ pub(super) fn write(
     let store = &ctx.service.store;
     let collection = store.collection(&inner.ns);
     let collation = inner.collating.over(collection.as_deref());
-    let parse = || parts.parse(ctx.op.now_ms(), collation.clone());
+    let parse = || parts.parse(ctx, collation.clone());
     explain(store, ctx.op, collection, &parse, &explained, doc)
 }
 
