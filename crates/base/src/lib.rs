@@ -17,5 +17,5 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use codes::ErrorCode;
 pub use error::{Error, ErrorLabel, Result};
 pub use namespace::Namespace;
-pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry};
+pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
 pub use scripts::ScriptLimits;

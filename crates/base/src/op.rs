@@ -73,6 +73,8 @@ pub struct OpCtx {
     pub waited_micros: AtomicI64,
     /// Whether it sorted documents that did not come in their order.
     pub has_sort_stage: AtomicBool,
+    /// How its plan was chosen.
+    pub planning: Planning,
     /// Documents that it sorted.
     pub keys_sorted: AtomicU64,
     /// Their bytes.
@@ -82,6 +84,32 @@ pub struct OpCtx {
     /// Whether only a primary may do it.
     writes: AtomicBool,
     info: Mutex<OpInfo>,
+}
+
+/// How an operation's plan was chosen, where there was a choice.
+#[derive(Debug, Default)]
+pub struct Planning {
+    /// By a trial of several.
+    pub by_trial: AtomicBool,
+    /// Because others of its shape had been served by it.
+    pub from_cache: AtomicBool,
+    /// Works that a cached plan was expected to need, and what it had needed when it was left for another trial; 0 when it was
+    /// not.
+    pub replanned: (AtomicU64, AtomicU64),
+}
+
+impl Planning {
+    /// Why a cached plan was left, as the reference says it; nothing when none was.
+    pub fn replan_reason(&self) -> Option<String> {
+        let (expected, needed) =
+            (self.replanned.0.load(Ordering::Relaxed), self.replanned.1.load(Ordering::Relaxed));
+        (needed > 0).then(|| {
+            format!(
+                "cached plan was less efficient than expected: expected trial execution to take {expected} works but it \
+                 took at least {needed} works"
+            )
+        })
+    }
 }
 
 impl OpCtx {
@@ -103,6 +131,7 @@ impl OpCtx {
             yields: AtomicU64::new(0),
             waited_micros: AtomicI64::new(0),
             has_sort_stage: AtomicBool::new(false),
+            planning: Planning::default(),
             keys_sorted: AtomicU64::new(0),
             bytes_sorted: AtomicU64::new(0),
             spills: SpillCounters::default(),

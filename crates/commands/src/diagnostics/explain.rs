@@ -3,6 +3,7 @@
 //! Writing commands are explained without writing. What another command would refuse because it is malformed is refused
 //! here, too, as far as filter, order, projection and hint go.
 
+mod bulk;
 mod pipeline;
 mod query;
 mod view;
@@ -58,27 +59,31 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         return Err(fields.wrong("explain", request.target(), "object"));
     };
     let verbosity = verbosity(fields.string("verbosity")?)?;
+    let sent = body;
+    let write;
+    let (body, db) = match body.iter().next() {
+        Some(first) if first.name() == "bulkWrite" => {
+            check_database(body, request.db)?;
+            write = bulk::as_write(body)?;
+            (write.1.as_doc(), &*write.0)
+        }
+        _ => (body, request.db),
+    };
     let name = body.iter().next().map_or("", |element| element.name());
     let Some(entry) = registry::find(name) else {
         let text = format!("Explain failed due to unknown command: {name}");
         return Err(Error::new(ErrorCode::CommandNotFound, text));
     };
-    check_database(body, request.db)?;
+    check_database(body, db)?;
     let target = body.iter().next().map_or(RawValue::Null, |element| element.value());
     let inner = |name: &'static str| -> Result<Inner<'_>> {
         let RawValue::String(collection) = target else {
             let text = format!("collection name has invalid type {}", target.type_name());
             return Err(Error::new(ErrorCode::InvalidNamespace, text));
         };
-        let ns = Namespace::new(request.db, collection)?;
-        let explained = Request {
-            row: entry.row,
-            name,
-            db: request.db,
-            body,
-            generic: Generic::default(),
-            sequences: &[],
-        };
+        let ns = Namespace::new(db, collection)?;
+        let explained =
+            Request { row: entry.row, name, db, body, generic: Generic::default(), sequences: &[] };
         explained.fields(arguments_of(name).unwrap_or_default())?;
         let fields = Fields::new(body, name);
         let collating = Collating::parse(&fields)?;
@@ -91,7 +96,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         && let Source::View(view) = source(ctx, &inner.ns)?
     {
         view::explain(ctx, name, inner, &view, doc)?;
-        append_rest(ctx, body, request.db, doc);
+        append_rest(ctx, sent, request.db, doc);
         return Ok(());
     }
     match entry.row.name {
@@ -102,7 +107,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         "delete" => query::delete(ctx, &inner("delete")?, doc)?,
         "findAndModify" => query::find_and_modify(ctx, &inner("findAndModify")?, doc)?,
         "aggregate" => pipeline::aggregate(ctx, &inner("aggregate")?, doc)?,
-        "mapReduce" | "bulkWrite" => {
+        "mapReduce" => {
             return Err(Error::not_implemented(format_args!("explain of '{name}'")));
         }
         _ => {
@@ -113,7 +118,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
             return Err(Error::new(ErrorCode::IllegalOperation, text));
         }
     }
-    append_rest(ctx, body, request.db, doc);
+    append_rest(ctx, sent, request.db, doc);
     Ok(())
 }
 

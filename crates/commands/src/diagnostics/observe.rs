@@ -114,6 +114,8 @@ impl Observed<'_> {
             planSummary = about.get("planSummary").and_then(RawValue::as_str).unwrap_or_default(),
             keysExamined = number("keysExamined"),
             docsExamined = number("docsExamined"),
+            fromMultiPlanner = self.op.planning.by_trial.load(Relaxed).then_some(true),
+            replanReason = self.op.planning.replan_reason(),
             hasSortStage = self.op.has_sort_stage.load(Relaxed).then_some(true),
             usedDisk = (!self.op.spills.is_empty()).then_some(true),
             nreturned = number("nreturned"),
@@ -140,6 +142,7 @@ impl Observed<'_> {
         doc.append("keysExamined", count(&self.op.keys_examined));
         doc.append("docsExamined", count(&self.op.docs_examined));
         self.append_memory(&mut doc);
+        self.append_planning(&mut doc);
         if self.result.is_ok() {
             self.append_results(&mut doc);
         }
@@ -183,6 +186,20 @@ impl Observed<'_> {
                 doc.append(&format!("{name}SpilledRecords"), number(spilled.records));
                 doc.append(&format!("{name}SpilledDataStorageSize"), number(spilled.file_bytes));
             }
+        }
+    }
+
+    /// How its plan was chosen.
+    fn append_planning(&self, doc: &mut DocBuilder) {
+        let planning = &self.op.planning;
+        if planning.by_trial.load(Relaxed) {
+            doc.append("fromMultiPlanner", true);
+        }
+        if planning.from_cache.load(Relaxed) {
+            doc.append("fromPlanCache", true);
+        }
+        if let Some(reason) = planning.replan_reason() {
+            doc.append("replanned", true).append("replanReason", reason.as_str());
         }
     }
 

@@ -346,6 +346,7 @@ impl Executor {
         let trial = self.trial.take();
         let allowed = trial.as_ref().and_then(Trial::allowed);
         if trial.is_some() {
+            op.planning.from_cache.store(true, std::sync::atomic::Ordering::Relaxed);
             note_use(&self.collection, &self.plan);
         }
         let expected = self.expected.take();
@@ -354,10 +355,11 @@ impl Executor {
             self.done = progress == Progress::Over;
             return Ok(());
         }
-        // The plan that others were served by is no good for this one.
-        if let (Some(trial), 0) = (trial, given) {
+        // The plan that others were served by is no good for this one. What it has given stays given.
+        let trial = trial.map(|trial| trial.doubted(self, op));
+        if given == 0 {
             self.root = None;
-            self.trial = Some(trial.doubted(self));
+            self.trial = trial;
             self.settle(store, op)?;
         }
         let (progress, _) = self.go_on(store, op, (expected, None), sink)?;

@@ -2,6 +2,7 @@
 //! Manual: "Query Plans", "Plan Cache".
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{ErrorCode, OpCtx, Result};
 use mayfly_storage::Store;
@@ -55,9 +56,12 @@ impl Trial {
     }
 
     /// The plan that was cached needed much more than it did once.
-    pub(super) fn doubted(mut self, executor: &Executor) -> Trial {
+    pub(super) fn doubted(mut self, executor: &Executor, op: &OpCtx) -> Trial {
         PlanCache::doubt(&executor.collection, self.candidates.key);
-        self.cached = None;
+        if let Some(works) = self.cached.take() {
+            op.planning.replanned.0.store(works, Relaxed);
+            op.planning.replanned.1.store(works.saturating_mul(DOUBTED_AT), Relaxed);
+        }
         self
     }
 }
@@ -74,6 +78,10 @@ impl Executor {
         op: &OpCtx,
     ) -> Result<Vec<Tried>> {
         let candidates = &trial.candidates;
+        // What is sorted in a trial was not sorted by the operation.
+        let sorted = (&op.has_sort_stage, &op.keys_sorted, &op.bytes_sorted);
+        let before = (sorted.0.load(Relaxed), sorted.1.load(Relaxed), sorted.2.load(Relaxed));
+        op.planning.by_trial.store(true, Relaxed);
         let (mut running, mut failed) = (Vec::new(), None);
         for plan in candidates.plans(&self.collection) {
             running.push(self.try_out(plan));
@@ -97,6 +105,9 @@ impl Executor {
             }
             (spent, works) = (spent + works, works * 2);
         }
+        sorted.0.store(before.0, Relaxed);
+        sorted.1.store(before.1, Relaxed);
+        sorted.2.store(before.2, Relaxed);
         let mut tried: Vec<Tried> = running.into_iter().map(Trying::scored).collect();
         // The first of equals, which were better by rule.
         let mut best = 0;

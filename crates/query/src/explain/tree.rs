@@ -6,7 +6,7 @@ use mayfly_base::spill::Operator;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::bounds::{Scan, rest, scan_bounds};
 use super::filter::{joined, parts};
@@ -117,7 +117,12 @@ fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
             ran.did(stage).counting(|out| write_duplicates(counted, out))
         }
         Plan::Fetch(input) => fetch(below(input), rest_behind(of, input), counted),
-        Plan::Keys(input) => below(input),
+        Plan::Keys(input) => match &**input {
+            Plan::Index(scan) if of.explained.purpose == Purpose::Count => {
+                counted_scan(scan, below(input), ran)
+            }
+            _ => below(input),
+        },
         Plan::Covered(input) => {
             let shows = query.shows.as_ref().map(|paths| shown(paths));
             let projection = of.explained.projection.or(shows.as_ref().map(DocBuf::as_doc));
@@ -338,6 +343,49 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
             if one.covered { leaf } else { fetch(leaf, rest(&plan.said, of.query), counted) }
         }
     }
+}
+
+/// A scan of which only the number of entries counts: of one interval its ends are told.
+fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
+    let Some(bounds) = ends(scan) else { return leaf };
+    let mut fields = DocBuilder::new();
+    let told = leaf.fields.as_doc();
+    for field in told.iter().filter(|it| !matches!(it.name(), "direction" | "indexBounds")) {
+        fields.append(field.name(), field.value());
+    }
+    fields.append("indexBounds", &bounds);
+    let keys = input_of(ran).counters.keys;
+    let counted = |out: &mut DocBuilder| {
+        out.append("keysExamined", number(keys));
+    };
+    Node { stage: "COUNT_SCAN", fields: fields.finish(), ..leaf }.counting(counted)
+}
+
+/// Where a scan of one range begins and ends.
+fn ends(scan: &IndexScan) -> Option<DocBuf> {
+    let (mut start, mut end) = (DocBuilder::new(), DocBuilder::new());
+    let (mut includes_start, mut includes_end) = (true, true);
+    for (at, field) in scan.fields().iter().enumerate() {
+        let (low, high) = match scan.said.intervals.get(at) {
+            Some(Some(intervals)) => match &intervals[..] {
+                [one] => (Some(&one.low), Some(&one.high)),
+                _ => return None,
+            },
+            _ => (None, None),
+        };
+        let (first, last) = if field.descending { (high, low) } else { (low, high) };
+        let open = [RawValue::MinKey, RawValue::MaxKey];
+        let (low, high) =
+            (open[usize::from(field.descending)], open[usize::from(!field.descending)]);
+        start.append(&field.path, first.map_or(low, |end| end.value.as_raw()));
+        end.append(&field.path, last.map_or(high, |end| end.value.as_raw()));
+        includes_start &= first.is_none_or(|end| end.inclusive);
+        includes_end &= last.is_none_or(|end| end.inclusive);
+    }
+    let mut out = DocBuilder::new();
+    out.append("startKey", &start.finish()).append("startKeyInclusive", includes_start);
+    out.append("endKey", &end.finish()).append("endKeyInclusive", includes_end);
+    Some(out.finish())
 }
 
 fn fetch_by_id(

@@ -7,7 +7,7 @@
 use mayfly_mql::matcher::{CmpOp, Expr, InList, Predicate, TypeSet};
 use mayfly_value::{RawValue, canonical_type, compare_values_in, same_collation, ty};
 
-use super::bounds::is_nan;
+use super::conditions::is_nan;
 
 /// Whether every document that satisfies the query satisfies the filter. The depth of both was bounded when they were parsed.
 pub(super) fn implies(query: &Expr, filter: &Expr) -> bool {

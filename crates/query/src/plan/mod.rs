@@ -9,7 +9,9 @@ mod between;
 mod bounds;
 mod build;
 mod cache;
+mod candidate;
 mod choose;
+mod conditions;
 mod covering;
 mod first_of;
 mod hashed;
@@ -238,7 +240,7 @@ fn hinted(
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
     match collection.plannable_indexes().into_iter().find(usable) {
-        Some(index) => match choose::candidates(&index, bounds).first() {
+        Some(index) => match candidate::candidates(&index, bounds).first() {
             Some(candidate) => Ok(choose::with_candidate(query, candidate, bounds).1),
             None => Err(Error::new(
                 ErrorCode::NoQueryExecutionPlans,

@@ -10,7 +10,8 @@ use mayfly_value::same_collation;
 
 use super::allowed::allows;
 use super::bounds::{Condition, FieldBounds};
-use super::choose::{Candidate, extend, has_all_of};
+use super::candidate::{Candidate, has_all_of};
+use super::choose::extend;
 use super::{Plan, Way};
 use crate::language::{CanonicalQuery, Hint};
 

@@ -10,7 +10,7 @@ use mayfly_storage::{Collection, Index};
 use mayfly_value::{Collation, RawValue, same_collation};
 
 use super::allowed::{allows, restricted};
-use super::choose::has_all_of;
+use super::candidate::has_all_of;
 use crate::language::CanonicalQuery;
 use crate::language::shape::{Hasher, PlanShape};
 

@@ -14,6 +14,7 @@ use mayfly_value::{RawValue, ValueBuf};
 
 use super::allowed::allows;
 use super::bounds::{conjuncts, field_bounds};
+use super::candidate::has_all_of;
 use super::interval::encoded;
 use super::{Plan, Way, choose};
 use crate::language::CanonicalQuery;
@@ -49,7 +50,7 @@ pub(super) fn plan(
     }
     let indexes = collection.plannable_indexes();
     let usable = |index: &&Arc<Index>| {
-        !index.spec.hidden() && allows(query, index) && choose::has_all_of(index, query)
+        !index.spec.hidden() && allows(query, index) && has_all_of(index, query)
     };
     let text = |index: &Arc<Index>| match index.spec.kind() {
         Kind::Text(text) => Some((index.clone(), text.spec().clone())),

@@ -15,7 +15,7 @@ use mayfly_value::RawValue;
 use mayfly_value::paths::array_index;
 
 use super::bounds::{Bounds, FieldBounds};
-use super::choose::Candidate;
+use super::candidate::Candidate;
 use super::interval::{End, Interval};
 
 /// The index for each path that it can bound, and for its ordinary fields in front.

@@ -14,6 +14,9 @@ use crate::record::layout::object_subrange;
 /// Length of what stands before a record's key in the byte store.
 const PREFIX: usize = 8;
 
+/// Bytes of a record's number.
+const NUMBER_BYTES: usize = 8;
+
 /// Keys of records of one collection, to be read together.
 #[derive(Debug)]
 pub struct RecordKeys {
@@ -35,6 +38,12 @@ impl RecordKeys {
     pub fn of(collection: &Collection) -> RecordKeys {
         let prefix = collection.id().to_be_bytes();
         RecordKeys { prefix, bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Makes room for so many more of the usual length.
+    pub fn reserve(&mut self, keys: usize) {
+        self.ends.reserve(keys);
+        self.bytes.reserve(keys * (PREFIX + NUMBER_BYTES));
     }
 
     /// Adds a key.

@@ -5,7 +5,7 @@
 //! read for nothing, so a page takes no more keys than documents are wanted, where that is known, and begins small where it is
 //! not. What was read and not shown counts as not examined, and is read again over the snapshot of the next batch.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use mayfly_base::Result;
 use mayfly_storage::{Collection, RecordKeys, Store};
@@ -79,20 +79,25 @@ impl PageSize {
 pub(super) struct Page {
     pub(super) size: PageSize,
     keys: RecordKeys,
-    /// For each of them, how many keys of indexes were looked at for it.
-    looked: Vec<u64>,
-    /// Where the scan stood that gave them, as range and end of the position; fewer than keys when not all have a place.
-    places: Vec<(usize, usize)>,
+    rows: Vec<Waiting>,
+    /// Positions of their entries, one behind the other.
     positions: Vec<u8>,
     room: usize,
+}
+
+/// What is known of a row beside the key of its record.
+struct Waiting {
+    /// How many keys of indexes were looked at for it.
+    looked: u64,
+    /// Where the scan stood that gave it: the range, and where among the positions this one lies.
+    place: Option<(usize, Range<usize>)>,
 }
 
 impl Page {
     /// An empty one.
     pub(super) fn new(collection: &Collection) -> Page {
         let (size, keys) = (PageSize::default(), RecordKeys::of(collection));
-        let (looked, places, positions) = (Vec::new(), Vec::new(), Vec::new());
-        Page { size, keys, looked, places, positions, room: 1 }
+        Page { size, keys, rows: Vec::new(), positions: Vec::new(), room: 1 }
     }
 
     /// A batch begins, for somebody who takes so many documents. What was not shown in the last one comes first.
@@ -109,12 +114,19 @@ impl Page {
         looked: u64,
         place: Option<Place<'_>>,
     ) -> bool {
-        self.keys.push(record_key);
-        self.looked.push(looked);
-        if let Some(place) = place {
-            self.positions.extend_from_slice(place.position);
-            self.places.push((place.range, self.positions.len()));
+        if self.rows.is_empty() {
+            self.keys.reserve(self.room);
+            self.rows.reserve(self.room);
+            let position = place.as_ref().map_or(0, |place| place.position.len());
+            self.positions.reserve((self.room * position).min(POSITION_BYTES));
         }
+        self.keys.push(record_key);
+        let place = place.map(|place| {
+            let start = self.positions.len();
+            self.positions.extend_from_slice(place.position);
+            (place.range, start..self.positions.len())
+        });
+        self.rows.push(Waiting { looked, place });
         self.keys.len() >= self.room || self.positions.len() >= POSITION_BYTES
     }
 
@@ -124,12 +136,12 @@ impl Page {
 
     /// How many rows wait, and how many keys of indexes were looked at for them.
     pub(super) fn waiting(&self) -> (u64, u64) {
-        (self.looked.len() as u64, self.looked.iter().sum())
+        (self.rows.len() as u64, self.rows.iter().map(|row| row.looked).sum())
     }
 
     /// How many rows stand behind this one.
     pub(super) fn rows_behind(&self, last: usize) -> u64 {
-        (self.looked.len() - last - 1) as u64
+        (self.rows.len() - last - 1) as u64
     }
 
     /// Reads the records and shows their documents. Gives the place of the last one when that was enough for now; otherwise the
@@ -179,8 +191,7 @@ impl Page {
     /// Nothing waits any more.
     pub(super) fn clear(&mut self) {
         self.keys.clear();
-        self.looked.clear();
-        self.places.clear();
+        self.rows.clear();
         self.positions.clear();
     }
 
@@ -188,26 +199,22 @@ impl Page {
     /// next batch. True when it goes back.
     pub(super) fn leave(&mut self, batch: &Batch<'_>, last: usize, scan: &mut dyn Node) -> bool {
         let behind = last + 1;
-        let keys = self.looked.iter().skip(behind).sum();
+        let keys = self.rows.iter().skip(behind).map(|row| row.looked).sum();
         batch.give_back(keys);
-        if self.places.len() == self.keys.len()
-            && let Some((range, end)) = self.places.get(last)
-        {
-            let start = last.checked_sub(1).map_or(0, |before| self.places[before].1);
-            let position = self.positions.get(start..*end).unwrap_or_default();
-            let rows = (self.keys.len() - behind) as u64;
+        if let Some((range, position)) = &self.rows[last].place {
+            let (range, position) = (*range, self.positions.get(position.clone()));
+            let position = position.unwrap_or_default();
+            let rows = (self.rows.len() - behind) as u64;
             if rows > 0 {
-                scan.go_back(Place { range: *range, position }, (rows, keys));
+                scan.go_back(Place { range, position }, (rows, keys));
             }
             self.clear();
             return true;
         }
         let mut left = RecordKeys::of(batch.collection);
         (behind..).map_while(|at| self.keys.get(at)).for_each(|key| left.push(key));
-        self.looked.drain(..behind);
+        self.rows.drain(..behind);
         self.keys = left;
-        self.places.clear();
-        self.positions.clear();
         false
     }
 }

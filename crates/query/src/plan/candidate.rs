@@ -1,0 +1,165 @@
+//! What an index offers to a query: which documents it has, and what bounds its fields.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use mayfly_storage::kinds::{FieldKind, Kind};
+use mayfly_storage::{Index, IndexField, KeyRange};
+
+use super::bounds::{Bounds, FieldBounds};
+use super::implication::implies;
+use super::interval::ranges;
+use super::{hashed, places, wildcards};
+use crate::language::CanonicalQuery;
+use crate::language::partial::filter_of;
+
+/// A partial index lacks the documents that do not satisfy its filter.
+pub(super) fn has_all_of(index: &Index, query: &CanonicalQuery) -> bool {
+    match index.filter() {
+        None => true,
+        Some(filter) => {
+            filter_of(filter).is_some_and(|filter| implies(query.matcher.root(), filter))
+        }
+    }
+}
+
+/// An index as a plan may use it: a wildcard index offers itself once for each path of the filter.
+pub(super) struct Candidate<'a> {
+    pub(super) index: &'a Arc<Index>,
+    /// The fields of its entries, with the filter's path in place of a wildcard.
+    pub(super) fields: Cow<'a, [IndexField]>,
+    /// Whether one document may have several of the entries that it shows, though none of its values is an array.
+    pub(super) repeats: bool,
+    /// Which of its fields held arrays when it was looked at: what is read later may not be told apart from what is planned now.
+    pub(super) multikey: u32,
+}
+
+/// What an index offers for these conditions.
+pub(super) fn candidates<'a>(
+    index: &'a Arc<Index>,
+    bounds: &[FieldBounds<'_>],
+) -> Vec<Candidate<'a>> {
+    let as_it_is = || Candidate::of(index, Cow::Borrowed(index.spec.fields()));
+    match index.spec.kind() {
+        Kind::Ordered | Kind::Hashed => vec![as_it_is()],
+        Kind::Wildcard(wildcard) => wildcards::candidates(index, wildcard, bounds),
+        Kind::Sphere(_) | Kind::Plane(_) if places::serves(index, bounds) => vec![as_it_is()],
+        // These serve their own operators only.
+        Kind::Text(_) | Kind::Sphere(_) | Kind::Plane(_) => Vec::new(),
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// An index with these fields.
+    pub(super) fn of(index: &'a Arc<Index>, fields: Cow<'a, [IndexField]>) -> Candidate<'a> {
+        Candidate { index, fields, repeats: false, multikey: index.multikey_mask() }
+    }
+}
+
+impl Candidate<'_> {
+    /// A sparse index lacks documents that a condition on a missing field could want.
+    pub(super) fn has_all_of_paths(&self, bounds: &[FieldBounds<'_>]) -> bool {
+        // An index of places only offers itself where its documents are all that can match.
+        !self.index.spec.sparse()
+            || !matches!(self.index.spec.kind(), Kind::Ordered | Kind::Hashed | Kind::Wildcard(_))
+            || self.fields.iter().any(|field| {
+                bounds.iter().any(|known| {
+                    known.path == field.path
+                        && known.conditions.iter().any(|known| !known.includes_missing)
+                })
+            })
+    }
+
+    /// What bounds the field at this place of an entry; nothing when no condition may be used there.
+    pub(super) fn bounds_of(
+        &self,
+        at: usize,
+        bounds: &[FieldBounds<'_>],
+        same_collation: bool,
+    ) -> Option<Bounded> {
+        let field = &self.fields[at];
+        let known = |path: &str| bounds.iter().find(|known| known.path == path);
+        let inexact = |bounds| Bounded { bounds, covered: Vec::new() };
+        match field.kind {
+            FieldKind::Ordered | FieldKind::Wildcard => {
+                self.together(at, bounds, known(&field.path)?, same_collation)
+            }
+            FieldKind::Path => {
+                let wildcard = self.fields.get(at + 1)?;
+                Some(inexact(wildcards::path_bounds(&wildcard.path, known(&wildcard.path)?)))
+            }
+            FieldKind::Hashed => {
+                let collation = self.index.spec.collation().map(|collation| &**collation);
+                hashed::bounds(known(&field.path)?, collation, same_collation).map(inexact)
+            }
+            FieldKind::Sphere | FieldKind::Plane => {
+                places::bounds(self.index, known(&field.path)?).map(inexact)
+            }
+            FieldKind::Text => None,
+        }
+    }
+
+    /// All conditions together that one value of a document must satisfy.
+    fn together(
+        &self,
+        at: usize,
+        bounds: &[FieldBounds<'_>],
+        known: &FieldBounds<'_>,
+        same_collation: bool,
+    ) -> Option<Bounded> {
+        let field = &self.fields[at];
+        let collation = self.index.spec.collation().map(|collation| &**collation);
+        let usable = |condition: &&Bounds| {
+            (same_collation || !condition.collated)
+                && (collation.is_none() || !condition.plain)
+                && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
+        };
+        let usable = || known.conditions.iter().filter(usable);
+        let multikey = self.multikey & (1 << at) != 0;
+        if !multikey {
+            let covered = usable().filter_map(|condition| condition.whole).collect();
+            let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;
+            return Some(Bounded { bounds: all, covered });
+        }
+        // A key combines values of one item of an array; conditions may hold for different ones, unless they ask for one item.
+        let sharing = self.fields[..at].iter().position(|it| it.parts[0] == field.parts[0]);
+        let items = match sharing {
+            None => None,
+            Some(before) => {
+                let before = self.bounds_of(before, bounds, same_collation)?.bounds.items;
+                if before.is_empty() {
+                    return None;
+                }
+                Some(before)
+            }
+        };
+        let fits = |condition: &&Bounds| items.as_ref().is_none_or(|it| *it == condition.items);
+        let points = usable().filter(fits).find(|condition| condition.points());
+        let narrow = || usable().filter(fits).find(|condition| !condition.is_everything());
+        let chosen = points.or_else(narrow).or_else(|| usable().find(fits))?;
+        if chosen.items.is_empty() {
+            let covered = chosen.whole.filter(|_| !chosen.negated).into_iter().collect();
+            return Some(Bounded { bounds: chosen.clone(), covered });
+        }
+        let same = usable().filter(|condition| condition.items == chosen.items);
+        let bounds = same.cloned().reduce(|all, next| all.and(&next, collation))?;
+        Some(Bounded { bounds, covered: Vec::new() })
+    }
+}
+
+/// What bounds a field of an index.
+pub(super) struct Bounded {
+    pub(super) bounds: Bounds,
+    /// The outermost conditions of the filter that it says all of.
+    pub(super) covered: Vec<usize>,
+}
+
+impl Bounded {
+    /// As keys of an index field.
+    pub(super) fn ranges(&self, field: &IndexField, index: &Index) -> Vec<KeyRange> {
+        // Hashes, paths and places are kept as they are.
+        let values = matches!(field.kind, FieldKind::Ordered | FieldKind::Wildcard);
+        let collation = index.spec.collation().filter(|_| values);
+        ranges(&self.bounds.intervals, field.descending, collation.map(|collation| &**collation))
+    }
+}

@@ -1,0 +1,266 @@
+//! What one condition says of the values of an index.
+
+use mayfly_mql::matcher::{CmpOp, Predicate, Regex};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, ty};
+
+use super::bounds::Bounds;
+use super::interval::{End, Interval, complement, union};
+
+pub(super) fn is_nan(value: RawValue<'_>) -> bool {
+    Number::from_value(value).is_some_and(Number::is_nan)
+}
+
+/// Whether a value is found under its own key, and nothing else is that does not equal it.
+fn has_own_key(value: RawValue<'_>) -> bool {
+    !matches!(
+        value,
+        RawValue::Null
+            | RawValue::Undefined
+            | RawValue::Array(_)
+            | RawValue::Document(_)
+            | RawValue::Regex { .. }
+            | RawValue::MinKey
+            | RawValue::MaxKey
+    ) && !is_nan(value)
+}
+
+fn has_fields(value: RawValue<'_>) -> bool {
+    matches!(value, RawValue::Document(inner) if !inner.is_empty())
+}
+
+/// What a condition on the values of a path says.
+pub(super) fn bounds_of(predicate: &Predicate, collation: Option<&Collation>) -> Option<Bounds> {
+    match predicate {
+        Predicate::Cmp { op: CmpOp::Eq, value, .. } => equal(&[value.as_raw()], collation),
+        Predicate::Cmp { op, value, .. } => compared(*op, value.as_raw()),
+        Predicate::In(list) => {
+            let values: Vec<RawValue<'_>> = list.values().iter().map(|v| v.as_raw()).collect();
+            let mut bounds = match values.is_empty() && !list.regexes().is_empty() {
+                true => Bounds { exact: true, ..Bounds::new(Vec::new()) },
+                false => equal(&values, collation)?,
+            };
+            for regex in list.regexes() {
+                let matching = matching(regex);
+                bounds.intervals.extend(matching.intervals);
+                bounds.exact &= matching.exact;
+                bounds.plain = true;
+            }
+            if bounds.plain {
+                let strings = collation.filter(|_| bounds.collated);
+                bounds.intervals = union(bounds.intervals, strings);
+            }
+            Some(bounds)
+        }
+        Predicate::Regex(regex) => Some(matching(regex)),
+        Predicate::Exists => Some(Bounds::new(vec![Interval::all()])),
+        Predicate::Type(types, _) => of_types(|byte| types.contains(byte)),
+        Predicate::Mod { .. } => Some(Bounds::new(vec![Interval::of_type(RawValue::Int32(0))?])),
+        // As what it is, an empty array, a wildcard does not keep it.
+        Predicate::Size(0) => {
+            let empty = Bounds::new(vec![Interval::point(RawValue::Undefined)]);
+            Some(Bounds { documents: true, ..empty })
+        }
+        Predicate::Not(inner) => outside(inner, collation),
+        Predicate::Bits(..)
+        | Predicate::Geo(..)
+        | Predicate::Size(_)
+        | Predicate::ElemMatchDocument(_)
+        | Predicate::ElemMatchValue(_)
+        | Predicate::All(_) => None,
+    }
+}
+
+/// Equality with one of these values.
+fn equal(values: &[RawValue<'_>], collation: Option<&Collation>) -> Option<Bounds> {
+    let mut intervals = Vec::with_capacity(values.len());
+    for value in values {
+        match value {
+            // Kept as they are in arrays only; as a condition they mean something else.
+            RawValue::Undefined | RawValue::Regex { .. } => return None,
+            // An empty array is kept as undefined, and a path below it counts as null.
+            RawValue::Null => {
+                intervals.extend([RawValue::Undefined, RawValue::Null].map(Interval::point));
+            }
+            // Its items have the keys, unless it is an item itself.
+            RawValue::Array(items) => {
+                let first = items.iter().next().map_or(RawValue::Undefined, |item| item.value());
+                // Of an array inside of the array the items have no keys.
+                intervals.push(Interval::point(first));
+                intervals.push(Interval::point(*value));
+            }
+            value => intervals.push(Interval::point(*value)),
+        }
+    }
+    Some(Bounds {
+        exact: values.iter().all(|value| has_own_key(*value)),
+        includes_missing: values.iter().any(|value| value.type_byte() == ty::NULL),
+        collated: values.iter().any(|value| Collation::concerns(*value)),
+        documents: values
+            .iter()
+            .any(|value| has_fields(*value) || matches!(value, RawValue::Array(_))),
+        ..Bounds::new(union(intervals, collation))
+    })
+}
+
+/// An order comparison.
+fn compared(op: CmpOp, value: RawValue<'_>) -> Option<Bounds> {
+    let end = |inclusive| End::new(value, inclusive);
+    let Interval { low, high } = match (op, value) {
+        // Equal to nothing but itself, and to what is missing.
+        (CmpOp::Lte | CmpOp::Gte, RawValue::Null) => return equal(&[value], None),
+        (_, RawValue::MinKey | RawValue::MaxKey) => {
+            let all = Interval::all();
+            let interval = match op {
+                CmpOp::Lt => Interval::new(all.low, end(false)),
+                CmpOp::Lte => Interval::new(all.low, end(true)),
+                CmpOp::Gt => Interval::new(end(false), all.high),
+                CmpOp::Gte | CmpOp::Eq => Interval::new(end(true), all.high),
+            };
+            let all = Bounds::new(vec![interval]);
+            return Some(Bounds { includes_missing: true, documents: true, ..all });
+        }
+        // What NaN compares with is no range of numbers, and the items of an array have the keys.
+        (_, value) if is_nan(value) || matches!(value, RawValue::Array(_)) => return None,
+        (_, value) => Interval::of_type(value)?,
+    };
+    let interval = match op {
+        CmpOp::Lt => Interval::new(low, end(false)),
+        CmpOp::Lte => Interval::new(low, end(true)),
+        CmpOp::Gt => Interval::new(end(false), high),
+        CmpOp::Gte => Interval::new(end(true), high),
+        CmpOp::Eq => Interval::new(end(true), end(true)),
+    };
+    Some(Bounds {
+        exact: has_own_key(value),
+        collated: Collation::concerns(value),
+        documents: matches!(value, RawValue::Document(_)),
+        ..Bounds::new(vec![interval])
+    })
+}
+
+/// A pattern: the strings that begin as it does, and the pattern itself as a value.
+fn matching(regex: &Regex) -> Bounds {
+    let strings = Interval::of_type(RawValue::String(""));
+    let prefix = regex.literal_prefix();
+    let begins = |prefix: &str| {
+        let next = RawValue::Document(RawDoc::EMPTY);
+        let behind = behind(prefix);
+        let next = behind.as_deref().map_or(next, RawValue::String);
+        Interval::new(End::new(RawValue::String(prefix), true), End::new(next, false))
+    };
+    let strings = prefix.map(begins).or(strings);
+    let pattern = RawValue::Regex { pattern: regex.pattern(), options: regex.options() };
+    let intervals = strings.into_iter().chain([Interval::point(pattern)]).collect();
+    let exact = prefix.is_some_and(|prefix| regex.pattern().len() == prefix.len() + 1);
+    Bounds { exact, plain: true, ..Bounds::new(intervals) }
+}
+
+/// The least string behind all that begin so.
+fn behind(prefix: &str) -> Option<String> {
+    let mut next = prefix.to_owned();
+    while let Some(last) = next.pop() {
+        let after = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+        if let Some(after) = after {
+            next.push(after);
+            return Some(next);
+        }
+    }
+    None
+}
+
+/// Values of these types.
+fn of_types(has: impl Fn(u8) -> bool) -> Option<Bounds> {
+    // What an array is kept as its items say, and those may be anything.
+    if has(ty::ARRAY) {
+        return Some(Bounds::new(vec![Interval::all()]));
+    }
+    let representatives: &[(&[u8], RawValue<'static>)] = &[
+        (&[ty::STRING, ty::SYMBOL], RawValue::String("")),
+        (&[ty::DOCUMENT], RawValue::Document(RawDoc::EMPTY)),
+        (&[ty::BINARY], RawValue::Binary { subtype: 0, bytes: &[] }),
+        (&[ty::OBJECT_ID], RawValue::ObjectId([0; 12])),
+        (&[ty::BOOL], RawValue::Bool(false)),
+        (&[ty::DATE], RawValue::Date(0)),
+        (&[ty::TIMESTAMP], RawValue::Timestamp(0)),
+    ];
+    let singles = [
+        (ty::MIN_KEY, RawValue::MinKey),
+        (ty::UNDEFINED, RawValue::Undefined),
+        (ty::NULL, RawValue::Null),
+        (ty::MAX_KEY, RawValue::MaxKey),
+    ];
+    let others = [ty::REGEX, ty::DB_POINTER, ty::CODE, ty::CODE_W_SCOPE];
+    if others.into_iter().any(&has) {
+        return None;
+    }
+    let numbers = [ty::INT32, ty::INT64, ty::DOUBLE, ty::DECIMAL].into_iter().any(&has);
+    let numbers = numbers.then(|| {
+        let end = |number| End::new(RawValue::Double(number), true);
+        Interval::new(end(f64::NAN), end(f64::INFINITY))
+    });
+    let known = representatives.iter().filter(|(bytes, _)| bytes.iter().any(|byte| has(*byte)));
+    let known = known.filter_map(|(_, value)| Interval::of_type(*value));
+    let singles = singles.into_iter().filter(|(byte, _)| has(*byte));
+    let singles = singles.map(|(_, value)| Interval::point(value));
+    let intervals = union(numbers.into_iter().chain(known).chain(singles).collect(), None);
+    let documents = has(ty::DOCUMENT);
+    (!intervals.is_empty()).then(|| Bounds { documents, ..Bounds::new(intervals) })
+}
+
+/// What a condition says that does not hold: a value may be outside of what it asks for, of any type, or missing.
+pub(super) fn outside(inner: &Predicate, collation: Option<&Collation>) -> Option<Bounds> {
+    let inside = match inner {
+        Predicate::All(parts) => match parts.as_slice() {
+            [only] => return outside(only, collation),
+            _ => return None,
+        },
+        // Missing or null: both have the key of null, and so does what lies below an empty array.
+        Predicate::Exists => {
+            let none = [RawValue::Undefined, RawValue::Null].map(Interval::point);
+            let bounds = Bounds::new(none.to_vec());
+            return Some(Bounds { includes_missing: true, negated: true, ..bounds });
+        }
+        Predicate::Cmp { op: CmpOp::Eq, value, .. } => excluded(&[value.as_raw()], collation),
+        Predicate::Cmp { op, value, .. } => {
+            let inside = compared(*op, value.as_raw())?;
+            if inside.includes_missing {
+                return None;
+            }
+            inside
+        }
+        Predicate::In(list) if list.regexes().is_empty() => {
+            let all: Vec<RawValue<'_>> = list.values().iter().map(|v| v.as_raw()).collect();
+            excluded(&all, collation)
+        }
+        _ => return None,
+    };
+    let is_null = |interval: &Interval| interval.low.value.type_byte() == ty::NULL;
+    let null = inside.intervals.iter().any(is_null);
+    let around = complement(&inside.intervals, collation);
+    if around.is_empty() {
+        return None;
+    }
+    Some(Bounds {
+        includes_missing: !null,
+        collated: inside.collated,
+        negated: true,
+        documents: true,
+        // A null may be a missing field, and more.
+        exact: inside.exact && !null,
+        ..Bounds::new(around)
+    })
+}
+
+/// The values that a document cannot have under a key when it has none of these.
+fn excluded(values: &[RawValue<'_>], collation: Option<&Collation>) -> Bounds {
+    // An array is kept as its items, which others may have, too.
+    let kept = values.iter().filter(|value| {
+        !matches!(value, RawValue::Array(_) | RawValue::Undefined | RawValue::Regex { .. })
+    });
+    let intervals = kept.clone().map(|value| Interval::point(*value)).collect();
+    Bounds {
+        exact: values.iter().all(|value| has_own_key(*value)),
+        collated: kept.clone().any(|value| Collation::concerns(*value)),
+        ..Bounds::new(union(intervals, collation))
+    }
+}
