@@ -237,9 +237,15 @@ impl Executor {
             self.trial = Some(trial);
             return Ok(Vec::new());
         }
+        let before = self.plan.summary();
         let tried = self.choose(&trial, store, op)?;
         note_use(&self.collection, &self.plan);
-        op.update_info(|info| info.plan_summary = self.plan.summary());
+        op.update_info(|info| {
+            // A plan inside of a stage is not that of the command.
+            if info.plan_summary == before {
+                info.plan_summary = self.plan.summary();
+            }
+        });
         Ok(tried)
     }
 

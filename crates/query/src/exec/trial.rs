@@ -131,8 +131,7 @@ impl Executor {
                 choice: Choice::of(&winner.plan),
                 works: winner.works,
                 active: false,
-                query: self.query.clone(),
-                plan: winner.plan.clone(),
+                from: CachedPlan::kept(&self.query, &winner.plan),
                 scores: tried.iter().map(|one| one.score).collect(),
                 created_ms: op.now_ms(),
             };

@@ -1,15 +1,17 @@
 //! Cached plans as `$planCacheStats` shows them.
 
 use mayfly_base::Result;
+use mayfly_mql::Projection;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::node::number;
 use super::{Explained, Purpose, Verbosity, filter, tree};
 use crate::exec::Ran;
+use crate::language::CanonicalQuery;
 use crate::memory::Budget;
 use crate::plan::allowed::index_filter_set;
-use crate::plan::{CachedPlan, PlanCache};
+use crate::plan::{CachedPlan, Plan, PlanCache};
 
 /// Memory of an entry beside its documents, roughly.
 const ENTRY_BYTES: usize = 1024;
@@ -25,20 +27,6 @@ pub fn cached_plans(collection: &Collection, host: &str) -> Result<Vec<DocBuf>> 
 }
 
 fn shown(entry: &CachedPlan, collection: &Collection, host: &str) -> DocBuf {
-    let (query, conditions) = (&entry.query, entry.query.matcher.root().conditions());
-    let mut sort = DocBuilder::new();
-    for field in query.sort.iter().flat_map(|sort| sort.fields()) {
-        sort.append(field.path.as_str(), if field.descending { -1 } else { 1 });
-    }
-    let sort = sort.finish();
-    // What a plan depends on of a projection are the paths that it needs.
-    let needed = query.projection.as_ref().and_then(|projection| projection.needed_paths());
-    let mut projection = DocBuilder::new();
-    for path in needed.unwrap_or_default() {
-        projection.append(&path, 1);
-    }
-    let projection = projection.finish();
-    let filter = as_sent(&conditions);
     let shape = entry.shape.to_string();
     let mut out = DocBuilder::new();
     out.append("version", "1");
@@ -46,6 +34,39 @@ fn shown(entry: &CachedPlan, collection: &Collection, host: &str) -> DocBuf {
     out.append("planCacheKey", entry.key.to_string().as_str());
     out.append("isActive", entry.active).append("works", number(entry.works));
     out.append("worksType", "works").append("timeOfCreation", RawValue::Date(entry.created_ms));
+    let (mut filtered, before) = (false, out.len());
+    if let Some((query, plan)) = &entry.from {
+        write_from(query, plan, &mut out);
+        filtered = index_filter_set(collection, query);
+        out.start_array("creationExecStats").end();
+        out.start_array("candidatePlanScores");
+        entry.scores.iter().for_each(|score| {
+            out.push(*score);
+        });
+        out.end();
+    }
+    let size = out.len() - before + ENTRY_BYTES;
+    out.append("indexFilterSet", filtered);
+    out.append("estimatedSizeBytes", number(size as u64)).append("host", host);
+    out.finish()
+}
+
+/// Where an entry comes from: the query, and its plan.
+fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
+    let conditions = query.matcher.root().conditions();
+    let mut sort = DocBuilder::new();
+    for field in query.sort.iter().flat_map(|sort| sort.fields()) {
+        sort.append(field.path.as_str(), if field.descending { -1 } else { 1 });
+    }
+    let sort = sort.finish();
+    // What a plan depends on of a projection are the paths that it needs.
+    let needed = query.projection.as_ref().and_then(Projection::needed_paths);
+    let mut projection = DocBuilder::new();
+    for path in needed.unwrap_or_default() {
+        projection.append(&path, 1);
+    }
+    let projection = projection.finish();
+    let filter = as_sent(&conditions);
     out.start_document("createdFromQuery");
     out.append("query", &filter).append("sort", &sort).append("projection", &projection);
     if let Some(collation) = &query.collation {
@@ -63,18 +84,8 @@ fn shown(entry: &CachedPlan, collection: &Collection, host: &str) -> DocBuf {
     };
     let of = tree::Of { query, explained: &explained, conditions: &conditions };
     out.start_document("cachedPlan");
-    tree::tree(&of, &entry.plan, &Ran::default()).write_plan(&mut out);
+    tree::tree(&of, plan, &Ran::default()).write_plan(out);
     out.end();
-    out.start_array("creationExecStats").end();
-    out.start_array("candidatePlanScores");
-    entry.scores.iter().for_each(|score| {
-        out.push(*score);
-    });
-    out.end();
-    out.append("indexFilterSet", index_filter_set(collection, query));
-    let size = filter.as_bytes().len() + sort.as_bytes().len() + ENTRY_BYTES;
-    out.append("estimatedSizeBytes", number(size as u64)).append("host", host);
-    out.finish()
 }
 
 /// Conditions with equalities as clients write them.

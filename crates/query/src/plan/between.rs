@@ -44,14 +44,14 @@ pub(super) fn narrowed(
     let ranges = vec![KeyRange { start, end }];
     // The order that single values gave is gone with them.
     let unordered = query.sort.is_some();
-    Ok(match &way.plan {
-        Plan::Index(scan) => {
+    Ok(match (scan, &way.plan) {
+        (Some(scan), _) => {
             let (index, direction) = (scan.index.clone(), scan.direction);
             Way::over_index(IndexScan::new(index, ranges, direction), unordered)
         }
-        Plan::Records(scan) => Way::over_records(ranges, scan.direction, unordered),
+        (None, Plan::Records(scan)) => Way::over_records(ranges, scan.direction, unordered),
         // Searches take no hint.
-        _ => Way::over_records(ranges, Direction::Forward, unordered),
+        (None, _) => Way::over_records(ranges, Direction::Forward, unordered),
     })
 }
 

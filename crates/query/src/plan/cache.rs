@@ -14,6 +14,8 @@ use super::tree::Plan;
 use crate::language::CanonicalQuery;
 use crate::language::shape::PlanShape;
 
+/// Most bytes of a filter that is kept to be shown.
+const MAX_SHOWN_BYTES: usize = 16 * 1024;
 /// Most entries of a collection.
 const MAX_ENTRIES: usize = 1000;
 /// How much more an inactive entry allows with each trial that needed more (the reference's
@@ -56,11 +58,19 @@ pub(crate) struct CachedPlan {
     pub(crate) works: u64,
     /// It is used, and not only remembered.
     pub(crate) active: bool,
-    /// The query that it comes from, and what was tried for it.
-    pub(crate) query: CanonicalQuery,
-    pub(crate) plan: Plan,
+    /// The query that it comes from, and its plan; nothing when they are large.
+    pub(crate) from: Option<(CanonicalQuery, Plan)>,
+    /// Those of the plans that were tried, the best first.
     pub(crate) scores: Vec<f64>,
     pub(crate) created_ms: i64,
+}
+
+impl CachedPlan {
+    /// What is kept of a query and its plan, to be shown.
+    pub(crate) fn kept(query: &CanonicalQuery, plan: &Plan) -> Option<(CanonicalQuery, Plan)> {
+        let small = query.matcher.root().to_document().as_bytes().len() <= MAX_SHOWN_BYTES;
+        small.then(|| (query.clone(), plan.clone()))
+    }
 }
 
 /// The entries of a collection.

@@ -203,10 +203,17 @@ impl Plan {
         }
     }
 
-    /// The scan of an index that it stands on, when it is one.
+    /// The scan of an index that it stands on, when it is one, or the first of several parts of one index.
     pub fn index_scan(&self) -> Option<&Arc<IndexScan>> {
         match self.source() {
             Plan::Index(scan) => Some(scan),
+            Plan::Merge { inputs, .. } => {
+                let first = inputs.first()?.index_scan()?;
+                let same = |input: &Plan| {
+                    input.index_scan().is_some_and(|scan| scan.index.id() == first.index.id())
+                };
+                inputs.iter().all(same).then_some(first)
+            }
             _ => None,
         }
     }
