@@ -191,8 +191,8 @@ impl PipelineRun {
         let settings = std::mem::take(&mut self.settings);
         let metadata = InFlight::default();
         let context = StageContext { store, op, settings: &settings, metadata: &metadata };
-        self.stages.iter_mut().for_each(|stage| stage.begin_batch());
         let outcome = self.work(&context, &full, &mut take);
+        self.stages.iter_mut().for_each(|stage| stage.end_batch());
         if outcome.is_err() {
             self.stages.iter_mut().for_each(|stage| stage.abandon(&context));
         }

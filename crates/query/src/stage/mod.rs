@@ -146,8 +146,8 @@ pub(crate) trait Running: Send {
         Ok(Flow::More)
     }
 
-    /// A new batch begins, over a new snapshot: what was read of other collections is old.
-    fn begin_batch(&mut self) {}
+    /// A batch is over. The next one comes over a new snapshot: what was read of other collections goes.
+    fn end_batch(&mut self) {}
 
     /// The run failed, here or elsewhere: clears away what nobody will look for.
     fn abandon(&mut self, _: &StageContext<'_>) {}

@@ -49,8 +49,8 @@ impl Running for Watched {
         })
     }
 
-    fn begin_batch(&mut self) {
-        self.stage.begin_batch();
+    fn end_batch(&mut self) {
+        self.stage.end_batch();
     }
 
     fn abandon(&mut self, context: &StageContext<'_>) {

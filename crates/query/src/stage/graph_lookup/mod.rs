@@ -154,7 +154,7 @@ impl Running for RunningGraphLookup {
         next(replaced(document, &self.graph.result, Some(results)).as_doc())
     }
 
-    fn begin_batch(&mut self) {
-        self.other.begin_batch();
+    fn end_batch(&mut self) {
+        self.other.end_batch();
     }
 }

@@ -25,10 +25,10 @@ pub(super) struct Other {
 }
 
 impl Other {
-    /// A new batch begins, over a new snapshot.
-    pub(super) fn begin_batch(&mut self) {
+    /// A batch is over: the next one sees what has changed.
+    pub(super) fn end_batch(&mut self) {
         self.table = None;
-        self.choice.begin_batch();
+        self.choice.end_batch();
     }
 
     /// It is going to be asked.

@@ -48,8 +48,8 @@ impl Choice {
         self.cost = (bytes <= room).then_some(cost);
     }
 
-    /// A new batch begins, without a table.
-    pub(crate) fn begin_batch(&mut self) {
+    /// A batch is over; the next one begins without a table.
+    pub(crate) fn end_batch(&mut self) {
         self.saved = 0;
     }
 

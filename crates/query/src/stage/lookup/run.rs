@@ -330,11 +330,11 @@ impl Running for RunningLookup {
         self.rest.is_some()
     }
 
-    fn begin_batch(&mut self) {
+    fn end_batch(&mut self) {
         if matches!(self.way, Way::Table(_) | Way::Same(_) | Way::Front { .. }) {
             self.way = Way::Unknown;
         }
-        self.choice.begin_batch();
+        self.choice.end_batch();
     }
 
     fn explain(&self, out: &mut DocBuilder) {
