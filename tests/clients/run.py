@@ -373,6 +373,7 @@ def try_suite(suite: Suite, binary: Path) -> Outcome:
             command = [uri if word == "{uri}" else word for word in command]
             before = suite.log.stat().st_size if suite.log.exists() else 0
             environment = {**os.environ, **extra, "MONGODB_URI": uri}
+            environment["MAYFLYDB_BIN"] = str(binary)
             environment["MONGODB_REPLICA_SET_URI"] = f"{member_uri}/?replicaSet=rs0"
             with proxy_to(uri) as proxy, proxy_to(member_uri) as member_proxy:
                 environment["MONGODB_PROXY_URI"] = proxy

@@ -28,8 +28,8 @@ pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normaliz
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
-    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, PlanShape, QueryShape,
-    QueryShapeHash,
+    AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, IndexHints, PlanShape,
+    QueryShape, QueryShapeHash,
 };
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
@@ -41,7 +41,7 @@ pub use pipeline::rows::{
     MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
-pub use plan::allowed::{IndexFilter, IndexFilters, is_restricted};
+pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
 pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,

@@ -12,8 +12,8 @@ use mayfly_value::DocBuf;
 use crate::parameters::Settings;
 use crate::write_block;
 use crate::{
-    Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, ReplicaSet, Sessions,
-    Shutdown, Top, Topology,
+    Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, QuerySettings,
+    ReplicaSet, Sessions, Shutdown, Top, Topology,
 };
 
 /// How it was started, for `getCmdLineOpts`.
@@ -77,6 +77,8 @@ pub struct Service {
     pub top: Top,
     /// What operations get that say nothing themselves.
     pub defaults: Defaults,
+    /// What administrators say about queries of one shape.
+    pub query_settings: QuerySettings,
     /// Places at which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
@@ -104,6 +106,10 @@ impl Service {
             tracing::error!(%error, "the default concerns could not be read");
             Defaults::default()
         });
+        let query_settings = QuerySettings::load(&store).unwrap_or_else(|error| {
+            tracing::error!(%error, "the query settings could not be read");
+            QuerySettings::default()
+        });
         if let Err(error) = write_block::load(&store) {
             tracing::error!(%error, "whether user writes are blocked could not be read");
         }
@@ -122,6 +128,7 @@ impl Service {
             profiler: Profiler::default(),
             top: Top::default(),
             defaults,
+            query_settings,
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

@@ -63,6 +63,10 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * A writer is not refused by a unique index that is still being built: the build ends with the error.
 * An update or delete of many documents in a capped collection goes on behind what is gone meanwhile; cursors end with 136.
 * A geometry may have at most 250,000 points. The border of `$box`, `$center` and `$polygon` belongs to them.
+* `queryShapeHash`, `planCacheShapeHash` and `planCacheKey` are equal for queries of one shape and differ for others, as in the
+  reference, but their digits are this server's own: restored query settings of another server are found under the hashes that their
+  representative queries have here. In the shape of a command a flag that is false, a limit of 0 and an empty order count as absent. `queryFramework` in
+  query settings is kept and shown and changes nothing. Index filters end when their collection gets another name.
 * Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.

@@ -8,6 +8,7 @@ mod idle;
 mod ids;
 mod large;
 mod measurements;
+mod plans;
 mod point;
 mod query;
 mod restart;
@@ -151,6 +152,14 @@ pub(crate) const ALL: &[Work] = &[
     budgeted("start-2m", "start with 2,000,000 documents",
         &[Budget::at_most("first document", 300.0, "ms")], restart::filled),
     named_only("ycsb-e-large", "YCSB E over 2,000,000 records", ycsb::e_large),
+    named_only("plan-compound", "one value, a range, in order, first 10", plans::compound),
+    named_only("plan-merge", "$in of 100 values in order, first 10", plans::merge),
+    named_only("plan-or", "$or of two indexes", plans::or),
+    named_only("plan-in", "find { $in: 100 values }", plans::in_list),
+    named_only("plan-top", "first 10 by a field without index, /document", plans::top),
+    named_only("plan-hinted", "find by one of 3 indexes, hinted", plans::hinted),
+    named_only("plan-cached", "the same, its plan is cached", plans::cached),
+    named_only("plan-tried", "the same, its plan is tried each time", plans::tried),
     named_only("aggregate-group", "$match + $group by 1,000 keys, /document", aggregate::group),
     named_only("aggregate-group-many", "$group by as many keys as half, /document", aggregate::group_many),
     named_only("aggregate-unwind", "$unwind of 5 + $group, /document", aggregate::unwind),

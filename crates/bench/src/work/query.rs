@@ -12,7 +12,7 @@ use crate::load::{self, Load};
 use crate::server::Target;
 use crate::wire::{Request, first_batch, number_at};
 
-const ITEMS: &str = "items";
+pub(super) const ITEMS: &str = "items";
 /// Documents that the range query finds.
 const RANGE: u32 = 100;
 /// Values of the `$in`; each finds the ten documents of a key.
@@ -33,6 +33,16 @@ fn run(
     answer: impl Fn(RawDoc<'_>) -> Result<u64> + Send + Sync + Copy + 'static,
 ) -> Result<Measured> {
     prepare(target, plan)?;
+    ask_again(target, plan, ask, answer)
+}
+
+/// The same over what is there.
+pub(super) fn ask_again(
+    target: &Target,
+    plan: &Plan,
+    ask: impl Fn(&mut Random, &mut DocBuilder) + Send + Sync + Copy + 'static,
+    answer: impl Fn(RawDoc<'_>) -> Result<u64> + Send + Sync + Copy + 'static,
+) -> Result<Measured> {
     let load = Load::new(plan, 1, |number| {
         let ask = move |random: &mut Random, request: &mut Request| {
             request.command(|doc| {
@@ -46,7 +56,7 @@ fn run(
     load::run(target, plan, &load)
 }
 
-fn exactly(reply: RawDoc<'_>, wanted: u32) -> Result<u64> {
+pub(super) fn exactly(reply: RawDoc<'_>, wanted: u32) -> Result<u64> {
     match first_batch(reply) {
         found if found == wanted as usize => Ok(1),
         found => bail!("{found} documents instead of {wanted}"),

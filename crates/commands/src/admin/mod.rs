@@ -12,6 +12,7 @@ mod index_filters;
 mod log_rotate;
 mod oplog_note;
 mod plan_cache;
+pub(crate) mod query_settings;
 pub(crate) mod replication;
 mod session_cache;
 mod session_patterns;
@@ -45,6 +46,8 @@ pub(crate) const ROWS: &[Row] = &[
     index_filters::LIST,
     index_filters::SET,
     oplog_note::ROW,
+    query_settings::REMOVE,
+    query_settings::SET,
     replication::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,

@@ -6,10 +6,12 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{
     Around, ChangeScope, Cursor, CursorSource, Host, Pipeline, RunSettings, cached_plans,
 };
+use mayfly_service::query_settings::namespace_of;
 use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, first_batch, hint, refuse};
+use super::settings::settings_to_run;
 use super::view::{
     Source, Stages, check_collation, command_scope, has_natural_order, reads_log, run_settings,
     source,
@@ -61,12 +63,20 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let variables = fields.document("let")?;
     let scope = command_scope(ctx, collation.over(collection.as_deref()), variables)?;
-    let settings = run_settings(ctx, &fields)?;
+    let mut settings = run_settings(ctx, &fields)?;
     let parsed = Pipeline::parse(pipeline, &Around::command(request.db, &scope))?;
     let writes = parsed.writes();
     ctx.op.set_writes(writes);
     if writes && !ctx.service.is_primary() {
         return Err(not_writable());
+    }
+    if ctx.service.query_settings.any()
+        && !parsed.is_source()
+        && !parsed.describes_collection()
+        && let Some(ns) = namespace_of(request.db, request.target())
+    {
+        let setting = settings_to_run(ctx, "aggregate", &ns, request.body)?;
+        settings.hints = setting.and_then(|setting| setting.hints.clone());
     }
     if let Some(all) = parsed.follows_changes() {
         return follow_changes(ctx, request, (parsed, all), batch, settings, reply);
@@ -325,6 +335,10 @@ impl Host for ServerHost<'_, '_> {
             "$listSessions",
             options,
         )
+    }
+
+    fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>> {
+        Ok(crate::admin::query_settings::list(self.ctx, with_shapes))
     }
 
     fn coll_stats(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {

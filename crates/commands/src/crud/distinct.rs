@@ -5,8 +5,8 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
-    CanonicalQuery, Executor, FindOptions, Flow, Found, check_absent, distinct_by_index,
-    index_for_distinct, is_restricted,
+    CanonicalQuery, Executor, FindOptions, Flow, Found, RunSettings, allowed_on, check_absent,
+    distinct_by_index, index_for_distinct, is_restricted,
 };
 use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
@@ -15,6 +15,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
+use super::settings::settings_to_run;
 use super::view::{Source, Stages, budget, check_collation, for_each, run_settings, source};
 use crate::{CommandContext, Request, Row, RowFlags};
 
@@ -42,7 +43,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()
     };
-    let query = CanonicalQuery::parse(filter, options)?;
+    let mut query = CanonicalQuery::parse(filter, options)?;
+    let setting = settings_to_run(ctx, "distinct", &ns, request.body)?;
+    let hints = setting.and_then(|setting| setting.hints.clone());
     reply.start_array("values");
     let mut values = Values {
         seen: HashSet::new(),
@@ -54,6 +57,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     match source(ctx, &ns)? {
         Source::Nothing => check_absent(&query, &ns)?,
         Source::Collection(collection) => {
+            query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
             // Which of several strings that are one value is shown depends on where they stand.
             let whole = filter.is_empty() && query.hint.is_none() && collation.is_none();
             let whole = whole && !is_restricted(&collection, &query);
@@ -70,7 +74,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             values.collation = view.collation.clone();
             let mut stages = Stages::new(&view);
             stages.push_document("$match", Some(filter));
-            let run = stages.start(ctx, &view, None, query.hint, run_settings(ctx, &fields)?)?;
+            let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
+            let run = stages.start(ctx, &view, None, query.hint, settings)?;
             for_each(ctx, run, &mut |document| values.of_path(document, key))?;
         }
     }

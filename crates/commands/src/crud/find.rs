@@ -2,12 +2,14 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
-    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, check_absent,
+    CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, RunSettings,
+    allowed_on, check_absent,
 };
 use mayfly_storage::{ResolvedView, in_transaction};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
+use super::settings::settings_to_run;
 use super::view::{
     Source, Stages, budget, check_collation, check_find, has_natural_order, reads_log,
     run_settings, source,
@@ -81,7 +83,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         scripts: Some(ctx.service.settings.script_limits()),
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
-    let query = CanonicalQuery::parse(filter, options)?;
+    let mut query = CanonicalQuery::parse(filter, options)?;
+    let setting = settings_to_run(ctx, "find", &ns, request.body)?;
+    let hints = setting.and_then(|setting| setting.hints.clone());
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
         Source::View(view) => {
@@ -95,13 +99,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
                 tailing.check_order(&fields)?;
                 stages.follow();
             }
-            let run = stages.start(
-                ctx,
-                &view,
-                fields.document("let")?,
-                hint,
-                run_settings(ctx, &fields)?,
-            )?;
+            let settings = RunSettings { hints, ..run_settings(ctx, &fields)? };
+            let run = stages.start(ctx, &view, fields.document("let")?, hint, settings)?;
             let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             cursor.await_data = tailing.await_data;
             return may_block(|| first_batch(ctx, cursor, batch, reply));
@@ -112,6 +111,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             return Ok(());
         }
     };
+    query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
     let mut executor = Executor::new(collection, query)?;
     if tailing.tailable {
         executor.follow()?;

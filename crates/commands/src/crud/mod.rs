@@ -12,6 +12,7 @@ mod insert;
 mod measurements;
 mod object_id;
 mod read;
+mod settings;
 mod update;
 mod view;
 mod write;
@@ -35,6 +36,7 @@ pub(crate) fn arguments_of(command: &str) -> Option<&'static [&'static str]> {
 pub(crate) use count::on_view as count_on_view;
 pub(crate) use find::on_view as find_on_view;
 pub(crate) use read::{Collating, FirstBatch, first_batch};
+pub(crate) use settings::settings_of;
 pub(crate) use view::{
     Source, Stages, budget, check_collation, command_scope, reads_log, run_settings, source,
 };

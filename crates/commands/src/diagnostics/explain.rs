@@ -8,13 +8,16 @@ mod pipeline;
 mod query;
 mod view;
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::{QueryShape, Verbosity};
+use mayfly_service::QuerySetting;
 use mayfly_service::parameters::{self, Value};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::build_info::VERSION;
-use crate::crud::{Collating, Source, arguments_of, source};
+use crate::crud::{Collating, Source, arguments_of, settings_of, source};
 use crate::{CommandContext, Fields, Generic, Handler, Request, Row, RowFlags, registry};
 
 pub(crate) use pipeline::explain_aggregate;
@@ -51,6 +54,8 @@ struct Inner<'a> {
     verbosity: Verbosity,
     /// How strings compare.
     collating: Collating,
+    /// The query settings that apply to it.
+    setting: Option<Arc<QuerySetting>>,
 }
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
@@ -87,7 +92,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         explained.fields(arguments_of(name).unwrap_or_default())?;
         let fields = Fields::new(body, name);
         let collating = Collating::parse(&fields)?;
-        Ok(Inner { fields, ns, verbosity, collating })
+        let setting = settings_of(ctx, name, &ns, body);
+        Ok(Inner { fields, ns, verbosity, collating, setting })
     };
     doc.append("explainVersion", "1");
     if let name @ ("find" | "count" | "distinct" | "aggregate") = entry.row.name

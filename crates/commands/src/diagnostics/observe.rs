@@ -4,7 +4,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::spill::Operator;
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{ErrorCode, OpCtx, Result};
+use mayfly_query::QueryShape;
+use mayfly_service::query_settings::namespace_of;
 use mayfly_service::top::{Done, Scan, Use};
 use mayfly_service::{Connection, Service};
 use mayfly_value::shell::Shell;
@@ -114,6 +116,7 @@ impl Observed<'_> {
             planSummary = about.get("planSummary").and_then(RawValue::as_str).unwrap_or_default(),
             keysExamined = number("keysExamined"),
             docsExamined = number("docsExamined"),
+            queryShapeHash = about.get("queryShapeHash").and_then(RawValue::as_str),
             fromMultiPlanner = self.op.planning.by_trial.load(Relaxed).then_some(true),
             replanReason = self.op.planning.replan_reason(),
             hasSortStage = self.op.has_sort_stage.load(Relaxed).then_some(true),
@@ -146,7 +149,11 @@ impl Observed<'_> {
         if self.result.is_ok() {
             self.append_results(&mut doc);
         }
-        doc.append("numYield", count(&self.op.yields)).append("locks", RawDoc::EMPTY);
+        doc.append("numYield", count(&self.op.yields));
+        if let Some(shape) = self.shape() {
+            doc.append("queryShapeHash", shape.hash().to_string().as_str());
+        }
+        doc.append("locks", RawDoc::EMPTY);
         let length = self.reply.len().saturating_sub(self.began_at);
         doc.append("responseLength", small(length as i64)).append("protocol", "op_msg");
         doc.append("millis", small(micros / 1000));
@@ -165,6 +172,16 @@ impl Observed<'_> {
         }
         doc.start_array("allUsers").end().append("user", "");
         doc.finish()
+    }
+
+    /// The shape of a query that was found to be one.
+    fn shape(&self) -> Option<QueryShape> {
+        let checked = match self.result {
+            Ok(()) => true,
+            Err(error) => error.code() == ErrorCode::QueryRejectedBySettings,
+        };
+        let ns = namespace_of(self.request.db, self.request.target()).filter(|_| checked)?;
+        QueryShape::of(self.request.row.name, &ns, self.request.body)
     }
 
     /// What it sorted, and what went into files because memory did not suffice.

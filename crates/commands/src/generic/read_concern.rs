@@ -84,7 +84,8 @@ const ONLY_LOCAL: &[&str] = &[
 const LINEARIZABLE: &[&str] = &["aggregate", "count", "distinct", "find"];
 const SNAPSHOT: &[&str] = &["aggregate", "distinct", "find"];
 /// Stages that read as local and in no other way.
-const ONLY_LOCAL_STAGES: &[&str] = &["$currentOp", "$listLocalSessions", "$planCacheStats"];
+const ONLY_LOCAL_STAGES: &[&str] =
+    &["$currentOp", "$listLocalSessions", "$planCacheStats", "$querySettings"];
 
 fn invalid(text: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidOptions, text)

@@ -80,6 +80,7 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
         projection: query.projection.is_some().then_some(projection.as_doc()),
         purpose: Purpose::Find,
         verbosity: Verbosity::QueryPlanner,
+        settings: None,
         budget: Budget::default(),
     };
     let of = tree::Of { query, explained: &explained, conditions: &conditions };

@@ -20,7 +20,7 @@ use mayfly_base::{OpCtx, Result, ScriptLimits};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, Store};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};
@@ -79,6 +79,8 @@ pub struct Explained<'a> {
     pub purpose: Purpose,
     /// How much to tell.
     pub verbosity: Verbosity,
+    /// The query settings that apply to it.
+    pub settings: Option<RawDoc<'a>>,
     /// The memory that it may use.
     pub budget: Budget,
 }
@@ -209,6 +211,9 @@ fn write_planner(
     out.append("namespace", explained.namespace);
     let filtered = collection.is_some_and(|collection| index_filter_set(collection, query));
     out.append("parsedQuery", &filter::joined(conditions)).append("indexFilterSet", filtered);
+    if let Some(settings) = explained.settings {
+        out.append("querySettings", RawValue::Document(settings));
+    }
     let shape = PlanShape::of(query);
     let key = PlanKey::of(shape, query, collection).to_string();
     let shape = shape.to_string();

@@ -1,5 +1,8 @@
 //! The indexes that a query may use where somebody else than its client says so: an index filter, or query settings.
 
+use std::sync::Arc;
+
+use mayfly_base::Namespace;
 use mayfly_value::{DocBuf, RawDoc, compare_docs};
 
 use super::Hint;
@@ -82,5 +85,30 @@ impl AllowedIndexes {
     pub fn only_scan(&self) -> Option<bool> {
         let indexes = !self.names.is_empty() || !self.keys.is_empty();
         (!indexes && self.scans()).then_some(!self.forward)
+    }
+}
+
+/// The indexes that a command may use of each of the collections that it reads.
+#[derive(Clone, Debug, Default)]
+pub struct IndexHints(Vec<(Namespace, Arc<AllowedIndexes>)>);
+
+impl IndexHints {
+    /// Adds those of a collection. False when there are some of it.
+    pub fn add(&mut self, ns: Namespace, allowed: AllowedIndexes) -> bool {
+        let new = self.of(&ns).is_none();
+        if new {
+            self.0.push((ns, Arc::new(allowed)));
+        }
+        new
+    }
+
+    /// Those of a collection.
+    pub fn of(&self, ns: &Namespace) -> Option<&Arc<AllowedIndexes>> {
+        self.0.iter().find(|(named, _)| named == ns).map(|(_, allowed)| allowed)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }

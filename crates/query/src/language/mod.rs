@@ -8,11 +8,13 @@ pub(crate) mod metadata;
 pub(crate) mod needed;
 pub(crate) mod partial;
 mod query_shape;
+#[cfg(test)]
+mod query_shape_tests;
 pub(crate) mod shape;
 mod stage_shape;
 mod validator;
 
-pub use allowed::{AllowedBy, AllowedIndexes};
+pub use allowed::{AllowedBy, AllowedIndexes, IndexHints};
 pub use canonical::{CanonicalQuery, FindOptions, FirstOf, Hint};
 pub use query_shape::{QueryShape, QueryShapeHash};
 pub use shape::PlanShape;

@@ -20,6 +20,7 @@ use crate::explain::Purpose;
 use crate::language::needed::Fields;
 use crate::language::{CanonicalQuery, FirstOf, Hint};
 use crate::optimise::{kept_by_front_sort, optimised};
+use crate::plan::allowed::allowed_on;
 use crate::stage::fields::wanted;
 use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
@@ -235,6 +236,7 @@ impl Pipeline {
         query.shows = shows(&rest);
         query.collation = self.collation;
         if let Some(collection) = &collection {
+            query.allowed = settings.hints.as_ref().and_then(|it| allowed_on(it, collection));
             prepare(collection, &mut query, &mut rest)?;
         }
         let input = match collection {

@@ -52,6 +52,7 @@ const NOT_IN_TRANSACTIONS: &[&str] = &[
     "$merge",
     "$out",
     "$planCacheStats",
+    "$querySettings",
     "$queryStats",
     "$ttlStats",
     "$unionWith",

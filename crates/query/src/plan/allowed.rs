@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mayfly_base::{Error, Result};
-use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_mql::matcher::Expr;
 use mayfly_storage::{Collection, Index};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Plan, Ways};
+use super::{Plan, Ways, choose};
 use crate::language::shape::PlanShape;
-use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint};
+use crate::language::{AllowedBy, AllowedIndexes, CanonicalQuery, Hint, IndexHints};
 
 /// Most index filters of a collection.
 const MAX_INDEX_FILTERS: usize = 10_000;
@@ -58,7 +58,7 @@ pub struct IndexFilters(BTreeMap<PlanShape, IndexFilter>);
 impl IndexFilters {
     /// All of them.
     pub fn all(collection: &Collection) -> Vec<IndexFilter> {
-        let filters = collection.attached.get::<IndexFilters>();
+        let filters = collection.index_filters.get::<IndexFilters>();
         filters.map_or_else(Vec::new, |filters| filters.0.values().cloned().collect())
     }
 
@@ -68,7 +68,7 @@ impl IndexFilters {
     /// 2 BadValue when there are too many.
     pub fn set(collection: &Collection, shape: PlanShape, filter: IndexFilter) -> Result<()> {
         let mut full = false;
-        collection.attached.change::<IndexFilters>(|filters| {
+        collection.index_filters.change::<IndexFilters>(|filters| {
             let mut filters = filters.cloned().unwrap_or_default();
             full = filters.0.len() >= MAX_INDEX_FILTERS && !filters.0.contains_key(&shape);
             if !full {
@@ -86,7 +86,7 @@ impl IndexFilters {
 
     /// Removes that for queries of a shape.
     pub fn remove(collection: &Collection, shape: PlanShape) {
-        collection.attached.change::<IndexFilters>(|filters| {
+        collection.index_filters.change::<IndexFilters>(|filters| {
             let mut filters = filters.cloned().unwrap_or_default();
             filters.0.remove(&shape);
             (!filters.0.is_empty()).then_some(filters)
@@ -95,8 +95,21 @@ impl IndexFilters {
 
     /// Removes all of them.
     pub fn clear(collection: &Collection) {
-        collection.attached.change::<IndexFilters>(|_| None);
+        collection.index_filters.change::<IndexFilters>(|_| None);
     }
+}
+
+/// The indexes of a collection that hints allow: of a time series in terms of its buckets.
+pub fn allowed_on(hints: &IndexHints, collection: &Collection) -> Option<Arc<AllowedIndexes>> {
+    let ns = collection.namespace();
+    let Some(series) = collection.time_series() else { return hints.of(&ns).cloned() };
+    let shown = ns.collection().strip_prefix("system.buckets.").unwrap_or(ns.collection());
+    let allowed = hints.of(&Namespace::new(ns.db(), shown).ok()?)?;
+    let mut on_buckets = AllowedIndexes::clone(allowed);
+    for key in allowed.keys() {
+        on_buckets.allow(Hint::Key(series.fields.key_on_buckets(key.as_doc())));
+    }
+    Some(Arc::new(on_buckets))
 }
 
 /// Whether an index filter says which indexes a query uses.
@@ -131,6 +144,12 @@ pub(super) fn allows_id(collection: &Collection, query: &CanonicalQuery) -> bool
     collection.time_series().is_some() || allowed.has(name.unwrap_or("_id_"), key.as_doc())
 }
 
+/// Whether a query may use all indexes, as most may.
+#[inline]
+pub(super) fn are_all(collection: &Collection, query: &CanonicalQuery) -> bool {
+    query.allowed.is_none() && !collection.index_filters.is_there()
+}
+
 /// The ways for a query, and the query as it was planned: with the indexes that it may use and without a hint that does not
 /// count.
 ///
@@ -162,15 +181,15 @@ pub(super) fn restricted<'q>(
     collection: &Collection,
     query: &'q CanonicalQuery,
 ) -> Cow<'q, CanonicalQuery> {
-    if query.allowed.is_none() && !collection.attached.is_there() {
+    if are_all(collection, query) {
         return Cow::Borrowed(query);
     }
     // Where `min` and `max` lie only their index knows.
-    if matches!(query.hint, Some(Hint::Between { .. })) || is_point_by_id(query) {
+    if matches!(query.hint, Some(Hint::Between { .. })) || is_point_by_id(collection, query) {
         return without(query);
     }
     let allowed = query.allowed.clone().or_else(|| {
-        let filters = collection.attached.get::<IndexFilters>()?;
+        let filters = collection.index_filters.get::<IndexFilters>()?;
         filters.0.get(&PlanShape::of(query)).map(|filter| filter.allowed.clone())
     });
     let Some(allowed) = allowed else { return Cow::Borrowed(query) };
@@ -186,18 +205,8 @@ fn without(query: &CanonicalQuery) -> Cow<'_, CanonicalQuery> {
     }
 }
 
-/// Whether a query asks for nothing but one `_id`: such queries are not planned.
-fn is_point_by_id(query: &CanonicalQuery) -> bool {
-    let point = match query.matcher.root() {
-        Expr::And(parts) if parts.len() == 1 => &parts[0],
-        other => other,
-    };
-    match point {
-        Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, value, .. } } => {
-            query.hint.is_none()
-                && path.as_str() == "_id"
-                && !matches!(value.as_raw(), RawValue::Array(_) | RawValue::Regex { .. })
-        }
-        _ => false,
-    }
+/// Whether a query asks for nothing but one `_id`, and its index can say which: such queries are not planned.
+fn is_point_by_id(collection: &Collection, query: &CanonicalQuery) -> bool {
+    let alone = matches!(query.matcher.root(), Expr::Path { .. });
+    alone && query.hint.is_none() && choose::point_by_id(collection, query).is_some()
 }

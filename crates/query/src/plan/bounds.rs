@@ -71,6 +71,20 @@ impl Bounds {
         self.intervals.iter().all(|interval| interval.is_point(None))
     }
 
+    /// Whether null is asked not to be there. Below an array whose items are no documents nothing is null, although the key is.
+    pub(super) fn excludes_null(&self) -> bool {
+        self.negated && !self.includes_missing
+    }
+
+    /// The same with the least and the greatest of all values: an array of nothing else is neither.
+    pub(super) fn with_extremes(mut self) -> Bounds {
+        for Interval { low, high } in &mut self.intervals {
+            low.inclusive |= matches!(low.value.as_raw(), RawValue::MinKey);
+            high.inclusive |= matches!(high.value.as_raw(), RawValue::MaxKey);
+        }
+        self
+    }
+
     /// Whether they bound nothing.
     pub(super) fn is_everything(&self) -> bool {
         matches!(&self.intervals[..], [Interval { low, high }]

@@ -65,7 +65,10 @@ impl Candidate<'_> {
             || self.fields.iter().any(|field| {
                 bounds.iter().any(|known| {
                     known.path == field.path
-                        && known.conditions.iter().any(|known| !known.includes_missing)
+                        && known.conditions.iter().any(|known| {
+                            let scalars = known.excludes_null() && field.parts.len() > 1;
+                            !known.includes_missing && !scalars
+                        })
                 })
             })
     }
@@ -109,13 +112,15 @@ impl Candidate<'_> {
     ) -> Option<Bounded> {
         let field = &self.fields[at];
         let collation = self.index.spec.collation().map(|collation| &**collation);
+        let multikey = self.multikey & (1 << at) != 0;
+        let below_array = multikey && field.parts.len() > 1;
         let usable = |condition: &&Bounds| {
             (same_collation || !condition.collated)
+                && !(below_array && condition.excludes_null())
                 && (collation.is_none() || !condition.plain)
                 && (field.kind == FieldKind::Ordered || wildcards::serves(condition))
         };
         let usable = || known.conditions.iter().filter(usable);
-        let multikey = self.multikey & (1 << at) != 0;
         if !multikey {
             let covered = usable().filter_map(|condition| condition.whole).collect();
             let all = usable().cloned().reduce(|all, next| all.and(&next, collation))?;
@@ -139,11 +144,11 @@ impl Candidate<'_> {
         let chosen = points.or_else(narrow).or_else(|| usable().find(fits))?;
         if chosen.items.is_empty() {
             let covered = chosen.whole.filter(|_| !chosen.negated).into_iter().collect();
-            return Some(Bounded { bounds: chosen.clone(), covered });
+            return Some(Bounded { bounds: chosen.clone().with_extremes(), covered });
         }
         let same = usable().filter(|condition| condition.items == chosen.items);
         let bounds = same.cloned().reduce(|all, next| all.and(&next, collation))?;
-        Some(Bounded { bounds, covered: Vec::new() })
+        Some(Bounded { bounds: bounds.with_extremes(), covered: Vec::new() })
     }
 }
 

@@ -22,6 +22,8 @@ mod near;
 mod no_scan;
 mod places;
 pub(crate) mod plan_key;
+#[cfg(test)]
+mod plan_key_tests;
 mod text;
 mod tree;
 mod wildcards;

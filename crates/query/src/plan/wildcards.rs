@@ -55,6 +55,7 @@ pub(super) fn candidates<'a>(
 /// Whether a condition on values at a path can be bounded.
 pub(super) fn serves(condition: &Bounds) -> bool {
     !condition.includes_missing
+        && !condition.excludes_null()
         && !condition.documents
         && !condition.is_everything()
         && condition.items.is_empty()

@@ -1,8 +1,11 @@
 //! Around a stage: what it is parsed in, and what its run may use.
 
+use std::sync::Arc;
+
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 
+use crate::language::IndexHints;
 use crate::memory::Budget;
 
 /// Pipelines in pipelines: so many at most. Manual: "MongoDB Limits and Thresholds", "Nested Sub-pipelines".
@@ -112,6 +115,8 @@ pub struct RunSettings {
     pub bypass_validation: bool,
     /// Stages that write keep empty timestamps instead of filling them in.
     pub keep_empty_timestamps: bool,
+    /// The indexes that query settings allow, of each collection.
+    pub hints: Option<Arc<IndexHints>>,
     /// Stages that write take their input and leave everything as it is: the run is only explained.
     pub read_only: bool,
 }

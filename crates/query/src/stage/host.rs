@@ -23,6 +23,12 @@ pub trait Host {
     /// Those of the options.
     fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>>;
 
+    /// The documents of `$querySettings`, with the shapes of queries or without.
+    ///
+    /// # Errors
+    /// Those of the shapes.
+    fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>>;
+
     /// The documents of `$indexStats` about the collection of the command.
     ///
     /// # Errors

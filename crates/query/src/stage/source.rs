@@ -209,6 +209,32 @@ pub(crate) fn sharded_data_distribution(
     Err(Error::new(ErrorCode(code), text))
 }
 
+pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+    let RawValue::Document(options) = value else {
+        let text = "$querySettings stage expects a document as argument";
+        return Err(Error::new(ErrorCode(7746801), text));
+    };
+    for option in options {
+        match (option.name(), option.value()) {
+            ("showDebugQueryShape", RawValue::Bool(_)) => {}
+            ("showDebugQueryShape", other) => {
+                return Err(Error::type_mismatch(format!(
+                    "BSON field '$querySettings.showDebugQueryShape' is the wrong type '{}', expected type 'bool'",
+                    other.type_name()
+                )));
+            }
+            (name, _) => {
+                let text = format!("BSON field '$querySettings.{name}' is an unknown field.");
+                return Err(Error::new(ErrorCode(40415), text));
+            }
+        }
+    }
+    told(About::Server, options.to_owned(), |host, options| {
+        let shows = options.get("showDebugQueryShape") == Some(RawValue::Bool(true));
+        host.query_settings(shows)
+    })
+}
+
 pub(crate) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {

@@ -28,6 +28,13 @@ impl Attached {
         self.value.read().clone()?.downcast().ok()
     }
 
+    /// Takes away what is there.
+    pub fn clear(&self) {
+        let mut value = self.value.write();
+        self.there.store(false, Ordering::Relaxed);
+        *value = None;
+    }
+
     /// Puts something else in its place, or nothing.
     pub fn change<T: Send + Sync + 'static>(&self, change: impl FnOnce(Option<&T>) -> Option<T>) {
         let mut value = self.value.write();
@@ -50,5 +57,8 @@ mod tests {
         assert_eq!(attached.get::<u32>().as_deref(), Some(&2));
         attached.change(|_: Option<&u32>| None);
         assert!(!attached.is_there());
+        attached.change(|_: Option<&u32>| Some(1));
+        attached.clear();
+        assert_eq!(attached.get::<u32>(), None);
     }
 }

@@ -49,8 +49,8 @@ pub struct Collection {
     pub(crate) numbers: Numbers,
     /// How often plans have used the index on `_id`, or the order of the records in its place.
     pub id_uses: Uses,
-    /// What the layers above keep about it.
-    pub attached: Attached,
+    /// The index filters that were set for it. Storage does not know what is in them.
+    pub index_filters: Attached,
     /// Plans that were found to be good, as the layers above keep them.
     pub cached_plans: Attached,
     /// Of a collection of buckets: those that are open.
@@ -262,7 +262,7 @@ impl Collection {
             capped: CappedRuntime::default(),
             numbers: Numbers::default(),
             id_uses: Uses::default(),
-            attached: Attached::default(),
+            index_filters: Attached::default(),
             cached_plans: Attached::default(),
             ttl,
             open_buckets,
@@ -400,6 +400,7 @@ impl Collection {
     pub(crate) fn set_namespace(&self, namespace: Namespace, state: &CollectionState) {
         self.temporary.store(is_temporary(&namespace), Ordering::Release);
         self.note_policies(state);
+        self.index_filters.clear();
         *self.namespace.write() = namespace;
     }
 

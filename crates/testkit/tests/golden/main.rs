@@ -2,6 +2,7 @@
 //!
 //! One binary, so that the engines are linked once.
 
+mod allowed_indexes;
 mod bad_input;
 mod changes_model;
 mod collations;

@@ -109,7 +109,7 @@ pub(crate) fn filter() -> BoxedStrategy<String> {
         .boxed()
 }
 
-fn sort() -> impl Strategy<Value = String> {
+pub(crate) fn sort() -> impl Strategy<Value = String> {
     select(vec![
         "{_id: 1}",
         "{_id: -1}",
@@ -133,7 +133,7 @@ pub(crate) fn ids(reply: &DocBuf) -> Vec<ValueBuf> {
 }
 
 /// A document that an index refuses (arrays in two of its fields) is in neither collection.
-fn load(fixture: &Fixture, documents: &[String], indexes_first: bool) {
+pub(crate) fn load(fixture: &Fixture, documents: &[String], indexes_first: bool) {
     let create = format!("{{createIndexes: 'indexed', indexes: {INDEXES}}}");
     fixture.ok("test", "{create: 'plain'}");
     if indexes_first {
@@ -159,7 +159,7 @@ fn load(fixture: &Fixture, documents: &[String], indexes_first: bool) {
     }
 }
 
-fn agree(fixture: &Fixture, filter: &str, sort: &str) -> Result<(), TestCaseError> {
+pub(crate) fn agree(fixture: &Fixture, filter: &str, sort: &str) -> Result<(), TestCaseError> {
     let find = |collection: &str, more: &str| {
         let reply = fixture.run(
             "test",

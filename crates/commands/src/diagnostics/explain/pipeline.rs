@@ -9,7 +9,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
 use super::query::{Parts, write};
-use crate::crud::{Collating, Source, command_scope, run_settings, source};
+use crate::crud::{Collating, Source, command_scope, run_settings, settings_of, source};
 use crate::{CommandContext, Fields, Request};
 
 /// `aggregate` with `explain: true`.
@@ -21,7 +21,9 @@ pub(crate) fn explain_aggregate(
     let fields = Fields::new(request.body, "aggregate");
     let collating = Collating::parse(&fields)?;
     let verbosity = Verbosity::QueryPlanner;
-    let inner = Inner { fields, ns: request.namespace()?, verbosity, collating };
+    let ns = request.namespace()?;
+    let setting = settings_of(ctx, "aggregate", &ns, request.body);
+    let inner = Inner { fields, ns, verbosity, collating, setting };
     doc.append("explainVersion", "1");
     match source(ctx, &inner.ns)? {
         Source::View(view) => super::view::explain(ctx, "aggregate", inner, &view, doc)?,
@@ -123,7 +125,8 @@ fn run(
 ) -> Result<Vec<DocBuf>> {
     let store = &ctx.service.store;
     let hint = hint.map(Hint::parse).transpose()?.flatten();
-    let settings = RunSettings { read_only: true, ..run_settings(ctx, &inner.fields)? };
+    let hints = inner.setting.as_ref().and_then(|setting| setting.hints.clone());
+    let settings = RunSettings { read_only: true, hints, ..run_settings(ctx, &inner.fields)? };
     let run = pipeline.start(store.collection(&inner.ns), hint, settings)?;
     let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
     while !cursor.is_done() {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_query::{CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpose, explain};
+use mayfly_query::{
+    CanonicalQuery, Explained, FindOptions, FirstOf, Hint, Purpose, allowed_on, explain,
+};
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::Inner;
@@ -86,12 +88,18 @@ pub(super) fn write(
         projection: parts.projection.filter(|projection| some(Some(*projection))),
         purpose,
         verbosity: inner.verbosity,
+        settings: inner.setting.as_ref().map(|setting| setting.settings.as_doc()),
         budget: budget(ctx, &inner.fields)?,
     };
     let store = &ctx.service.store;
     let collection = store.collection(&inner.ns);
     let collation = inner.collating.over(collection.as_deref());
-    let parse = || parts.parse(ctx, collation.clone());
+    let hints = inner.setting.as_ref().and_then(|setting| setting.hints.as_deref());
+    let allowed = hints.zip(collection.as_deref()).and_then(|(hints, on)| allowed_on(hints, on));
+    let parse = || {
+        let query = parts.parse(ctx, collation.clone())?;
+        Ok(CanonicalQuery { allowed: allowed.clone(), ..query })
+    };
     explain(store, ctx.op, collection, &parse, &explained, doc)
 }
 

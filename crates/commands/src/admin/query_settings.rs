@@ -1,0 +1,341 @@
+//! `setQuerySettings`, `removeQuerySettings`, and what `$querySettings` gives: what administrators say about queries of one shape.
+//! Manual: "setQuerySettings", "removeQuerySettings", "$querySettings".
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_expr::Scope;
+use mayfly_mql::Matcher;
+use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
+use mayfly_query::{
+    Around, CanonicalQuery, FindOptions, Hint, Pipeline, QueryShape, QueryShapeHash,
+};
+use mayfly_service::QuerySetting;
+use mayfly_service::query_settings::namespace_of;
+use mayfly_value::shell::Shell;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use crate::crud::{Collating, arguments_of, wrote};
+use crate::{CommandContext, Fields, Generic, Request, Row, RowFlags, registry};
+
+pub(super) const SET: Row = Row::new("setQuerySettings", "Sets query settings", run_set)
+    .since("8.0")
+    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
+pub(super) const REMOVE: Row =
+    Row::new("removeQuerySettings", "Removes query settings", run_remove)
+        .since("8.0")
+        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
+
+/// The documents of `$querySettings`.
+pub(crate) fn list(ctx: &CommandContext<'_>, with_shapes: bool) -> Vec<DocBuf> {
+    let document = |setting: &Arc<QuerySetting>| {
+        let mut out = DocBuilder::new();
+        setting.append_to(&mut out);
+        if with_shapes && let Some(shape) = setting.shape() {
+            out.append("debugQueryShape", RawValue::Document(shape.as_doc()));
+        }
+        out.finish()
+    };
+    ctx.service.query_settings.all().iter().map(document).collect()
+}
+
+/// What the commands take: a shape by its name, or by a query of it.
+struct Target<'a> {
+    hash: QueryShapeHash,
+    query: Option<RawDoc<'a>>,
+}
+
+impl<'a> Target<'a> {
+    fn parse(
+        ctx: &CommandContext<'_>,
+        request: &Request<'a>,
+        fields: &Fields<'_>,
+    ) -> Result<Target<'a>> {
+        match request.target() {
+            RawValue::String(text) => match QueryShapeHash::parse(text) {
+                Some(hash) => Ok(Target { hash, query: None }),
+                None => Err(Error::bad_value(format!(
+                    "a query shape hash has 64 hexadecimal digits, unlike '{text}'"
+                ))),
+            },
+            RawValue::Document(query) => {
+                let hash = representative_shape(ctx, query)?.hash();
+                Ok(Target { hash, query: Some(query) })
+            }
+            other => Err(fields.wrong(request.row.name, other, "[object, string]")),
+        }
+    }
+}
+
+/// The shape of a query that settings are set by.
+///
+/// # Errors
+/// 7746402 for other commands, 8584900, 8584901 and 7746606 for what has no settings, those of the command.
+fn representative_shape(ctx: &CommandContext<'_>, query: RawDoc<'_>) -> Result<QueryShape> {
+    let first = query.iter().next();
+    let row = first.and_then(|first| registry::find(first.name())).map(|entry| entry.row);
+    let Some((row, target)) = row.zip(first.map(|first| first.value())) else {
+        return Err(no_shape(query));
+    };
+    let Some(known) = arguments_of(row.name).filter(|_| has_shape(row.name)) else {
+        return Err(no_shape(query));
+    };
+    let fields = Fields::new(query, row.name);
+    let db = fields.string("$db")?.ok_or_else(|| fields.missing("$db"))?;
+    let body = Request {
+        row,
+        name: row.name,
+        db,
+        body: query,
+        generic: Generic::default(),
+        sequences: &[],
+    };
+    body.fields(known)?;
+    let Some(ns) =
+        namespace_of(db, target).filter(|_| row.name == "aggregate" || !target.is_number())
+    else {
+        let text = "Collection namespace string must be provided for setQuerySettings command";
+        return Err(Error::new(ErrorCode(7746605), text));
+    };
+    let refused = |code, what: &str| {
+        let text = format!("setQuerySettings command cannot be used on {what}");
+        Err(Error::new(ErrorCode(code), text))
+    };
+    if matches!(ns.db(), "admin" | "local" | "config") {
+        return refused(8584900, "internal databases");
+    }
+    if ns.collection().starts_with("system.") {
+        return refused(8584901, "system collections");
+    }
+    if check_query(ctx, row.name, &ns, &fields)? == Planned::ById {
+        return refused(7746606, "find queries eligible for IDHACK");
+    }
+    QueryShape::of(row.name, &ns, query).ok_or_else(|| no_shape(query))
+}
+
+fn has_shape(command: &str) -> bool {
+    matches!(command, "find" | "distinct" | "aggregate")
+}
+
+fn no_shape(query: RawDoc<'_>) -> Error {
+    let text = format!("QueryShape can not be computed for command: {}", Shell(query));
+    Error::new(ErrorCode(7746402), text)
+}
+
+#[derive(PartialEq, Eq)]
+enum Planned {
+    /// It asks for one `_id`, which is not planned.
+    ById,
+    Otherwise,
+}
+
+/// Checks what can be checked without running it.
+fn check_query(
+    ctx: &CommandContext<'_>,
+    command: &str,
+    ns: &Namespace,
+    fields: &Fields<'_>,
+) -> Result<Planned> {
+    let collating = Collating::parse(fields)?;
+    let collation = collating.over(ctx.service.store.collection(ns).as_deref());
+    let variables = fields.document("let")?;
+    if command == "aggregate" {
+        let scripts = ctx.service.settings.script_limits();
+        let mut scope = Scope::at(ctx.op.now_ms()).with_script_limits(scripts).collated(collation);
+        if let Some(variables) = variables {
+            scope.declare(variables)?;
+        }
+        let pipeline = fields.array("pipeline")?.ok_or_else(|| fields.missing("pipeline"))?;
+        Pipeline::parse(pipeline, &Around::command(ns.db(), &scope))?;
+        return Ok(Planned::Otherwise);
+    }
+    let filter = match command {
+        "find" => fields.document("filter")?,
+        _ => {
+            fields.string("key")?.ok_or_else(|| fields.missing("key"))?;
+            fields.document("query")?
+        }
+    };
+    let hint = fields.get("hint").map(Hint::parse).transpose()?.flatten();
+    let options = FindOptions {
+        sort: fields.document("sort")?,
+        projection: fields.document("projection")?,
+        hint: hint.clone(),
+        variables,
+        now_ms: Some(ctx.op.now_ms()),
+        collation,
+        tells_keys: true,
+        scripts: Some(ctx.service.settings.script_limits()),
+        ..FindOptions::default()
+    };
+    let query = CanonicalQuery::parse(filter.unwrap_or(RawDoc::EMPTY), options)?;
+    let by_id = command == "find" && hint.is_none() && is_by_id(&query.matcher);
+    Ok(if by_id && fields.get("collation").is_none() { Planned::ById } else { Planned::Otherwise })
+}
+
+fn is_by_id(matcher: &Matcher) -> bool {
+    match matcher.root() {
+        Expr::Path { path, predicate: Predicate::Cmp { op: CmpOp::Eq, .. } } => {
+            path.as_str() == "_id"
+        }
+        _ => false,
+    }
+}
+
+fn run_set(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&["settings"])?;
+    let given = fields.document("settings")?.ok_or_else(|| fields.missing("settings"))?;
+    if given.is_empty() {
+        let text = "settings field in setQuerySettings command cannot be empty";
+        return Err(Error::new(ErrorCode(8727502), text));
+    }
+    check_settings(given)?;
+    let target = Target::parse(ctx, request, &fields)?;
+    let mut shown = None;
+    ctx.service.query_settings.change(&ctx.service.store, ctx.op, |entries| {
+        let before = entries.get(&target.hash);
+        if before.is_none() && target.query.is_none() {
+            let text = "New query settings can only be created with a query instance, but a query hash was given.";
+            return Err(Error::new(ErrorCode(7746401), text));
+        }
+        let settings = merged(before.map(|before| before.settings.as_doc()), given);
+        if settings.as_doc().iter().all(|setting| setting.name() == "comment") {
+            let text = "the resulting settings cannot be empty or contain only default values";
+            return Err(Error::new(ErrorCode(7746604), text));
+        }
+        let known = before.and_then(|before| before.query.clone());
+        let query = target.query.map(RawDoc::to_owned).or(known);
+        let setting = Arc::new(QuerySetting::new(target.hash, settings, query)?);
+        shown = Some(setting.clone());
+        entries.insert(target.hash, setting);
+        Ok(())
+    })?;
+    if let Some(setting) = shown {
+        setting.append_to(reply);
+    }
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn run_remove(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&[])?;
+    let target = Target::parse(ctx, request, &fields)?;
+    ctx.service.query_settings.change(&ctx.service.store, ctx.op, |entries| {
+        match entries.remove(&target.hash) {
+            Some(_) => Ok(()),
+            None => {
+                let text = "A matching query settings entry does not exist";
+                Err(Error::new(ErrorCode(7746701), text))
+            }
+        }
+    })?;
+    wrote(ctx, request);
+    Ok(())
+}
+
+const SETTINGS: &str = "setQuerySettings.settings";
+
+/// Checks names and types.
+///
+/// # Errors
+/// 40415, 40414, 14 TypeMismatch, 2 BadValue for an unknown framework.
+fn check_settings(settings: RawDoc<'_>) -> Result<()> {
+    let known = &["indexHints", "queryFramework", "reject", "comment"];
+    let fields = Fields::strict(settings, SETTINGS, known)?;
+    match fields.get("indexHints") {
+        None => {}
+        Some(RawValue::Document(only)) => check_hint(only)?,
+        Some(RawValue::Array(list)) => {
+            for item in list {
+                match item.value() {
+                    RawValue::Document(hint) => check_hint(hint)?,
+                    other => {
+                        let name = format!("indexHints.{}", item.name());
+                        return Err(fields.wrong(&name, other, "object"));
+                    }
+                }
+            }
+        }
+        Some(other) => return Err(fields.wrong("indexHints", other, "[array, object]")),
+    }
+    match fields.string("queryFramework")? {
+        None | Some("classic" | "sbe") => {}
+        Some(other) => {
+            return Err(Error::bad_value(format!(
+                "Enumeration value '{other}' for field '{SETTINGS}.queryFramework' is not a valid value."
+            )));
+        }
+    }
+    match fields.get("reject") {
+        None | Some(RawValue::Bool(_)) => Ok(()),
+        Some(other) => Err(fields.wrong("reject", other, "bool")),
+    }
+}
+
+fn check_hint(hint: RawDoc<'_>) -> Result<()> {
+    const PATH: &str = "setQuerySettings.settings.indexHints";
+    let fields = Fields::strict(hint, PATH, &["ns", "allowedIndexes"])?;
+    let ns = fields.document("ns")?.ok_or_else(|| fields.missing("ns"))?;
+    let ns = Fields::strict(ns, "setQuerySettings.settings.indexHints.ns", &["db", "coll"])?;
+    ns.string("db")?;
+    ns.string("coll")?;
+    let list = fields.array("allowedIndexes")?.ok_or_else(|| fields.missing("allowedIndexes"))?;
+    for item in list {
+        match item.value() {
+            RawValue::Document(key) if key.is_empty() => {
+                return Err(Error::bad_value("index specification cannot be empty"));
+            }
+            value @ (RawValue::String(_) | RawValue::Document(_)) => drop(Hint::parse(value)?),
+            other => {
+                let name = format!("allowedIndexes.{}", item.name());
+                return Err(fields.wrong(&name, other, "[string, object]"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The settings that were there with those that are given in their place, without what says nothing: `reject: false`, hints that
+/// allow no index.
+fn merged(before: Option<RawDoc<'_>>, given: RawDoc<'_>) -> DocBuf {
+    let mut out = DocBuilder::new();
+    for name in ["indexHints", "queryFramework", "reject", "comment"] {
+        let present = |settings: RawDoc<'_>| -> bool {
+            !matches!(settings.get(name), None | Some(RawValue::Null | RawValue::Undefined))
+        };
+        let source = if present(given) { Some(given) } else { before };
+        let Some(value) = source.and_then(|source| source.get(name)) else { continue };
+        match (name, value) {
+            (_, RawValue::Null | RawValue::Undefined) | ("reject", RawValue::Bool(false)) => {}
+            ("indexHints", RawValue::Document(only)) => append_hints([only].into_iter(), &mut out),
+            ("indexHints", RawValue::Array(list)) => {
+                append_hints(list.iter().filter_map(|item| item.value().as_document()), &mut out);
+            }
+            (name, value) => {
+                out.append(name, value);
+            }
+        }
+    }
+    out.finish()
+}
+
+fn append_hints<'a>(hints: impl Iterator<Item = RawDoc<'a>>, out: &mut DocBuilder) {
+    let allows = |hint: &RawDoc<'_>| matches!(hint.get("allowedIndexes"), Some(RawValue::Array(list)) if !list.is_empty());
+    let mut hints = hints.filter(allows).peekable();
+    if hints.peek().is_none() {
+        return;
+    }
+    out.start_array("indexHints");
+    hints.for_each(|hint| {
+        out.push(RawValue::Document(hint));
+    });
+    out.end();
+}

@@ -1,0 +1,39 @@
+//! Query settings of the command that runs.
+
+use std::sync::Arc;
+
+use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_service::QuerySetting;
+use mayfly_value::RawDoc;
+
+use crate::CommandContext;
+
+/// The settings for a command on this namespace.
+pub(crate) fn settings_of(
+    ctx: &CommandContext<'_>,
+    command: &str,
+    ns: &Namespace,
+    body: RawDoc<'_>,
+) -> Option<Arc<QuerySetting>> {
+    let settings = &ctx.service.query_settings;
+    if settings.any() { settings.of(command, ns, body) } else { None }
+}
+
+/// The same for a command that is about to run.
+///
+/// # Errors
+/// 411 QueryRejectedBySettings.
+pub(super) fn settings_to_run(
+    ctx: &CommandContext<'_>,
+    command: &str,
+    ns: &Namespace,
+    body: RawDoc<'_>,
+) -> Result<Option<Arc<QuerySetting>>> {
+    match settings_of(ctx, command, ns, body) {
+        Some(setting) if setting.reject => Err(Error::new(
+            ErrorCode::QueryRejectedBySettings,
+            "Query rejected by admin query settings",
+        )),
+        setting => Ok(setting),
+    }
+}
