@@ -10,4 +10,3 @@ mod pages;
 mod places;
 mod text;
 mod under_change;
-mod with_indexes;

@@ -7,6 +7,7 @@ mod bad_input;
 mod changes_model;
 mod collations;
 mod deletion;
+mod every_plan;
 mod fsync_lock;
 mod history;
 mod history_commands;

@@ -1,15 +1,18 @@
-//! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds.
+//! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds: on every engine,
+//! and after a restart.
 
 use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::MemoryEngine;
 use mayfly_mql::SortPattern;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, plans};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
+use mayfly_testkit::{OpenEngine, memory};
 use mayfly_value::extjson::parse_document;
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, RawDoc};
+
+use crate::scripts::rocksdb;
 
 /// Numbers by chance, the same in each run.
 struct Chance(u64);
@@ -162,14 +165,16 @@ struct Fixture {
     collection: Arc<Collection>,
 }
 
+fn open(engine: &OpenEngine) -> (Arc<Store>, Arc<OpCtx>) {
+    let clock = Arc::new(ManualClock::at_ms(0));
+    let options = StoreOptions { background: false, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    (Store::open(engine(), options, clock.clone(), ops).unwrap(), OpCtx::detached(clock))
+}
+
 impl Fixture {
-    fn new(chance: &mut Chance, with_arrays: bool) -> Fixture {
-        let clock = Arc::new(ManualClock::at_ms(0));
-        let options = StoreOptions { background: false, ..StoreOptions::default() };
-        let ops = OpRegistry::new(clock.clone());
-        let store =
-            Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
-        let op = OpCtx::detached(clock);
+    fn new(engine: &OpenEngine, chance: &mut Chance, with_arrays: bool) -> Fixture {
+        let (store, op) = open(engine);
         let (collection, _) = store.get_or_create(&Namespace::parse("db.c").unwrap()).unwrap();
         for id in 0..60 {
             let mut fields = vec![format!("\"_id\": {id}")];
@@ -187,6 +192,15 @@ impl Fixture {
             let document: DocBuf = parse_document(&format!("{{{}}}", fields.join(", "))).unwrap();
             store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
         }
+        Fixture { store, op, collection }
+    }
+
+    /// The same after a restart.
+    fn opened_again(self, engine: &OpenEngine) -> Fixture {
+        self.store.close().unwrap();
+        drop(self);
+        let (store, op) = open(engine);
+        let collection = store.collection(&Namespace::parse("db.c").unwrap()).unwrap();
         Fixture { store, op, collection }
     }
 
@@ -238,15 +252,19 @@ impl Fixture {
     }
 }
 
-#[test]
-fn every_index_finds_what_a_scan_finds() {
+/// Compares so many collections; gives the number of comparisons, and of those by an index.
+fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -> (usize, usize) {
     let mut chance = Chance(2026);
     let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
     let english = Collation::parse(english.as_doc(), "collation").unwrap();
     let (mut compared, mut by_index) = (0, 0);
-    for round in 0..60 {
-        let fixture = Fixture::new(&mut chance, round % 3 > 0);
+    for round in 0..rounds {
+        let engine = new_engine();
+        let mut fixture = Fixture::new(&engine, &mut chance, round % 3 > 0);
         let made = fixture.index(&mut chance);
+        if restarts {
+            fixture = fixture.opened_again(&engine);
+        }
         for _ in 0..50 {
             let text = filter(&mut chance, 0);
             let document: DocBuf = parse_document(&text).unwrap_or_else(|_| panic!("{text}"));
@@ -299,5 +317,17 @@ fn every_index_finds_what_a_scan_finds() {
             }
         }
     }
+    (compared, by_index)
+}
+
+#[test]
+fn every_plan_finds_what_a_scan_finds() {
+    let (compared, by_index) = compare(&memory, 60, false);
     assert!(compared > 10_000 && by_index > 5_000, "{compared} {by_index}");
+}
+
+#[test]
+fn every_plan_finds_what_a_scan_finds_in_files() {
+    let (compared, by_index) = compare(&rocksdb, 20, true);
+    assert!(compared > 3_000 && by_index > 1_500, "{compared} {by_index}");
 }
