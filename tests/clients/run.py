@@ -255,7 +255,7 @@ class Node(Npm):
     failed_pattern = r"^# (?:fail|cancelled) (\d+)"
 
     def command(self):
-        command = [self.node, "--test", "--test-reporter=tap", "driver.test.js", "transactions.test.js"]
+        command = [self.node, "--test", "--test-reporter=tap", "driver.test.js", "plans.test.js", "transactions.test.js"]
         return command, {"NODE_PATH": str(self.modules)}
 
 

@@ -1,5 +1,7 @@
-//! What a thread works on: for code that may run long and is handed neither an [`OpCtx`] nor parameters, because it stands
-//! deep inside an expression. Scripts are such code, and expressions that go over arrays ([`spend`]).
+//! What a thread works on: for code that may run long and is handed no [`OpCtx`], because it stands deep inside an expression.
+//! Scripts are such code, and expressions that go over arrays ([`spend`]). Filters have expressions inside, and filters are asked by
+//! index keys, validators and lifetimes, far below whoever knows the operation. What expressions need to know beside that is handed
+//! in when they are parsed.
 //!
 //! The dispatcher enters an operation for as long as its handler runs; [`enter`] gives a guard that restores what was before.
 
@@ -8,23 +10,6 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use crate::{OpCtx, Result};
-
-/// What scripts may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScriptLimits {
-    /// Whether there are scripts at all.
-    pub enabled: bool,
-    /// One call may take this long.
-    pub timeout_ms: i64,
-    /// A script's values may take this much memory.
-    pub heap_bytes: usize,
-}
-
-impl Default for ScriptLimits {
-    fn default() -> ScriptLimits {
-        ScriptLimits { enabled: true, timeout_ms: 60_000, heap_bytes: 100 << 20 }
-    }
-}
 
 /// Runs a wait and tells whoever owns this thread that it is gone meanwhile.
 pub type AnnounceWait = fn(&mut dyn FnMut());
@@ -45,8 +30,6 @@ pub type BeforeRecord = Box<dyn Fn(i32) -> Result<()>>;
 pub struct Current {
     /// The operation; nothing outside of any.
     pub op: Option<Arc<OpCtx>>,
-    /// What its scripts may take.
-    pub scripts: ScriptLimits,
 }
 
 /// Work between two looks at the operation, in units of [`spend`].
@@ -151,10 +134,8 @@ mod tests {
     #[test]
     fn a_guard_restores_what_was_before() {
         let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
-        let scripts = ScriptLimits { timeout_ms: 5, ..ScriptLimits::default() };
-        let outer = enter(Current { op: Some(op), scripts });
+        let outer = enter(Current { op: Some(op) });
         drop(enter(Current::default()));
-        assert_eq!(current().scripts.timeout_ms, 5);
         assert!(current().op.is_some());
         drop(outer);
         assert!(current().op.is_none());
@@ -189,7 +170,7 @@ mod tests {
         let clock = Arc::new(ManualClock::at_ms(0));
         let op = OpCtx::detached(clock.clone());
         op.set_max_time_ms(10);
-        let _entered = enter(Current { op: Some(op), ..Current::default() });
+        let _entered = enter(Current { op: Some(op) });
         let steps = |most: usize| (0..most).try_for_each(|_| spend(1));
         assert!(steps(10 * UNITS_PER_LOOK).is_ok());
         clock.advance_ms(10);

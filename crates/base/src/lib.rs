@@ -10,6 +10,7 @@ mod error;
 pub mod limits;
 mod namespace;
 pub mod op;
+mod scripts;
 pub mod spill;
 
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -17,3 +18,4 @@ pub use codes::ErrorCode;
 pub use error::{Error, ErrorLabel, Result};
 pub use namespace::Namespace;
 pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
+pub use scripts::ScriptLimits;

@@ -259,10 +259,7 @@ fn run_row(
         }
         _ => None,
     };
-    let _entered = current::enter(Current {
-        op: Some(guard.op().clone()),
-        scripts: service.settings.script_limits(),
-    });
+    let _entered = current::enter(Current { op: Some(guard.op().clone()) });
     let mut context = CommandContext {
         service,
         op: guard.op(),

@@ -323,7 +323,7 @@ fn long_expressions_end_with_their_operation() {
         let parsed = Expression::parse(spec.as_doc().get("e").unwrap()).unwrap();
         let op = OpCtx::detached(std::sync::Arc::new(ManualClock::at_ms(0)));
         op.set_max_time_ms(0);
-        let _entered = enter(Current { op: Some(op), ..Current::default() });
+        let _entered = enter(Current { op: Some(op) });
         let failed = parsed.evaluate(Frame::new(document.as_doc())).unwrap_err();
         assert_eq!(failed.code().0, 50, "{inner}");
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
 use mayfly_value::{Collation, RawDoc, RawValue};
 
 use crate::accum::AccumulatorLimits;
@@ -22,15 +22,32 @@ pub enum Scripts {
 }
 
 /// Variables whose values are known before any document is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Scope {
     now_ms: Option<i64>,
     collation: Option<Arc<Collation>>,
     variables: Vec<(String, Expression)>,
     scripts: Scripts,
+    script_limits: ScriptLimits,
     metadata: Vec<String>,
     text_index: bool,
     accumulators: AccumulatorLimits,
+}
+
+impl Default for Scope {
+    /// A scope that names nothing and runs no scripts.
+    fn default() -> Scope {
+        Scope {
+            now_ms: None,
+            collation: None,
+            variables: Vec::new(),
+            scripts: Scripts::default(),
+            script_limits: ScriptLimits::NONE,
+            metadata: Vec::new(),
+            text_index: false,
+            accumulators: AccumulatorLimits::default(),
+        }
+    }
 }
 
 impl Scope {
@@ -85,6 +102,17 @@ impl Scope {
     #[must_use]
     pub fn with_scripts(self, scripts: Scripts) -> Scope {
         Scope { scripts, ..self }
+    }
+
+    /// The same scope where scripts may take so much. Without it there are none.
+    #[must_use]
+    pub fn with_script_limits(self, script_limits: ScriptLimits) -> Scope {
+        Scope { script_limits, ..self }
+    }
+
+    /// What scripts may take, and whether there are any.
+    pub fn script_limits(&self) -> ScriptLimits {
+        self.script_limits
     }
 
     /// The same scope with other limits of accumulators.

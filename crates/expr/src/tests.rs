@@ -1,5 +1,6 @@
 //! What expressions give, a row per rule.
 
+use mayfly_base::ScriptLimits;
 use mayfly_value::extjson::{Style, parse_document, to_string};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -328,7 +329,8 @@ const COUNTING: &str = "{f: {$accumulator: {init: 'n => ({n: n, seen: []})', ini
 fn accumulators_in_javascript_can_be_saved() {
     let spec = parse_document(COUNTING).unwrap();
     let field = spec.as_doc().get_element("f").unwrap();
-    let accumulator = accum::Accumulator::parse(field, &Scope::default()).unwrap();
+    let scope = Scope::default().with_script_limits(ScriptLimits::default());
+    let accumulator = accum::Accumulator::parse(field, &scope).unwrap();
     let id = parse_document("{from: 10}").unwrap();
     let id = Some(RawValue::Document(id.as_doc()));
     let take = |state: &mut accum::AccumState, values: &[&str]| {
@@ -359,7 +361,8 @@ fn accumulators_in_javascript_take_many_documents() {
         accumulateArgs: ['$v'], merge: '(a, b) => a + b'}}}";
     let spec = parse_document(spec).unwrap();
     let field = spec.as_doc().get_element("f").unwrap();
-    let accumulator = accum::Accumulator::parse(field, &Scope::default()).unwrap();
+    let scope = Scope::default().with_script_limits(ScriptLimits::default());
+    let accumulator = accum::Accumulator::parse(field, &scope).unwrap();
     let mut document = DocBuilder::new();
     document.append("v", "x".repeat(10_000).as_str());
     let document = document.finish();

@@ -5,7 +5,6 @@
 //! order of the calls.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mayfly_base::clock::{Clock, SystemClock};
@@ -14,9 +13,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::{
-    Caps, Direction, EachValue, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest,
-    KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, SweepEnd, Txn,
-    TxnOptions, Visitor,
+    Caps, Direction, EachValue, Engine, EngineAround, GAP_BYTES, Guard, HeldSnapshot, Ingest,
+    KeyRange, Keyspace, KvError, KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, TxnOptions,
+    Visitor,
 };
 
 /// The narrowest limits among the engines we know: 1 KiB keys, 1 MB values, 10 MB and five seconds a transaction.
@@ -77,9 +76,9 @@ impl ChaosEngine {
     }
 }
 
-impl Engine for ChaosEngine {
-    fn name(&self) -> &'static str {
-        self.inner.name()
+impl EngineAround for ChaosEngine {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
     }
 
     fn caps(&self) -> Caps {
@@ -90,7 +89,7 @@ impl Engine for ChaosEngine {
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        let caps = self.caps();
+        let caps = Engine::caps(self);
         let chaos = *self.options.lock();
         Ok(Box::new(ChaosTxn {
             inner: self.inner.begin(options)?,
@@ -103,7 +102,7 @@ impl Engine for ChaosEngine {
     }
 
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-        let caps = self.caps();
+        let caps = Engine::caps(self);
         let chaos = *self.options.lock();
         Ok(Arc::new(ChaosHeld {
             inner: self.inner.hold()?,
@@ -115,51 +114,10 @@ impl Engine for ChaosEngine {
         }))
     }
 
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        self.inner.get_once(keyspace, key, see)
-    }
-
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        self.inner.sweep_range(keyspace, range, max)
-    }
-
     fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        let caps = self.caps();
+        let caps = Engine::caps(self);
         let inner = self.inner.begin_ingest(keyspace)?;
         Ok(inner.map(|inner| Box::new(ChaosIngest { inner, caps }) as Box<dyn Ingest>))
-    }
-
-    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
-        self.inner.scratch(bytes)
-    }
-
-    fn sync(&self) -> KvResult<()> {
-        self.inner.sync()
-    }
-
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        self.inner.approximate_bytes(keyspace, range)
-    }
-
-    fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
-        self.inner.compact_range(keyspace, range)
-    }
-
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        self.inner.checkpoint(folder)
-    }
-
-    fn stats(&self) -> EngineStats {
-        self.inner.stats()
-    }
-
-    fn close(&self) -> KvResult<()> {
-        self.inner.close()
     }
 }
 

@@ -4,6 +4,7 @@
 //! The embedded engines share three parts: the conflict tracker ([`conflict`]), the buffer of a transaction's own
 //! writes ([`write_buffer`]), and the scan that merges it with what is stored ([`scan`]).
 
+pub mod around;
 mod caps;
 pub mod chaos;
 pub mod conflict;
@@ -14,6 +15,7 @@ pub mod memory;
 pub mod scan;
 pub mod write_buffer;
 
+pub use around::EngineAround;
 pub use chaos::{ChaosEngine, ChaosOptions};
 pub use contract::*;
 pub use memory::MemoryEngine;

@@ -13,9 +13,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::exec::Failures;
 use crate::exec::shape::{Asked, KeyPaths};
+use crate::exec::{Executor, Flow};
 use crate::memory::{Spool, SpoolWriter};
 use crate::pipeline::PipelineRun;
-use crate::{Executor, Flow};
 
 /// Room in a reply for what stands around the batch.
 const REPLY_ROOM_BYTES: usize = 16 * 1024;
@@ -129,6 +129,14 @@ impl Cursor {
         match &self.source {
             CursorSource::Pipeline(run) => run.resume_token(),
             _ => None,
+        }
+    }
+
+    /// What each stage that is shown did, the first one first, when its pipeline is only explained.
+    pub fn explained(&self) -> Vec<DocBuf> {
+        match &self.source {
+            CursorSource::Pipeline(run) => run.explained(),
+            CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Kept(_) => Vec::new(),
         }
     }
 

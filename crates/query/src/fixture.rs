@@ -8,7 +8,8 @@ use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::{DocBuf, RawDoc};
 
 use crate::language::metadata::InFlight;
-use crate::pipeline::{parse_stages, show};
+use crate::pipeline::parse_stages;
+use crate::stage::show;
 use crate::stage::{StageContext, Step};
 use crate::{Around, Flow, Metadata, Pipeline, RunSettings};
 

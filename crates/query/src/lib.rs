@@ -9,9 +9,7 @@ mod exec;
 mod explain;
 #[cfg(test)]
 mod fixture;
-mod host;
 mod language;
-mod log_scan;
 mod memory;
 mod modify;
 mod optimise;
@@ -21,26 +19,26 @@ mod stage;
 mod timeseries;
 mod view_reads;
 
-pub use change::ChangeScope;
+pub use change::{ChangeScope, LogOrder, LogScan};
 pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
 pub use exec::distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};
-pub use host::Host;
 pub use language::metadata::Metadata;
 pub use language::partial::PartialFilters;
 pub use language::{
     AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, FirstOf, Hint, IndexHints, PlanShape,
     QueryShape, QueryShapeHash,
 };
-pub use log_scan::{LogOrder, LogScan};
 pub use mayfly_expr::accum::AccumulatorLimits;
 pub use memory::{Budget, MemoryLimits, MemoryStats, Room, SortStats};
 pub use modify::{
     DeleteSpec, FindAndModifySpec, FoundAndModified, Image, ModifyOutcome, Repeatable, UpdateSpec,
-    delete, delete_measurements, find_and_modify, find_and_remove_measurement, update,
-    update_buckets,
+    delete, find_and_modify, update,
+};
+pub use pipeline::rows::{
+    MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
 pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
@@ -49,8 +47,6 @@ pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,
     forget_plans, plan, plans,
 };
-pub use stage::{
-    Around, Inside, MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, RunSettings, STAGES,
-    StagePlace, StageRow,
-};
+pub use stage::{Around, Host, Inside, RunSettings};
+pub use timeseries::{delete_measurements, find_and_remove_measurement, update_buckets};
 pub use view_reads::view_reads;

@@ -1,16 +1,18 @@
 //! Which collections a view reads, without running it.
 
-use mayfly_base::Namespace;
+use mayfly_base::{Namespace, ScriptLimits};
 use mayfly_expr::Scope;
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::{Around, Pipeline};
+use crate::pipeline::Pipeline;
+use crate::stage::Around;
 
 /// The names that a view reads: its own source, and those that its stages read.
 pub fn view_reads(db: &str, view: RawDoc<'_>) -> Vec<Namespace> {
     let on = view.get("viewOn").and_then(RawValue::as_str);
     let on = on.and_then(|on| Namespace::new(db, on).ok());
-    let scope = Scope::default();
+    // It is not run here.
+    let scope = Scope::default().with_script_limits(ScriptLimits::default());
     let pipeline = view.get("pipeline").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
     // What cannot be parsed is not run either.
     let parsed = Pipeline::parse(pipeline, &Around::view(db, &scope));

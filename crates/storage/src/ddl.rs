@@ -229,7 +229,14 @@ impl Store {
             }
             Ok(id)
         })?;
-        let collection = Arc::new(Collection::new(id, uuid, ns.clone(), state, collation));
+        let collection = Collection::new(
+            id,
+            uuid,
+            ns.clone(),
+            state,
+            (collation, self.catalog.no_table_scan.clone()),
+        );
+        let collection = Arc::new(collection);
         collection.counts.exact.store(true, Ordering::Release);
         let own = local::with(|local| local.created.push(collection.clone()));
         if own.is_none() {

@@ -3,13 +3,9 @@
 //! The gate stands before transactions of one kind (reads or writes) that begin on threads with one name. It lets a number
 //! of them pass; the next one waits until it is opened. Other threads never wait.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvResult, SweepEnd, Txn,
-    TxnOptions,
-};
+use mayfly_kv::{Engine, EngineAround, HeldSnapshot, KvResult, Txn, TxnOptions};
 
 /// Name of the threads that a gate stops.
 pub const GATED_THREAD: &str = "gated";
@@ -103,13 +99,9 @@ impl GatedEngine {
     }
 }
 
-impl Engine for GatedEngine {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
+impl EngineAround for GatedEngine {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
@@ -120,46 +112,5 @@ impl Engine for GatedEngine {
     fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
         self.gate.pass(Stops::Reads);
         self.inner.hold()
-    }
-
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        self.inner.get_once(keyspace, key, see)
-    }
-
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        self.inner.sweep_range(keyspace, range, max)
-    }
-
-    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        self.inner.begin_ingest(keyspace)
-    }
-
-    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
-        self.inner.scratch(bytes)
-    }
-
-    fn sync(&self) -> KvResult<()> {
-        self.inner.sync()
-    }
-
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        self.inner.approximate_bytes(keyspace, range)
-    }
-
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        self.inner.checkpoint(folder)
-    }
-
-    fn stats(&self) -> EngineStats {
-        self.inner.stats()
-    }
-
-    fn close(&self) -> KvResult<()> {
-        self.inner.close()
     }
 }

@@ -1,13 +1,12 @@
 //! An engine whose power can be cut: what was not synced is gone then.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mayfly_kv::{
-    Caps, Direction, Engine, EngineStats, Guard, HeldSnapshot, Ingest, KeyRange, Keyspace,
-    KvResult, MemoryEngine, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions,
+    Direction, Engine, EngineAround, Guard, HeldSnapshot, KeyRange, Keyspace, KvResult,
+    MemoryEngine, ScanEnd, ScanLimit, TxnOptions,
 };
 
 /// Passes everything on, and keeps a snapshot of each sync.
@@ -70,42 +69,9 @@ impl PowerCut {
     }
 }
 
-impl Engine for PowerCut {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        self.inner.begin(options)
-    }
-
-    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-        self.inner.hold()
-    }
-
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        self.inner.get_once(keyspace, key, see)
-    }
-
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        self.inner.sweep_range(keyspace, range, max)
-    }
-
-    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        self.inner.begin_ingest(keyspace)
-    }
-
-    fn scratch(&self, bytes: u64) -> KvResult<Option<PathBuf>> {
-        self.inner.scratch(bytes)
+impl EngineAround for PowerCut {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
     }
 
     fn sync(&self) -> KvResult<()> {
@@ -118,21 +84,5 @@ impl Engine for PowerCut {
             Err(poisoned) => *poisoned.into_inner() = snapshot,
         }
         Ok(())
-    }
-
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        self.inner.approximate_bytes(keyspace, range)
-    }
-
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        self.inner.checkpoint(folder)
-    }
-
-    fn stats(&self) -> EngineStats {
-        self.inner.stats()
-    }
-
-    fn close(&self) -> KvResult<()> {
-        self.inner.close()
     }
 }

@@ -31,7 +31,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// crate. ARCHITECTURE.md says what each holds.
 const FLOORS: &[(&str, &[&str])] = &[
     ("storage", &["record", "policy", "index", "timeseries", "oplog", "catalog", "read", "write"]),
-    ("query", &["language", "memory", "plan", "exec", "explain"]),
+    (
+        "query",
+        &[
+            "language",
+            "memory",
+            "plan",
+            "exec",
+            "explain",
+            "modify",
+            "change",
+            "stage",
+            "timeseries",
+            "optimise",
+            "pipeline",
+        ],
+    ),
+];
+
+/// Files that may name floors above their own: a recursion goes through one place.
+const DOORS: &[(&str, &[&str])] = &[
+    // A stage may have a pipeline inside.
+    ("crates/query/src/stage/sub.rs", &["optimise", "pipeline"]),
 ];
 
 /// Crates that may use everything.
@@ -138,13 +159,16 @@ fn upward_uses(name: &str, text: &str) -> Vec<String> {
         Some(&floors[..=at])
     });
     let Some(allowed) = floor.filter(|_| !is_test(name)) else { return Vec::new() };
+    let door = DOORS.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, above)| above);
     let mut problems = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+    // Tests may use whatever helps them.
+    let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text);
+    for (at, line) in code.lines().enumerate() {
         let code = line.split("//").next().unwrap_or(line);
         for used in code.split("crate::").skip(1) {
             let used = used.split(|c: char| !c.is_alphanumeric() && c != '_').next();
             let used = used.unwrap_or_default();
-            if !allowed.contains(&used) {
+            if !allowed.contains(&used) && !door.contains(&used) {
                 let floors = allowed.join(", ");
                 problems.push(format!("{name}:{}: uses '{used}', not one of {floors}", at + 1));
             }
@@ -165,6 +189,10 @@ mod tests {
         assert_eq!(uses("use crate::index::IndexSpec;"), 1);
         assert_eq!(uses("fn a(store: &crate::Store) {}"), 1);
         assert_eq!(uses("use crate::{RecordKey, Store};"), 1);
+        assert_eq!(uses("fn a() {}\n#[cfg(test)]\nmod tests {\n    use crate::Store;\n}"), 0);
+        let uses = |file: &str| upward_uses(file, "use crate::pipeline::Pipeline;").len();
+        assert_eq!(uses("crates/query/src/stage/facet.rs"), 1);
+        assert_eq!(uses("crates/query/src/stage/sub.rs"), 0);
         assert!(upward_uses("crates/storage/src/store.rs", "use crate::ttl::Census;").is_empty());
     }
 

@@ -61,6 +61,7 @@ impl<'a> Named<'a> {
             projection,
             now_ms: Some(ctx.op.now_ms()),
             collation: Collating::parse(fields)?.over(Some(collection)),
+            scripts: Some(ctx.service.settings.script_limits()),
             ..FindOptions::default()
         };
         let parsed = CanonicalQuery::parse(query, options)?;

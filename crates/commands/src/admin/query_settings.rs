@@ -140,7 +140,8 @@ fn check_query(
     let collation = collating.over(ctx.service.store.collection(ns).as_deref());
     let variables = fields.document("let")?;
     if command == "aggregate" {
-        let mut scope = Scope::at(ctx.op.now_ms()).collated(collation);
+        let scripts = ctx.service.settings.script_limits();
+        let mut scope = Scope::at(ctx.op.now_ms()).with_script_limits(scripts).collated(collation);
         if let Some(variables) = variables {
             scope.declare(variables)?;
         }
@@ -164,6 +165,7 @@ fn check_query(
         now_ms: Some(ctx.op.now_ms()),
         collation,
         tells_keys: true,
+        scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()
     };
     let query = CanonicalQuery::parse(filter.unwrap_or(RawDoc::EMPTY), options)?;

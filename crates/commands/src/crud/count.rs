@@ -29,6 +29,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         hint: hint(&fields)?,
         now_ms: Some(ctx.op.now_ms()),
         collation: collating.over(collection.as_deref()),
+        scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()
     };
     let query = CanonicalQuery::parse(filter, options)?;

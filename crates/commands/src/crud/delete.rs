@@ -108,7 +108,9 @@ impl DeleteStatement<'_> {
         let collection = ctx.service.store.collection(ns);
         let collation = collation.over(collection.as_deref());
         let now_ms = Some(ctx.op.now_ms());
-        let options = FindOptions { hint, variables, now_ms, collation, ..FindOptions::default() };
+        let scripts = Some(ctx.service.settings.script_limits());
+        let options =
+            FindOptions { hint, variables, now_ms, collation, scripts, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter, options)?;
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });

@@ -40,6 +40,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         hint: hint(&fields)?,
         now_ms: Some(ctx.op.now_ms()),
         collation: collation.clone(),
+        scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()
     };
     let mut query = CanonicalQuery::parse(filter, options)?;

@@ -80,6 +80,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         now_ms: Some(ctx.op.now_ms()),
         collation: collating.over(collection.as_deref()),
         tells_keys: true,
+        scripts: Some(ctx.service.settings.script_limits()),
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let mut query = CanonicalQuery::parse(filter, options)?;

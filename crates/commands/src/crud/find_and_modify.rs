@@ -163,6 +163,7 @@ impl<'a> Wanted<'a> {
                 variables,
                 now_ms: Some(ctx.op.now_ms()),
                 collation: collation.over(collection.as_deref()),
+                scripts: Some(ctx.service.settings.script_limits()),
                 ..FindOptions::default()
             };
             let query = CanonicalQuery::parse(filter, options)?;

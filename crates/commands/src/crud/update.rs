@@ -1,14 +1,12 @@
 //! `update`.
 
-use std::sync::Arc;
-
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
     CanonicalQuery, FindOptions, Hint, Image, ModifyOutcome, Repeatable, UpdateSpec, check_absent,
 };
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::measurements;
 use super::object_id::new_object_id;
@@ -174,7 +172,9 @@ impl<'a> UpdateStatement<'a> {
         let collation = self.collation.over(collection.as_deref());
         let context =
             ParseContext { now_ms, collation: collation.clone(), ..ParseContext::default() };
-        let scope = self.scope(now_ms, collation.clone())?;
+        let scripts = ctx.service.settings.script_limits();
+        let scope = Scope::at(now_ms).with_script_limits(scripts).collated(collation.clone());
+        let scope = self.scope(scope)?;
         let parse = |update| Update::parse_in(update, &self.array_filters, &scope, &context);
         let mut update = parse(self.update)?;
         if update.is_replacement()
@@ -194,6 +194,7 @@ impl<'a> UpdateStatement<'a> {
             variables: self.variables,
             now_ms: Some(now_ms),
             collation,
+            scripts: Some(scripts),
             ..FindOptions::default()
         };
         Ok(UpdateSpec {
@@ -209,8 +210,7 @@ impl<'a> UpdateStatement<'a> {
     }
 
     /// What the update's expressions may name. Constants are values, whatever they look like.
-    fn scope(&self, now_ms: i64, collation: Option<Arc<Collation>>) -> Result<Scope> {
-        let mut scope = Scope::at(now_ms).collated(collation);
+    fn scope(&self, mut scope: Scope) -> Result<Scope> {
         if let Some(variables) = self.variables {
             scope.declare(variables)?;
         }

@@ -201,6 +201,7 @@ pub(crate) fn command_scope(
     variables: Option<RawDoc<'_>>,
 ) -> Result<Scope> {
     let mut scope = Scope::at(ctx.op.now_ms())
+        .with_script_limits(ctx.service.settings.script_limits())
         .collated(collation)
         .with_accumulator_limits(ctx.service.settings.memory.accumulators());
     if let Some(variables) = variables {

@@ -11,7 +11,7 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::Accumulator;
-use crate::javascript::{Script, check_enabled, source_of};
+use crate::javascript::{Script, source_of};
 use crate::op::fault;
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
@@ -94,7 +94,7 @@ pub(super) fn parse(
         }
     }
     parsed.argument = arguments.ok_or_else(|| missing(4_544_710, "accumulateArgs"))?;
-    let script = Script::of(sources.into());
+    let script = Script::of(sources.into(), parser.scope().script_limits());
     parsed.functions = Some(Arc::new(Functions { script, finalizes, init_arguments }));
     Ok(())
 }
@@ -135,7 +135,7 @@ fn array_of<'v>(value: &'v Value<'_>, code: i32, name: &str) -> Result<RawDoc<'v
 impl Scripted {
     /// Begins a group; the frame's root is what its `_id` gives to name.
     pub(super) fn start(functions: &Arc<Functions>, frame: Frame<'_>) -> Result<Scripted> {
-        check_enabled()?;
+        functions.script.check_enabled()?;
         let arguments = functions.init_arguments.evaluate(frame)?;
         let arguments = array_of(&arguments, 4_544_711, "initArgs")?;
         let state = functions.script.call_at(INIT, arguments)?;

@@ -5,7 +5,7 @@
 //! globals for the documents before, as long as the same thread goes on with the same statement, and nothing of it is
 //! visible to another statement, not even to another script of the same one.
 //!
-//! What a call may take is in [`ScriptLimits`](mayfly_base::current::ScriptLimits): memory, time, and whether there are
+//! What a call may take is in [`ScriptLimits`], which a script keeps from when it was parsed: memory, time, and whether there are
 //! scripts at all; the stack is bounded here. The interpreter asks the thread's current operation whether it may go on, so
 //! `maxTimeMS` and `killOp` end a loop without an end. There is no file, no network, no module and no clock but `Date`.
 //!
@@ -21,8 +21,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::current::current;
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
 
 use sandbox::{Called, Sandbox, Source};
@@ -44,17 +43,18 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub struct Script {
     id: u64,
     sources: Sources,
+    limits: ScriptLimits,
 }
 
 impl Script {
     /// A function, as its own source, as an expression, or as the statements of its body. Nothing is compiled yet.
-    pub fn new(source: &str) -> Script {
-        Script::of(vec![source.to_owned()])
+    pub fn new(source: &str, limits: ScriptLimits) -> Script {
+        Script::of(vec![source.to_owned()], limits)
     }
 
     /// Functions that work together; each is compiled when it is first called.
-    pub fn of(sources: Vec<String>) -> Script {
-        Script { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), sources: sources.into() }
+    pub fn of(sources: Vec<String>, limits: ScriptLimits) -> Script {
+        Script { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), sources: sources.into(), limits }
     }
 
     /// Compiles it now.
@@ -106,6 +106,18 @@ impl Script {
         self.with_sandbox(|sandbox| sandbox.holds(self.source(0), &call))
     }
 
+    /// The error of a statement with `$function` where there are no scripts.
+    ///
+    /// # Errors
+    /// 31264.
+    pub(crate) fn check_enabled(&self) -> Result<()> {
+        if self.limits.enabled {
+            return Ok(());
+        }
+        let text = "Cannot run server-side javascript without the javascript engine enabled";
+        Err(Error::new(ErrorCode(31264), text))
+    }
+
     fn source(&self, place: usize) -> Source<'_> {
         Source { place, text: self.sources.get(place).map_or("", String::as_str) }
     }
@@ -118,7 +130,7 @@ impl Script {
         });
         let sandbox = match kept {
             Some((_, _, sandbox)) => sandbox,
-            None => Sandbox::new(&current().scripts)?,
+            None => Sandbox::new(self.limits)?,
         };
         let result = run(&sandbox)?;
         SANDBOXES.with_borrow_mut(|sandboxes| {
@@ -142,18 +154,6 @@ impl Drop for Script {
             }
         });
     }
-}
-
-/// The error of a statement with `$function` where there are no scripts.
-///
-/// # Errors
-/// 31264.
-pub(crate) fn check_enabled() -> Result<()> {
-    if current().scripts.enabled {
-        return Ok(());
-    }
-    let text = "Cannot run server-side javascript without the javascript engine enabled";
-    Err(Error::new(ErrorCode(31264), text))
 }
 
 /// Whether the value can be the source of a function: a string, or code without a scope.

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use mayfly_base::current::{ScriptLimits, current};
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::current::current;
+use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
 use mayfly_value::{RawDoc, RawValue, ValueBuf};
 use rquickjs::function::Args;
 use rquickjs::object::Property;
@@ -54,24 +54,26 @@ pub(super) struct Sandbox {
     prelude: Persistent<Object<'static>>,
     context: Context,
     _runtime: Runtime,
+    timeout_ms: i64,
 }
 
 impl Sandbox {
     /// Makes an interpreter in which nothing is compiled.
-    pub(super) fn new(limits: &ScriptLimits) -> Result<Sandbox> {
+    pub(super) fn new(limits: ScriptLimits) -> Result<Sandbox> {
         let runtime = Runtime::new().map_err(|_| out_of_memory())?;
         runtime.set_memory_limit(limits.heap_bytes);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(watch::must_end)));
         let context = Context::full(&runtime).map_err(|_| out_of_memory())?;
-        let prelude = watched(|| {
+        let prelude = watched(limits.timeout_ms, || {
             context.with(|ctx| {
                 let prelude: rquickjs::Result<Object<'_>> = ctx.eval(PRELUDE);
                 let prelude = prelude.map_err(|error| thrown(&ctx, &error))?;
                 Ok(Persistent::save(&ctx, prelude))
             })
         })?;
-        Ok(Sandbox { functions: RefCell::default(), prelude, context, _runtime: runtime })
+        let (functions, timeout_ms) = (RefCell::default(), limits.timeout_ms);
+        Ok(Sandbox { functions, prelude, context, _runtime: runtime, timeout_ms })
     }
 
     /// Compiles a function.
@@ -118,7 +120,7 @@ impl Sandbox {
         from: Source<'_>,
         work: impl for<'js> FnOnce(&Ctx<'js>, &Prelude<'js>, &Function<'js>) -> Result<T>,
     ) -> Result<T> {
-        watched(|| {
+        watched(self.timeout_ms, || {
             self.context.with(|ctx| {
                 let prelude = self.prelude(&ctx).map_err(|error| thrown(&ctx, &error))?;
                 let function = self.function(&ctx, &prelude, from);
@@ -160,10 +162,9 @@ impl Sandbox {
     }
 }
 
-/// Does something under the limits of the thread's operation. Why it had to end comes before what the script made of it.
-fn watched<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
-    let now = current();
-    watch::begin(now.op, now.scripts.timeout_ms);
+/// Does something within so much time, and that of the thread's operation. Why it had to end comes before what the script made of it.
+fn watched<T>(timeout_ms: i64, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    watch::begin(current().op, timeout_ms);
     let result = run();
     match watch::end() {
         Some(ended) => Err(ended),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use mayfly_base::current::{Current, ScriptLimits, enter};
-use mayfly_base::{Clock, ErrorCode, OpCtx};
+use mayfly_base::current::{Current, enter};
+use mayfly_base::{Clock, ErrorCode, OpCtx, ScriptLimits};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
 
 use super::Script;
@@ -18,7 +18,15 @@ fn arguments(values: &[RawValue<'_>]) -> DocBuf {
 }
 
 fn call(source: &str, values: &[RawValue<'_>]) -> Result<ValueBuf, String> {
-    let script = Script::new(source);
+    call_within(ScriptLimits::default(), source, values)
+}
+
+fn call_within(
+    limits: ScriptLimits,
+    source: &str,
+    values: &[RawValue<'_>],
+) -> Result<ValueBuf, String> {
+    let script = Script::new(source, limits);
     let result = script.call(arguments(values).as_doc());
     result.map_err(|error| format!("{}: {}", error.code().0, error.message()))
 }
@@ -29,7 +37,11 @@ fn check(source: &str, values: &[RawValue<'_>], expected: RawValue<'_>) {
 }
 
 fn check_fails(source: &str, expected: &str) {
-    let found = call(source, &[]).map(|_| ()).expect_err(source);
+    check_fails_within(ScriptLimits::default(), source, expected);
+}
+
+fn check_fails_within(limits: ScriptLimits, source: &str, expected: &str) {
+    let found = call_within(limits, source, &[]).map(|_| ()).expect_err(source);
     assert!(found.starts_with(expected), "{source}: {found}");
 }
 
@@ -152,13 +164,13 @@ fn recursion_and_memory_end() {
         "139: RangeError: Maximum call stack",
     );
     check_fails("var a = []; a.toString = () => String(a); return '' + a", "139: ");
-    let scripts = ScriptLimits { heap_bytes: 16 << 20, ..ScriptLimits::default() };
-    let _entered = enter(Current { scripts, ..Current::default() });
-    check_fails(
+    let limits = ScriptLimits { heap_bytes: 16 << 20, ..ScriptLimits::default() };
+    check_fails_within(
+        limits,
         "var a = []; while (true) a.push('x'.repeat(1 << 16) + a.length);",
         "139: Out of memory",
     );
-    check_fails("var s = 'xx'; while (true) s = s + s;", "139: ");
+    check_fails_within(limits, "var s = 'xx'; while (true) s = s + s;", "139: ");
     check("return 1", &[], RawValue::Double(1.0));
 }
 
@@ -179,24 +191,22 @@ impl Clock for Ticking {
 fn loops_end_with_the_operation() {
     let op = OpCtx::detached(Arc::new(Ticking(AtomicI64::new(0))));
     op.set_max_time_ms(20);
-    let scripts = ScriptLimits::default();
-    let entered = enter(Current { op: Some(op), scripts });
+    let entered = enter(Current { op: Some(op) });
     check_fails("while (true) {}", "50: operation exceeded time limit");
     check_fails("try { while (true) {} } catch (e) { return 1; }", "50: ");
     drop(entered);
 
     let op = OpCtx::detached(Arc::new(Ticking(AtomicI64::new(0))));
     op.kill(ErrorCode::Interrupted);
-    let _entered = enter(Current { op: Some(op), scripts });
+    let _entered = enter(Current { op: Some(op) });
     check_fails("/(a+)+$/.test('a'.repeat(40) + 'b')", "11601: ");
 }
 
 #[test]
 fn a_call_has_a_time_of_its_own() {
-    let scripts = ScriptLimits { timeout_ms: 20, ..ScriptLimits::default() };
-    let _entered = enter(Current { scripts, ..Current::default() });
-    check_fails("while (true) {}", "11601: JavaScript execution interrupted");
-    check_fails("return {get a() { while (true) {} }}", "11601: ");
+    let limits = ScriptLimits { timeout_ms: 20, ..ScriptLimits::default() };
+    check_fails_within(limits, "while (true) {}", "11601: JavaScript execution interrupted");
+    check_fails_within(limits, "return {get a() { while (true) {} }}", "11601: ");
 }
 
 #[test]
@@ -208,7 +218,7 @@ fn nothing_stays_for_another_script() {
     check("var a = []; a.push(1); return a.length", &[], RawValue::Double(1.0));
 
     // The same script goes on where it was.
-    let script = Script::new("this.n = (this.n || 0) + 1; return this.n;");
+    let script = Script::new("this.n = (this.n || 0) + 1; return this.n;", ScriptLimits::default());
     let none = arguments(&[]);
     for expected in [1.0, 2.0] {
         let found = script.call(none.as_doc()).expect("a number");
@@ -244,7 +254,9 @@ fn scripts_see_the_document_as_this_and_obj() {
         ("undefined", false),
         ("({})", true),
     ] {
-        let found = Script::new(source).holds(doc.as_doc()).map_err(|e| e.to_string());
+        let found = Script::new(source, ScriptLimits::default())
+            .holds(doc.as_doc())
+            .map_err(|e| e.to_string());
         assert_eq!(found, Ok(expected), "{source}");
     }
 }
@@ -283,9 +295,8 @@ fn memory_may_run_out_anywhere() {
     };
     let source = "function (d) { d.more = d.items.map(function (id) { return {id: id, s: id.str + d.text}; }); return d; }";
     for heap_kb in (50..1500).step_by(17) {
-        let scripts = ScriptLimits { heap_bytes: heap_kb << 10, ..ScriptLimits::default() };
-        let _entered = enter(Current { scripts, ..Current::default() });
-        let result = call(source, &[document.as_doc().into()]);
+        let limits = ScriptLimits { heap_bytes: heap_kb << 10, ..ScriptLimits::default() };
+        let result = call_within(limits, source, &[document.as_doc().into()]);
         assert!(heap_kb > 200 || result.is_err(), "{heap_kb} KB");
     }
 }
@@ -309,8 +320,7 @@ fn nesting_has_a_limit_in_both_directions() {
 
 #[test]
 fn built_in_loops_end_too() {
-    let scripts = ScriptLimits { timeout_ms: 50, ..ScriptLimits::default() };
-    let _entered = enter(Current { scripts, ..Current::default() });
+    let limits = ScriptLimits { timeout_ms: 50, ..ScriptLimits::default() };
     for call in [
         "join.call(like)",
         "reverse.call(like)",
@@ -332,7 +342,7 @@ fn built_in_loops_end_too() {
             "var like = {{length: 2 ** 53 - 3}}; like[Symbol.isConcatSpreadable] = true; \
              Array.prototype.{call}; return 'done';"
         );
-        let answer = self::call(&source, &[]).map(|_| "done".to_owned());
+        let answer = call_within(limits, &source, &[]).map(|_| "done".to_owned());
         let ended = answer.unwrap_or_else(|error| error);
         let expected = ended.starts_with("11601") || ended.contains("too many items");
         assert!(expected, "{call}: {ended}");

@@ -7,7 +7,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawValue;
 
 use super::{OpRow, own};
-use crate::javascript::{Script, check_enabled, source_of};
+use crate::javascript::{Script, source_of};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
@@ -37,7 +37,8 @@ fn parse(parser: &mut Parser<'_>, _: &'static OpRow, operand: RawValue<'_>) -> R
     match named.get("lang") {
         None => Err(fault(31418, "The lang field must be specified.")),
         Some(RawValue::String("js")) => {
-            Ok(Expression::Script(Arc::new(Script::new(source)), Box::new(arguments)))
+            let script = Script::new(source, parser.scope().script_limits());
+            Ok(Expression::Script(Arc::new(script), Box::new(arguments)))
         }
         Some(_) => Err(fault(31419, "Currently the only supported language specifier is 'js'.")),
     }
@@ -49,7 +50,7 @@ pub(crate) fn call_script<'a>(
     arguments: &'a Expression,
     frame: Frame<'a>,
 ) -> Result<Value<'a>> {
-    check_enabled()?;
+    script.check_enabled()?;
     let arguments = arguments.evaluate(frame)?;
     match arguments.as_raw() {
         Some(RawValue::Array(items)) => script.call(items).map(Value::Owned),

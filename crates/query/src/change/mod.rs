@@ -10,6 +10,7 @@
 
 mod delta;
 mod event;
+mod log_scan;
 mod options;
 mod split;
 mod token;
@@ -22,6 +23,7 @@ use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, St
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use event::{Builder, Outcome, Part};
+pub use log_scan::{LogOrder, LogScan};
 pub(crate) use options::ChangeOptions;
 use options::Start;
 pub(crate) use split::{Resumed, fragments};

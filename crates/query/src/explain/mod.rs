@@ -16,7 +16,7 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{OpCtx, Result, ScriptLimits};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::Matcher;
 use mayfly_storage::{Collection, Store};
@@ -98,6 +98,8 @@ struct Totals {
 /// One that cannot be parsed by itself (it names variables of its command) stays as it was sent.
 pub fn normalized_filter(filter: RawDoc<'_>) -> DocBuf {
     let scope = Scope::default().with_text_index().with_scripts(Scripts::InFilters);
+    // It is only shown.
+    let scope = scope.with_script_limits(ScriptLimits::default());
     match Matcher::parse_query(filter, &scope) {
         Ok(matcher) => matcher.root().to_document(),
         Err(_) => filter.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
 use mayfly_expr::{Scope, Scripts};
 use mayfly_mql::projection::ProjectionKind;
 use mayfly_mql::{Matcher, Projection, SortPattern};
@@ -114,6 +114,8 @@ pub struct FindOptions<'a> {
     pub collation: Option<Arc<Collation>>,
     /// The projection may ask which key of an index and which record led to a document.
     pub tells_keys: bool,
+    /// What scripts may take; without it there are none.
+    pub scripts: Option<ScriptLimits>,
 }
 
 /// What a query is asked for whose results are grouped by one field.
@@ -174,6 +176,9 @@ impl CanonicalQuery {
     pub fn parse(filter: RawDoc<'_>, options: FindOptions<'_>) -> Result<CanonicalQuery> {
         let mut scope = options.now_ms.map_or_else(Scope::default, Scope::at);
         scope = scope.collated(options.collation.clone());
+        if let Some(limits) = options.scripts {
+            scope = scope.with_script_limits(limits);
+        }
         if let Some(variables) = options.variables {
             scope.declare(variables)?;
         }

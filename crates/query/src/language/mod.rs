@@ -3,6 +3,7 @@
 
 mod allowed;
 mod canonical;
+mod everything;
 pub(crate) mod metadata;
 pub(crate) mod needed;
 pub(crate) mod partial;

@@ -3,7 +3,6 @@
 
 mod change;
 mod find_and_modify;
-mod measurements;
 mod record;
 mod scan;
 mod shown;
@@ -17,14 +16,13 @@ use mayfly_mql::Update;
 use mayfly_storage::{Collection, Store, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
 
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 use change::{Change, change_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
-pub use measurements::{delete_measurements, find_and_remove_measurement, update_buckets};
-use record::Images;
+pub(crate) use record::Images;
 pub use record::{Image, Repeatable};
 use scan::{Again, for_each_record};
-use shown::Shown;
+pub(crate) use shown::Shown;
 pub(crate) use together::update_together;
 use upsert::{Upserted, upsert_one};
 
@@ -73,9 +71,9 @@ pub struct ModifyOutcome {
 }
 
 /// A document before and after: none before an insert, none after when it stayed as it was.
-struct Versions {
-    before: Option<DocBuf>,
-    after: Option<DocBuf>,
+pub(crate) struct Versions {
+    pub(crate) before: Option<DocBuf>,
+    pub(crate) after: Option<DocBuf>,
 }
 
 /// Runs an update statement. The collection must exist when `upsert` is set.
@@ -93,7 +91,7 @@ pub fn update(
 }
 
 /// The same; `seen` is told of every document that matched or was inserted.
-fn update_with(
+pub(crate) fn update_with(
     store: &Store,
     op: &OpCtx,
     collection: &Arc<Collection>,

@@ -35,13 +35,13 @@ pub struct Repeatable {
 
 /// A statement's document before and after, as far as there are both.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Images<'d> {
-    pub(super) before: Option<RawDoc<'d>>,
-    pub(super) after: Option<RawDoc<'d>>,
+pub(crate) struct Images<'d> {
+    pub(crate) before: Option<RawDoc<'d>>,
+    pub(crate) after: Option<RawDoc<'d>>,
 }
 
 impl Repeatable {
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         unit: &mut WriteUnit<'_>,
         outcome: &ModifyOutcome,

@@ -7,8 +7,9 @@ use mayfly_base::{ErrorCode, OpCtx, Result};
 use mayfly_storage::{Collection, IdKey, RecordKey, Store};
 
 use super::MAX_LOST_RACES;
+use crate::exec::{Executor, Flow};
+use crate::language::CanonicalQuery;
 use crate::plan::Plan;
-use crate::{CanonicalQuery, Executor, Flow};
 
 /// Records looked for at once before they are changed.
 const BATCH_RECORDS: usize = 500;

@@ -5,23 +5,24 @@ use mayfly_base::Result;
 
 use super::Image;
 use super::record::Images;
-use crate::{CanonicalQuery, metadata_of};
+use crate::exec::metadata_of;
+use crate::language::CanonicalQuery;
 
 /// Which version is shown, through which projection.
 #[derive(Clone, Copy)]
-pub(super) struct Shown<'q> {
+pub(crate) struct Shown<'q> {
     query: &'q CanonicalQuery,
     image: Image,
 }
 
 impl<'q> Shown<'q> {
     /// This version through the query's projection.
-    pub(super) fn of(query: &'q CanonicalQuery, image: Image) -> Shown<'q> {
+    pub(crate) fn of(query: &'q CanonicalQuery, image: Image) -> Shown<'q> {
         Shown { query, image }
     }
 
     /// Nobody looks.
-    pub(super) fn nothing(query: &'q CanonicalQuery) -> Shown<'q> {
+    pub(crate) fn nothing(query: &'q CanonicalQuery) -> Shown<'q> {
         Shown { query, image: Image::Neither }
     }
 
@@ -29,7 +30,7 @@ impl<'q> Shown<'q> {
     ///
     /// # Errors
     /// Those of the projection.
-    pub(super) fn check(self, images: Images<'_>) -> Result<()> {
+    pub(crate) fn check(self, images: Images<'_>) -> Result<()> {
         let document = match self.image {
             Image::Neither => None,
             Image::Before => images.before,

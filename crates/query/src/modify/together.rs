@@ -14,8 +14,8 @@ use super::UpdateSpec;
 use super::change::{Change, change_one};
 use super::shown::Shown;
 use super::upsert::inserted_document;
+use crate::exec::{Executor, Flow};
 use crate::plan::{Plan, plan};
-use crate::{Executor, Flow};
 
 /// Where a statement's record is.
 enum Place {

@@ -12,7 +12,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_value
 use super::record::Images;
 use super::shown::Shown;
 use super::{ModifyOutcome, UpdateSpec};
-use crate::CanonicalQuery;
+use crate::language::CanonicalQuery;
 
 pub(super) enum Upserted {
     /// This document, with this `_id`.

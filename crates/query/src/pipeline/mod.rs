@@ -2,6 +2,7 @@
 //! document.
 
 mod places;
+pub(crate) mod rows;
 mod run;
 
 use std::collections::VecDeque;
@@ -9,13 +10,15 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_expr::Scope;
-use mayfly_mql::{Matcher, ParseContext};
 use mayfly_storage::{Collection, Store, in_transaction, reads_are_pinned};
 use mayfly_value::{Collation, DocBuf, RawDoc};
 
+use crate::change::LogScan;
 use crate::change::{ChangeScope, ChangeStream};
+use crate::exec::Executor;
+use crate::explain::Purpose;
 use crate::language::needed::Fields;
-use crate::log_scan::LogScan;
+use crate::language::{CanonicalQuery, FirstOf, Hint};
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::plan::allowed::allowed_on;
 use crate::stage::fields::wanted;
@@ -24,16 +27,13 @@ use crate::stage::geo_near::{self, Distances, GeoNear};
 use crate::stage::group::Group;
 use crate::stage::sort::Sort;
 use crate::stage::window::{Limit, Skip};
-use crate::stage::{
-    About, Around, Inside, Parsed, RunSettings, Source, StageRow, Step, parse_stage,
-};
+use crate::stage::{About, Around, Host, Inside, RunSettings, Source, Step};
 use crate::timeseries::prepare;
 use crate::timeseries::unpack::Unpack;
-use crate::{CanonicalQuery, Executor, FirstOf, Hint, Host, Purpose};
 use places::{check_behind_changes, check_in_transaction, check_split};
+use rows::{Parsed, StageRow, parse_stage};
 use run::Input;
 pub use run::PipelineRun;
-pub(crate) use run::show;
 
 /// A checked pipeline.
 pub struct Pipeline {
@@ -129,7 +129,7 @@ impl Pipeline {
             }
         }
         let taken = self.steps.len() - steps.len();
-        let (rest, query) = (&self.steps[taken..], everything(None)?);
+        let (rest, query) = (&self.steps[taken..], CanonicalQuery::everything(None)?);
         let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
         let whole = shown.filter.as_doc().is_empty() && !cut && !hinted;
         shown.purpose = match collection {
@@ -408,26 +408,9 @@ fn needs_number_only(rest: &[Step]) -> bool {
     wanted(rest.iter()).is_some_and(|fields| fields.is_empty())
 }
 
-/// The query for all documents.
-pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
-    Ok(CanonicalQuery {
-        matcher: Arc::new(Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?),
-        sort: None,
-        natural_backward: None,
-        projection: None,
-        skip: 0,
-        limit: None,
-        hint,
-        allowed: None,
-        collation: None,
-        shows: None,
-        first_of: None,
-    })
-}
-
 /// Takes `$match`, `$sort`, `$skip` and `$limit` at the front, in this order, for the planner.
 fn split(steps: Vec<Step>, hint: Option<Hint>) -> Result<(CanonicalQuery, Vec<Step>)> {
-    let mut query = everything(hint)?;
+    let mut query = CanonicalQuery::everything(hint)?;
     let mut rest = steps.into_iter().peekable();
     if let Some(found) = rest.next_if(Step::is::<Match>).and_then(Step::take::<Match>) {
         query.matcher = Arc::new(found.0);

@@ -3,9 +3,10 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::RawDoc;
 
+use super::rows::SPLIT_LARGE_EVENT;
 use crate::change::ChangeOptions;
+use crate::stage::Step;
 use crate::stage::split_event::SplitLargeEvent;
-use crate::stage::{SPLIT_LARGE_EVENT, Step};
 
 /// Stages that may stand behind `$changeStream`. Manual: "Change Streams", "Modify Change Stream Output".
 const BEHIND_CHANGES: &[&str] = &[

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
 use mayfly_storage::{Collection, Store};
-use mayfly_value::{DocBuf, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::change::ChangeStream;
+use crate::change::LogScan;
+use crate::exec::{Executor, Flow};
 use crate::language::metadata::InFlight;
-use crate::log_scan::LogScan;
+use crate::plan::Plan;
 use crate::stage::group::Group;
-use crate::stage::{RunSettings, Running, StageContext, Step};
-use crate::{Executor, Flow};
+use crate::stage::{Reader, RunSettings, Running, StageContext, Step, Watched, show};
 
 /// Where documents come from.
 pub(super) enum Input {
@@ -56,7 +57,12 @@ pub struct PipelineRun {
 
 impl PipelineRun {
     pub(super) fn new(input: Input, steps: Vec<Step>, settings: RunSettings) -> PipelineRun {
-        let stages = steps.into_iter().map(Step::start).collect();
+        let watched = settings.read_only;
+        let start = |step: Step| match watched && step.written().is_some() {
+            true => Watched::over(step.start()),
+            false => step.start(),
+        };
+        let stages = steps.into_iter().map(start).collect();
         PipelineRun { input, stages, settings, finished: 0, ready: VecDeque::new() }
     }
 
@@ -80,6 +86,33 @@ impl PipelineRun {
             | Input::Changes(_)
             | Input::Log(_) => false,
         }
+    }
+
+    /// Whether the plan at the front looks for one document by its `_id`.
+    pub(crate) fn finds_by_id(&self) -> bool {
+        match &self.input {
+            Input::Plan(executor) => matches!(executor.plan().source(), Plan::Id(_)),
+            _ => false,
+        }
+    }
+
+    /// The names of the indexes that the plan at the front asks.
+    pub(crate) fn each_index(&self, see: &mut dyn FnMut(&str)) {
+        if let Input::Plan(executor) = &self.input {
+            each_index(executor.plan(), see);
+        }
+    }
+
+    /// What each stage that is shown did, the first one first, when the run is only explained.
+    pub fn explained(&self) -> Vec<DocBuf> {
+        let stages = self.stages.iter().filter(|_| self.settings.read_only);
+        let did = stages.map(|stage| {
+            let mut out = DocBuilder::new();
+            stage.explain(&mut out);
+            out.finish()
+        });
+        // Those that are not shown are not watched.
+        did.filter(|did| !did.as_doc().is_empty()).collect()
     }
 
     /// What a client goes on from that loses the cursor, when it follows changes.
@@ -158,8 +191,8 @@ impl PipelineRun {
         let settings = std::mem::take(&mut self.settings);
         let metadata = InFlight::default();
         let context = StageContext { store, op, settings: &settings, metadata: &metadata };
-        self.stages.iter_mut().for_each(|stage| stage.begin_batch());
         let outcome = self.work(&context, &full, &mut take);
+        self.stages.iter_mut().for_each(|stage| stage.end_batch());
         if outcome.is_err() {
             self.stages.iter_mut().for_each(|stage| stage.abandon(&context));
         }
@@ -296,6 +329,19 @@ impl PipelineRun {
     }
 }
 
+/// The names of the indexes that a plan asks.
+fn each_index(plan: &Plan, see: &mut dyn FnMut(&str)) {
+    match plan {
+        Plan::Id(_) => see("_id_"),
+        // Where records are clustered by it, they are its index.
+        Plan::Records(scan) if !scan.is_whole() => see("_id_"),
+        Plan::Index(scan) => see(scan.index.spec.name()),
+        Plan::Text(text) => see(text.index.spec.name()),
+        Plan::Near(near) => see(near.index.spec.name()),
+        other => other.inputs().iter().for_each(|input| each_index(input, see)),
+    }
+}
+
 fn drain(
     ready: &mut VecDeque<DocBuf>,
     reader: &mut dyn FnMut(RawDoc<'_>) -> Result<Flow>,
@@ -311,24 +357,4 @@ fn drain(
         }
     }
     Ok(false)
-}
-
-/// Takes the results of a pipeline.
-type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
-
-/// Shows a document to the first stage, whose results go to the second, and so on to the reader.
-pub(crate) fn show(
-    stages: &mut [Box<dyn Running>],
-    context: &StageContext<'_>,
-    document: RawDoc<'_>,
-    reader: &mut Reader<'_>,
-) -> Result<Flow> {
-    match stages.split_first_mut() {
-        None => reader(document),
-        Some((first, behind)) => {
-            let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
-            let flow = first.push(context, document, next)?;
-            Ok(if first.is_satisfied() { Flow::Pause } else { flow })
-        }
-    }
 }

@@ -19,6 +19,7 @@ mod implication;
 mod interval;
 mod merging;
 mod near;
+mod no_scan;
 mod places;
 pub(crate) mod plan_key;
 #[cfg(test)]
@@ -113,7 +114,14 @@ pub(crate) struct Planned {
 /// 2 BadValue for a hint that fits no index, those of text searches.
 pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan> {
     let (query, ways) = allowed::planned(collection, query)?;
-    Ok(build::built(collection, &query, ways.best))
+    checked(collection, &query, ways.best)
+}
+
+/// The whole plan over a way, where it may be run.
+fn checked(collection: &Collection, query: &CanonicalQuery, way: Way) -> Result<Plan> {
+    let plan = build::built(collection, query, way);
+    no_scan::check(collection, query, &plan)?;
+    Ok(plan)
 }
 
 /// All plans that a query may be answered by, the best by rule first.
@@ -123,7 +131,7 @@ pub fn plan(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Plan
 pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec<Plan>> {
     let (query, ways) = allowed::planned(collection, query)?;
     let all = std::iter::once(ways.best).chain(ways.others);
-    Ok(all.map(|way| build::built(collection, &query, way)).collect())
+    all.map(|way| checked(collection, &query, way)).collect()
 }
 
 /// Plans a query: by what trials have found, else by rule until there was a trial.
@@ -133,7 +141,7 @@ pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec
 pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Planned> {
     let (planned, ways) = allowed::planned(collection, query)?;
     if ways.others.is_empty() {
-        let plan = build::built(collection, &planned, ways.best);
+        let plan = checked(collection, &planned, ways.best)?;
         return Ok(Planned { plan, candidates: None, cached: None });
     }
     let shape = PlanShape::of(query);
@@ -145,7 +153,7 @@ pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> R
         Some((all.iter().position(|way| Choice::of(&way.plan) == choice)?, works))
     });
     let (at, cached) = found.map_or((0, None), |(at, works)| (at, Some(works)));
-    let plan = build::built(collection, &planned, all[at].clone());
+    let plan = checked(collection, &planned, all[at].clone())?;
     let query = planned.into_owned();
     Ok(Planned { plan, candidates: Some(Candidates { key, shape, query, ways: all }), cached })
 }

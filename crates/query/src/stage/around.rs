@@ -125,7 +125,7 @@ pub struct RunSettings {
 impl RunSettings {
     /// Every operator has this memory, and goes on in the folder.
     pub(crate) fn limited(bytes: usize, folder: Option<std::path::PathBuf>) -> RunSettings {
-        let limits = crate::MemoryLimits::default().with_all(bytes);
+        let limits = crate::memory::MemoryLimits::default().with_all(bytes);
         RunSettings { budget: Budget::new(limits, folder), ..RunSettings::default() }
     }
 }

@@ -20,7 +20,7 @@ struct Options<'a> {
     output: Option<RawDoc<'a>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<DocBuf>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Vec<DocBuf>> {
     let options = Options::parse(value, around)?;
     let mut order = DocBuilder::new();
     order.append("_id", 1);

@@ -11,7 +11,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compa
 use super::bucket::is_expression;
 use super::granularity::Granularity;
 use super::{Around, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
 
@@ -32,7 +32,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         let kind = value.type_name();
         let text =

@@ -5,7 +5,7 @@ use mayfly_expr::{Expression, Frame};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::{About, Around, Source};
-use crate::Host;
+use crate::stage::Host;
 
 /// Documents written in the pipeline.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Source for Documents {
     }
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     let expression = Expression::parse_in(value, around.scope)?;
     let value = expression.evaluate(Frame::new(RawDoc::EMPTY))?;
     let Some(RawValue::Array(items)) = value.as_raw() else {

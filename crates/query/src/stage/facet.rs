@@ -8,11 +8,10 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::fields::wanted;
-use super::{Around, Inside, Next, Reads, Running, Stage, StageContext, Step};
-use crate::Flow;
+use super::sub::branch;
+use super::{Around, Inside, Next, Reads, Running, Stage, StageContext, Step, show};
+use crate::exec::Flow;
 use crate::memory::Share;
-use crate::optimise::optimised;
-use crate::pipeline::{parse_stages, show};
 
 /// A parsed `$facet`.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ fn fault(code: i32, text: String) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let spec = match value {
         RawValue::Document(spec) if !spec.is_empty() => spec,
         other => {
@@ -52,8 +51,7 @@ pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn 
             let text = format!("arguments to $facet must be arrays, {name} is type {kind}");
             return Err(fault(40170, text));
         };
-        let (_, steps) = parse_stages(pipeline, &inner)?;
-        facets.push((name.to_owned(), optimised(steps, &inner)));
+        facets.push((name.to_owned(), branch(pipeline, &inner)?));
     }
     Ok(Box::new(Facet(facets)))
 }

@@ -10,7 +10,7 @@ fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
+pub(crate) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     let (windows, values) = expanded(value)?;
     let windows = windows.map(|windows| written("$setWindowFields", &windows));
     let values = values.map(|values| written("$addFields", &values));

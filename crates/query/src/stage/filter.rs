@@ -5,10 +5,10 @@ use mayfly_mql::Matcher;
 use mayfly_value::{RawDoc, RawValue};
 
 use super::{Around, Effect, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata;
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(filter) => {
             let scope = around.scope.clone().with_text_index();

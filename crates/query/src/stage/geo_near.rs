@@ -19,7 +19,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, Val
 use super::sort::Sort;
 use super::unwind::{parts, replaced};
 use super::{Around, Next, Running, Stage, StageContext, Step};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::exec::{nearest, told};
 use crate::language::metadata;
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
@@ -56,7 +56,7 @@ struct Arguments<'a> {
     place: Option<Vec<String>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(options) = value else {
         return fault(10065, "invalid parameter: expected an object ($geoNear)");
     };

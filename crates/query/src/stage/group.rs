@@ -15,7 +15,7 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::FirstOf;
 use crate::memory::{Share, as_document, no_disk_use};
 
@@ -33,7 +33,7 @@ pub(crate) struct Group {
     collation: Option<Arc<Collation>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::new(
             ErrorCode(15947),

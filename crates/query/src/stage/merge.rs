@@ -42,7 +42,7 @@ pub(super) fn fault(code: i32, text: impl Into<String>) -> Error {
     Error::new(ErrorCode(code), text)
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let (mut into, mut on, mut variables) = (None, None, None);
     let (mut matched, mut not_matched) = (Matched::Merge, NotMatched::Insert);
     match value {

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use super::merge::{Matched, Merge, NotMatched, fault};
 use super::target::{filled, new_id, with_id};
 use super::{Next, Running, StageContext};
+use crate::exec::Flow;
+use crate::language::CanonicalQuery;
 use crate::modify::update_together;
-use crate::pipeline::everything;
-use crate::{CanonicalQuery, Flow, UpdateSpec, update};
+use crate::modify::{UpdateSpec, update};
 
 /// Most documents, and about most bytes, in one write unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -151,7 +152,11 @@ impl RunningMerge {
         }
         let matcher = Matcher::parse_in(filter.as_doc(), &self.merge.scope)?;
         let collation = self.merge.scope.collation().cloned();
-        let query = CanonicalQuery { matcher: Arc::new(matcher), collation, ..everything(None)? };
+        let query = CanonicalQuery {
+            matcher: Arc::new(matcher),
+            collation,
+            ..CanonicalQuery::everything(None)?
+        };
         let upsert = self.merge.not_matched == NotMatched::Insert;
         let pipeline = matches!(self.merge.matched, Matched::Pipeline(_));
         let spec = UpdateSpec {

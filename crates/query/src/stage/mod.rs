@@ -1,40 +1,40 @@
-//! Pipeline stages: one file per stage, one row per stage.
+//! Pipeline stages: one file per stage, and one row per stage in the table of `pipeline`.
 //!
 //! A stage is parsed once into a [`Stage`], a type of its own that says what it reads and what it does to fields, and runs as a
 //! [`Running`]: it is shown one document after the other and shows its results to the next one, as borrowed bytes. What it may use
 //! meanwhile is its [`StageContext`]. Where documents come from that no stage gave is a [`Source`].
 
 mod around;
-mod bucket;
-mod bucket_auto;
-mod count;
-mod densify;
-mod documents;
-mod facet;
+pub(crate) mod bucket;
+pub(crate) mod bucket_auto;
+pub(crate) mod count;
+pub(crate) mod densify;
+pub(crate) mod documents;
+pub(crate) mod facet;
 pub(crate) mod fields;
-mod fill;
+pub(crate) mod fill;
 pub(crate) mod filter;
 pub(crate) mod geo_near;
 mod granularity;
-mod graph_lookup;
+pub(crate) mod graph_lookup;
 pub(crate) mod group;
-mod join_table;
+mod host;
+mod join;
 pub(crate) mod lookup;
-mod merge;
+pub(crate) mod merge;
 mod merge_run;
 #[cfg(test)]
 mod metadata_tests;
-mod out;
+pub(crate) mod out;
 #[cfg(test)]
 mod out_tests;
 pub(crate) mod project;
 pub(crate) mod redact;
-mod reshape;
-mod rows;
-mod sample;
+pub(crate) mod reshape;
+pub(crate) mod sample;
 pub(crate) mod sort;
-mod sort_by_count;
-mod source;
+pub(crate) mod sort_by_count;
+pub(crate) mod source;
 pub(crate) mod split_event;
 mod step;
 mod sub;
@@ -43,6 +43,7 @@ mod target;
 mod tests;
 pub(crate) mod union_with;
 pub(crate) mod unwind;
+mod watched;
 pub(crate) mod window;
 pub(crate) mod window_fields;
 mod window_partition;
@@ -52,16 +53,16 @@ use std::fmt::Debug;
 
 use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_storage::Store;
-use mayfly_value::RawDoc;
+use mayfly_value::{DocBuilder, RawDoc};
 
 pub use around::{Around, Inside, RunSettings};
 pub(crate) use fields::{Effect, Reads};
-pub use rows::{MISSING, NEWER, STAGES, StagePlace, StageRow};
-pub(crate) use rows::{Parsed, SPLIT_LARGE_EVENT, parse_stage};
+pub use host::Host;
 pub(crate) use source::{About, Source};
 pub(crate) use step::{Step, written};
+pub(crate) use watched::Watched;
 
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata::InFlight;
 
 /// Takes a document from the stage before.
@@ -145,8 +146,8 @@ pub(crate) trait Running: Send {
         Ok(Flow::More)
     }
 
-    /// A new batch begins, over a new snapshot: what was read of other collections is old.
-    fn begin_batch(&mut self) {}
+    /// A batch is over. The next one comes over a new snapshot: what was read of other collections goes.
+    fn end_batch(&mut self) {}
 
     /// The run failed, here or elsewhere: clears away what nobody will look for.
     fn abandon(&mut self, _: &StageContext<'_>) {}
@@ -161,8 +162,34 @@ pub(crate) trait Running: Send {
         None
     }
 
+    /// Writes what it did, for those who explain it.
+    fn explain(&self, _: &mut DocBuilder) {}
+
     /// Whether results may come at the end of the input, or stay behind when the reader pauses.
     fn holds_back(&self) -> bool {
         false
+    }
+}
+
+/// Takes the results of a pipeline.
+pub(crate) type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
+
+/// Shows a document to the first stage, whose results go to the second, and so on to the reader.
+///
+/// # Errors
+/// Those of the stages and of the reader.
+pub(crate) fn show(
+    stages: &mut [Box<dyn Running>],
+    context: &StageContext<'_>,
+    document: RawDoc<'_>,
+    reader: &mut Reader<'_>,
+) -> Result<Flow> {
+    match stages.split_first_mut() {
+        None => reader(document),
+        Some((first, behind)) => {
+            let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
+            let flow = first.push(context, document, next)?;
+            Ok(if first.is_satisfied() { Flow::Pause } else { flow })
+        }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::target::{check_target, filled, target, with_id};
 use super::{Around, Next, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 
 /// Most documents, and about most bytes, in one write unit.
 const UNIT_DOCUMENTS: usize = 256;
@@ -33,7 +33,7 @@ struct Out {
     series: Option<TimeSeries>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let kind = value.type_name();
     let target = target(value, around, &["timeseries"], |name| match name {
         "" => Error::new(

@@ -7,10 +7,10 @@ use mayfly_mql::projection::{ProjectedFields, ProjectionKind};
 use mayfly_value::{RawDoc, RawValue};
 
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::needed::Fields;
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(spec) => {
             let projection = Projection::parse_in(spec, ProjectionKind::Stage, scope)

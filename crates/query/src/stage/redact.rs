@@ -6,7 +6,7 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 
 /// What the variables stand for; nobody sees it unless the expression mixes them up with other values.
@@ -14,7 +14,7 @@ const DESCEND: &str = "descend";
 const PRUNE: &str = "prune";
 const KEEP: &str = "keep";
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let mut scope = around.scope.clone();
     for (name, value) in [("DESCEND", DESCEND), ("PRUNE", PRUNE), ("KEEP", KEEP)] {
         scope = scope.with_system(name, RawValue::String(value));

@@ -8,9 +8,9 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::project::projected_reads;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 
-pub(super) fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(name: &str, value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     Ok(Box::new(Reshape(DocumentStage::parse(name, value, scope)?)))
 }
 

@@ -6,10 +6,10 @@ use mayfly_mql::SortPattern;
 use mayfly_value::{RawDoc, RawValue};
 
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::memory::{Sorted, Sorter};
 
-pub(super) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, scope: &Scope) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(pattern) if pattern.is_empty() => {
             Err(Error::new(ErrorCode(15976), "$sort stage must have at least one sort key"))

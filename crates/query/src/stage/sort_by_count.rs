@@ -5,7 +5,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
 use super::written;
 
-pub(super) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
+pub(crate) fn parse(value: RawValue<'_>) -> Result<Vec<DocBuf>> {
     let fail = |code: i32, text: &str| Err(Error::new(ErrorCode(code), text));
     match value {
         RawValue::Document(expression) => {

@@ -7,8 +7,8 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Around, Inside};
-use crate::Host;
 use crate::change::ChangeOptions;
+use crate::stage::Host;
 
 /// What documents are about that no collection holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Source for Changes {
     }
 }
 
-pub(super) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Source>> {
     if around.inside == Inside::View {
         let text = "$changeStream is not supported in a view definition";
         return Err(Error::new(ErrorCode::OptionNotSupportedOnView, text));
@@ -104,7 +104,7 @@ pub(super) fn change_stream(value: RawValue<'_>, around: &Around<'_>) -> Result<
     Ok(Box::new(Changes(ChangeOptions::parse(value)?)))
 }
 
-pub(super) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
             told(About::Admin, options.to_owned(), |host, options| host.current_ops(options))
@@ -116,7 +116,7 @@ pub(super) fn current_op(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
     }
 }
 
-pub(super) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
             told(About::Server, options.to_owned(), |host, options| host.local_sessions(options))
@@ -128,7 +128,7 @@ pub(super) fn local_sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
     }
 }
 
-pub(super) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) => {
             told(About::Sessions, options.to_owned(), |host, options| host.sessions(options))
@@ -140,7 +140,7 @@ pub(super) fn sessions(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn So
     }
 }
 
-pub(super) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
             told(About::Collection, DocBuf::empty(), |host, _| host.index_stats())
@@ -152,7 +152,7 @@ pub(super) fn index_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn
     }
 }
 
-pub(super) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
             told(About::Collection, DocBuf::empty(), |host, _| host.ttl_stats())
@@ -161,7 +161,7 @@ pub(super) fn ttl_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn S
     }
 }
 
-pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     let RawValue::Document(options) = value else {
         let kind = value.type_name();
         let text = format!("$collStats must take a nested object but found: $collStats: {kind}");
@@ -196,7 +196,7 @@ pub(super) fn coll_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
 }
 
 /// There are no shards whose data could be anywhere.
-pub(super) fn sharded_data_distribution(
+pub(crate) fn sharded_data_distribution(
     value: RawValue<'_>,
     _: &Around<'_>,
 ) -> Result<Box<dyn Source>> {
@@ -209,7 +209,7 @@ pub(super) fn sharded_data_distribution(
     Err(Error::new(ErrorCode(code), text))
 }
 
-pub(super) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     let RawValue::Document(options) = value else {
         let text = "$querySettings stage expects a document as argument";
         return Err(Error::new(ErrorCode(7746801), text));
@@ -235,7 +235,7 @@ pub(super) fn query_settings(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<
     })
 }
 
-pub(super) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
+pub(crate) fn plan_cache_stats(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Source>> {
     match value {
         RawValue::Document(options) if options.is_empty() => {
             told(About::Collection, DocBuf::empty(), |host, _| host.cached_plans())

@@ -7,10 +7,10 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use super::{Around, Next, Running, Stage, StageContext};
-use crate::Flow;
 use crate::change::{Resumed, fragments};
+use crate::exec::Flow;
 
-pub(super) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     match value {
         RawValue::Document(spec) if spec.is_empty() => Ok(Box::new(SplitLargeEvent(None))),
         _ => Err(Error::new(

@@ -1,6 +1,8 @@
 //! A pipeline inside a stage, over another collection or view: checked when the stage is parsed, parsed anew for each run
 //! because its variables have other values then. That makes comparisons with variables constants, which indexes serve.
 //!
+//! This is the one place where stages name what stands above them: pipelines have stages, and stages may have pipelines.
+//!
 //! Stages at its front that name no variable of the stage around it give the same for each of its documents: they can be run once.
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -10,8 +12,10 @@ use mayfly_storage::Collection;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use std::sync::Arc;
 
-use super::{Around, Inside, StageContext};
-use crate::pipeline::{Pipeline, PipelineRun};
+use super::{Around, Inside, StageContext, Step};
+use crate::optimise::optimised;
+pub(crate) use crate::pipeline::PipelineRun;
+use crate::pipeline::{Pipeline, parse_stages};
 
 /// A checked pipeline over another collection.
 #[derive(Clone, Debug)]
@@ -136,6 +140,11 @@ impl SubPipeline {
     /// Whether a second run gives what the first gave, as far as its own stages are concerned.
     pub(crate) fn is_repeatable(&self) -> bool {
         is_repeatable(self.stages.as_doc())
+    }
+
+    /// The same of a view over which it runs and of its own stages.
+    pub(crate) fn is_repeatable_over(&self, view: Option<&DocBuf>) -> bool {
+        self.is_repeatable() && view.is_none_or(|view| is_repeatable(view.as_doc()))
     }
 
     /// How many stages at its front give the same whatever the values of these variables, where running them once pays: not
@@ -264,12 +273,23 @@ impl SubPipeline {
     }
 }
 
+/// The stages of a pipeline that runs inside the stage, over its documents.
+///
+/// # Errors
+/// Those of the stages.
+pub(crate) fn branch(pipeline: RawDoc<'_>, around: &Around<'_>) -> Result<Vec<Step>> {
+    let (_, steps) = parse_stages(pipeline, around)?;
+    Ok(optimised(steps, around))
+}
+
 /// Whether the bytes of a document have this text somewhere: it may mean something else there, but nothing has it otherwise.
 fn mentions(document: RawDoc<'_>, text: &str) -> bool {
     document.as_bytes().windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-fn is_repeatable(stages: RawDoc<'_>) -> bool {
+/// Whether a second run of these stages gives what the first gave.
+/// Whether a second run of these stages gives what the first gave.
+pub(crate) fn is_repeatable(stages: RawDoc<'_>) -> bool {
     !["$rand", "$sample", "$function", "$where", "$accumulator"]
         .into_iter()
         .any(|name| mentions(stages, name))

@@ -6,10 +6,10 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::sub::{SubPipeline, pipeline_argument};
 use super::{Around, Inside, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
-use crate::pipeline::PipelineRun;
+use crate::exec::Flow;
+use crate::stage::sub::PipelineRun;
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let (mut from, mut pipeline) = (None, RawDoc::EMPTY);
     match value {
         RawValue::String(name) => from = Some(name),

@@ -4,7 +4,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::{Around, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 
 fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     Number::from_value(value).and_then(Number::to_i64_exact).ok_or_else(|| {
@@ -15,7 +15,7 @@ fn whole_number(value: RawValue<'_>, stage: &str, code: i32) -> Result<i64> {
     })
 }
 
-pub(super) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     match whole_number(value, "$skip", 5107200)? {
         negative if negative < 0 => Err(Error::new(
             ErrorCode(5107200),
@@ -27,7 +27,7 @@ pub(super) fn parse_skip(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn 
     }
 }
 
-pub(super) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse_limit(value: RawValue<'_>, _: &Around<'_>) -> Result<Box<dyn Stage>> {
     match whole_number(value, "$limit", 5107201)? {
         0 => Err(Error::new(ErrorCode(15958), "the limit must be positive")),
         negative if negative < 0 => Err(Error::new(

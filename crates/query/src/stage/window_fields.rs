@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::unwind::parts;
 use super::window_partition::{Collecting, Computed};
 use super::{Around, Next, Reads, Running, Stage, StageContext};
-use crate::Flow;
+use crate::exec::Flow;
 use crate::language::metadata::Metadata;
 use crate::memory::{Sorted, Sorter};
 
@@ -31,7 +31,7 @@ pub(crate) struct WindowFields {
     collation: Option<Arc<Collation>>,
 }
 
-pub(super) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
+pub(crate) fn parse(value: RawValue<'_>, around: &Around<'_>) -> Result<Box<dyn Stage>> {
     let RawValue::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "the $setWindowFields stage specification must be an object, found {}",

@@ -10,12 +10,13 @@ use parking_lot::Mutex;
 
 use super::foremost::{Foremost, SharedForemost};
 use super::unpack::Unpack;
+use crate::exec::Flow;
+use crate::language::CanonicalQuery;
 use crate::plan::plan;
 use crate::stage::filter::Match;
 use crate::stage::project::Keep;
 use crate::stage::sort::Sort;
 use crate::stage::{Next, Reads, Running, Stage, StageContext, Step};
-use crate::{CanonicalQuery, Flow};
 
 /// Sorts that keep more look at everything.
 const MAX_KEPT: u64 = 10_000;

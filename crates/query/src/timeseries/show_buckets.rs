@@ -5,7 +5,7 @@ use mayfly_mql::matcher::Expr;
 use mayfly_storage::{MeasurementFields, shown_bucket};
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::Flow;
+use crate::exec::Flow;
 use crate::stage::{Next, Running, Stage, StageContext};
 
 /// A checked stage.

@@ -13,7 +13,7 @@ use mayfly_value::{Number, RawDoc, RawValue};
 
 use super::foremost::{Look, SharedForemost};
 use super::on_buckets::BoundTest;
-use crate::Flow;
+use crate::exec::Flow;
 use crate::stage::{Next, Running, Stage, StageContext};
 
 /// A checked stage.

@@ -1,12 +1,10 @@
 //! A memory engine that notes how many records are read together.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use mayfly_kv::{
-    Caps, Direction, EachValue, Engine, EngineStats, GAP_BYTES, Guard, HeldSnapshot, Ingest,
-    KeyRange, Keyspace, KvResult, MemoryEngine, ScanEnd, ScanLimit, SweepEnd, Txn, TxnOptions,
-    Visitor,
+    Direction, EachValue, Engine, EngineAround, GAP_BYTES, Guard, KeyRange, Keyspace, KvResult,
+    MemoryEngine, ScanEnd, ScanLimit, Txn, TxnOptions, Visitor,
 };
 
 /// Numbers of keys of records in each read since the last look.
@@ -24,58 +22,13 @@ impl CountingEngine {
     }
 }
 
-impl Engine for CountingEngine {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn caps(&self) -> Caps {
-        self.inner.caps()
+impl EngineAround for CountingEngine {
+    fn inner(&self) -> &dyn Engine {
+        &self.inner
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
         Ok(Box::new(CountingTxn { inner: self.inner.begin(options)?, reads: self.reads.clone() }))
-    }
-
-    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-        self.inner.hold()
-    }
-
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        self.inner.get_once(keyspace, key, see)
-    }
-
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        self.inner.sweep_range(keyspace, range, max)
-    }
-
-    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        self.inner.begin_ingest(keyspace)
-    }
-
-    fn sync(&self) -> KvResult<()> {
-        self.inner.sync()
-    }
-
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        self.inner.approximate_bytes(keyspace, range)
-    }
-
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        self.inner.checkpoint(folder)
-    }
-
-    fn stats(&self) -> EngineStats {
-        self.inner.stats()
-    }
-
-    fn close(&self) -> KvResult<()> {
-        self.inner.close()
     }
 }
 

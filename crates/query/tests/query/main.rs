@@ -4,6 +4,7 @@ mod capped;
 mod count_only;
 mod counting;
 mod find_and_modify;
+mod fixture;
 mod natural_order;
 mod pages;
 mod places;

@@ -1,60 +1,41 @@
 //! An index scan reads its records in pages, and nobody notices: where it stops, what it counts, what changes between batches.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, UpdateSpec};
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{DocBuf, RawValue};
 
 use crate::counting::{CountingEngine, Reads};
+use crate::fixture::{Fixture, id_of};
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    clock: Arc<ManualClock>,
-    collection: Arc<Collection>,
+/// A fixture whose reads of records are counted.
+struct Pages {
+    fixture: Fixture,
     reads: Reads,
 }
 
-fn fixture(indexes: &[Document]) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(1_000_000));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let (engine, reads) = CountingEngine::new();
-    let store = Store::open(Arc::new(engine), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock.clone());
-    let ns = Namespace::parse("db.c").unwrap();
-    for index in indexes {
-        let spec = DocBuf::from_bson(index);
-        store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
+impl Deref for Pages {
+    type Target = Fixture;
+
+    fn deref(&self) -> &Fixture {
+        &self.fixture
     }
-    let collection = store.collection(&ns).unwrap();
-    Fixture { store, op, clock, collection, reads }
 }
 
-fn by_k() -> Fixture {
+fn fixture(indexes: &[Document]) -> Pages {
+    let (engine, reads) = CountingEngine::new();
+    Pages { fixture: Fixture::over(Arc::new(engine), indexes), reads }
+}
+
+fn by_k() -> Pages {
     fixture(&[doc! { "key": { "k": 1 }, "name": "k" }])
 }
 
-fn id(document: RawDoc<'_>) -> i32 {
-    match document.get("_id") {
-        Some(RawValue::Int32(id)) => id,
-        other => panic!("{other:?}"),
-    }
-}
-
-impl Fixture {
-    fn insert(&self, document: &Document) {
-        let document = DocBuf::from_bson(document);
-        self.store
-            .write(&self.op, &self.collection, |unit| unit.insert(document.as_doc()))
-            .unwrap();
-    }
-
+impl Pages {
     /// Documents 0 to `count` - 1, whose `k` is in another order than they were inserted in.
     fn scatter(&self, count: i32) {
         (0..count).for_each(|n| self.insert(&doc! { "_id": n * 7 % count, "k": n * 7 % count }));
@@ -112,7 +93,9 @@ impl Fixture {
     }
 
     fn run(&self, executor: &mut Executor, see: &mut dyn FnMut(i32) -> Flow) {
-        executor.run(&self.store, &self.op, &mut |_, document, _| Ok(see(id(document)))).unwrap();
+        executor
+            .run(&self.store, &self.op, &mut |_, document, _| Ok(see(id_of(document))))
+            .unwrap();
     }
 
     /// Keys and documents examined, and records read, since the last time.

@@ -2,66 +2,42 @@
 //! documents change between batches.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::ops::Deref;
 
-use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::MemoryEngine;
-use mayfly_query::{CanonicalQuery, DeleteSpec, Executor, FindOptions, Flow, Metadata};
-use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
+use mayfly_query::{DeleteSpec, Executor, Flow, Metadata};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use proptest::prelude::*;
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    collection: Arc<Collection>,
+use crate::fixture::{Fixture, id_of, query};
+
+/// A fixture with a text index.
+struct Searched {
+    fixture: Fixture,
     spec: TextSpec,
 }
 
-fn fixture(options: &Document) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let store_options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let engine = Arc::new(MemoryEngine::new());
-    let store = Store::open(engine, store_options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.c").unwrap();
-    let request = DocBuf::from_bson(options);
-    store.create_indexes(&op, &ns, &[request.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
-    let spec = TextSpec::parse(collection.indexes()[0].spec.document()).unwrap();
-    Fixture { store, op, collection, spec }
-}
+impl Deref for Searched {
+    type Target = Fixture;
 
-fn id_of(document: RawDoc<'_>) -> i32 {
-    match document.get("_id") {
-        Some(RawValue::Int32(id)) => id,
-        other => panic!("{other:?}"),
+    fn deref(&self) -> &Fixture {
+        &self.fixture
     }
 }
 
-impl Fixture {
-    fn insert(&self, document: &Document) {
-        let document = DocBuf::from_bson(document);
-        self.store
-            .write(&self.op, &self.collection, |unit| unit.insert(document.as_doc()))
-            .unwrap();
-    }
+fn fixture(index: &Document) -> Searched {
+    let fixture = Fixture::new(std::slice::from_ref(index));
+    let spec = TextSpec::parse(fixture.collection.indexes()[0].spec.document()).unwrap();
+    Searched { fixture, spec }
+}
 
+impl Searched {
     fn remove(&self, id: i32) {
-        let filter = DocBuf::from_bson(&doc! { "_id": id });
-        let query = CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap();
+        let query = query(&doc! { "_id": id });
         let spec = DeleteSpec { query, multi: false, repeatable: None };
         let deleted = mayfly_query::delete(&self.store, &self.op, &self.collection, &spec).unwrap();
         assert_eq!(deleted, 1);
-    }
-
-    fn executor(&self, filter: &Document) -> Executor {
-        let filter = DocBuf::from_bson(filter);
-        let query = CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap();
-        Executor::new(self.collection.clone(), query).unwrap()
     }
 
     /// The next documents with their scores, so many at most.
@@ -80,7 +56,7 @@ impl Fixture {
     }
 
     fn by_index(&self, filter: &Document) -> BTreeMap<i32, f64> {
-        let mut executor = self.executor(filter);
+        let mut executor = self.find(filter);
         let mut found = BTreeMap::new();
         while !executor.is_done() {
             found.extend(self.batch(&mut executor, 5));
@@ -189,7 +165,7 @@ fn what_changes_between_batches_is_looked_at_again() {
     for id in 0..6 {
         fixture.insert(&doc! { "_id": id, "a": "coffee" });
     }
-    let mut executor = fixture.executor(&doc! { "$text": { "$search": "coffee" } });
+    let mut executor = fixture.find(&doc! { "$text": { "$search": "coffee" } });
     assert_eq!(fixture.batch(&mut executor, 2).len(), 2);
     fixture.remove(2);
     fixture.remove(3);

@@ -1,50 +1,16 @@
 //! Reads and writes while indexes and collections change under them.
 
-use std::sync::Arc;
-
-use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
-use mayfly_kv::MemoryEngine;
+use mayfly_base::ErrorCode;
 use mayfly_mql::{ParseContext, Update};
-use mayfly_query::{CanonicalQuery, DeleteSpec, Executor, FindOptions, Flow, UpdateSpec};
-use mayfly_storage::{Collection, CreateIndexesOptions, IndexSelector, Store, StoreOptions};
+use mayfly_query::{DeleteSpec, Flow, UpdateSpec};
+use mayfly_storage::{CreateIndexesOptions, IndexSelector};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
-struct Fixture {
-    store: Arc<Store>,
-    op: Arc<OpCtx>,
-    ns: Namespace,
-    collection: Arc<Collection>,
-}
+use crate::fixture::{Fixture, query};
 
 fn fixture(index: &Document) -> Fixture {
-    let clock = Arc::new(ManualClock::at_ms(0));
-    let options = StoreOptions { background: false, ..StoreOptions::default() };
-    let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(Arc::new(MemoryEngine::new()), options, clock.clone(), ops).unwrap();
-    let op = OpCtx::detached(clock);
-    let ns = Namespace::parse("db.c").unwrap();
-    let spec = DocBuf::from_bson(&doc! { "key": index, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
-    Fixture { store, op, ns, collection }
-}
-
-fn query(filter: &Document) -> CanonicalQuery {
-    let filter = DocBuf::from_bson(filter);
-    CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap()
-}
-
-impl Fixture {
-    fn insert(&self, document: &Document) {
-        let document = DocBuf::from_bson(document);
-        let insert = |unit: &mut mayfly_storage::WriteUnit<'_>| unit.insert(document.as_doc());
-        self.store.write(&self.op, &self.collection, insert).unwrap();
-    }
-
-    fn executor(&self, filter: &Document) -> Executor {
-        Executor::new(self.collection.clone(), query(filter)).unwrap()
-    }
+    Fixture::new(&[doc! { "key": index, "name": "i" }])
 }
 
 #[test]
@@ -52,7 +18,7 @@ fn a_scan_over_what_is_dropped_meanwhile_is_no_answer() {
     for (filter, drop_all) in [(doc! { "k": 1 }, false), (doc! { "k": 1 }, true), (doc! {}, true)] {
         let f = fixture(&doc! { "k": 1 });
         (0..10).for_each(|n| f.insert(&doc! { "_id": n, "k": 1 }));
-        let mut executor = f.executor(&filter);
+        let mut executor = f.find(&filter);
         let mut dropped = false;
         let result = executor.run(&f.store, &f.op, &mut |_, _, _| {
             if !std::mem::replace(&mut dropped, true) {
@@ -72,10 +38,10 @@ fn a_scan_over_what_is_dropped_meanwhile_is_no_answer() {
 #[test]
 fn a_plan_older_than_the_first_array_shows_its_document_once() {
     let f = fixture(&doc! { "k": 1 });
-    let mut executor = f.executor(&doc! { "k": { "$gte": 0 } });
+    let mut executor = f.find(&doc! { "k": { "$gte": 0 } });
     f.insert(&doc! { "_id": 1, "k": [1, 2, 3] });
     let mut count = 0;
-    let mut counting = f.executor(&doc! { "k": { "$gte": 0 } });
+    let mut counting = f.find(&doc! { "k": { "$gte": 0 } });
     counting.count_only();
     for executor in [&mut executor, &mut counting] {
         executor
@@ -148,7 +114,7 @@ fn an_update_never_changes_a_document_twice_because_its_index_goes() {
         Ok(outcome) => assert_eq!(outcome.modified, 2000),
         Err(error) => assert_eq!(error.code(), ErrorCode::QueryPlanKilled),
     }
-    let mut twice = f.executor(&doc! { "n": { "$gt": 1 } });
+    let mut twice = f.find(&doc! { "n": { "$gt": 1 } });
     twice
         .run(&f.store, &f.op, &mut |_, document, _| panic!("changed twice: {document:?}"))
         .unwrap();
@@ -197,7 +163,7 @@ fn a_kill_ends_a_scan_of_many_short_ranges() {
         let f = fixture(&doc! { index: 1 });
         (0..100).for_each(|n| f.insert(&doc! { "_id": n, "k": n }));
         let all: Vec<i32> = (0..100).collect();
-        let mut executor = f.executor(&doc! { field: { "$in": all } });
+        let mut executor = f.find(&doc! { field: { "$in": all } });
         let mut seen = 0;
         let killed = executor.run(&f.store, &f.op, &mut |_, _, _| {
             seen += 1;

@@ -31,7 +31,8 @@ pub struct MemoryParameters {
     pub(super) set_union: AtomicI64,
     /// `internalQueryTopNAccumulatorBytes`.
     pub(super) top_n: AtomicI64,
-    /// `internalQueryFacetBufferSizeBytes`. A `$facet` hands each document to all its pipelines and buffers none.
+    /// `internalQueryFacetBufferSizeBytes`: how much input a `$facet` may collect before it hands it to its pipelines. This one
+    /// hands on each document at once, which is within every limit; what comes of it has the limit of [`Operator::Facet`].
     pub(super) facet_buffer: AtomicI64,
     operators: [AtomicI64; Operator::ALL.len()],
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_base::current::ScriptLimits;
+use mayfly_base::ScriptLimits;
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::spill::Operator;
 use mayfly_storage::{TtlIndexRules, TtlParameters};
@@ -278,6 +278,7 @@ pub const TABLE: &[Parameter] = &[
     number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| s
         .store
         .transaction_lock_timeout_ms),
+    flag!("notablescan", |s| s.store.no_table_scan()),
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",

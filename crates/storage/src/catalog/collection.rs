@@ -31,6 +31,8 @@ pub struct Collection {
     namespace: RwLock<Namespace>,
     /// The default of its operations and indexes, and the order of its records.
     collation: Option<Arc<Collation>>,
+    /// Whether queries must not scan whole collections, for all of them.
+    no_table_scan: Arc<AtomicBool>,
     dropped: AtomicBool,
     /// Whether it is being filled beside another one. Its policies begin when it has that one's name.
     temporary: AtomicBool,
@@ -238,7 +240,7 @@ impl Collection {
         uuid: [u8; 16],
         namespace: Namespace,
         mut state: CollectionState,
-        collation: Option<Arc<Collation>>,
+        (collation, no_table_scan): (Option<Arc<Collation>>, Arc<AtomicBool>),
     ) -> Collection {
         let ttl = Arc::default();
         state.list_policies(id, &ttl);
@@ -249,6 +251,7 @@ impl Collection {
             uuid,
             namespace: RwLock::new(namespace),
             collation,
+            no_table_scan,
             dropped: AtomicBool::new(false),
             temporary: AtomicBool::new(temporary),
             hides_expired: AtomicBool::new(!temporary && state.hides_expired()),
@@ -399,6 +402,11 @@ impl Collection {
         self.note_policies(state);
         self.index_filters.clear();
         *self.namespace.write() = namespace;
+    }
+
+    /// Whether queries must not scan all of it (the parameter `notablescan`), as far as the server says.
+    pub fn no_table_scan(&self) -> bool {
+        self.no_table_scan.load(Ordering::Relaxed)
     }
 
     /// Number of documents, as far as it is known without counting.

@@ -1,7 +1,7 @@
 //! What every floor above takes: the byte store, the catalog over it, the log, and the clocks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Clock, Namespace, OpRegistry, Result};
 use mayfly_kv::{Engine, EngineStats};
@@ -67,6 +67,11 @@ impl Core {
             .collect();
         list.sort_by(|a, b| a.0.cmp(&b.0));
         list.into_iter().map(|(_, collection)| collection).collect()
+    }
+
+    /// The parameter `notablescan`: whether queries must not scan whole collections.
+    pub fn no_table_scan(&self) -> &AtomicBool {
+        &self.catalog.no_table_scan
     }
 
     /// The TTL monitor's parameters.

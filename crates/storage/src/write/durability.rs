@@ -191,13 +191,9 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    use mayfly_kv::{
-        Caps, EngineStats, HeldSnapshot, KeyRange, Keyspace, KvError, KvResult, MemoryEngine,
-        SweepEnd, Txn, TxnOptions,
-    };
+    use mayfly_kv::{EngineAround, KvError, KvResult, MemoryEngine};
 
     use super::*;
 
@@ -208,40 +204,14 @@ mod tests {
         inner: MemoryEngine,
     }
 
-    impl Engine for Slow {
+    impl EngineAround for Slow {
+        fn inner(&self) -> &dyn Engine {
+            &self.inner
+        }
+
         fn sync(&self) -> KvResult<()> {
             self.begun.send(()).unwrap();
             self.end.lock().recv().unwrap()
-        }
-        fn name(&self) -> &'static str {
-            self.inner.name()
-        }
-        fn caps(&self) -> Caps {
-            self.inner.caps()
-        }
-        fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-            self.inner.begin(options)
-        }
-        fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-            self.inner.hold()
-        }
-        fn get_once(&self, k: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
-            self.inner.get_once(k, key, see)
-        }
-        fn sweep_range(&self, k: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-            self.inner.sweep_range(k, range, max)
-        }
-        fn approximate_bytes(&self, k: Keyspace, range: &KeyRange) -> KvResult<u64> {
-            self.inner.approximate_bytes(k, range)
-        }
-        fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-            self.inner.checkpoint(folder)
-        }
-        fn stats(&self) -> EngineStats {
-            self.inner.stats()
-        }
-        fn close(&self) -> KvResult<()> {
-            self.inner.close()
         }
     }
 

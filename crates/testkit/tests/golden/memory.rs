@@ -1,13 +1,10 @@
 //! Operations whose memory is used up while something happens to them: the disk is full, somebody kills them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::{ErrorCode, OpRegistry};
-use mayfly_kv::{
-    Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError, KvResult,
-    MemoryEngine, SweepEnd, Txn, TxnOptions,
-};
+use mayfly_kv::{Engine, EngineAround, KvError, KvResult, MemoryEngine};
 use mayfly_testkit::Fixture;
 use mayfly_value::RawValue;
 
@@ -17,62 +14,13 @@ type Ask = Box<dyn Fn() -> KvResult<()> + Send + Sync>;
 /// An engine in memory that is asked for room.
 struct Asked(MemoryEngine, Ask);
 
-impl Engine for Asked {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn caps(&self) -> Caps {
-        self.0.caps()
-    }
-
-    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        self.0.begin(options)
-    }
-
-    fn hold(&self) -> KvResult<Arc<dyn HeldSnapshot>> {
-        self.0.hold()
-    }
-
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> KvResult<bool> {
-        self.0.get_once(keyspace, key, see)
-    }
-
-    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
-        self.0.sweep_range(keyspace, range, max)
-    }
-
-    fn begin_ingest(&self, keyspace: Keyspace) -> KvResult<Option<Box<dyn Ingest>>> {
-        self.0.begin_ingest(keyspace)
+impl EngineAround for Asked {
+    fn inner(&self) -> &dyn Engine {
+        &self.0
     }
 
     fn scratch(&self, _: u64) -> KvResult<Option<PathBuf>> {
         (self.1)().map(|()| None)
-    }
-
-    fn sync(&self) -> KvResult<()> {
-        self.0.sync()
-    }
-
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<u64> {
-        self.0.approximate_bytes(keyspace, range)
-    }
-
-    fn checkpoint(&self, folder: &Path) -> KvResult<()> {
-        self.0.checkpoint(folder)
-    }
-
-    fn stats(&self) -> EngineStats {
-        self.0.stats()
-    }
-
-    fn close(&self) -> KvResult<()> {
-        self.0.close()
     }
 }
 

@@ -85,17 +85,22 @@ pub(super) fn explain_stages(
     let hint = front.hint;
     let mut begun = DocBuilder::new();
     let read = write(ctx, inner, front, shown.purpose, &mut begun)?;
-    let results = if runs { run(ctx, inner, parsed, hint)? } else { 0 };
+    let did = if runs { run(ctx, inner, parsed, hint)? } else { Vec::new() };
     doc.start_array("stages").push_document();
     let name = if shown.by_distance { "$geoNearCursor" } else { "$cursor" };
     doc.append(name, &begun.finish());
-    append_counts(runs, read, doc);
+    if runs {
+        doc.append("nReturned", i64::try_from(read).unwrap_or(i64::MAX));
+        doc.append("executionTimeMillisEstimate", 0i64);
+    }
     doc.end();
+    // What the front took over of them did not run as a stage.
+    let taken = shown.behind.len().saturating_sub(did.len());
+    let mut did = did.iter().peekable();
     for (at, stage) in shown.behind.iter().enumerate() {
         doc.push_document().append_all(stage.as_doc());
-        // Only what goes in at the front and comes out at the end is counted.
-        if at + 1 == shown.behind.len() {
-            append_counts(runs, results, doc);
+        if let Some(did) = did.next_if(|_| at >= taken) {
+            doc.append_all(did.as_doc());
         }
         doc.end();
     }
@@ -111,31 +116,23 @@ fn hinted_buckets(collection: &Collection, hint: Option<RawValue<'_>>) -> Option
     key.get("$natural").is_none().then(|| series.fields.key_on_buckets(key))
 }
 
-fn append_counts(runs: bool, results: u64, doc: &mut DocBuilder) {
-    if runs {
-        doc.append("nReturned", i64::try_from(results).unwrap_or(i64::MAX));
-        doc.append("executionTimeMillisEstimate", 0i64);
-    }
-}
-
-/// Runs the whole pipeline and throws its results away.
+/// Runs the whole pipeline and throws its results away; gives what the stages did.
 fn run(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,
     pipeline: Pipeline,
     hint: Option<RawValue<'_>>,
-) -> Result<u64> {
+) -> Result<Vec<DocBuf>> {
     let store = &ctx.service.store;
     let hint = hint.map(Hint::parse).transpose()?.flatten();
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.clone());
     let settings = RunSettings { read_only: true, hints, ..run_settings(ctx, &inner.fields)? };
     let run = pipeline.start(store.collection(&inner.ns), hint, settings)?;
     let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
-    let mut results = 0;
     while !cursor.is_done() {
         let mut batch = DocBuilder::new_array();
         let limit = BatchLimit { documents: Some(1000) };
-        results += cursor.fill(store, ctx.op, limit, &mut batch)? as u64;
+        cursor.fill(store, ctx.op, limit, &mut batch)?;
     }
-    Ok(results)
+    Ok(cursor.explained())
 }

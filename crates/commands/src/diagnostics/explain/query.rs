@@ -47,7 +47,11 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn parse(&self, now_ms: i64, collation: Option<Arc<Collation>>) -> Result<CanonicalQuery> {
+    fn parse(
+        &self,
+        ctx: &CommandContext<'_>,
+        collation: Option<Arc<Collation>>,
+    ) -> Result<CanonicalQuery> {
         let mut options = FindOptions {
             sort: self.sort,
             projection: self.projection,
@@ -55,8 +59,9 @@ impl<'a> Parts<'a> {
             limit: self.limit.unsigned_abs(),
             variables: self.variables,
             tells_keys: true,
-            now_ms: Some(now_ms),
+            now_ms: Some(ctx.op.now_ms()),
             collation,
+            scripts: Some(ctx.service.settings.script_limits()),
             ..FindOptions::default()
         };
         let hint = self.hint.map(Hint::parse).transpose()?.flatten();
@@ -92,7 +97,7 @@ pub(super) fn write(
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.as_deref());
     let allowed = hints.zip(collection.as_deref()).and_then(|(hints, on)| allowed_on(hints, on));
     let parse = || {
-        let query = parts.parse(ctx.op.now_ms(), collation.clone())?;
+        let query = parts.parse(ctx, collation.clone())?;
         Ok(CanonicalQuery { allowed: allowed.clone(), ..query })
     };
     explain(store, ctx.op, collection, &parse, &explained, doc)

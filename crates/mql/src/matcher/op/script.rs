@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use mayfly_base::current::current;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scripts;
 use mayfly_expr::javascript::Script;
@@ -29,11 +28,12 @@ pub(super) fn filter(element: RawElement<'_>, around: Around<'_>) -> Result<Opti
     if source.is_empty() {
         return Err(Error::bad_value("code for $where cannot be empty"));
     }
-    if !current().scripts.enabled {
+    let limits = around.scope.script_limits();
+    if !limits.enabled {
         let text = "no globalScriptEngine in $where parsing";
         return Err(Error::new(ErrorCode(6_108_304), text));
     }
-    let script = Script::new(source);
+    let script = Script::new(source, limits);
     script.check()?;
     Ok(Some(Expr::Document(DocumentTest::Script(Arc::new(script), source.into()))))
 }

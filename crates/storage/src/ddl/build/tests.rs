@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use mayfly_base::{ManualClock, Namespace, OpRegistry, current};
 use mayfly_kv::{
-    ChaosEngine, ChaosOptions, Direction, Engine, KeyRange, MemoryEngine, ScanEnd, ScanLimit,
+    ChaosEngine, ChaosOptions, Direction, Engine, EngineAround, KeyRange, MemoryEngine, ScanEnd,
+    ScanLimit,
 };
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -689,62 +690,17 @@ struct FullDisk {
     folder: std::path::PathBuf,
 }
 
-impl Engine for FullDisk {
+impl EngineAround for FullDisk {
+    fn inner(&self) -> &dyn Engine {
+        &self.inner
+    }
+
     fn scratch(&self, _: u64) -> mayfly_kv::KvResult<Option<std::path::PathBuf>> {
         let left = |left: usize| left.checked_sub(1);
         match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left) {
             Ok(_) => Ok(Some(self.folder.clone())),
             Err(_) => Err(mayfly_kv::KvError::Unavailable("the disk is full".to_owned())),
         }
-    }
-    fn begin_ingest(
-        &self,
-        keyspace: Keyspace,
-    ) -> mayfly_kv::KvResult<Option<Box<dyn mayfly_kv::Ingest>>> {
-        self.inner.begin_ingest(keyspace)
-    }
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-    fn caps(&self) -> mayfly_kv::Caps {
-        self.inner.caps()
-    }
-    fn begin(&self, options: TxnOptions) -> mayfly_kv::KvResult<Box<dyn Txn>> {
-        self.inner.begin(options)
-    }
-    fn hold(&self) -> mayfly_kv::KvResult<Arc<dyn mayfly_kv::HeldSnapshot>> {
-        self.inner.hold()
-    }
-    fn get_once(
-        &self,
-        keyspace: Keyspace,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> mayfly_kv::KvResult<bool> {
-        self.inner.get_once(keyspace, key, see)
-    }
-    fn sweep_range(
-        &self,
-        keyspace: Keyspace,
-        range: &KeyRange,
-        max: usize,
-    ) -> mayfly_kv::KvResult<mayfly_kv::SweepEnd> {
-        self.inner.sweep_range(keyspace, range, max)
-    }
-    fn sync(&self) -> mayfly_kv::KvResult<()> {
-        self.inner.sync()
-    }
-    fn approximate_bytes(&self, keyspace: Keyspace, range: &KeyRange) -> mayfly_kv::KvResult<u64> {
-        self.inner.approximate_bytes(keyspace, range)
-    }
-    fn checkpoint(&self, folder: &std::path::Path) -> mayfly_kv::KvResult<()> {
-        self.inner.checkpoint(folder)
-    }
-    fn stats(&self) -> mayfly_kv::EngineStats {
-        self.inner.stats()
-    }
-    fn close(&self) -> mayfly_kv::KvResult<()> {
-        self.inner.close()
     }
 }
 

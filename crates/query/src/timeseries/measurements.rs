@@ -11,12 +11,12 @@ use mayfly_mql::Matcher;
 use mayfly_storage::{BucketView, Collection, MeasurementFields, RecordKey, Store, TimeSeries};
 use mayfly_value::DocBuf;
 
-use super::record::Images;
-use super::shown::Shown;
-use super::{DeleteSpec, Image, ModifyOutcome, UpdateSpec, Versions, update_with};
-use crate::pipeline::everything;
-use crate::timeseries::OnBuckets;
-use crate::{CanonicalQuery, Executor, Flow};
+use super::OnBuckets;
+use crate::exec::{Executor, Flow};
+use crate::language::CanonicalQuery;
+use crate::modify::{
+    DeleteSpec, Image, Images, ModifyOutcome, Shown, UpdateSpec, Versions, update_with,
+};
 
 /// Buckets looked for at once before they are changed.
 const BATCH_BUCKETS: usize = 64;
@@ -92,7 +92,7 @@ fn go_through(
 /// The search for buckets that may hold what a query on measurements wants.
 fn on_buckets(series: &TimeSeries, query: &CanonicalQuery) -> Result<CanonicalQuery> {
     let asked = OnBuckets::of(query.matcher.root(), &series.fields, series.max_span_secs * 1000);
-    let mut wide = everything(query.hint.clone())?;
+    let mut wide = CanonicalQuery::everything(query.hint.clone())?;
     if let Some(filter) = asked.filter() {
         wide.matcher = Arc::new(Matcher::of(filter)?);
     }
@@ -142,7 +142,7 @@ fn delete_from(
 /// Runs an update on buckets; the outcome counts their measurements.
 ///
 /// # Errors
-/// As [`super::update`].
+/// As [`crate::update`].
 pub fn update_buckets(
     store: &Store,
     op: &OpCtx,

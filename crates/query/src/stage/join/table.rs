@@ -12,21 +12,20 @@ use mayfly_base::spill::Operator;
 use mayfly_base::{OpCtx, Result};
 use mayfly_mql::Matcher;
 use mayfly_runs::{Placed, Shelf, Sorter, Table};
-use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::{Hit, visit_path};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue, ValueBuf};
 
-use super::StageContext;
+use crate::exec::Flow;
 use crate::memory::{Share, into_document};
-use crate::pipeline::everything;
-use crate::{Executor, Flow};
+use crate::stage::StageContext;
+use crate::stage::sub::PipelineRun;
 
 /// Memory of a document and of a value beside their bytes, roughly.
-const ENTRY_BYTES: usize = 64;
+pub(super) const ENTRY_BYTES: usize = 64;
 
 /// A collection by the values of one field.
-pub(super) struct JoinTable {
+pub(crate) struct JoinTable {
     places: Places,
     collation: Option<Arc<Collation>>,
     _share: Share,
@@ -59,29 +58,28 @@ fn key_of(value: RawValue<'_>, collation: Option<&Collation>) -> Vec<u8> {
 }
 
 impl JoinTable {
-    /// Reads the collection; nothing when it does not fit memory and may not leave it.
+    /// Reads what a run gives; nothing when it does not fit memory and may not leave it.
     ///
     /// # Errors
-    /// Those of the store, of files, and of the operation's deadline.
-    pub(super) fn build(
+    /// Those of the run, of files, and of the operation's deadline.
+    pub(crate) fn build(
         context: &StageContext<'_>,
-        collection: Arc<Collection>,
-        field: &str,
+        run: &mut PipelineRun,
+        (operator, field): (Operator, &str),
         collation: Option<Arc<Collation>>,
     ) -> Result<Option<JoinTable>> {
         let parts: Vec<&str> = field.split('.').collect();
         let mut building = Building {
             collation,
-            share: context.settings.budget.share(Operator::HashLookup),
+            share: context.settings.budget.share(operator),
             documents: Vec::new(),
             places: HashMap::new(),
             bytes: 0,
             files: None,
             too_large: false,
         };
-        let mut executor = Executor::new(collection, everything(None)?)?;
-        while !executor.is_done() && !building.too_large {
-            executor.run(context.store, context.op, &mut |_, document, _| {
+        while !run.is_done() && !building.too_large {
+            run.run(context.store, context.op, &mut |document| {
                 building.add(document, &parts, context.op)?;
                 Ok(if building.too_large { Flow::Pause } else { Flow::More })
             })?;
@@ -92,8 +90,8 @@ impl JoinTable {
     /// Documents that have one of the values and satisfy the filter, in their order.
     ///
     /// # Errors
-    /// Those of the filter and of files.
-    pub(super) fn find(
+    /// Those of the filter, of files and of who sees them.
+    pub(crate) fn find(
         &mut self,
         values: &[ValueBuf],
         matcher: &Matcher,

@@ -1,9 +1,10 @@
-//! The table of stages: what there is, where it may stand, and what is missing.
+//! The table of stages: what there is, where it may stand, and what is missing. It stands above the stages, because those of time
+//! series are among them.
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, RawDoc, RawElement, RawValue};
 
-use super::{
+use crate::stage::{
     Around, Inside, Source, Stage, Step, bucket, bucket_auto, count, densify, documents, facet,
     fill, filter, geo_near, graph_lookup, group, lookup, merge, out, project, redact, reshape,
     sample, sort, sort_by_count, source, split_event, union_with, unwind, window, window_fields,

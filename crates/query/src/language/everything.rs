@@ -1,0 +1,31 @@
+//! The query for all documents.
+
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_value::RawDoc;
+
+use super::{CanonicalQuery, Hint};
+
+impl CanonicalQuery {
+    /// The query for all documents, by the index that a hint names.
+    ///
+    /// # Errors
+    /// None; parsing a filter without conditions may fail as far as its type says.
+    pub(crate) fn everything(hint: Option<Hint>) -> Result<CanonicalQuery> {
+        Ok(CanonicalQuery {
+            matcher: Arc::new(Matcher::parse(RawDoc::EMPTY, &ParseContext::default())?),
+            sort: None,
+            natural_backward: None,
+            projection: None,
+            skip: 0,
+            limit: None,
+            hint,
+            allowed: None,
+            collation: None,
+            shows: None,
+            first_of: None,
+        })
+    }
+}

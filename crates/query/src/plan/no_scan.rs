@@ -1,0 +1,46 @@
+//! The parameter `notablescan`: queries that would scan a whole collection fail. Manual: "MongoDB Server Parameters", "notablescan".
+//!
+//! As in the reference, a query without conditions may scan, and so may whatever reads the server's own collections.
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_storage::Collection;
+
+use super::Plan;
+use crate::language::{CanonicalQuery, Hint};
+
+/// Databases and collections of the server itself.
+const OWN_DATABASES: &[&str] = &["admin", "config", "local"];
+
+/// Refuses a plan that scans everything where the parameter forbids that.
+///
+/// # Errors
+/// 291 NoQueryExecutionPlans.
+pub(super) fn check(collection: &Collection, query: &CanonicalQuery, plan: &Plan) -> Result<()> {
+    match plan.source() {
+        Plan::Records(scan) if collection.no_table_scan() && scan.is_of_collection() => {
+            refuse(collection, query)
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn refuse(collection: &Collection, query: &CanonicalQuery) -> Result<()> {
+    let namespace = collection.namespace();
+    let own = OWN_DATABASES.contains(&namespace.db())
+        || namespace.collection().starts_with("system.")
+        || collection.time_series().is_some();
+    if own || query.matcher.root().to_document().as_doc().is_empty() {
+        return Ok(());
+    }
+    let why = match &query.hint {
+        Some(Hint::Natural { .. }) => {
+            "hint $natural is not allowed, because 'notablescan' is enabled"
+        }
+        _ => "No indexed plans available, and running with 'notablescan'",
+    };
+    let text = format!(
+        "error processing query: ns={namespace} planner returned error :: caused by :: {why}"
+    );
+    Err(Error::new(ErrorCode::NoQueryExecutionPlans, text))
+}

@@ -1,0 +1,166 @@
+//! The range of a `$densify`: how far it is from one document to the next, and from where to where documents are added.
+
+use mayfly_base::Result;
+use mayfly_expr::{Expression, Frame};
+use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values};
+
+use super::{fault, wrong};
+
+/// Where documents are added.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) step: Step,
+    pub(super) bounds: Bounds,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Bounds {
+    /// From the least to the greatest value of all partitions.
+    Full,
+    /// Those of each partition.
+    Partition,
+    /// From here, inclusive, to there, exclusive.
+    Between(ValueBuf, ValueBuf),
+}
+
+/// How far it is from one document to the next.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Number(Number),
+    /// The amount, and `$dateAdd` of the fields `d` and `n`.
+    Time(i64, Box<Expression>),
+}
+
+fn is_date(value: RawValue<'_>) -> bool {
+    matches!(value, RawValue::Date(_))
+}
+
+/// Parses the option.
+///
+/// # Errors
+/// 40414, 40415, 14, and those of values that fit no range.
+pub(crate) fn parse_range(range: RawDoc<'_>, partitioned: bool) -> Result<Range> {
+    let (mut step, mut unit, mut bounds) = (None, None, None);
+    for option in range {
+        match (option.name(), option.value()) {
+            ("step", value) => {
+                step = Some(Number::from_value(value).ok_or_else(|| wrong("range.step", value))?);
+            }
+            ("unit", RawValue::String(name)) => unit = Some(name),
+            ("unit", other) => return Err(wrong("range.unit", other)),
+            ("bounds", value) => bounds = Some(value),
+            (other, _) => {
+                let text = format!("BSON field '$densify.range.{other}' is an unknown field.");
+                return Err(fault(40415, text));
+            }
+        }
+    }
+    let missing = |name: &str| {
+        fault(40414, format!("BSON field '$densify.range.{name}' is missing but a required field"))
+    };
+    let step = step.ok_or_else(|| missing("step"))?;
+    let bounds = bounds.ok_or_else(|| missing("bounds"))?;
+    if step.is_nan() || step.compare(Number::Int32(0)).is_le() {
+        return Err(fault(
+            5733401,
+            "The step parameter in a range statement must be a strictly positive numeric value",
+        ));
+    }
+    let step = match unit {
+        None => Step::Number(step),
+        Some(unit) => {
+            let Some(amount) = step.to_i64_exact() else {
+                let text = "The step parameter in a range satement must be a whole number when densifying a date range";
+                return Err(fault(6586400, text));
+            };
+            let mut add = DocBuilder::new();
+            add.start_document("$dateAdd").append("startDate", "$d").append("unit", unit);
+            add.append("amount", "$n").end();
+            let add = add.finish();
+            let expression = Expression::parse(RawValue::Document(add.as_doc()))?;
+            let step = Step::Time(amount, Box::new(expression));
+            // A unit that does not exist is told at once.
+            step.after(RawValue::Date(0), 1)?;
+            step
+        }
+    };
+    let bounds = parse_bounds(bounds, partitioned, &step)?;
+    Ok(Range { step, bounds })
+}
+
+fn parse_bounds(bounds: RawValue<'_>, partitioned: bool, step: &Step) -> Result<Bounds> {
+    match bounds {
+        RawValue::String("full") => Ok(Bounds::Full),
+        RawValue::String("partition") if partitioned => Ok(Bounds::Partition),
+        RawValue::String("partition") => Err(fault(
+            5733408,
+            "One may not specify the bounds as 'partition' without specifying a non-empty array of partitionByFields. You \
+             may have meant to specify 'full' bounds.",
+        )),
+        RawValue::String(other) => Err(fault(
+            5946802,
+            format!("Bounds string must either be 'full' or 'partition', not '{other}'"),
+        )),
+        RawValue::Array(items) => {
+            let items: Vec<RawValue<'_>> = items.iter().map(|item| item.value()).collect();
+            let [low, high] = items[..] else {
+                let text = "a bounding array in a range statement must have exactly two elements";
+                return Err(fault(5733403, text));
+            };
+            if compare_values(low, high).is_gt() {
+                let text = "the bounds in a range statement must be the string 'full', 'partition', or an ascending array";
+                return Err(fault(5733402, text));
+            }
+            match step {
+                Step::Time(..) if is_date(low) && is_date(high) => {}
+                Step::Time(..) => {
+                    let text =
+                        "a bounding array must contain either both dates or both numeric types";
+                    return Err(fault(5733402, text));
+                }
+                Step::Number(_) if low.is_number() && high.is_number() => {}
+                Step::Number(_) if is_date(low) && is_date(high) => {
+                    return Err(fault(6586401, "a bounding array of dates requires a unit"));
+                }
+                Step::Number(_) => {
+                    let text =
+                        "a bounding array must contain either both dates or both numeric types";
+                    return Err(fault(5733402, text));
+                }
+            }
+            Ok(Bounds::Between(low.to_owned(), high.to_owned()))
+        }
+        other => Err(fault(
+            5946802,
+            format!(
+                "the bounds in a range statement must be the string 'full', 'partition', or an array, found {}",
+                other.type_name()
+            ),
+        )),
+    }
+}
+
+impl Step {
+    /// The value so many steps behind another one.
+    pub(super) fn after(&self, base: RawValue<'_>, steps: i64) -> Result<ValueBuf> {
+        let steps_number = Number::Int64(steps);
+        match self {
+            Step::Number(step) => {
+                let base = Number::from_value(base).unwrap_or(Number::Int32(0));
+                // Of the narrowest type that has room, as sums are.
+                let way = match steps_number.to_i64_exact().and_then(|it| i32::try_from(it).ok()) {
+                    Some(steps) => Number::Int32(steps).times(*step),
+                    None => steps_number.times(*step),
+                };
+                Ok(base.plus(way).to_value().to_owned())
+            }
+            Step::Time(amount, add) => {
+                let mut input = DocBuilder::new();
+                input.append("d", base).append("n", amount.saturating_mul(steps));
+                let input = input.finish();
+                let value = add.evaluate(Frame::new(input.as_doc()))?;
+                Ok(value.as_raw().unwrap_or(RawValue::Null).to_owned())
+            }
+        }
+    }
+}

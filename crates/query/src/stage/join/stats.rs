@@ -1,0 +1,90 @@
+//! What a join did with the other collection, for those who explain it. Manual: "Explain Results", "Execution Plan Statistics for
+//! Query with $lookup Pipeline Stage".
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use mayfly_base::OpCtx;
+use mayfly_value::DocBuilder;
+
+use crate::stage::sub::PipelineRun;
+
+/// How much an operation has looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Examined {
+    keys: u64,
+    documents: u64,
+}
+
+impl Examined {
+    /// Up to now.
+    pub(crate) fn by(op: &OpCtx) -> Examined {
+        let (keys, documents) = (op.keys_examined.load(Relaxed), op.docs_examined.load(Relaxed));
+        Examined { keys, documents }
+    }
+
+    /// Documents since then.
+    pub(crate) fn documents_since(self, op: &OpCtx) -> u64 {
+        Examined::by(op).documents.saturating_sub(self.documents)
+    }
+}
+
+/// What a join did.
+#[derive(Debug, Default)]
+pub(crate) struct JoinStats {
+    keys: u64,
+    documents: u64,
+    scans: u64,
+    tables: u64,
+    indexes: BTreeSet<String>,
+}
+
+impl JoinStats {
+    /// The other collection was looked at since then; gives the number of documents.
+    pub(crate) fn looked(&mut self, op: &OpCtx, since: Examined) -> u64 {
+        let now = Examined::by(op);
+        let documents = now.documents.saturating_sub(since.documents);
+        self.keys += now.keys.saturating_sub(since.keys);
+        self.documents += documents;
+        documents
+    }
+
+    /// This run over the other collection is over. Before it a plan may still be another one.
+    pub(crate) fn ran(&mut self, run: &PipelineRun) {
+        self.scans += u64::from(run.scans_everything());
+        run.each_index(&mut |name| {
+            if !self.indexes.contains(name) {
+                self.indexes.insert(name.to_owned());
+            }
+        });
+    }
+
+    /// A table was made.
+    pub(crate) fn made_table(&mut self) {
+        self.tables += 1;
+    }
+
+    /// Writes what the manual says that it counts.
+    pub(crate) fn append(&self, out: &mut DocBuilder) {
+        let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        out.append("totalDocsExamined", number(self.documents));
+        out.append("totalKeysExamined", number(self.keys));
+        out.append("collectionScans", number(self.scans)).start_array("indexesUsed");
+        self.indexes.iter().for_each(|name| {
+            out.push(name.as_str());
+        });
+        out.end();
+    }
+
+    /// How a join by fields went about it in the end, and by which indexes.
+    pub(crate) fn append_strategy(&self, out: &mut DocBuilder) {
+        let strategy = match (self.tables > 0, self.indexes.is_empty()) {
+            (true, _) => "HashJoin",
+            (false, false) => "IndexedLoopJoin",
+            (false, true) if self.scans > 0 => "NestedLoopJoin",
+            // There was nothing to join with.
+            (false, true) => return,
+        };
+        out.append("strategy", strategy);
+    }
+}

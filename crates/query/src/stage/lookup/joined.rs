@@ -1,0 +1,159 @@
+//! What a `$lookup` joins with one document: an array, or a file when it is unwound and does not fit memory.
+
+use mayfly_base::spill::Operator;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+
+use super::Lookup;
+use crate::exec::Flow;
+use crate::memory::{Spool, SpoolWriter};
+use crate::stage::sub::PipelineRun;
+use crate::stage::unwind::{Unwind, replaced};
+use crate::stage::{Next, StageContext};
+
+/// What was joined with one document.
+pub(super) enum Joined {
+    /// As an array.
+    Array(DocBuf),
+    /// Too much for an array, which nobody needs when it is unwound.
+    File(Spool),
+}
+
+/// What is left to show of a result that is unwound.
+pub(super) struct Rest {
+    document: DocBuf,
+    joined: Joined,
+    /// So many were shown.
+    shown: u64,
+}
+
+impl Rest {
+    /// Everything that was joined with a document.
+    pub(super) fn of(document: RawDoc<'_>, joined: Joined) -> Rest {
+        Rest { document: document.to_owned(), joined, shown: 0 }
+    }
+
+    /// Shows a document for each one that was joined, until the next stage pauses; then it gives what is left.
+    pub(super) fn show(
+        mut self,
+        result: &[String],
+        unwind: &Unwind,
+        next: &mut Next<'_>,
+    ) -> Result<(Flow, Option<Rest>)> {
+        let one = |document: &DocBuf, item: RawValue<'_>, at: u64| {
+            let out = replaced(document.as_doc(), result, Some(item));
+            match &unwind.index {
+                Some(index) => replaced(out.as_doc(), index, Some(RawValue::Int64(at as i64))),
+                None => out,
+            }
+        };
+        let Rest { document, joined, shown } = &mut self;
+        let begun = *shown;
+        match joined {
+            Joined::Array(array) => {
+                let array = array.as_doc();
+                let count = array.iter().count() as u64;
+                for item in array.iter().skip(begun as usize) {
+                    let out = one(document, item.value(), *shown);
+                    *shown += 1;
+                    if next(out.as_doc())? != Flow::More {
+                        let rest = (*shown < count).then_some(self);
+                        return Ok((Flow::Pause, rest));
+                    }
+                }
+            }
+            Joined::File(items) => {
+                while let Some(item) = items.next()? {
+                    let out = one(document, RawValue::Document(item), *shown);
+                    *shown += 1;
+                    if next(out.as_doc())? != Flow::More {
+                        let over = items.is_over();
+                        return Ok((Flow::Pause, (!over).then_some(self)));
+                    }
+                }
+            }
+        }
+        if *shown > 0 || !unwind.keep_empty {
+            return Ok((Flow::More, None));
+        }
+        let empty = RawValue::Array(RawDoc::EMPTY);
+        let mut out = replaced(document.as_doc(), result, Some(empty));
+        out = replaced(out.as_doc(), result, None);
+        if let Some(index) = &unwind.index {
+            out = replaced(out.as_doc(), index, Some(RawValue::Null));
+        }
+        Ok((next(out.as_doc())?, None))
+    }
+}
+
+/// Collects what is joined with one document.
+pub(super) struct Joining<'j> {
+    context: &'j StageContext<'j>,
+    lookup: &'j Lookup,
+    out: DocBuilder,
+    spool: Option<SpoolWriter>,
+}
+
+impl<'j> Joining<'j> {
+    pub(super) fn new(context: &'j StageContext<'j>, lookup: &'j Lookup) -> Joining<'j> {
+        Joining { context, lookup, out: DocBuilder::new_array(), spool: None }
+    }
+
+    pub(super) fn push(&mut self, document: RawDoc<'_>) -> Result<()> {
+        if let Some(spool) = &mut self.spool {
+            return spool.push(document);
+        }
+        self.out.push(document);
+        let budget = &self.context.settings.budget;
+        let most = match self.lookup.unwind {
+            None => budget.limits().lookup_array,
+            Some(_) => budget.limits().of(Operator::HashLookup),
+        };
+        if self.out.len() <= most {
+            return Ok(());
+        }
+        if let (Some(_), Some(folder)) = (&self.lookup.unwind, budget.folder()) {
+            let mut spool = SpoolWriter::new(folder)?;
+            let before = std::mem::replace(&mut self.out, DocBuilder::new_array()).finish();
+            let documents = before.as_doc().iter().filter_map(|item| item.value().as_document());
+            documents.into_iter().try_for_each(|document| spool.push(document))?;
+            self.spool = Some(spool);
+            return Ok(());
+        }
+        let name = self.lookup.sub.from.as_ref().map_or("", |from| from.collection());
+        let text = format!(
+            "Total size of documents in {name} matching pipeline's $lookup stage exceeds {most} bytes"
+        );
+        Err(Error::new(ErrorCode(4568), text))
+    }
+
+    pub(super) fn finish(self) -> Result<Joined> {
+        match self.spool {
+            None => Ok(Joined::Array(self.out.finish())),
+            Some(spool) => {
+                let context = self.context;
+                let spilled = spool.spilled();
+                context.settings.budget.count(context.op, Operator::HashLookup, spilled);
+                spool.finish().map(Joined::File)
+            }
+        }
+    }
+}
+
+impl Joined {
+    /// What a run gives.
+    pub(super) fn drain(
+        run: &mut PipelineRun,
+        context: &StageContext<'_>,
+        lookup: &Lookup,
+    ) -> Result<Joined> {
+        let mut joining = Joining::new(context, lookup);
+        while !run.is_done() {
+            run.run(context.store, context.op, &mut |document| {
+                joining.push(document)?;
+                Ok(Flow::More)
+            })?;
+        }
+        joining.finish()
+    }
+}

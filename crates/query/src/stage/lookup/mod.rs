@@ -1,0 +1,134 @@
+//! `$lookup`: joins with another collection or view.
+//!
+//! 1. For each document the values at `localField` become a filter on `foreignField`, and the variables of `let` get values.
+//! 2. Where an index serves the filter, it is asked each time, until a table would have been cheaper ([`super::join`]).
+//! 3. Otherwise the other collection is read once into a table by its values, as long as that fits memory or files may be used. What
+//!    the table finds is checked by the filter, so that both ways give the same.
+//! 4. A pipeline that uses neither is run once and its results are kept; so are those of the stages at its front that name no
+//!    variable, as long as they fit memory.
+//!
+//! What is kept is kept for one batch: the next one sees what has changed, and nothing that is due meanwhile.
+
+mod joined;
+mod parse;
+mod run;
+
+use mayfly_base::Namespace;
+use mayfly_expr::{Dependencies, Expression};
+use mayfly_mql::matcher::{Expr, joined};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+
+use super::sub::SubPipeline;
+use super::unwind::Unwind;
+use super::{Effect, Reads, Running, Stage};
+pub(crate) use parse::parse;
+
+/// A parsed `$lookup`.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    sub: SubPipeline,
+    fields: Option<JoinFields>,
+    variables: Vec<(String, Expression)>,
+    result: Vec<String>,
+    /// The `$unwind` of the result that stands behind it: no array of it is made.
+    unwind: Option<Unwind>,
+    /// What a `$match` behind that asks of the documents that are joined.
+    matching: Option<DocBuf>,
+    /// The operand, to be shown.
+    sent: DocBuf,
+}
+
+impl Lookup {
+    /// Takes over the stage behind it; false when that is about something else.
+    pub(crate) fn fold(&mut self, unwind: &Unwind) -> bool {
+        let same = self.unwind.is_none() && unwind.path == self.result;
+        if same {
+            self.unwind = Some(unwind.clone());
+        }
+        same
+    }
+
+    /// Looks for such documents only as a filter behind its `$unwind` asks for; true when the filter asks for nothing else.
+    pub(crate) fn absorb(&mut self, filter: &Expr) -> bool {
+        let all = |unwind: &Unwind| unwind.keep_empty || unwind.index.is_some();
+        if self.unwind.as_ref().is_none_or(all) || self.fields.is_none() || !self.sub.is_empty() {
+            return false;
+        }
+        let (inside, whole) = below(filter, &self.result.join("."));
+        let mut conditions: Vec<DocBuf> = inside.iter().flat_map(Expr::conditions).collect();
+        conditions.extend(self.matching.take());
+        self.matching = (!conditions.is_empty()).then(|| joined(&conditions));
+        whole
+    }
+
+    /// With what it took over, as it is shown. Manual: "Aggregation Pipeline Optimization", "$lookup, $unwind, and $match
+    /// Coalescence".
+    pub(crate) fn written(&self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        out.start_document("$lookup");
+        for option in self.sent.as_doc() {
+            // It has none of its own when it takes a filter over.
+            if self.matching.is_none() || !matches!(option.name(), "let" | "pipeline") {
+                out.append_element(option);
+            }
+        }
+        if let Some(matching) = &self.matching {
+            out.append("let", RawDoc::EMPTY).start_array("pipeline");
+            out.push_document().append("$match", matching).end().end();
+        }
+        if let Some(unwind) = &self.unwind {
+            unwind.append_options(out.start_document("unwinding"));
+            out.end();
+        }
+        out.end();
+        out.finish()
+    }
+}
+
+/// Of a filter on documents that have others in this field: what it asks of those, and whether it asks for nothing else.
+fn below(filter: &Expr, field: &str) -> (Vec<Expr>, bool) {
+    let (mut inside, mut whole) = (Vec::new(), true);
+    let is_below =
+        |path: &String| path.strip_prefix(field).and_then(|rest| rest.strip_prefix('.')).is_some();
+    for condition in filter.conjuncts() {
+        let reads = condition.reads();
+        let fits = reads.is_some_and(|reads| !reads.computed && reads.paths.iter().all(is_below));
+        match condition.renamed(field, "").filter(|_| fits) {
+            Some(renamed) => inside.push(renamed),
+            None => whole = false,
+        }
+    }
+    (inside, whole)
+}
+
+/// `localField` and `foreignField`.
+#[derive(Debug)]
+struct JoinFields {
+    local: Vec<String>,
+    foreign: String,
+}
+
+impl Stage for Lookup {
+    fn start(self: Box<Self>) -> Box<dyn Running> {
+        run::start(*self)
+    }
+
+    fn reads(&self) -> Reads {
+        let mut read = Dependencies::default();
+        self.variables.iter().for_each(|(_, value)| read.add(value));
+        let local = self.fields.as_ref().map(|fields| fields.local.join("."));
+        Reads::some_of(read, local.into_iter().chain(self.result.first().cloned()))
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::changes(self.result.first().cloned())
+    }
+
+    fn is_one_for_one(&self) -> bool {
+        self.unwind.is_none()
+    }
+
+    fn collections(&self) -> Vec<Namespace> {
+        self.sub.collections()
+    }
+}

@@ -1,0 +1,346 @@
+//! A running `$lookup`: how the other collection is read, for one document after the other.
+
+use std::sync::Arc;
+
+use mayfly_base::Result;
+use mayfly_base::spill::Operator;
+use mayfly_expr::{Frame, Scope};
+use mayfly_mql::Matcher;
+use mayfly_mql::matcher::joined;
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+
+use super::joined::{Joined, Joining, Rest};
+use super::{JoinFields, Lookup};
+use crate::exec::Flow;
+use crate::language::metadata::Metadata;
+use crate::memory::Share;
+use crate::stage::join::{Choice, Examined, JoinStats, JoinTable, equality_filter, local_values};
+use crate::stage::sub::{From, PipelineRun, is_repeatable};
+use crate::stage::unwind::replaced;
+use crate::stage::{Next, Running, StageContext};
+
+/// How the other collection is read.
+enum Way {
+    /// Not decided yet.
+    Unknown,
+    /// Asked for each document.
+    Ask,
+    /// From a table of it.
+    Table(Box<JoinTable>),
+    /// The results are the same for each document.
+    Same(Vec<DocBuf>),
+    /// So many stages at the front give these for each document.
+    Front { count: usize, documents: Arc<Vec<DocBuf>>, _share: Share },
+}
+
+struct RunningLookup {
+    lookup: Lookup,
+    way: Way,
+    choice: Choice,
+    stats: JoinStats,
+    /// What is left to show of a result that is unwound.
+    rest: Option<Rest>,
+    /// What is known about the document of the rest.
+    rest_metadata: Metadata,
+}
+
+/// Its running form.
+pub(super) fn start(lookup: Lookup) -> Box<dyn Running> {
+    Box::new(RunningLookup {
+        lookup,
+        way: Way::Unknown,
+        choice: Choice::default(),
+        stats: JoinStats::default(),
+        rest: None,
+        rest_metadata: Metadata::NONE,
+    })
+}
+
+/// What one document is joined by.
+struct Sought {
+    filter: DocBuf,
+    values: Vec<ValueBuf>,
+}
+
+impl RunningLookup {
+    fn scope(&self, frame: Frame<'_>) -> Result<Scope> {
+        let mut scope = self.lookup.sub.scope().clone();
+        let mut values = DocBuilder::new();
+        for (name, expression) in &self.lookup.variables {
+            let value = expression.evaluate(frame)?;
+            match value.as_raw() {
+                Some(value) => values.start_document(name).append("$literal", value).end(),
+                None => values.append(name, "$$REMOVE"),
+            };
+        }
+        scope.declare(values.finish().as_doc())?;
+        Ok(scope)
+    }
+
+    fn sought(&self, fields: &JoinFields, document: RawDoc<'_>) -> Sought {
+        let mut values = local_values(document, &fields.local);
+        if values.is_empty() {
+            values.push(RawValue::Null.to_owned());
+        }
+        let filter = equality_filter(&fields.foreign, &values);
+        let filter = match &self.lookup.matching {
+            Some(matching) => joined(&[filter, matching.clone()]),
+            None => filter,
+        };
+        Sought { filter, values }
+    }
+
+    /// The documents that are joined.
+    fn joined(&mut self, context: &StageContext<'_>, document: RawDoc<'_>) -> Result<Joined> {
+        if let Way::Same(results) = &self.way {
+            let mut joining = Joining::new(context, &self.lookup);
+            results.iter().try_for_each(|document| joining.push(document.as_doc()))?;
+            return joining.finish();
+        }
+        let metadata = context.metadata.get();
+        let scope = self.scope(metadata.frame(document))?;
+        let before = Examined::by(context.op);
+        let Some(fields) = &self.lookup.fields else {
+            let joined = self.joined_by_pipeline(context, &scope);
+            self.stats.looked(context.op, before);
+            return joined;
+        };
+        let sought = self.sought(fields, document);
+        let joined = self.joined_by_fields(context, &scope, &sought);
+        let documents = self.stats.looked(context.op, before);
+        self.choice.asked(sought.values.len(), documents);
+        joined
+    }
+
+    /// Those that have one of the values.
+    fn joined_by_fields(
+        &mut self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        sought: &Sought,
+    ) -> Result<Joined> {
+        match self.way {
+            Way::Unknown => self.begin(context, scope, &sought.values)?,
+            Way::Ask if self.choice.is_table_due() => self.make_table(context)?,
+            _ => {}
+        }
+        if let Way::Table(_) = &self.way {
+            return self.joined_by_table(context, scope, sought);
+        }
+        let filter = Some(sought.filter.as_doc());
+        let run = self.lookup.sub.start(context, scope, filter)?;
+        // An index need not serve all values: a sparse one has no entries for null.
+        if run.scans_everything() && self.choice.may_have_table() {
+            self.make_table(context)?;
+            if let Way::Table(_) = &self.way {
+                return self.joined_by_table(context, scope, sought);
+            }
+        }
+        self.drain(context, run)
+    }
+
+    /// What a run over the other collection gives.
+    fn drain(&mut self, context: &StageContext<'_>, mut run: PipelineRun) -> Result<Joined> {
+        let joined = Joined::drain(&mut run, context, &self.lookup)?;
+        self.stats.ran(&run);
+        Ok(joined)
+    }
+
+    /// Decides how to read, with the values of the first document.
+    fn begin(
+        &mut self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        values: &[ValueBuf],
+    ) -> Result<()> {
+        self.way = Way::Ask;
+        let Some(fields) = &self.lookup.fields else { return Ok(()) };
+        // Whether an index serves the join, not what else is asked: that one may serve would not make it short.
+        let equality = equality_filter(&fields.foreign, values);
+        let run = self.lookup.sub.start(context, scope, Some(equality.as_doc()))?;
+        if run.scans_everything() {
+            return self.make_table(context);
+        }
+        // One document by its `_id` takes no longer than a look into a table.
+        if let From::Collection(collection, None) = self.lookup.sub.source(context)?
+            && !run.finds_by_id()
+        {
+            self.choice.begin(context, &collection);
+        }
+        Ok(())
+    }
+
+    /// Reads the other collection into a table, if that is possible.
+    fn make_table(&mut self, context: &StageContext<'_>) -> Result<()> {
+        let (Some(fields), sub) = (&self.lookup.fields, &self.lookup.sub) else { return Ok(()) };
+        // Everything that the other collection or view has, before the stages of the pipeline.
+        let repeatable = |view: &DocBuf| is_repeatable(view.as_doc());
+        let table = match sub.source(context)? {
+            From::Collection(_, view) if view.as_ref().is_none_or(repeatable) => {
+                let mut run = sub.start_front(context, 0)?;
+                let by = (Operator::HashLookup, fields.foreign.as_str());
+                let collation = sub.scope().collation().cloned();
+                let table = JoinTable::build(context, &mut run, by, collation)?;
+                self.stats.ran(&run);
+                table
+            }
+            From::Collection(..) | From::Nothing => None,
+        };
+        match table {
+            Some(table) => {
+                self.stats.made_table();
+                self.way = Way::Table(Box::new(table));
+            }
+            None => self.choice.refuse(),
+        }
+        Ok(())
+    }
+
+    fn joined_by_table(
+        &mut self,
+        context: &StageContext<'_>,
+        scope: &Scope,
+        sought: &Sought,
+    ) -> Result<Joined> {
+        let Sought { filter, values } = sought;
+        let matcher = Matcher::parse_in(filter.as_doc(), self.lookup.sub.scope())?;
+        let mut found = Vec::new();
+        if let Way::Table(table) = &mut self.way {
+            if self.lookup.sub.is_empty() {
+                let mut joining = Joining::new(context, &self.lookup);
+                table.find(values, &matcher, &mut |document| joining.push(document))?;
+                return joining.finish();
+            }
+            let most = context.settings.budget.limits().of(Operator::HashLookup);
+            let mut bytes = 0;
+            table.find(values, &matcher, &mut |document| {
+                bytes += document.as_bytes().len() + size_of::<DocBuf>();
+                match bytes <= most {
+                    true => found.push(document.to_owned()),
+                    false => found.clear(),
+                }
+                Ok(())
+            })?;
+            if bytes > most {
+                // They are read once more, but one by one.
+                let run = self.lookup.sub.start(context, scope, Some(filter.as_doc()))?;
+                return self.drain(context, run);
+            }
+        }
+        let mut run = self.lookup.sub.start_over(context, scope, found)?;
+        Joined::drain(&mut run, context, &self.lookup)
+    }
+
+    /// What the pipeline gives, where no fields are compared.
+    fn joined_by_pipeline(&mut self, context: &StageContext<'_>, scope: &Scope) -> Result<Joined> {
+        if let Way::Unknown = self.way {
+            self.keep_front(context)?;
+        }
+        if let Way::Front { count, documents, .. } = &self.way {
+            let documents = documents.clone();
+            let mut run = self.lookup.sub.start_behind(context, scope, *count, documents)?;
+            return Joined::drain(&mut run, context, &self.lookup);
+        }
+        let run = self.lookup.sub.start(context, scope, None)?;
+        let joined = self.drain(context, run)?;
+        if let Joined::Array(array) = &joined
+            && self.lookup.variables.is_empty()
+            && matches!(self.way, Way::Unknown)
+            && self.lookup.sub.is_repeatable()
+            && array.as_bytes().len() <= context.settings.budget.limits().of(Operator::LookupCache)
+        {
+            let documents = array.as_doc().iter();
+            let documents = documents.filter_map(|it| Some(it.value().as_document()?.to_owned()));
+            self.way = Way::Same(documents.collect());
+        }
+        Ok(joined)
+    }
+
+    /// Runs the stages at the front that give the same for each document, when there are such and others behind them. Manual:
+    /// "Aggregation Pipeline Optimization", "$lookup".
+    fn keep_front(&mut self, context: &StageContext<'_>) -> Result<()> {
+        let names = self.lookup.variables.iter().map(|(name, _)| name.as_str());
+        let count = match self.lookup.variables.is_empty() {
+            true => return Ok(()),
+            false => self.lookup.sub.uncorrelated(names),
+        };
+        if count == 0 {
+            self.way = Way::Ask;
+            return Ok(());
+        }
+        let mut run = self.lookup.sub.start_front(context, count)?;
+        let (mut documents, mut bytes) = (Vec::new(), 0);
+        let mut share = context.settings.budget.share(Operator::LookupCache);
+        let mut too_many = false;
+        while !run.is_done() && !too_many {
+            run.run(context.store, context.op, &mut |document| {
+                bytes += document.as_bytes().len() + size_of::<DocBuf>();
+                documents.push(document.to_owned());
+                too_many = share.is_over(bytes);
+                Ok(if too_many { Flow::Pause } else { Flow::More })
+            })?;
+        }
+        self.stats.ran(&run);
+        self.way = match too_many {
+            true => Way::Ask,
+            false => Way::Front { count, documents: Arc::new(documents), _share: share },
+        };
+        Ok(())
+    }
+
+    /// Shows what is left for a document whose result is unwound.
+    fn show(&mut self, rest: Rest, next: &mut Next<'_>) -> Result<Flow> {
+        let Some(unwind) = &self.lookup.unwind else { return Ok(Flow::More) };
+        let (flow, rest) = rest.show(&self.lookup.result, unwind, next)?;
+        self.rest = rest;
+        Ok(flow)
+    }
+}
+
+impl Running for RunningLookup {
+    fn push(
+        &mut self,
+        context: &StageContext<'_>,
+        document: RawDoc<'_>,
+        next: &mut Next<'_>,
+    ) -> Result<Flow> {
+        context.op.check()?;
+        let joined = self.joined(context, document)?;
+        if self.lookup.unwind.is_some() {
+            self.rest_metadata = context.metadata.get();
+            return self.show(Rest::of(document, joined), next);
+        }
+        // What is not unwound is an array.
+        let Joined::Array(array) = joined else { return Ok(Flow::More) };
+        let array = RawValue::Array(array.as_doc());
+        next(replaced(document, &self.lookup.result, Some(array)).as_doc())
+    }
+
+    fn resume(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        match self.rest.take() {
+            Some(rest) => {
+                context.metadata.set(&self.rest_metadata);
+                self.show(rest, next)
+            }
+            None => Ok(Flow::More),
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    fn end_batch(&mut self) {
+        if matches!(self.way, Way::Table(_) | Way::Same(_) | Way::Front { .. }) {
+            self.way = Way::Unknown;
+        }
+        self.choice.end_batch();
+    }
+
+    fn explain(&self, out: &mut DocBuilder) {
+        if self.lookup.fields.is_some() {
+            self.stats.append_strategy(out);
+        }
+        self.stats.append(out);
+    }
+}

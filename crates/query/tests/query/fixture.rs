@@ -1,0 +1,67 @@
+//! A store with one collection and its indexes.
+
+use std::sync::Arc;
+
+use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
+use mayfly_kv::{Engine, MemoryEngine};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions};
+use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions, WriteUnit};
+use mayfly_value::bson::Document;
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+pub(crate) struct Fixture {
+    pub(crate) store: Arc<Store>,
+    pub(crate) op: Arc<OpCtx>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) ns: Namespace,
+    pub(crate) collection: Arc<Collection>,
+}
+
+/// The `_id` of a document, which is a number.
+pub(crate) fn id_of(document: RawDoc<'_>) -> i32 {
+    match document.get("_id") {
+        Some(RawValue::Int32(id)) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A query for what a filter lets through.
+pub(crate) fn query(filter: &Document) -> CanonicalQuery {
+    let filter = DocBuf::from_bson(filter);
+    CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap()
+}
+
+impl Fixture {
+    /// In memory.
+    pub(crate) fn new(indexes: &[Document]) -> Fixture {
+        Fixture::over(Arc::new(MemoryEngine::new()), indexes)
+    }
+
+    /// Over an engine.
+    pub(crate) fn over(engine: Arc<dyn Engine>, indexes: &[Document]) -> Fixture {
+        let clock = Arc::new(ManualClock::at_ms(1_000_000));
+        let options = StoreOptions { background: false, ..StoreOptions::default() };
+        let ops = OpRegistry::new(clock.clone());
+        let store = Store::open(engine, options, clock.clone(), ops).unwrap();
+        let op = OpCtx::detached(clock.clone());
+        let ns = Namespace::parse("db.c").unwrap();
+        for index in indexes {
+            let spec = DocBuf::from_bson(index);
+            let options = CreateIndexesOptions::default();
+            store.create_indexes(&op, &ns, &[spec.as_doc()], options).unwrap();
+        }
+        let collection = store.collection(&ns).unwrap();
+        Fixture { store, op, clock, ns, collection }
+    }
+
+    pub(crate) fn insert(&self, document: &Document) {
+        let document = DocBuf::from_bson(document);
+        let insert = |unit: &mut WriteUnit<'_>| unit.insert(document.as_doc());
+        self.store.write(&self.op, &self.collection, insert).unwrap();
+    }
+
+    /// A search for what a filter lets through.
+    pub(crate) fn find(&self, filter: &Document) -> Executor {
+        Executor::new(self.collection.clone(), query(filter)).unwrap()
+    }
+}

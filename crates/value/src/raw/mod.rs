@@ -1,0 +1,23 @@
+//! BSON as borrowed bytes: documents, elements and values that point into the buffer they came
+//! from.
+//!
+//! A document is checked once, where it enters ([`crate::validate()`]); from then on access is by
+//! plain slicing. Access never panics on bytes that were not checked: a malformed element ends the
+//! iteration, and a malformed string reads as empty.
+
+mod doc;
+mod element;
+mod length;
+mod name;
+mod owned;
+#[cfg(test)]
+mod tests;
+mod types;
+mod value;
+
+pub use doc::{EMPTY_DOC, RawDoc, RawIter};
+pub use element::RawElement;
+pub(crate) use name::{find_zero, zero_in};
+pub use owned::{DocBuf, ValueBuf};
+pub use types::{ty, type_name};
+pub use value::RawValue;
