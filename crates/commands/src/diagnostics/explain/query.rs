@@ -146,11 +146,15 @@ pub(super) fn distinct(
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = &inner.fields;
-    if fields.string("key")?.is_none() {
-        return Err(fields.missing("key"));
-    }
+    let Some(key) = fields.string("key")? else { return Err(fields.missing("key")) };
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
-    let parts = Parts { hint: fields.get("hint"), ..Parts::of(filter) };
+    let hint = fields.get("hint");
+    let first_of = FirstOf { path: key.to_owned(), last: false, whole: false };
+    // Values of all documents come from an index that has them.
+    let collection = ctx.service.store.collection(&inner.ns);
+    let collated = inner.collating.over(collection.as_deref()).is_some();
+    let whole = filter.is_empty() && hint.is_none() && !collated;
+    let parts = Parts { hint, first_of: whole.then_some(&first_of), ..Parts::of(filter) };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }
 
