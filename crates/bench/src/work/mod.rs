@@ -156,7 +156,7 @@ pub(crate) const ALL: &[Work] = &[
     named_only("plan-merge", "$in of 100 values in order, first 10", plans::merge),
     named_only("plan-or", "$or of two indexes", plans::or),
     named_only("plan-in", "find { $in: 100 values }", plans::in_list),
-    named_only("plan-top", "first 10 by a field without index, /document", plans::top),
+    named_only("plan-top", "first 10 without an index, /document", plans::top),
     named_only("plan-hinted", "find by one of 3 indexes, hinted", plans::hinted),
     named_only("plan-cached", "the same, its plan is cached", plans::cached),
     named_only("plan-tried", "the same, its plan is tried each time", plans::tried),

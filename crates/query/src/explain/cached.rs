@@ -11,6 +11,7 @@ use crate::exec::Ran;
 use crate::language::CanonicalQuery;
 use crate::memory::Budget;
 use crate::plan::allowed::index_filter_set;
+use crate::plan::plan_key::PlanKey;
 use crate::plan::{CachedPlan, Plan, PlanCache};
 
 /// Memory of an entry beside its documents, roughly.
@@ -22,6 +23,11 @@ const ENTRY_BYTES: usize = 1024;
 /// None today: a query that was planned once can be shown.
 pub fn cached_plans(collection: &Collection, host: &str) -> Result<Vec<DocBuf>> {
     let mut entries = PlanCache::entries(collection);
+    // What was found among other indexes says nothing any more.
+    entries.retain(|entry| match &entry.from {
+        Some((query, _)) => PlanKey::of(entry.shape, query, Some(collection)) == entry.key,
+        None => true,
+    });
     entries.sort_by_key(|entry| (entry.created_ms, entry.key));
     Ok(entries.iter().map(|entry| shown(entry, collection, host)).collect())
 }

@@ -39,14 +39,18 @@ impl Input {
     fn fill(&mut self, batch: &Batch<'_>, most: usize) -> Result<bool> {
         while self.read.is_empty() && !self.over && batch.works_left() > 0 {
             let (read, keys, ahead) = (&mut self.read, &self.keys, self.ahead);
+            let mut looked = 0;
             let progress = self.node.run(batch, &mut |row| {
                 let mut place = Vec::new();
                 // Without a place of its own it comes first.
                 row.entry.and_then(|entry| keys.append(entry.values, &mut place));
+                looked += row.keys;
                 read.push_back(Waiting { place, record: row.record.to_vec(), keys: row.keys });
                 let full = read.len() >= ahead;
                 Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
+            // They count when they are taken.
+            batch.give_back(looked);
             self.over = progress == Progress::Over;
             self.ahead = (self.ahead * GROWTH).min(most);
         }
@@ -106,6 +110,7 @@ impl Node for Merge {
             let Some((_, at)) = self.next.pop_first() else { break };
             self.open.push(at);
             let Some(row) = self.inputs[at].read.pop_front() else { continue };
+            batch.count(row.keys, 0);
             self.counters.looked += 1;
             self.counters.tested += 1;
             let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
