@@ -243,12 +243,66 @@ impl Fixture {
         (found, executor.plan().summary().into_owned())
     }
 
+    /// What clients are shown, by every plan: in order, a part of it, and only some fields.
+    fn shown(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Vec<(Vec<String>, String)> {
+        let query = CanonicalQuery::parse(filter, options).unwrap();
+        let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
+        let plans = plans(&self.collection, &query).unwrap().into_iter();
+        let shown = |executor| {
+            let (found, summary) = self.run_one(executor);
+            let projected = found.iter().map(|(_, document)| match &query.projection {
+                None => Shell(document.as_doc()).to_string(),
+                Some(it) => Shell(it.project(document.as_doc()).unwrap().as_doc()).to_string(),
+            });
+            (projected.collect(), summary)
+        };
+        plans.map(with_plan).map(shown).collect()
+    }
+
     /// How many results there are, by every plan.
     fn counts(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Vec<u64> {
         let query = CanonicalQuery::parse(filter, options).unwrap();
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
         let plans = plans(&self.collection, &query).unwrap().into_iter();
         plans.map(|plan| with_plan(plan).count(&self.store, &self.op).unwrap()).collect()
+    }
+}
+
+/// Compares what is left out, taken and shown of an order in which nothing is equal.
+fn compare_parts<'o>(
+    fixture: &Fixture,
+    chance: &mut Chance,
+    filter: RawDoc<'_>,
+    options: &dyn Fn() -> FindOptions<'o>,
+) {
+    let orders = [
+        r#"{"a": 1, "_id": 1}"#,
+        r#"{"b": -1, "a": 1, "_id": 1}"#,
+        r#"{"b": 1, "_id": -1}"#,
+        r#"{"_id": 1}"#,
+    ];
+    let order: DocBuf = parse_document(chance.pick(&orders)).unwrap();
+    let projections = [r#"{"a": 1, "_id": 0}"#, r#"{"_id": 1}"#, r#"{"b": 1, "a": 1, "_id": 0}"#];
+    let projection: DocBuf = parse_document(chance.pick(&projections)).unwrap();
+    let (skip, limit) = (chance.below(8) as u64, chance.below(8) as u64);
+    let wanted = |hint| FindOptions { skip, limit, hint, ..options() };
+    let natural = || Some(Hint::Natural { backward: false });
+    let expect = |hint, shown: bool| {
+        let query = FindOptions { sort: Some(order.as_doc()), ..wanted(hint) };
+        let projection = shown.then_some(projection.as_doc());
+        fixture.shown(filter, FindOptions { projection, ..query })
+    };
+    for shown in [false, true] {
+        let expected = expect(natural(), shown);
+        for (found, summary) in expect(None, shown) {
+            assert_eq!(
+                found,
+                expected[0].0,
+                "{} in order {} skip {skip} limit {limit} by {summary}",
+                Shell(filter),
+                Shell(order.as_doc())
+            );
+        }
     }
 }
 
@@ -287,6 +341,7 @@ fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -
                 r#"{"_id": -1}"#,
             ];
             let order: DocBuf = parse_document(chance.pick(&order)).unwrap();
+            compare_parts(&fixture, &mut chance, document.as_doc(), &options);
             let hints = COMPLETE.iter().filter(|name| {
                 made.iter().any(|text| text.contains(&format!("\"name\": \"{name}\"")))
             });
