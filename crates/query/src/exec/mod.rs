@@ -288,7 +288,7 @@ impl Executor {
         self.settings.for_write
             || self.plan.any(&mut |node| match node {
                 Plan::Text(_) | Plan::Near(_) | Plan::Sort { .. } => true,
-                Plan::Or(_) | Plan::Merge { .. } => true,
+                Plan::Or(_) | Plan::Merge { disjoint: false, .. } => true,
                 Plan::Index(scan) => scan.multikey != 0 || scan.repeats,
                 _ => false,
             })

@@ -30,7 +30,8 @@ pub(super) fn way(collection: &Arc<Collection>, query: &CanonicalQuery) -> Optio
         if let Some(pattern) = &query.sort
             && let Some(inputs) = each(Some(pattern)).and_then(ordered)
         {
-            return Some(Way::new(Plan::Merge { inputs, pattern: pattern.clone() }, false));
+            let pattern = pattern.clone();
+            return Some(Way::new(Plan::Merge { inputs, pattern, disjoint: false }, false));
         }
         let inputs = each(None)?.into_iter().map(|way| way.plan).collect();
         Some(Way::new(Plan::Or(inputs), query.sort.is_some()))

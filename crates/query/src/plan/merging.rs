@@ -52,7 +52,9 @@ pub(super) fn over(
         narrow(&mut part, &front);
         Plan::Index(part.into())
     };
-    Plan::Merge { inputs: parts.into_iter().map(one).collect(), pattern: pattern.clone() }
+    let inputs = parts.into_iter().map(one).collect();
+    let disjoint = scan.multikey == 0 && !scan.repeats;
+    Plan::Merge { inputs, pattern: pattern.clone(), disjoint }
 }
 
 /// Leaves of the intervals of the first fields those that stand for these bytes.

@@ -33,6 +33,8 @@ pub enum Plan {
         inputs: Vec<Plan>,
         /// The order.
         pattern: SortPattern,
+        /// Whether they are parts of one index without arrays: then no record comes twice.
+        disjoint: bool,
     },
     /// The documents of records that satisfy the filter.
     Fetch(Box<Plan>),

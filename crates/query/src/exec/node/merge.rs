@@ -1,4 +1,4 @@
-//! `SORT_MERGE`: the records of several scans that have one order, in that order, each once.
+//! `SORT_MERGE`: the records of several scans that have one order, in that order, each once where one may come several times.
 //!
 //! Each scan reads a few entries ahead. What was read and not given yet stays for the next batch as the keys of records: a document
 //! that changes meanwhile comes where it stood.
@@ -32,6 +32,8 @@ struct Input {
     read: VecDeque<Waiting>,
     over: bool,
     ahead: usize,
+    /// Keys do not say any more what they said when the plan was made.
+    changed: bool,
 }
 
 impl Input {
@@ -39,11 +41,12 @@ impl Input {
     fn fill(&mut self, batch: &Batch<'_>, most: usize) -> Result<bool> {
         while self.read.is_empty() && !self.over && batch.works_left() > 0 {
             let (read, keys, ahead) = (&mut self.read, &self.keys, self.ahead);
-            let mut looked = 0;
+            let (mut looked, changed) = (0, &mut self.changed);
             let progress = self.node.run(batch, &mut |row| {
                 let mut place = Vec::new();
                 // Without a place of its own it comes first.
-                row.entry.and_then(|entry| keys.append(entry.values, &mut place));
+                let known = row.entry.and_then(|entry| keys.append(entry.values, &mut place));
+                *changed |= known.is_none();
                 looked += row.keys;
                 read.push_back(Waiting { place, record: row.record.to_vec(), keys: row.keys });
                 let full = read.len() >= ahead;
@@ -64,22 +67,26 @@ pub(super) struct Merge {
     next: BTreeSet<(Vec<u8>, usize)>,
     /// Inputs that have not said what is next.
     open: Vec<usize>,
+    /// A record may come several times.
+    repeats: bool,
     seen: Option<SeenRecords>,
     counters: Counters,
 }
 
 impl Merge {
-    pub(super) fn new(inputs: Vec<(Box<dyn Node>, SortKeys)>) -> Merge {
+    pub(super) fn new(inputs: Vec<(Box<dyn Node>, SortKeys)>, repeats: bool) -> Merge {
         let input = |(node, keys)| Input {
             node,
             keys,
             read: VecDeque::new(),
             over: false,
             ahead: FIRST_ROWS,
+            changed: false,
         };
         let inputs: Vec<Input> = inputs.into_iter().map(input).collect();
         let (next, counters) = (BTreeSet::new(), Counters::default());
-        Merge { open: (0..inputs.len()).collect(), inputs, next, seen: None, counters }
+        let open = (0..inputs.len()).collect();
+        Merge { inputs, next, open, repeats, seen: None, counters }
     }
 
     /// Lets open inputs take part with their next rows; false when no more may be spent.
@@ -100,6 +107,16 @@ impl Merge {
     }
 }
 
+impl Merge {
+    fn is_new(&mut self, record: &[u8], batch: &Batch<'_>) -> Result<bool> {
+        let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
+        let new = seen.insert(record, batch.op)?;
+        self.counters.tested += 1;
+        self.counters.dropped += u64::from(!new);
+        Ok(new)
+    }
+}
+
 impl Node for Merge {
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
         let mut passed = 0;
@@ -110,12 +127,10 @@ impl Node for Merge {
             let Some((_, at)) = self.next.pop_first() else { break };
             self.open.push(at);
             let Some(row) = self.inputs[at].read.pop_front() else { continue };
+            self.repeats |= self.inputs[at].changed;
             batch.count(row.keys, 0);
             self.counters.looked += 1;
-            self.counters.tested += 1;
-            let seen = self.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-            if !seen.insert(&row.record, batch.op)? {
-                self.counters.dropped += 1;
+            if self.repeats && !self.is_new(&row.record, batch)? {
                 passed += row.keys;
                 continue;
             }

@@ -300,14 +300,15 @@ pub(super) fn start(
         Plan::Text(access) => Box::new(text::Search::new(access.clone())),
         Plan::Near(access) => Box::new(near::Search::new(access.clone(), settings.for_write)),
         Plan::Or(inputs) => Box::new(or::Or::new(inputs.iter().map(one_of_several).collect())),
-        Plan::Merge { inputs, pattern } => {
+        Plan::Merge { inputs, pattern, disjoint } => {
             let input = |plan: &Plan| match plan {
                 Plan::Index(scan) => {
                     SortKeys::of(scan, pattern).map(|keys| (one_of_several(plan), keys))
                 }
                 _ => None,
             };
-            Box::new(merge::Merge::new(inputs.iter().filter_map(input).collect()))
+            let repeats = !disjoint || settings.for_write;
+            Box::new(merge::Merge::new(inputs.iter().filter_map(input).collect(), repeats))
         }
         Plan::Fetch(input) => Box::new(fetch::Fetch::new(below(input))),
         Plan::Covered(input) => {
