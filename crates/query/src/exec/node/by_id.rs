@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use mayfly_base::Result;
 use mayfly_storage::IdKey;
 
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 
 pub(super) struct ById {
@@ -37,7 +37,7 @@ impl Node for ById {
         result.map(|_| Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 }

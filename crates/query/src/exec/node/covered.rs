@@ -7,7 +7,7 @@ use mayfly_storage::{Entry, IndexField};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 
 pub(super) struct Covered {
@@ -45,12 +45,12 @@ impl Node for Covered {
         Ok(progress)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.input.check_alive()
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        see(&*self.input);
     }
 }
 

@@ -8,7 +8,7 @@ use mayfly_storage::{Direction, Entry, KeyRange, ScanLimit, Scanned};
 use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
 
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 use crate::memory::SeenRecords;
 use crate::plan::IndexScan;
@@ -82,8 +82,8 @@ impl Node for Scan {
         Ok(Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
     fn check_alive(&self) -> Result<()> {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use mayfly_base::Result;
 
 use super::page::Page;
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 
 pub(super) struct Fetch {
@@ -90,11 +90,11 @@ impl Node for Fetch {
         Ok(if counters.over { Progress::Over } else { Progress::Stopped })
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.input.check_alive()
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        see(&*self.input);
     }
 }

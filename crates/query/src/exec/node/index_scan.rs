@@ -8,7 +8,7 @@ use mayfly_storage::{Direction, Entry, IndexField, KeyRange, ScanLimit, Scanned}
 use mayfly_value::keys;
 
 use super::covered::document;
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Place, Progress, Ran, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Place, Progress, Row, Rows};
 use crate::memory::SeenRecords;
 use crate::plan::{EntryCheck, IndexScan};
 
@@ -96,8 +96,8 @@ impl Node for Scan {
         Ok(if stopped { Progress::Stopped } else { Progress::Over })
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
     fn go_back(&mut self, place: Place<'_>, back: (u64, u64)) {

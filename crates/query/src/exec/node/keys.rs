@@ -3,7 +3,7 @@
 use mayfly_base::Result;
 use mayfly_value::RawDoc;
 
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 
 pub(super) struct Keys {
@@ -35,11 +35,11 @@ impl Node for Keys {
         Ok(progress)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.input.check_alive()
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        see(&*self.input);
     }
 }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use mayfly_base::Result;
 use mayfly_storage::RecordKey;
 
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::SeenRecords;
 use crate::plan::SortKeys;
 
@@ -144,12 +144,11 @@ impl Node for Merge {
         Ok(Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
-        let inputs = self.inputs.iter().map(|input| input.node.ran()).collect();
-        Ran { counters: self.counters.clone(), inputs }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.inputs.iter().try_for_each(|input| input.node.check_alive())
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        self.inputs.iter().for_each(|input| see(&*input.node));
     }
 }

@@ -134,15 +134,31 @@ pub(super) trait Node: Send {
     /// Those of whoever takes the rows, of the store, and of the operation's deadline.
     fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress>;
 
+    /// What it did.
+    fn counters(&self) -> Counters;
+
+    /// Shows what it takes from.
+    fn each_input(&self, _: &mut dyn FnMut(&dyn Node)) {}
+
     /// What it and those below it did.
-    fn ran(&self) -> Ran;
+    fn ran(&self) -> Ran {
+        let mut inputs = Vec::new();
+        self.each_input(&mut |input| inputs.push(input.ran()));
+        Ran { counters: self.counters(), inputs }
+    }
 
     /// Goes on behind this place, which the last run came by. So many rows behind it were for nothing, and so many keys.
     fn go_back(&mut self, _: Place<'_>, _: (u64, u64)) {}
 
-    /// Fails when what it reads was dropped.
+    /// Fails when what it or those below it read was dropped.
     fn check_alive(&self) -> Result<()> {
-        Ok(())
+        let mut alive = Ok(());
+        self.each_input(&mut |input| {
+            if alive.is_ok() {
+                alive = input.check_alive();
+            }
+        });
+        alive
     }
 }
 
@@ -342,7 +358,7 @@ impl Node for Nothing {
         Ok(Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: Counters { over: true, ..Counters::default() }, inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        Counters { over: true, ..Counters::default() }
     }
 }

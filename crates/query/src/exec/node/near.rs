@@ -22,7 +22,7 @@ use mayfly_value::geo::{Geometry, Origin, Part, PartRange};
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, Metadata};
 use crate::memory::{Budget, SeenRecords, Share, into_document, no_disk_use};
 use crate::plan::{NearAccess, extend, key_range, of_cells, of_squares};
@@ -289,8 +289,8 @@ impl Node for Search {
         }
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
     fn check_alive(&self) -> Result<()> {

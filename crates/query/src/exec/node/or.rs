@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::Result;
 
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::memory::SeenRecords;
 
 pub(super) struct Or {
@@ -49,12 +49,11 @@ impl Node for Or {
         Ok(Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
-        let inputs = self.inputs.iter().map(|input| input.ran()).collect();
-        Ran { counters: self.counters.clone(), inputs }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.inputs.iter().try_for_each(|input| input.check_alive())
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        self.inputs.iter().for_each(|input| see(&**input));
     }
 }

@@ -7,7 +7,7 @@ use mayfly_base::Result;
 use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned};
 
 use super::text::scored;
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::exec::tail::{Tail, check_position};
 use crate::language::metadata::Metadata;
 use crate::plan::RecordScan;
@@ -100,7 +100,7 @@ impl Node for Scan {
         Ok(Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::Result;
 
-use super::{Batch, Counters, Node, Place, Progress, Ran, Rows};
+use super::{Batch, Counters, Node, Place, Progress, Rows};
 
 /// Leaves out the first rows. Over an index whose bounds say all of the filter those are keys.
 pub(super) struct Skip {
@@ -38,17 +38,17 @@ impl Node for Skip {
         Ok(progress)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
+    }
+
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        see(&*self.input);
     }
 
     fn go_back(&mut self, place: Place<'_>, (rows, keys): (u64, u64)) {
         self.counters.take_back((rows, rows));
         self.input.go_back(place, (rows, keys));
-    }
-
-    fn check_alive(&self) -> Result<()> {
-        self.input.check_alive()
     }
 }
 
@@ -85,11 +85,11 @@ impl Node for Limit {
         Ok(progress)
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: vec![self.input.ran()] }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.input.check_alive()
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        see(&*self.input);
     }
 }

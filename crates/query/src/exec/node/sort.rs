@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::{Error, Result};
 
-use super::{Batch, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, Counters, Node, Progress, Row, Rows};
 use crate::language::needed::Fields;
 use crate::memory::{Sorted, Sorter};
 
@@ -69,13 +69,12 @@ impl Node for Sort {
         Ok(Progress::Over)
     }
 
-    fn ran(&self) -> Ran {
+    fn counters(&self) -> Counters {
         let sort = self.sorted.as_ref().map(Sorted::stats).unwrap_or_default();
-        let counters = Counters { sort, ..self.counters.clone() };
-        Ran { counters, inputs: vec![self.input.ran()] }
+        Counters { sort, ..self.counters.clone() }
     }
 
-    fn check_alive(&self) -> Result<()> {
-        self.input.check_alive()
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        see(&*self.input);
     }
 }

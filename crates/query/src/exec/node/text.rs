@@ -15,7 +15,7 @@ use mayfly_value::keys::{self, TypeBitsReader};
 use mayfly_value::{DocBuilder, Number, RawDoc};
 
 use super::page::Page;
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Ran, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::CanonicalQuery;
 use crate::language::metadata::{Metadata, TEXT_SCORE};
 use crate::memory::{Share, no_disk_use};
@@ -86,8 +86,8 @@ impl Node for Search {
         Ok(if stopped { Progress::Stopped } else { Progress::Over })
     }
 
-    fn ran(&self) -> Ran {
-        Ran { counters: self.counters.clone(), inputs: Vec::new() }
+    fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
     fn check_alive(&self) -> Result<()> {
