@@ -244,6 +244,9 @@ fn fill_from_plan(
     let collection = executor.collection().clone();
     let failures = Failures::of(command, &collection);
     let asked = Asked::by(projection.as_ref());
+    if shape.key_only || asked.is_some() {
+        executor.settle(store, op)?;
+    }
     let key = (!shape.is_plain() || asked.is_some()).then(|| KeyPaths::of(executor, asked));
     executor.expect(batch.most);
     executor.run(store, op, &mut |record, document, metadata| {

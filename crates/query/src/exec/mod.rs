@@ -266,11 +266,28 @@ impl Executor {
     /// # Errors
     /// 238 NotImplemented when this plan's results cannot be.
     pub fn show_as(&mut self, shape: ResultShape) -> Result<()> {
-        let asks_key = self.query.projection.as_ref().is_some_and(|it| it.asks_for(INDEX_KEY));
-        ResultShape { key_only: shape.key_only || asks_key, ..shape }.check(&self.plan)?;
         self.shape = shape;
+        self.check_shape(&self.plan)?;
+        if self.tells_keys() {
+            // Once its first document is shown it stays with its index.
+            self.trial = self.trial.take().map(Trial::by_itself);
+        }
         self.adapt();
         Ok(())
+    }
+
+    /// Whether the keys of its index are shown.
+    fn tells_keys(&self) -> bool {
+        let projection = self.query.projection.as_ref();
+        self.shape.key_only || projection.is_some_and(|it| it.asks_for(INDEX_KEY))
+    }
+
+    /// Whether results of a plan can be shown as they are asked for.
+    ///
+    /// # Errors
+    /// 238 NotImplemented when they cannot be.
+    fn check_shape(&self, plan: &Plan) -> Result<()> {
+        ResultShape { key_only: self.tells_keys(), ..self.shape }.check(plan)
     }
 
     /// From now on what it keeps is kept within this budget.

@@ -84,7 +84,10 @@ impl Executor {
         op.planning.by_trial.store(true, Relaxed);
         let (mut running, mut failed) = (Vec::new(), None);
         for plan in candidates.plans(&self.collection) {
-            running.push(self.try_out(plan));
+            // Not every plan can tell the keys of its index.
+            if self.check_shape(&plan).is_ok() {
+                running.push(self.try_out(plan));
+            }
         }
         let (mut works, mut spent, mut settled) = (FIRST_WORKS, 0, false);
         while !settled && spent < MOST_WORKS && !running.is_empty() {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_storage::{Direction, Entry, KeyRange, ScanLimit, Scanned};
-use mayfly_value::keys::{self, TypeBitsReader};
-use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
+use mayfly_value::keys;
 
+use super::covered::document;
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 use crate::memory::SeenRecords;
@@ -15,8 +15,8 @@ use crate::plan::IndexScan;
 
 pub(super) struct Scan {
     scan: Arc<IndexScan>,
-    /// The path of the first field, when keys say all that is asked.
-    covered: Option<Vec<String>>,
+    /// Keys say all that is asked.
+    covered: bool,
     /// The range that is scanned, and what is left of it, unless that is all.
     at: usize,
     rest: Option<KeyRange>,
@@ -30,10 +30,9 @@ impl Scan {
     pub(super) fn new(scan: Arc<IndexScan>) -> Scan {
         let first = scan.index.spec.fields().first();
         let covered = scan.one_per_value.is_some_and(|it| it.covered);
-        let path = first.filter(|_| covered).map(|field| field.parts.clone());
         let shown = Some(Shown::new(first.is_some_and(|field| field.descending)));
         let counters = Counters::default();
-        Scan { scan, covered: path, at: 0, rest: None, shown, seen: None, counters }
+        Scan { scan, covered, at: 0, rest: None, shown, seen: None, counters }
     }
 
     fn present(&self) -> Option<KeyRange> {
@@ -112,9 +111,10 @@ impl Scan {
         {
             return Ok(ControlFlow::Continue(()));
         }
-        let known = match (&self.shown, &self.covered) {
-            (Some(shown), Some(path)) => shown.document(entry, path),
-            _ => None,
+        let first = self.scan.index.spec.fields().get(..1).unwrap_or_default();
+        let known = match self.covered && self.shown.is_some() {
+            true => document(entry, first),
+            false => None,
         };
         let (mut flow, mut given) = (ControlFlow::Continue(()), known.is_some());
         let record = entry.record_key;
@@ -188,27 +188,4 @@ impl Shown {
         }
         (rest.end.is_empty() || rest.start < rest.end).then_some(rest)
     }
-
-    /// A document with nothing but the value; nothing when the key does not say whether there is one.
-    pub(super) fn document(&self, entry: &Entry<'_>, path: &[String]) -> Option<DocBuf> {
-        let mut bits = TypeBitsReader::new(entry.type_bits);
-        let (value, _) = keys::decode_value(entry.values, self.descending, &mut bits)?;
-        if matches!(value.as_raw(), RawValue::Null | RawValue::Undefined) {
-            return None;
-        }
-        Some(nested(path, &value))
-    }
-}
-
-fn nested(path: &[String], value: &ValueBuf) -> DocBuf {
-    let mut out = DocBuilder::new();
-    let Some((last, around)) = path.split_last() else { return DocBuf::empty() };
-    for name in around {
-        out.start_document(name);
-    }
-    out.append(last, value);
-    for _ in around {
-        out.end();
-    }
-    out.finish()
 }
