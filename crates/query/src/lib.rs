@@ -21,7 +21,6 @@ mod view_reads;
 
 pub use change::{ChangeScope, LogOrder, LogScan};
 pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
-pub use exec::distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};

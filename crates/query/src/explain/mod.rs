@@ -10,6 +10,7 @@ mod bounds;
 mod cached;
 mod filter;
 mod node;
+mod projection;
 mod text;
 mod tree;
 
@@ -144,6 +145,9 @@ pub fn explain(
     if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
         executor.count_only();
     }
+    if runs {
+        executor.time_nodes();
+    }
     let tried = executor.settle(store, op)?;
     let totals = match runs {
         true => run(store, op, &mut executor, explained)?,
@@ -251,7 +255,8 @@ impl TriedNode {
 
     /// As one of `allPlansExecution`.
     fn write_stats(&self, out: &mut DocBuilder) {
-        out.append("nReturned", number(self.returned)).append("executionTimeMillisEstimate", 0);
+        out.append("nReturned", number(self.returned))
+            .append("executionTimeMillisEstimate", number(self.node.micros / 1000));
         out.append("totalKeysExamined", number(self.totals.0));
         out.append("totalDocsExamined", number(self.totals.1)).append("score", self.score);
         out.start_document("executionStages");

@@ -12,6 +12,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::bounds::{Scan, rest, scan_bounds};
 use super::filter::{joined, parts};
 use super::node::{Node, number};
+use super::projection::{projected, shown};
 use super::text::text_match;
 use super::{Explained, Purpose};
 use crate::exec::{Counters, Ran};
@@ -75,23 +76,12 @@ impl Ran {
     }
 }
 
-/// A node, and the projection of what it gives.
-fn projected(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
-    let node = node(of, plan, ran);
-    match of.explained.projection {
-        Some(projection) if !plan.is_covered() => {
-            let (returned, over) = (ran.counters.returned, ran.counters.over);
-            let stage = Node::new(projection_stage(projection)).with(|out| {
-                out.append("transformBy", projection);
-            });
-            stage.did(returned, returned, over).over(node)
-        }
-        _ => node,
-    }
+/// The stages of a node and those below it.
+pub(super) fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+    Node { micros: ran.counters.micros, ..stages(of, plan, ran) }
 }
 
-/// The stages of a node and those below it.
-fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     let (query, counted) = (of.query, &ran.counters);
     let below = |input: &Plan| node(of, input, &input_of(ran));
     match plan {
@@ -115,6 +105,14 @@ fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
         Plan::Text(text) => text_match(text, of.conditions, counted),
         Plan::Index(scan) => index_scan(of, scan, ran),
         Plan::Near(near) => by_distance(near, of.conditions, counted),
+        Plan::And(inputs) => {
+            let stage = Node::new("AND_HASH").inputs(several(of, &**inputs, ran));
+            ran.did(stage).counting(|out| {
+                let limit = of.explained.budget.limits().of(Operator::IndexScan);
+                out.append("memUsage", number(counted.held))
+                    .append("memLimit", number(limit as u64));
+            })
+        }
         Plan::Or(inputs) => {
             let stage = Node::new("OR").inputs(several(of, inputs, ran));
             ran.did(stage).counting(|out| {
@@ -354,7 +352,16 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
         None => leaf,
         Some(one) => {
             leaf.stage = "DISTINCT_SCAN";
-            if one.covered { leaf } else { fetch(leaf, rest(&plan.said, of.query), counted) }
+            match (one.covered, &of.query.first_of) {
+                (true, Some(wanted)) => {
+                    let projection = shown(std::slice::from_ref(&wanted.path));
+                    let stage = Node::new("PROJECTION_COVERED").with(|out| {
+                        out.append("transformBy", &projection);
+                    });
+                    ran.did(stage).over(leaf)
+                }
+                _ => fetch(leaf, rest(&plan.said, of.query), counted),
+            }
         }
     }
 }
@@ -470,25 +477,4 @@ fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &Ran) -> Node {
         out.append("spilledRecords", number(spilled.records));
         out.append("spilledDataStorageSize", number(spilled.file_bytes));
     })
-}
-
-/// The projection of stages that look at these paths.
-fn shown(paths: &[String]) -> DocBuf {
-    let mut out = DocBuilder::new();
-    for path in paths {
-        out.append(path, 1);
-    }
-    if !paths.iter().any(|path| path == "_id") {
-        out.append("_id", 0);
-    }
-    out.finish()
-}
-
-/// A projection of whole fields is simple.
-fn projection_stage(projection: RawDoc<'_>) -> &'static str {
-    let simple = projection.iter().all(|field| {
-        let value = field.value();
-        !field.name().contains(['.', '$']) && (value.is_number() || value.type_name() == "bool")
-    });
-    if simple { "PROJECTION_SIMPLE" } else { "PROJECTION_DEFAULT" }
 }

@@ -19,7 +19,7 @@ pub(super) fn built(collection: &Collection, query: &CanonicalQuery, way: Way) -
             let below = if early { std::mem::take(&mut skip) } else { 0 };
             over_index(collection, query, scan, unordered, below)
         }
-        Plan::Or(_) | Plan::Merge { .. } => Plan::Fetch(Box::new(plan)),
+        Plan::And(_) | Plan::Or(_) | Plan::Merge { .. } => Plan::Fetch(Box::new(plan)),
         Plan::Records(scan) if asks_for_id(query, unordered) => {
             let scan = RecordScan { by_id: true, ..Arc::unwrap_or_clone(scan) };
             Plan::Records(Arc::new(scan))

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use mayfly_base::PlannerSettings;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Direction, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
@@ -11,13 +13,11 @@ use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
 use super::candidate::{Candidate, candidates, has_all_of};
 use super::interval::{Interval, ranges};
-use super::{EntryCheck, IndexScan, Plan, RecordScan, Said, Way, Ways, merging};
+use super::{EntryCheck, IndexScan, Plan, RecordScan, Said, Way, Ways, intersecting, merging};
 use crate::language::CanonicalQuery;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
-/// Most ways that are tried (the reference's `internalQueryPlannerMaxIndexedSolutions`).
-const MAX_WAYS: usize = 64;
 /// Most ranges that one plan scans.
 const MAX_RANGES: usize = 4096;
 
@@ -66,7 +66,7 @@ pub(super) fn ways(
             if !candidate.has_all_of_paths(bounds) {
                 continue;
             }
-            let (mut score, mut way) = with_candidate(query, &candidate, bounds);
+            let (mut score, mut way) = with_candidate(collection, query, &candidate, bounds);
             let checks = checks(&candidate, query, bounds);
             score.ranged |= collection.time_series().is_some() && !checks.is_empty();
             if let (Plan::Index(scan), false) = (&mut way.plan, checks.is_empty()) {
@@ -96,12 +96,19 @@ pub(super) fn ways(
         (Some((score, _)), _) => {
             // One document at most, or buckets, of which several hold one measurement.
             let settled = score.finds_one || collection.time_series().is_some();
+            let intersects = collection.planner().hash_intersection.load(Relaxed);
+            let both = match intersects && !settled {
+                true => intersecting::way(query, found.iter().map(|(_, way)| way)),
+                false => None,
+            };
             let mut ways = found.into_iter().map(|(_, way)| way);
             let Some(best) = ways.next() else {
                 return collection_scan(collection, query).into();
             };
-            let others = if settled { Vec::new() } else { ways.take(MAX_WAYS - 1).collect() };
-            Ways { best, others }
+            let most = PlannerSettings::count(&collection.planner().plans).saturating_sub(1);
+            let most = if settled { 0 } else { usize::try_from(most).unwrap_or(usize::MAX) };
+            let others = both.into_iter().chain(ways).take(most).collect();
+            Ways { best, others, alternatives: None }
         }
     }
 }
@@ -232,6 +239,7 @@ pub(super) fn by_id(
 
 /// The way over one index, however good it is.
 pub(super) fn with_candidate(
+    collection: &Collection,
     query: &CanonicalQuery,
     candidate: &Candidate<'_>,
     bounds: &[FieldBounds<'_>],
@@ -268,8 +276,10 @@ pub(super) fn with_candidate(
     let order = if orders { order() } else { None };
     // In several parts of the index, each with single values in front, the order may be the wanted one.
     let parts = match orders && order.is_none() {
-        true => index_order(query, candidate, fixed)
-            .and_then(|direction| Some((merging::parts(&ranges, fields, fixed)?, direction))),
+        true => index_order(query, candidate, fixed).and_then(|direction| {
+            let most = PlannerSettings::count(&collection.planner().merged_scans);
+            Some((merging::parts(&ranges, &fields[..fixed], most)?, direction))
+        }),
         false => None,
     };
     let all_fixed = fixed == fields.len() && ranges.len() == 1;
