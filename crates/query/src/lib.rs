@@ -40,7 +40,8 @@ pub use pipeline::rows::{
     MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
-pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
+pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
+pub use plan::is_clustered;
 pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,

@@ -8,6 +8,7 @@
 
 mod bounds;
 mod cached;
+mod count_scan;
 mod filter;
 mod node;
 mod projection;
@@ -28,9 +29,9 @@ use self::node::{Node, number};
 use crate::exec::{Executor, Flow, Tried};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
-use crate::plan::Plan;
 use crate::plan::allowed::index_filter_set;
 use crate::plan::plan_key::PlanKey;
+use crate::plan::{Plan, is_clustered};
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +155,8 @@ pub fn explain(
         false => Totals::default(),
     };
     let ran = executor.ran().unwrap_or_default();
-    let of = tree::Of { query: executor.query(), explained, conditions: &conditions };
+    let clustered = is_clustered(&collection);
+    let of = tree::Of { query: executor.query(), explained, conditions: &conditions, clustered };
     let node = tree::tree(&of, executor.plan(), &ran);
     let tried: Vec<TriedNode> = tried.iter().map(|one| TriedNode::of(&of, one)).collect();
     let rejected = tried.get(1..).unwrap_or_default();
@@ -188,7 +190,7 @@ fn run(
     let documents = op.docs_examined.load(Ordering::Relaxed);
     let keys = match executor.plan().source() {
         // Each record that is read by a range of _id stands for its key.
-        Plan::Records(scan) if !scan.is_of_collection() => documents,
+        Plan::Records(scan) if !scan.clustered && !scan.is_of_collection() => documents,
         _ => op.keys_examined.load(Ordering::Relaxed),
     };
     Ok(Totals { keys, documents, millis: op.elapsed_micros() / 1000 })

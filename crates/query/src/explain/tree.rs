@@ -7,9 +7,10 @@ use mayfly_mql::matcher::Expr;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::bounds::{Scan, rest, scan_bounds};
+use super::count_scan::counted_scan;
 use super::filter::{joined, parts};
 use super::node::{Node, number};
 use super::projection::{projected, shown};
@@ -17,13 +18,15 @@ use super::text::text_match;
 use super::{Explained, Purpose};
 use crate::exec::{Counters, Ran};
 use crate::language::CanonicalQuery;
-use crate::plan::{IndexScan, NearAccess, Plan, Said, said_of_point};
+use crate::plan::{IndexScan, NearAccess, Plan, RecordScan, Said, said_of_point};
 
 /// What is explained.
 pub(super) struct Of<'a> {
     pub(super) query: &'a CanonicalQuery,
     pub(super) explained: &'a Explained<'a>,
     pub(super) conditions: &'a [DocBuf],
+    /// Whether the collection was made with its records in an order of their own.
+    pub(super) clustered: bool,
 }
 
 /// The whole tree.
@@ -66,7 +69,7 @@ fn is_rooted_or(query: &CanonicalQuery) -> bool {
 }
 
 /// What the only input did.
-fn input_of(ran: &Ran) -> Ran {
+pub(super) fn input_of(ran: &Ran) -> Ran {
     ran.inputs.first().cloned().unwrap_or_default()
 }
 
@@ -99,6 +102,7 @@ fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
                 out.append("docsExamined", number(counted.documents));
             })
         }
+        Plan::Records(scan) if scan.clustered => clustered_scan(of, scan, ran),
         Plan::Records(scan) => {
             fetch_by_id(&scan.ranges, scan.direction, (&scan.said, query), counted)
         }
@@ -252,6 +256,9 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
         _ => return None,
     };
     let stage = match of.explained.purpose {
+        Purpose::Find if of.clustered && matches!(plan.source(), Plan::Id(_)) => {
+            "EXPRESS_CLUSTERED_IXSCAN"
+        }
         Purpose::Find => "EXPRESS_IXSCAN",
         Purpose::Update { multi: false, upsert: false } => "EXPRESS_UPDATE",
         Purpose::Delete { multi: false } => "EXPRESS_DELETE",
@@ -263,7 +270,7 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
         out.append("keyPattern", key.as_str()).append("indexName", name.as_str());
     });
     node.express = true;
-    node.returned = if stage == "EXPRESS_IXSCAN" { ran.counters.returned } else { 0 };
+    node.returned = if of.explained.purpose == Purpose::Find { ran.counters.returned } else { 0 };
     let (keys, documents) = totals(ran);
     Some(node.counting(|out| {
         out.append("keysExamined", number(keys)).append("docsExamined", number(documents));
@@ -316,6 +323,21 @@ fn fetch(leaf: Node, rest: Vec<DocBuf>, counted: &Counters) -> Node {
         .over(leaf)
 }
 
+/// A scan of records in the order that their collection was made with.
+fn clustered_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
+    let backward = scan.direction == Direction::Backward;
+    let intervals = scan.said.intervals.first().cloned().flatten().unwrap_or_default();
+    let stage = Node::new("CLUSTERED_IXSCAN").filtered(joined(of.conditions)).with(|out| {
+        out.append("direction", if backward { "backward" } else { "forward" });
+        if let (Some(first), Some(last)) = (intervals.first(), intervals.last()) {
+            out.append("minRecord", &first.low.value).append("maxRecord", &last.high.value);
+        }
+    });
+    ran.did(stage).counting(|out| {
+        out.append("docsExamined", number(ran.counters.documents));
+    })
+}
+
 /// What an index scan says of itself.
 struct Scanned<'a> {
     key: RawDoc<'a>,
@@ -364,49 +386,6 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
             }
         }
     }
-}
-
-/// A scan of which only the number of entries counts: of one interval its ends are told.
-fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
-    let Some(bounds) = ends(scan) else { return leaf };
-    let mut fields = DocBuilder::new();
-    let told = leaf.fields.as_doc();
-    for field in told.iter().filter(|it| !matches!(it.name(), "direction" | "indexBounds")) {
-        fields.append(field.name(), field.value());
-    }
-    fields.append("indexBounds", &bounds);
-    let keys = input_of(ran).counters.keys;
-    let counted = |out: &mut DocBuilder| {
-        out.append("keysExamined", number(keys));
-    };
-    Node { stage: "COUNT_SCAN", fields: fields.finish(), ..leaf }.counting(counted)
-}
-
-/// Where a scan of one range begins and ends.
-fn ends(scan: &IndexScan) -> Option<DocBuf> {
-    let (mut start, mut end) = (DocBuilder::new(), DocBuilder::new());
-    let (mut includes_start, mut includes_end) = (true, true);
-    for (at, field) in scan.fields().iter().enumerate() {
-        let (low, high) = match scan.said.intervals.get(at) {
-            Some(Some(intervals)) => match &intervals[..] {
-                [one] => (Some(&one.low), Some(&one.high)),
-                _ => return None,
-            },
-            _ => (None, None),
-        };
-        let (first, last) = if field.descending { (high, low) } else { (low, high) };
-        let open = [RawValue::MinKey, RawValue::MaxKey];
-        let (low, high) =
-            (open[usize::from(field.descending)], open[usize::from(!field.descending)]);
-        start.append(&field.path, first.map_or(low, |end| end.value.as_raw()));
-        end.append(&field.path, last.map_or(high, |end| end.value.as_raw()));
-        includes_start &= first.is_none_or(|end| end.inclusive);
-        includes_end &= last.is_none_or(|end| end.inclusive);
-    }
-    let mut out = DocBuilder::new();
-    out.append("startKey", &start.finish()).append("startKeyInclusive", includes_start);
-    out.append("endKey", &end.finish()).append("endKeyInclusive", includes_end);
-    Some(out.finish())
 }
 
 fn fetch_by_id(

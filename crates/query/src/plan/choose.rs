@@ -66,12 +66,7 @@ pub(super) fn ways(
             if !candidate.has_all_of_paths(bounds) {
                 continue;
             }
-            let (mut score, mut way) = with_candidate(collection, query, &candidate, bounds);
-            let checks = checks(&candidate, query, bounds);
-            score.ranged |= collection.time_series().is_some() && !checks.is_empty();
-            if let (Plan::Index(scan), false) = (&mut way.plan, checks.is_empty()) {
-                Arc::make_mut(scan).checks = checks;
-            }
+            let (score, way) = with_candidate(collection, query, &candidate, bounds);
             if score.bounded() || (score.ordered && query.sort.is_some()) {
                 found.push((score, way));
             }
@@ -233,8 +228,15 @@ pub(super) fn by_id(
     }
     let unordered = query.sort.is_some() && order.is_none();
     let said = Said { intervals: vec![known.map(|known| known.intervals)], covered };
-    let scan = RecordScan { ranges, direction, said, by_id: false };
+    let clustered = is_clustered(collection);
+    let scan = RecordScan { ranges, direction, said, by_id: false, clustered };
     Some(Way::new(Plan::Records(Arc::new(scan)), unordered))
+}
+
+/// Whether a collection was made with its records in an order of their own: clients know of no index that has it.
+pub fn is_clustered(collection: &Collection) -> bool {
+    collection.time_series().is_some()
+        || collection.options().as_doc().get("clusteredIndex").is_some()
 }
 
 /// The way over one index, however good it is.
@@ -251,6 +253,7 @@ pub(super) fn with_candidate(
     // Fields of the key that are bounded to single values; a path is no condition.
     let mut fixed = 0;
     let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
+    let mut reached = 0;
     for (at, field) in fields.iter().enumerate() {
         let Some(found) = candidate.bounds_of(at, bounds, matching) else { break };
         let everything = found.bounds.is_everything();
@@ -260,6 +263,7 @@ pub(super) fn with_candidate(
             score.ranged |= everything && (index.spec.sparse() || index.is_partial());
             break;
         }
+        reached = at + 1;
         ranges = extend(&ranges, &list);
         covered.extend(&found.covered);
         let points = found.bounds.points();
@@ -271,6 +275,18 @@ pub(super) fn with_candidate(
         fixed += 1;
         score.points += usize::from(field.kind != FieldKind::Path);
     }
+    // What the ranges do not say of the fields behind is looked at in each entry.
+    let mut checks = Vec::new();
+    for (at, field) in fields.iter().enumerate().skip(reached) {
+        let checked = matching && index.spec.kind().is_ordered();
+        let found = candidate.bounds_of(at, bounds, true).filter(|_| checked);
+        if let Some(found) = found.filter(|found| !found.bounds.is_everything()) {
+            checks.push(EntryCheck { at, ranges: found.ranges(field, index) });
+            covered.extend(&found.covered);
+            intervals[at] = Some(found.bounds.intervals);
+        }
+    }
+    score.ranged |= collection.time_series().is_some() && !checks.is_empty();
     let orders = matching && !candidate.repeats && query.sort.is_some();
     let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
     let order = if orders { order() } else { None };
@@ -301,6 +317,7 @@ pub(super) fn with_candidate(
             Cow::Borrowed(_) => None,
             Cow::Owned(fields) => Some(fields.clone()),
         },
+        checks,
         said: Said { intervals, covered },
         ..IndexScan::new(index.clone(), Vec::new(), direction)
     };
@@ -317,33 +334,6 @@ pub(super) fn with_candidate(
         }
     };
     (score, way)
-}
-
-/// What conditions say of fields that the ranges do not reach: those behind one without a single value.
-fn checks(
-    candidate: &Candidate<'_>,
-    query: &CanonicalQuery,
-    bounds: &[FieldBounds<'_>],
-) -> Vec<EntryCheck> {
-    let index = candidate.index;
-    let plain = index.spec.kind().is_ordered() && candidate.multikey == 0;
-    if !plain || !same_collation(index.spec.collation(), query.collation.as_ref()) {
-        return Vec::new();
-    }
-    let bounds_of = |at| candidate.bounds_of(at, bounds, true);
-    let mut places = 0..candidate.fields.len();
-    // The first of them bounds the ranges itself.
-    let single = |at: &usize| bounds_of(*at).is_some_and(|known| known.bounds.points());
-    let reached = places.by_ref().find(|at| !single(at));
-    if reached.is_none() {
-        return Vec::new();
-    }
-    places
-        .filter_map(|at| {
-            let known = bounds_of(at).filter(|known| !known.bounds.is_everything())?;
-            Some(EntryCheck { at, ranges: known.ranges(&candidate.fields[at], index) })
-        })
-        .collect()
 }
 
 /// Puts each interval behind each single value of the fields before.

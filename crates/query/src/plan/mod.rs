@@ -40,6 +40,7 @@ pub(crate) use alternatives::Alternatives;
 use bounds::{FieldBounds, conjuncts, field_bounds};
 pub use cache::forget_plans;
 pub(crate) use cache::{CachedPlan, Choice, PlanCache};
+pub use choose::is_clustered;
 pub(crate) use choose::{extend, said_of_point};
 pub use first_of::OnePerValue;
 pub(crate) use interval::texts;
@@ -68,7 +69,8 @@ impl Way {
     }
 
     fn over_records(ranges: Vec<KeyRange>, direction: Direction, unordered: bool) -> Way {
-        let scan = RecordScan { ranges, direction, said: Said::default(), by_id: false };
+        let said = Said::default();
+        let scan = RecordScan { ranges, direction, said, by_id: false, clustered: false };
         Way::new(Plan::Records(Arc::new(scan)), unordered)
     }
 }

@@ -78,6 +78,8 @@ pub struct RecordScan {
     pub(crate) said: Said,
     /// The order of `_id` was asked for, as an index would give it.
     pub(crate) by_id: bool,
+    /// The collection was made to be in this order: nobody thinks of an index.
+    pub(crate) clustered: bool,
 }
 
 /// A scan of an index.
@@ -289,6 +291,7 @@ impl Plan {
         match self.source() {
             Plan::Id(_) => Cow::Borrowed("IDHACK"),
             Plan::Records(scan) if scan.is_whole() => Cow::Borrowed("COLLSCAN"),
+            Plan::Records(scan) if scan.clustered => Cow::Borrowed("CLUSTERED_IXSCAN"),
             Plan::Records(_) => Cow::Borrowed("IXSCAN { _id: 1 }"),
             Plan::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
             Plan::Index(scan) => {
