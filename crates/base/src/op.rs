@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -96,6 +96,9 @@ pub struct Planning {
     /// Works that a cached plan was expected to need, and what it had needed when it was left for another trial; 0 when it was
     /// not.
     pub replanned: (AtomicU64, AtomicU64),
+    /// The first digits of the shape that plans are chosen by, and of the key under which they are cached; 0 where there was
+    /// nothing to choose.
+    pub keys: (AtomicU32, AtomicU32),
 }
 
 impl Planning {

@@ -117,6 +117,8 @@ impl Observed<'_> {
             keysExamined = number("keysExamined"),
             docsExamined = number("docsExamined"),
             queryShapeHash = about.get("queryShapeHash").and_then(RawValue::as_str),
+            planCacheShapeHash = about.get("planCacheShapeHash").and_then(RawValue::as_str),
+            planCacheKey = about.get("planCacheKey").and_then(RawValue::as_str),
             fromMultiPlanner = self.op.planning.by_trial.load(Relaxed).then_some(true),
             replanReason = self.op.planning.replan_reason(),
             hasSortStage = self.op.has_sort_stage.load(Relaxed).then_some(true),
@@ -209,6 +211,11 @@ impl Observed<'_> {
     /// How its plan was chosen.
     fn append_planning(&self, doc: &mut DocBuilder) {
         let planning = &self.op.planning;
+        let (shape, key) = (planning.keys.0.load(Relaxed), planning.keys.1.load(Relaxed));
+        if (shape, key) != (0, 0) {
+            doc.append("planCacheShapeHash", format!("{shape:08X}").as_str());
+            doc.append("planCacheKey", format!("{key:08X}").as_str());
+        }
         if planning.by_trial.load(Relaxed) {
             doc.append("fromMultiPlanner", true);
         }

@@ -370,6 +370,9 @@ impl Executor {
             return Ok(());
         }
         op.check()?;
+        if let Some(trial) = &self.trial {
+            trial.note_keys(op);
+        }
         self.settle(store, op)?;
         let trial = self.trial.take();
         let allowed = trial.as_ref().and_then(Trial::allowed);

@@ -47,6 +47,14 @@ impl Trial {
         Trial { candidates: Box::new(candidates), cached, notes: true }
     }
 
+    /// Notes what the choice is known by.
+    pub(super) fn note_keys(&self, op: &OpCtx) {
+        if let Candidates::Whole(ranked) = &*self.candidates {
+            op.planning.keys.0.store(ranked.shape.digits(), Relaxed);
+            op.planning.keys.1.store(ranked.key.digits(), Relaxed);
+        }
+    }
+
     /// Nobody learns of it, and it learns from nobody.
     pub(super) fn by_itself(self) -> Trial {
         Trial { cached: None, notes: false, ..self }

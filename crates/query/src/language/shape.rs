@@ -50,9 +50,16 @@ impl PlanShape {
 }
 
 /// Eight hexadecimal digits, as `planCacheShapeHash` shows them.
+impl PlanShape {
+    /// The digits that are shown.
+    pub(crate) fn digits(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 impl fmt::Display for PlanShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08X}", self.0 >> 32)
+        write!(f, "{:08X}", self.digits())
     }
 }
 

@@ -39,10 +39,17 @@ impl PlanKey {
     }
 }
 
+impl PlanKey {
+    /// The digits that are shown.
+    pub(crate) fn digits(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// Eight hexadecimal digits, as `planCacheKey` shows them.
 impl fmt::Display for PlanKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08X}", self.0 >> 32)
+        write!(f, "{:08X}", self.digits())
     }
 }
 

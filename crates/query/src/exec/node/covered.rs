@@ -34,6 +34,7 @@ impl Node for Covered {
             }
             let mut flow = ControlFlow::Continue(());
             counters.documents += 1;
+            batch.spend(1);
             batch.read(row.record, &mut |document| {
                 counters.returned += 1;
                 flow = rows(&Row::read(row.record, document, &Metadata::NONE))?;
