@@ -13,6 +13,7 @@ pub mod op;
 mod planner;
 mod scripts;
 pub mod spill;
+mod threads;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codes::ErrorCode;
@@ -21,3 +22,4 @@ pub use namespace::Namespace;
 pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
 pub use planner::{AtomicF64, PlannerSettings};
 pub use scripts::ScriptLimits;
+pub use threads::{Keeps, watch};

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, 
 use parking_lot::Mutex;
 
 use crate::spill::SpillCounters;
+use crate::threads::Keeps;
 use crate::{Clock, Error, ErrorCode, Result};
 
 /// No deadline.
@@ -83,6 +84,8 @@ pub struct OpCtx {
     pub spills: SpillCounters,
     /// Whether only a primary may do it.
     writes: AtomicBool,
+    /// The thread that it runs on.
+    pub thread: Keeps,
     info: Mutex<OpInfo>,
 }
 
@@ -139,6 +142,7 @@ impl OpCtx {
             bytes_sorted: AtomicU64::new(0),
             spills: SpillCounters::default(),
             writes: AtomicBool::new(false),
+            thread: Keeps::default(),
             info: Mutex::new(info),
         }
     }
@@ -218,6 +222,7 @@ impl OpCtx {
         if deadline != NEVER && self.clock.monotonic_micros() >= deadline {
             return Err(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"));
         }
+        self.thread.leave_when_asked();
         Ok(())
     }
 
@@ -266,6 +271,11 @@ impl OpRegistry {
     /// A snapshot of what runs, ascending by id.
     pub fn list(&self) -> Vec<Arc<OpCtx>> {
         self.running.lock().values().cloned().collect()
+    }
+
+    /// Shows all that runs.
+    pub(crate) fn each(&self, see: &mut dyn FnMut(&OpCtx)) {
+        self.running.lock().values().for_each(|op| see(op));
     }
 
     /// Asks the operation to end. False when there is no such operation.

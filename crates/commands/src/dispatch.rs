@@ -260,6 +260,7 @@ fn run_row(
         _ => None,
     };
     let _entered = current::enter(Current { op: Some(guard.op().clone()) });
+    guard.op().thread.set(true);
     let mut context = CommandContext {
         service,
         op: guard.op(),
@@ -503,10 +504,16 @@ fn run_guarded(
 pub(crate) fn may_block<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
-    match flavor {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
+    if !matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
+        return work();
     }
+    let op = current::current().op;
+    let kept = op.as_ref().is_some_and(|op| op.thread.release());
+    let result = tokio::task::block_in_place(work);
+    if let (Some(op), true) = (op, kept) {
+        op.thread.set(true);
+    }
+    result
 }
 
 /// Makes waits deep inside commands give their threads away.

@@ -126,6 +126,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let _ = service.replica_set.set(set);
     }
     service.watch_transactions().context("cannot start a background thread")?;
+    watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();
     let mut tasks = JoinSet::new();
     for listener in listeners {
@@ -183,6 +184,14 @@ impl Running {
             "the next start goes on from the log, see the messages before this one",
         ))
     }
+}
+
+/// Looks after commands that keep one of the runtime's threads.
+fn watch_threads(service: &Service) -> std::io::Result<()> {
+    let (ops, runtime) = (Arc::downgrade(&service.ops), tokio::runtime::Handle::current());
+    // A new task from outside wakes an idle thread, which looks for messages when it finds nothing to do.
+    let run = move || mayfly_base::watch(&ops, &|| drop(runtime.spawn(async {})));
+    std::thread::Builder::new().name("watch".into()).spawn(run).map(drop)
 }
 
 /// The place of archived documents, when the configuration names one.

@@ -9,4 +9,5 @@ mod expiry;
 mod failed_starts;
 mod memory;
 mod retry;
+mod threads;
 mod transactions;
