@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, 
 use parking_lot::Mutex;
 
 use crate::spill::SpillCounters;
-use crate::threads::Keeps;
+use crate::threads::{Keeps, Sleeper};
 use crate::{Clock, Error, ErrorCode, Result};
 
 /// No deadline.
@@ -242,6 +242,8 @@ pub struct OpRegistry {
     clock: Arc<dyn Clock>,
     next_id: AtomicI32,
     running: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
+    /// Whoever watches them, while nothing runs.
+    pub(crate) sleeper: Sleeper,
 }
 
 /// Keeps an operation registered until dropped.
@@ -257,6 +259,7 @@ impl OpRegistry {
             clock,
             next_id: AtomicI32::new(1),
             running: Mutex::new(BTreeMap::new()),
+            sleeper: Sleeper::default(),
         })
     }
 
@@ -265,6 +268,7 @@ impl OpRegistry {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
         let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info));
         self.running.lock().insert(id, op.clone());
+        self.sleeper.wake();
         OpGuard { registry: self.clone(), op }
     }
 

@@ -6,9 +6,10 @@
 //! its thread for some milliseconds is asked to leave it, which it does when it next asks whether it may go on, and one of the
 //! runtime's idle threads is woken in any case.
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+use std::sync::{OnceLock, Weak};
+use std::thread::Thread;
 use std::time::Duration;
 
 use crate::{OpRegistry, current};
@@ -17,10 +18,10 @@ use crate::{OpRegistry, current};
 const SHORT: Duration = Duration::from_millis(4);
 /// Between two looks while operations run.
 const TICK: Duration = Duration::from_millis(4);
-/// Between two looks while none does.
-const IDLE_TICK: Duration = Duration::from_millis(40);
-/// Looks without an operation until it is idle.
+/// Looks without an operation until the watch sleeps.
 const IDLE_AFTER: u32 = 50;
+/// So long it sleeps at most; then it looks whether there still is something to be watched.
+const SLEEP: Duration = Duration::from_secs(10);
 /// What another thread needs to take over the work of this one, as a rule; else the next time it is asked.
 const TAKEN_OVER: Duration = Duration::from_millis(1);
 
@@ -73,13 +74,39 @@ impl Keeps {
     }
 }
 
+/// The thread of the watch while it sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeper {
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Sleeper {
+    /// To be called behind the registration of an operation.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        if self.asleep.load(Relaxed) && self.asleep.swap(false, Relaxed) {
+            self.thread.get().into_iter().for_each(Thread::unpark);
+        }
+    }
+}
+
 /// Watches operations until the registry is gone. Whenever one keeps its thread for long, `wake` is called, which lets an idle
 /// thread look for work.
 pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn()) {
-    let (short, mut idle) = (i64::try_from(SHORT.as_micros()).unwrap_or(i64::MAX), 0);
+    let short = i64::try_from(SHORT.as_micros()).unwrap_or(i64::MAX);
+    let (mut idle, mut sleeps) = (0, false);
     loop {
-        std::thread::sleep(if idle < IDLE_AFTER { TICK } else { IDLE_TICK });
+        match sleeps {
+            true => std::thread::park_timeout(SLEEP),
+            false => std::thread::sleep(TICK),
+        }
         let Some(registry) = registry.upgrade() else { return };
+        let sleeper = &registry.sleeper;
+        if !sleeper.asleep.load(Relaxed) && sleeps {
+            // Who woke it is over in a moment, and others will follow.
+            idle = 0;
+        }
         let (mut running, mut long) = (false, false);
         registry.each(&mut |op| {
             running = true;
@@ -88,9 +115,55 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn()) {
                 long = true;
             }
         });
-        idle = if running { 0 } else { idle.saturating_add(1) };
+        idle = if running { 0 } else { (idle + 1).min(IDLE_AFTER) };
+        // An operation that registers from now on sees it asleep, and one that has registered meanwhile is seen here: both look
+        // under the registry's lock.
+        sleeps = idle >= IDLE_AFTER && {
+            sleeper.thread.get_or_init(std::thread::current);
+            sleeper.asleep.store(true, Relaxed);
+            let mut nothing = true;
+            registry.each(&mut |_| nothing = false);
+            nothing
+        };
+        if !sleeps {
+            sleeper.asleep.store(false, Relaxed);
+        }
         if long {
             wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::{OpInfo, SystemClock};
+
+    #[test]
+    fn only_what_keeps_its_thread_is_asked_to_leave_it_and_a_sleeping_watch_wakes() {
+        let registry = OpRegistry::new(Arc::new(SystemClock::new()));
+        let woken = Arc::new(AtomicUsize::new(0));
+        let (weak, count) = (Arc::downgrade(&registry), woken.clone());
+        let watching = std::thread::spawn(move || {
+            watch(&weak, &|| {
+                count.fetch_add(1, Relaxed);
+            });
+        });
+        while !registry.sleeper.asleep.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        let (quiet, keeps) = (registry.begin(OpInfo::default()), registry.begin(OpInfo::default()));
+        keeps.op().thread.set(true);
+        while woken.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(keeps.op().thread.asked.load(Relaxed) && !quiet.op().thread.asked.load(Relaxed));
+        keeps.op().check().unwrap();
+        assert!(!keeps.op().thread.asked.load(Relaxed));
+        drop((quiet, keeps, registry));
+        watching.join().unwrap();
     }
 }
