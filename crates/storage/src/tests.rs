@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{
-    Caps, ChaosEngine, ChaosOptions, Engine, Guard, Keyspace, MemoryEngine, TxnOptions,
+    Caps, ChaosEngine, ChaosOptions, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult,
+    MemoryEngine, SweepEnd, TxnOptions,
 };
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
@@ -669,6 +670,41 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
     f.store.close().unwrap();
 }
 
+/// Its first sweep panics.
+struct SweepsLater(std::sync::atomic::AtomicUsize, MemoryEngine);
+
+impl EngineAround for SweepsLater {
+    fn inner(&self) -> &dyn Engine {
+        &self.1
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        assert_ne!(self.0.fetch_add(1, Ordering::AcqRel), 0, "on purpose");
+        self.1.sweep_range(keyspace, range, max)
+    }
+}
+
+#[test]
+fn the_sweeper_outlives_a_panic() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let sweeps = Arc::new(SweepsLater(Default::default(), MemoryEngine::new()));
+    let (engine, ops): (Arc<dyn Engine>, _) = (sweeps.clone(), OpRegistry::new(clock.clone()));
+    let store = Store::open(engine.clone(), StoreOptions::default(), clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    let f = Fixture { store, engine, clock, op };
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    let all = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
+    let stored = || f.engine.approximate_bytes(Keyspace::Record, &all).unwrap();
+    assert!(stored() > 0);
+    f.store.drop_collection(&ns("d.c")).unwrap();
+    while stored() > 0 {
+        assert!(sweeps.0.load(Ordering::Acquire) < 1 || f.store.sweeper_running(), "it has ended");
+        f.store.wake_sweeper();
+        std::thread::yield_now();
+    }
+    f.store.close().unwrap();
+}
+
 /// Filters that fail on documents with a field `hard`, while they are told to.
 #[derive(Clone, Default)]
 struct Unsure(Arc<AtomicBool>);
@@ -829,6 +865,51 @@ fn what_follows_the_log_learns_that_it_was_cut() {
         assert_eq!(follow(store, after).unwrap(), (behind, settled));
         assert_eq!(follow(store, settled).unwrap(), (Vec::new(), settled));
     }
+}
+
+/// Who follows one collection steps over what concerns others, even when it was cut from the log meanwhile.
+#[test]
+fn a_watch_knows_what_need_not_be_read() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let options = StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    let fixture = Fixture { store, engine, clock, op };
+    let many = |name: &str, ids: std::ops::Range<i32>| {
+        for id in ids {
+            fixture.insert(name, &doc! { "_id": id, "text": "x".repeat(100) }).unwrap();
+        }
+    };
+    many("db.own", 0..1);
+    let oplog = fixture.store.oplog();
+    let watch = oplog.watch(ChangeScope::Collection(ns("db.own")));
+    let begun = oplog.settled();
+    assert!(Arc::ptr_eq(&watch, &oplog.watch(ChangeScope::Collection(ns("db.own")))));
+    many("db.other", 0..100);
+    fixture.store.trim_oplog().unwrap();
+    assert!(oplog.check_kept(begun).is_err(), "cut");
+    let before = oplog.settled();
+    assert_eq!(oplog.quiet_until(&watch, begun), before);
+    many("db.own", 1..2);
+    let own = oplog.settled();
+    many("db.other", 100..103);
+    for (after, until) in [(begun, own - 1), (own - 1, own - 1), (own, oplog.settled())] {
+        assert_eq!(oplog.quiet_until(&watch, after), until);
+        oplog.check_kept(until).unwrap();
+    }
+    // Nothing is known of what was before.
+    assert_eq!(oplog.quiet_until(&watch, begun - 1), begun - 1);
+    // A new watch knows nothing of what the old one was told.
+    drop(watch);
+    let watch = oplog.watch(ChangeScope::Collection(ns("db.own")));
+    assert_eq!(oplog.quiet_until(&watch, begun), begun);
+    // Nobody asks for more than what is noted.
+    let begun = oplog.settled();
+    many("db.own", 2..600);
+    assert_eq!(oplog.quiet_until(&watch, begun), begun);
+    assert_eq!(oplog.quiet_until(&watch, oplog.settled()), oplog.settled());
 }
 
 /// The document with a name `abc` in it that ends after its first letter: what stands behind it is no type.

@@ -12,6 +12,7 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
+use crate::catalog::counts::Counts;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::{
     Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
@@ -80,19 +81,6 @@ pub(crate) struct CollectionState {
     pub indexes: Vec<Arc<Index>>,
     /// What says that its documents are due: its own time to live first, then its indexes in their order.
     policies: Vec<Arc<Policy>>,
-}
-
-/// Number and size of a collection's documents.
-#[derive(Default)]
-pub(crate) struct Counts {
-    /// Documents.
-    pub documents: AtomicI64,
-    /// Bytes of BSON.
-    pub bytes: AtomicI64,
-    /// False after a crash until somebody counted.
-    pub exact: AtomicBool,
-    /// Held by the one who counts.
-    pub(crate) counting: parking_lot::Mutex<()>,
 }
 
 /// An index. A `collMod` replaces it by another one with the same id and the same [`IndexRuntime`].

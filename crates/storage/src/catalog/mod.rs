@@ -25,6 +25,7 @@ mod attached;
 mod capped;
 mod collection;
 mod core;
+pub(crate) mod counts;
 mod definitions;
 mod history;
 mod id_hints;
