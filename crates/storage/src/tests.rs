@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{
@@ -910,6 +910,57 @@ fn a_watch_knows_what_need_not_be_read() {
     many("db.own", 2..600);
     assert_eq!(oplog.quiet_until(&watch, begun), begun);
     assert_eq!(oplog.quiet_until(&watch, oplog.settled()), oplog.settled());
+}
+
+/// Followers that come and go while others write see what a reader of the whole log sees.
+#[test]
+fn what_a_watch_steps_over_concerns_nobody() {
+    let f = fixture();
+    for name in ["db.own", "db.other"] {
+        f.insert(name, &doc! { "_id": "first" }).unwrap();
+    }
+    let scope = || ChangeScope::Collection(ns("db.own"));
+    let oplog = f.store.oplog();
+    let own_behind = |after: u64, seen: &mut Vec<u64>| {
+        let see = &mut |entry: &LogEntry<'_>| {
+            if entry.get("ns") == Some(RawValue::String("db.own")) {
+                seen.push(entry.timestamp());
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        oplog.read_changes(after, see).unwrap()
+    };
+    let left = AtomicUsize::new(3);
+    std::thread::scope(|threads| {
+        for writer in 0..3 {
+            let (f, left) = (&f, &left);
+            threads.spawn(move || {
+                for id in 0..400 {
+                    let name = if (id + writer) % 7 == 0 { "db.own" } else { "db.other" };
+                    f.insert(name, &doc! { "_id": id * 10 + writer }).unwrap();
+                }
+                left.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while left.load(Ordering::Acquire) > 0 {
+                    let watch = oplog.watch(scope());
+                    let begun = oplog.settled();
+                    let (mut at, mut seen) = (begun, Vec::new());
+                    for _ in 0..20 {
+                        let quiet = oplog.quiet_until(&watch, at);
+                        at = own_behind(quiet, &mut seen);
+                        std::thread::yield_now();
+                    }
+                    let mut all = Vec::new();
+                    own_behind(begun, &mut all);
+                    all.retain(|timestamp| *timestamp <= at);
+                    assert_eq!(seen, all);
+                }
+            });
+        }
+    });
 }
 
 /// The document with a name `abc` in it that ends after its first letter: what stands behind it is no type.

@@ -13,6 +13,7 @@ use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
 use crate::catalog::counts::Counts;
+use crate::catalog::held::HeldRecords;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::{
     Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
@@ -45,6 +46,8 @@ pub struct Collection {
     /// What [`Collection::id_index_id`] gives.
     id_index_id: Option<u64>,
     pub(crate) counts: Counts,
+    /// Records that its policies are known to hold.
+    pub(crate) held: HeldRecords,
     pub(crate) capped: CappedRuntime,
     /// The numbers of its records, where they have numbers.
     pub(crate) numbers: Numbers,
@@ -247,6 +250,7 @@ impl Collection {
             id_index_id: state.id_index.as_ref().map(|index| index.id),
             state: RwLock::new(state),
             counts: Counts::default(),
+            held: HeldRecords::default(),
             capped: CappedRuntime::default(),
             numbers: Numbers::default(),
             id_uses: Uses::default(),
@@ -267,6 +271,7 @@ impl Collection {
     pub(crate) fn install(&self, present: &mut CollectionState, mut changed: CollectionState) {
         self.list_policies(&mut changed);
         self.note_policies(&changed);
+        self.held.clear();
         *present = changed;
     }
 

@@ -27,6 +27,7 @@ mod collection;
 mod core;
 pub(crate) mod counts;
 mod definitions;
+mod held;
 mod history;
 mod id_hints;
 pub(crate) mod local;

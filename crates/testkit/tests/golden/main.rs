@@ -12,6 +12,7 @@ mod every_plan;
 mod fsync_lock;
 mod history;
 mod history_commands;
+mod holds;
 mod idle_streams;
 mod index_builds;
 mod index_kinds;

@@ -1,4 +1,5 @@
-//! An engine that counts what scans of records step over: entries that they visit, and places of entries that are gone.
+//! An engine that counts what reads of records look at: what is asked for by key, what scans visit, and places of what is gone
+//! that they step over.
 //!
 //! An engine that keeps what was deleted as tombstones for a while steps over those. Here they are never cleared, so that it is
 //! the same for all engines and at all times.
@@ -76,6 +77,9 @@ struct Counted {
 
 impl Txn for Counted {
     fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
+        if keyspace == Keyspace::Record {
+            self.steps.steps.fetch_add(1, Ordering::AcqRel);
+        }
         self.inner.get(keyspace, key, see)
     }
 
