@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
 use mayfly_expr::check_size;
 use mayfly_mql::Projection;
-use mayfly_storage::{Collection, Store};
+use mayfly_storage::{Collection, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::exec::Failures;
@@ -54,6 +54,8 @@ pub enum Awaited {
     Collection(Arc<Collection>),
     /// Any change.
     Changes,
+    /// A change that may concern a scope.
+    Events(Arc<Watch>),
 }
 
 impl Awaited {
@@ -61,7 +63,7 @@ impl Awaited {
     pub fn seen(&self, store: &Store) -> u64 {
         match self {
             Awaited::Collection(collection) => collection.commits_seen(),
-            Awaited::Changes => store.oplog().settled(),
+            Awaited::Changes | Awaited::Events(_) => store.oplog().settled(),
         }
     }
 
@@ -70,6 +72,7 @@ impl Awaited {
         match self {
             Awaited::Collection(collection) => collection.commit_beyond(seen).await,
             Awaited::Changes => store.oplog().beyond(seen).await,
+            Awaited::Events(watch) => store.oplog().beyond_for(watch, seen).await,
         }
     }
 }
@@ -99,7 +102,7 @@ impl Cursor {
                 Some(Awaited::Collection(executor.collection().clone()))
             }
             CursorSource::Pipeline(run) if self.await_data && run.changes_reached().is_some() => {
-                Some(Awaited::Changes)
+                Some(run.watch().cloned().map_or(Awaited::Changes, Awaited::Events))
             }
             _ => None,
         }

@@ -1,8 +1,8 @@
 //! The store: opening and closing, and everything beneath it put together.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use mayfly_kv::{Engine, Guard, Keyspace};
 use mayfly_value::{Collation, RawDoc};
 
 use crate::catalog::Collection;
+use crate::catalog::counts::CountsRow;
 use crate::catalog::{Catalog, Core, History, IdHints, rows};
 use crate::index::{FilterCompiler, RecordFilter};
 use crate::oplog::Oplog;
@@ -184,6 +185,12 @@ impl Store {
         self.ttl.lock().as_ref().is_some_and(TtlMonitor::is_running)
     }
 
+    /// Whether the sweeper's thread is there.
+    #[cfg(test)]
+    pub(crate) fn sweeper_running(&self) -> bool {
+        self.sweeper.lock().as_ref().is_some_and(Sweeper::is_running)
+    }
+
     /// Commits a transaction of several statements; gives the cluster time of the commit.
     ///
     /// # Errors
@@ -203,27 +210,27 @@ impl Store {
         Ok(committed_at)
     }
 
-    /// Takes the counts of the last clean close, and removes them, so that a crash leaves none behind; and the record numbers
-    /// that were handed out.
+    /// Takes the counts of the last clean close, and removes them where units do not write them, so that a crash leaves none
+    /// behind; and the record numbers that were handed out.
     fn load_counts(&self) -> Result<()> {
-        let known: HashSet<u64> = self.catalog.all().values().map(|it| it.id()).collect();
+        let all = self.catalog.all();
+        let by_id: HashMap<u64, &Arc<Collection>> =
+            all.values().map(|collection| (collection.id(), collection)).collect();
+        let kept = |id: &u64| by_id.get(id).is_some_and(|it| it.capped().is_some());
         let (found, numbers) = self.change(|txn, _| {
             let found = rows(txn, b'k')?;
             let numbers = rows(txn, b'r')?;
             // Of a collection that a transaction made which was not committed; its id is not given again.
-            for (id, _) in numbers.iter().filter(|(id, _)| !known.contains(id)) {
+            for (id, _) in numbers.iter().filter(|(id, _)| !by_id.contains_key(id)) {
                 txn.delete(Keyspace::Catalog, &catalog_key::numbers(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
-            for (id, _) in &found {
+            for (id, _) in found.iter().filter(|(id, _)| !kept(id)) {
                 txn.delete(Keyspace::Catalog, &catalog_key::counts(*id), Guard::Checked)
                     .map_err(from_kv)?;
             }
             Ok((found, numbers))
         })?;
-        let all = self.catalog.all();
-        let by_id: HashMap<u64, &Arc<Collection>> =
-            all.values().map(|collection| (collection.id(), collection)).collect();
         for (id, value) in &numbers {
             let next = value.as_slice().try_into().map(u64::from_be_bytes);
             match (by_id.get(id), next) {
@@ -236,13 +243,9 @@ impl Store {
             }
         }
         for (id, value) in &found {
-            let numbers = (value.get(..8), value.get(8..16));
-            let collection = by_id.get(id);
-            if let (Some(collection), (Some(documents), Some(bytes))) = (collection, numbers) {
-                let number = |b: &[u8]| b.try_into().map_or(0, i64::from_le_bytes);
-                collection.counts.documents.store(number(documents), Ordering::Release);
-                collection.counts.bytes.store(number(bytes), Ordering::Release);
-                collection.counts.exact.store(true, Ordering::Release);
+            if let (Some(collection), Some(row)) = (by_id.get(id), CountsRow::decode(value)) {
+                collection.counts.go_on_from(row);
+                collection.capped.raise_first(row.first);
             }
         }
         Ok(())
@@ -258,13 +261,10 @@ impl Store {
                     txn.put(Keyspace::Catalog, &key, &next.to_be_bytes(), Guard::Checked)
                         .map_err(from_kv)?;
                 }
-                if collection.counts.exact.load(Ordering::Acquire) {
-                    let mut value =
-                        collection.counts.documents.load(Ordering::Acquire).to_le_bytes().to_vec();
-                    let bytes = collection.counts.bytes.load(Ordering::Acquire);
-                    value.extend_from_slice(&bytes.to_le_bytes());
+                if let Some(row) = collection.counts.row(collection.capped.first()) {
                     let key = catalog_key::counts(collection.id());
-                    txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
+                    txn.put(Keyspace::Catalog, &key, &row.encode(), Guard::Checked)
+                        .map_err(from_kv)?;
                 }
             }
             Ok(())

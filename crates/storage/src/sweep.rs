@@ -6,6 +6,7 @@
 mod kept;
 mod statements;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,6 +51,11 @@ impl Sweeper {
         Ok(Sweeper { signal, thread })
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_running(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
     pub(crate) fn wake(&self) {
         self.signal.0.lock().wanted = true;
         self.signal.1.notify_all();
@@ -89,14 +95,19 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         // Space is given back in large pieces, which must not happen in the midst of a mass deletion.
         let now = store.clock.monotonic_micros();
         let lately = swept_micros.is_some_and(|then| now - then < OPLOG_LOOK.as_micros() as i64);
-        let swept = if only_trim && lately {
-            store.trim_oplog()
-        } else {
+        let all = !(only_trim && lately);
+        if all {
             swept_micros = Some(now);
-            store.sweep_all()
-        };
-        if let Err(error) = swept {
-            tracing::warn!(%error, "sweeping failed; it is tried again later");
+        }
+        let swept = catch_unwind(AssertUnwindSafe(|| match all {
+            true => store.sweep_all(),
+            false => store.trim_oplog(),
+        }));
+        match swept {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "sweeping failed; it is tried again later"),
+            // The hook of the process has said where.
+            Err(_) => tracing::error!("sweeping panicked; it is tried again later"),
         }
     }
 }
@@ -139,8 +150,9 @@ impl Store {
         self.change(|txn, _| {
             txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
                 .map_err(from_kv)?;
-            txn.delete(Keyspace::Catalog, &catalog_key::numbers(id), Guard::Checked)
-                .map_err(from_kv)?;
+            for key in [catalog_key::numbers(id), catalog_key::counts(id)] {
+                txn.delete(Keyspace::Catalog, &key, Guard::Checked).map_err(from_kv)?;
+            }
             txn.delete(Keyspace::Catalog, &catalog_key::multikey(id), Guard::Checked)
                 .map_err(from_kv)
         })?;

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mayfly_base::{Error, ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{
-    Caps, ChaosEngine, ChaosOptions, Engine, Guard, Keyspace, MemoryEngine, TxnOptions,
+    Caps, ChaosEngine, ChaosOptions, Engine, EngineAround, Guard, KeyRange, Keyspace, KvResult,
+    MemoryEngine, SweepEnd, TxnOptions,
 };
 use mayfly_value::bson::{self, Bson, Document, doc};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
@@ -669,6 +670,41 @@ fn the_monitor_outlives_a_panic_of_a_pass() {
     f.store.close().unwrap();
 }
 
+/// Its first sweep panics.
+struct SweepsLater(std::sync::atomic::AtomicUsize, MemoryEngine);
+
+impl EngineAround for SweepsLater {
+    fn inner(&self) -> &dyn Engine {
+        &self.1
+    }
+
+    fn sweep_range(&self, keyspace: Keyspace, range: &KeyRange, max: usize) -> KvResult<SweepEnd> {
+        assert_ne!(self.0.fetch_add(1, Ordering::AcqRel), 0, "on purpose");
+        self.1.sweep_range(keyspace, range, max)
+    }
+}
+
+#[test]
+fn the_sweeper_outlives_a_panic() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let sweeps = Arc::new(SweepsLater(Default::default(), MemoryEngine::new()));
+    let (engine, ops): (Arc<dyn Engine>, _) = (sweeps.clone(), OpRegistry::new(clock.clone()));
+    let store = Store::open(engine.clone(), StoreOptions::default(), clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    let f = Fixture { store, engine, clock, op };
+    f.insert("d.c", &doc! { "_id": 1 }).unwrap();
+    let all = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
+    let stored = || f.engine.approximate_bytes(Keyspace::Record, &all).unwrap();
+    assert!(stored() > 0);
+    f.store.drop_collection(&ns("d.c")).unwrap();
+    while stored() > 0 {
+        assert!(sweeps.0.load(Ordering::Acquire) < 1 || f.store.sweeper_running(), "it has ended");
+        f.store.wake_sweeper();
+        std::thread::yield_now();
+    }
+    f.store.close().unwrap();
+}
+
 /// Filters that fail on documents with a field `hard`, while they are told to.
 #[derive(Clone, Default)]
 struct Unsure(Arc<AtomicBool>);
@@ -829,6 +865,102 @@ fn what_follows_the_log_learns_that_it_was_cut() {
         assert_eq!(follow(store, after).unwrap(), (behind, settled));
         assert_eq!(follow(store, settled).unwrap(), (Vec::new(), settled));
     }
+}
+
+/// Who follows one collection steps over what concerns others, even when it was cut from the log meanwhile.
+#[test]
+fn a_watch_knows_what_need_not_be_read() {
+    let clock = Arc::new(ManualClock::at_ms(NOW));
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let options = StoreOptions { background: false, oplog_bytes: 4096, ..StoreOptions::default() };
+    let ops = OpRegistry::new(clock.clone());
+    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
+    let op = OpCtx::detached(clock.clone());
+    let fixture = Fixture { store, engine, clock, op };
+    let many = |name: &str, ids: std::ops::Range<i32>| {
+        for id in ids {
+            fixture.insert(name, &doc! { "_id": id, "text": "x".repeat(100) }).unwrap();
+        }
+    };
+    many("db.own", 0..1);
+    let oplog = fixture.store.oplog();
+    let watch = oplog.watch(ChangeScope::Collection(ns("db.own")));
+    let begun = oplog.settled();
+    assert!(Arc::ptr_eq(&watch, &oplog.watch(ChangeScope::Collection(ns("db.own")))));
+    many("db.other", 0..100);
+    fixture.store.trim_oplog().unwrap();
+    assert!(oplog.check_kept(begun).is_err(), "cut");
+    let before = oplog.settled();
+    assert_eq!(oplog.quiet_until(&watch, begun), before);
+    many("db.own", 1..2);
+    let own = oplog.settled();
+    many("db.other", 100..103);
+    for (after, until) in [(begun, own - 1), (own - 1, own - 1), (own, oplog.settled())] {
+        assert_eq!(oplog.quiet_until(&watch, after), until);
+        oplog.check_kept(until).unwrap();
+    }
+    // Nothing is known of what was before.
+    assert_eq!(oplog.quiet_until(&watch, begun - 1), begun - 1);
+    // A new watch knows nothing of what the old one was told.
+    drop(watch);
+    let watch = oplog.watch(ChangeScope::Collection(ns("db.own")));
+    assert_eq!(oplog.quiet_until(&watch, begun), begun);
+    // Nobody asks for more than what is noted.
+    let begun = oplog.settled();
+    many("db.own", 2..600);
+    assert_eq!(oplog.quiet_until(&watch, begun), begun);
+    assert_eq!(oplog.quiet_until(&watch, oplog.settled()), oplog.settled());
+}
+
+/// Followers that come and go while others write see what a reader of the whole log sees.
+#[test]
+fn what_a_watch_steps_over_concerns_nobody() {
+    let f = fixture();
+    for name in ["db.own", "db.other"] {
+        f.insert(name, &doc! { "_id": "first" }).unwrap();
+    }
+    let scope = || ChangeScope::Collection(ns("db.own"));
+    let oplog = f.store.oplog();
+    let own_behind = |after: u64, seen: &mut Vec<u64>| {
+        let see = &mut |entry: &LogEntry<'_>| {
+            if entry.get("ns") == Some(RawValue::String("db.own")) {
+                seen.push(entry.timestamp());
+            }
+            Ok(ControlFlow::Continue(()))
+        };
+        oplog.read_changes(after, see).unwrap()
+    };
+    let left = AtomicUsize::new(3);
+    std::thread::scope(|threads| {
+        for writer in 0..3 {
+            let (f, left) = (&f, &left);
+            threads.spawn(move || {
+                for id in 0..400 {
+                    let name = if (id + writer) % 7 == 0 { "db.own" } else { "db.other" };
+                    f.insert(name, &doc! { "_id": id * 10 + writer }).unwrap();
+                }
+                left.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while left.load(Ordering::Acquire) > 0 {
+                    let watch = oplog.watch(scope());
+                    let begun = oplog.settled();
+                    let (mut at, mut seen) = (begun, Vec::new());
+                    for _ in 0..20 {
+                        let quiet = oplog.quiet_until(&watch, at);
+                        at = own_behind(quiet, &mut seen);
+                        std::thread::yield_now();
+                    }
+                    let mut all = Vec::new();
+                    own_behind(begun, &mut all);
+                    all.retain(|timestamp| *timestamp <= at);
+                    assert_eq!(seen, all);
+                }
+            });
+        }
+    });
 }
 
 /// The document with a name `abc` in it that ends after its first letter: what stands behind it is no type.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mayfly_base::{ManualClock, OpRegistry};
-use mayfly_commands::{Dispatched, Incoming, Outcome, Repeat, dispatch};
+use mayfly_commands::{DataWait, Dispatched, Incoming, Outcome, Repeat, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::PartialFilters;
@@ -98,20 +98,25 @@ impl Fixture {
         }
     }
 
-    fn answer(&self, db: &str, command: RawDoc<'_>) -> (DocBuf, Outcome) {
-        let mut body = DocBuilder::new();
-        body.append_all(command).append("$db", db);
-        let body = body.finish();
-        let mut incoming = Incoming {
-            body: body.as_doc(),
-            sequences: &[],
-            legacy_db: None,
-            exhaust_allowed: false,
-            repeat: Repeat::default(),
+    /// Runs a command in the shell dialect once; gives what the connection's loop would wait for before it runs it again.
+    pub fn waits_for(&self, db: &str, command: &str) -> Option<DataWait> {
+        let command = match dialect::document(command, &self.env()) {
+            Ok(document) => document,
+            Err(why) => panic!("{why}: {command}"),
         };
+        let body = body(db, command.as_doc());
+        self.dispatch(&incoming(&body)).data_wait
+    }
+
+    fn dispatch(&self, incoming: &Incoming<'_>) -> Dispatched {
+        dispatch(&self.service, &self.connection, incoming, DocBuilder::new())
+    }
+
+    fn answer(&self, db: &str, command: RawDoc<'_>) -> (DocBuf, Outcome) {
+        let body = body(db, command);
+        let mut incoming = incoming(&body);
         loop {
-            let Dispatched { doc, outcome, data_wait } =
-                dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
+            let Dispatched { doc, outcome, data_wait } = self.dispatch(&incoming);
             let Some(wait) = data_wait else { return (doc.finish(), outcome) };
             // What comes meanwhile would come from another thread.
             std::thread::sleep(Duration::from_millis(1).min(wait.longest));
@@ -207,6 +212,22 @@ impl Fixture {
         self.connection = connect(&self.service);
         self.engine = Some(engine);
         self.sub_pass = PassState::default();
+    }
+}
+
+fn body(db: &str, command: RawDoc<'_>) -> DocBuf {
+    let mut body = DocBuilder::new();
+    body.append_all(command).append("$db", db);
+    body.finish()
+}
+
+fn incoming(body: &DocBuf) -> Incoming<'_> {
+    Incoming {
+        body: body.as_doc(),
+        sequences: &[],
+        legacy_db: None,
+        exhaust_allowed: false,
+        repeat: Repeat::default(),
     }
 }
 

@@ -18,6 +18,7 @@ mod kept;
 mod power;
 mod runner;
 pub mod script;
+mod steps;
 
 pub use dialect::Env;
 pub use fixture::{Fixture, OpenEngine, START_MS, clustered, memory, memory_under_chaos};
@@ -25,3 +26,4 @@ pub use kept::KeptOpen;
 pub use power::PowerCut;
 pub use runner::{Failure, Indexes, Outcome, Runner};
 pub use script::Script;
+pub use steps::{CountsSteps, Steps};

@@ -40,7 +40,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * A change stream goes back as far as the operation log does, and so do images before and after a change, which the log holds
   (`changeStreamPreAndPostImages`). `updateDescription` is made of the documents before and after an update, not of the
   operators: `$set` of a whole document is told field by field. Deletions by a TTL policy carry `ttl`. A stream over everything
-  leaves out `admin`, `config` and `local`.
+  leaves out `admin`, `config` and `local`. Streams that wait read nothing while others write; how many entries of the log streams have
+  read is `serverStatus.metrics.changeStreams.logEntriesRead`.
 * A statement that is sent again and had no effect the first time is run again.
 * Updates by operators are logged as deltas, replacements as whole documents.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those

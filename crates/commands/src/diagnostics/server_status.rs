@@ -292,6 +292,10 @@ fn metrics(service: &Service, doc: &mut DocBuilder) {
         }
     }
     doc.end();
+    let followed = service.store.oplog().entries_followed();
+    doc.start_document("changeStreams")
+        .append("logEntriesRead", i64::try_from(followed).unwrap_or(i64::MAX))
+        .end();
     let (open, timed_out) = service.cursors.counts();
     doc.start_document("cursor").append("timedOut", timed_out);
     doc.start_document("open").append("total", open).end();

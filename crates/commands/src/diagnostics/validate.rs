@@ -108,6 +108,13 @@ fn judge(ns: &Namespace, options: &Options, found: &Validated) -> (Vec<String>, 
     if !found.corrupt.is_empty() {
         errors.push(format!("Detected {} corrupt records.", found.corrupt.len()));
     }
+    if found.unsound_buckets > 0 {
+        errors.push(
+            "Detected one or more documents in this collection incompatible with time-series specifications. For more \
+             info, see logs with log id 6698300."
+                .to_owned(),
+        );
+    }
     if found.not_conformant > 0 {
         warnings.push(
             "Detected one or more documents in this collection not conformant to BSON specifications."
@@ -154,7 +161,7 @@ struct Shown<'a> {
 fn append_findings(shown: &Shown<'_>, found: &Validated, valid: bool, doc: &mut DocBuilder) {
     doc.append("ns", shown.ns.as_str());
     doc.append("nInvalidDocuments", small(found.corrupt.len() as i64));
-    doc.append("nNonCompliantDocuments", small(found.not_conformant));
+    doc.append("nNonCompliantDocuments", small(found.not_conformant + found.unsound_buckets));
     doc.append("nrecords", small(found.records));
     // That on `_id` is among them, unless records are clustered by it.
     let listed = || {

@@ -10,9 +10,6 @@ use super::options::Image;
 use super::token::{Kind, Token};
 use super::{ChangeOptions, ChangeScope};
 
-/// Databases whose changes a stream over all of them leaves out.
-const INTERNAL: &[&str] = &["admin", "config", "local"];
-
 /// Makes events of a scope.
 pub(super) struct Builder {
     pub(super) scope: ChangeScope,
@@ -92,12 +89,7 @@ impl Builder {
     }
 
     fn wants(&self, db: &str, collection: &str) -> bool {
-        let visible = || !collection.starts_with("system.");
-        match &self.scope {
-            ChangeScope::Collection(ns) => ns.db() == db && ns.collection() == collection,
-            ChangeScope::Database(wanted) => wanted == db && visible(),
-            ChangeScope::Deployment => !INTERNAL.contains(&db) && visible(),
-        }
+        self.scope.covers(db, collection)
     }
 
     fn begin(&self, about: &About<'_>, kind: &str) -> DocBuilder {
@@ -256,12 +248,7 @@ impl Builder {
     }
 
     fn drop_database(&self, about: &About<'_>) -> Outcome {
-        let wanted = match &self.scope {
-            ChangeScope::Collection(_) => false,
-            ChangeScope::Database(db) => db == about.db,
-            ChangeScope::Deployment => !INTERNAL.contains(&about.db),
-        };
-        if !wanted {
+        if !self.scope.covers_database(about.db) {
             return Outcome::Nothing;
         }
         let mut out = self.begin(about, "dropDatabase");

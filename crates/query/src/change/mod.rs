@@ -5,7 +5,8 @@
 //!                               (a queue)               ($match, $project, ..)
 //! ```
 //!
-//! A stream knows up to which operation it has looked. Its events are made a queue at a time from as much of the log as has no
+//! A stream knows up to which operation it has looked, and its watch ([`Watch`]) what of the log behind that cannot concern it,
+//! which it steps over without reading. Its events are made a queue at a time from as much of the log as has no
 //! holes; a batch says with `postBatchResumeToken` where it stands, also when nothing concerned it.
 
 mod delta;
@@ -17,9 +18,11 @@ mod token;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
-use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
+pub use mayfly_storage::ChangeScope;
+use mayfly_storage::{Direction, LogEntry, LogOperation, LogRange, LogVisitor, Store, Watch};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
 use event::{Builder, Outcome, Part};
@@ -37,20 +40,11 @@ const QUEUED: usize = 100;
 /// Or so many bytes of them.
 const QUEUED_BYTES: usize = 1 << 20;
 
-/// What a stream is about.
-#[derive(Clone, Debug)]
-pub enum ChangeScope {
-    /// One collection.
-    Collection(Namespace),
-    /// All collections of a database.
-    Database(String),
-    /// All of them.
-    Deployment,
-}
-
 /// A running stream.
 pub(crate) struct ChangeStream {
     builder: Builder,
+    /// Knows which entries may concern it.
+    watch: Arc<Watch>,
     /// Everything up to this operation was looked at.
     position: Token,
     /// Events that nobody took yet, each with its token.
@@ -75,6 +69,8 @@ impl ChangeStream {
         scope: ChangeScope,
         options: &ChangeOptions,
     ) -> Result<ChangeStream> {
+        // Before the position is taken, so that everything behind it is known.
+        let watch = store.oplog().watch(scope.clone());
         let position = match options.start {
             Start::Now => Token::behind(store.oplog().settled()),
             Start::At(timestamp) => Token::behind(timestamp.saturating_sub(1)),
@@ -88,6 +84,7 @@ impl ChangeStream {
         let builder = Builder { scope, options: options.clone() };
         Ok(ChangeStream {
             builder,
+            watch,
             position,
             queue: VecDeque::new(),
             shown: None,
@@ -110,6 +107,11 @@ impl ChangeStream {
     /// Whether no event waits to be shown in this batch.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() || self.refused.is_some()
+    }
+
+    /// What may have more for it.
+    pub(crate) fn watch(&self) -> &Arc<Watch> {
+        &self.watch
     }
 
     /// The timestamp up to which it has looked.
@@ -197,6 +199,10 @@ impl ChangeStream {
     }
 
     fn read(&mut self, store: &Store, op: &OpCtx) -> Result<()> {
+        let quiet = store.oplog().quiet_until(&self.watch, self.reached());
+        if quiet > self.reached() {
+            self.position = self.position.max(Token::behind(quiet));
+        }
         let from = self.position;
         let mut reading = Reading {
             builder: &self.builder,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
-use mayfly_storage::{Collection, Store};
+use mayfly_storage::{Collection, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::change::ChangeStream;
@@ -137,6 +137,14 @@ impl PipelineRun {
         match &self.input {
             Input::Changes(stream) => Some(stream.reached()),
             Input::Log(scan) => scan.waits_beyond(),
+            _ => None,
+        }
+    }
+
+    /// What may have more changes for it, when it is a stream of them.
+    pub(crate) fn watch(&self) -> Option<&Arc<Watch>> {
+        match &self.input {
+            Input::Changes(stream) => Some(stream.watch()),
             _ => None,
         }
     }

@@ -46,6 +46,19 @@ pub(crate) struct CappedRuntime {
     /// Commits that may have added records.
     commits: AtomicU64,
     committed: Signal,
+    /// No record has a lower number: the search for the oldest one begins here, behind those that have gone.
+    first: AtomicU64,
+}
+
+impl CappedRuntime {
+    pub(crate) fn first(&self) -> u64 {
+        self.first.load(Ordering::Acquire)
+    }
+
+    /// Every record with a lower number is gone, and that is committed.
+    pub(crate) fn raise_first(&self, first: u64) {
+        self.first.fetch_max(first, Ordering::AcqRel);
+    }
 }
 
 /// The definition of the index on `_id` that records out of its order need.

@@ -12,6 +12,8 @@ use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
+use crate::catalog::counts::Counts;
+use crate::catalog::held::HeldRecords;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::{
     Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
@@ -44,6 +46,8 @@ pub struct Collection {
     /// What [`Collection::id_index_id`] gives.
     id_index_id: Option<u64>,
     pub(crate) counts: Counts,
+    /// Records that its policies are known to hold.
+    pub(crate) held: HeldRecords,
     pub(crate) capped: CappedRuntime,
     /// The numbers of its records, where they have numbers.
     pub(crate) numbers: Numbers,
@@ -80,19 +84,6 @@ pub(crate) struct CollectionState {
     pub indexes: Vec<Arc<Index>>,
     /// What says that its documents are due: its own time to live first, then its indexes in their order.
     policies: Vec<Arc<Policy>>,
-}
-
-/// Number and size of a collection's documents.
-#[derive(Default)]
-pub(crate) struct Counts {
-    /// Documents.
-    pub documents: AtomicI64,
-    /// Bytes of BSON.
-    pub bytes: AtomicI64,
-    /// False after a crash until somebody counted.
-    pub exact: AtomicBool,
-    /// Held by the one who counts.
-    pub(crate) counting: parking_lot::Mutex<()>,
 }
 
 /// An index. A `collMod` replaces it by another one with the same id and the same [`IndexRuntime`].
@@ -259,6 +250,7 @@ impl Collection {
             id_index_id: state.id_index.as_ref().map(|index| index.id),
             state: RwLock::new(state),
             counts: Counts::default(),
+            held: HeldRecords::default(),
             capped: CappedRuntime::default(),
             numbers: Numbers::default(),
             id_uses: Uses::default(),
@@ -279,6 +271,7 @@ impl Collection {
     pub(crate) fn install(&self, present: &mut CollectionState, mut changed: CollectionState) {
         self.list_policies(&mut changed);
         self.note_policies(&changed);
+        self.held.clear();
         *present = changed;
     }
 

@@ -7,8 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use mayfly_value::RawDoc;
 use parking_lot::{Condvar, Mutex};
 
+use super::watch::{Watch, Watches};
 use super::window::{Segment, Window};
 use crate::record::signal::Signal;
 
@@ -21,6 +23,8 @@ pub(crate) struct OplogClock {
     /// Told when nothing is under way, and when commits may begin again.
     at_rest: Condvar,
     committed: Signal,
+    /// Those who follow some of the log.
+    watches: Arc<Watches>,
     /// A segment ended that the catalog does not have yet.
     segments_ended: AtomicBool,
 }
@@ -33,6 +37,8 @@ struct Open {
     waiting: usize,
     /// How much was logged.
     window: Window,
+    /// Whom entries concern up to which the log is not complete yet, each with its timestamp.
+    concerned: Vec<(u64, Arc<Watch>)>,
 }
 
 /// A timestamp whose commit is under way: to be kept until it is over, however it ends.
@@ -42,6 +48,8 @@ pub(crate) struct Stamp<'c> {
     timestamp: u64,
     /// Bytes and entries that were committed under it.
     logged: (u64, u64),
+    /// Whom they concern.
+    concerned: Vec<Arc<Watch>>,
 }
 
 impl OplogClock {
@@ -53,6 +61,7 @@ impl OplogClock {
             open: Mutex::new(Open { window, ..Open::default() }),
             at_rest: Condvar::new(),
             committed: Signal::default(),
+            watches: Arc::default(),
             segments_ended: AtomicBool::new(false),
         }
     }
@@ -83,7 +92,7 @@ impl OplogClock {
         let timestamp = first + (count - 1);
         self.last.store(timestamp, Ordering::Release);
         open.timestamps.push(first);
-        Stamp { clock: self, first, timestamp, logged: (0, 0) }
+        Stamp { clock: self, first, timestamp, logged: (0, 0), concerned: Vec::new() }
     }
 
     /// Does something short while no commit is under way; it is given the last timestamp, which nothing that was committed is
@@ -115,6 +124,16 @@ impl OplogClock {
         drop(open);
         self.committed.tell();
         goes
+    }
+
+    /// The last one that was handed out, after what was done before.
+    pub(super) fn last_handed_out(&self) -> u64 {
+        let _open = self.open.lock();
+        self.last()
+    }
+
+    pub(super) fn watches(&self) -> &Arc<Watches> {
+        &self.watches
     }
 
     /// Bytes and entries of the log.
@@ -176,10 +195,31 @@ impl OplogClock {
     }
 }
 
+impl Open {
+    /// Notes what the watches must know before the log counts as complete up to this timestamp; they are to be told then.
+    fn note_concerned(&mut self, settled: u64) -> Vec<(u64, Arc<Watch>)> {
+        if self.concerned.is_empty() {
+            return Vec::new();
+        }
+        let mut noted: Vec<_> =
+            self.concerned.extract_if(.., |(timestamp, _)| *timestamp <= settled).collect();
+        noted.sort_unstable_by_key(|(timestamp, _)| *timestamp);
+        noted.iter().for_each(|(timestamp, watch)| watch.note(*timestamp));
+        noted
+    }
+}
+
 impl Stamp<'_> {
     /// The first one of several.
     pub(crate) fn first(&self) -> u64 {
         self.first
+    }
+
+    /// Who follows the log hears of this entry when the log is complete up to the timestamp; of several entries, they are told
+    /// of the last one. To be called before the commit.
+    #[inline]
+    pub(crate) fn concerns(&mut self, entry: RawDoc<'_>) {
+        self.clock.watches.of_entry(entry, &mut self.concerned);
     }
 
     /// The commit was applied, with so many entries of so many bytes for readers.
@@ -203,9 +243,14 @@ impl Drop for Stamp<'_> {
         }
         let settled =
             open.timestamps.iter().min().map_or_else(|| self.clock.last(), |first| first - 1);
+        // However the commit ended: whether it was applied may be unknown.
+        let concerned = self.concerned.drain(..).map(|watch| (self.timestamp, watch));
+        open.concerned.extend(concerned);
+        let told = open.note_concerned(settled);
         self.clock.settled.store(settled, Ordering::Release);
         let rests = open.waiting > 0 && open.timestamps.is_empty();
         drop(open);
+        told.iter().for_each(|(_, watch)| watch.tell());
         if rests {
             self.clock.at_rest.notify_all();
         }

@@ -1,6 +1,7 @@
 //! Reading the operation log in its order, for those who follow it.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
 use mayfly_kv::{Direction, KeyRange, ScanEnd, TxnOptions};
@@ -32,6 +33,7 @@ impl Oplog {
             let mut flow = ControlFlow::Continue(());
             let scanned =
                 self.scan(&resolver, &*txn, &range, Direction::Forward, &mut |entry| {
+                    self.followed.fetch_add(1, Ordering::Relaxed);
                     flow = visit(entry)?;
                     reached = entry.timestamp();
                     Ok(flow)

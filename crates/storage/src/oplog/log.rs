@@ -28,6 +28,8 @@ pub struct Oplog {
     /// Entries up to this timestamp are not kept any more.
     pub(super) cut: AtomicU64,
     limit: u64,
+    /// Entries that those were shown who follow changes.
+    pub(super) followed: AtomicU64,
     /// Held by who writes segments into the catalog.
     storing: Mutex<()>,
     /// Trims the log soon.
@@ -65,7 +67,8 @@ impl Oplog {
         let clock = OplogClock::after(last_known, window);
         let (cut, storing) = (AtomicU64::new(cut), Mutex::new(()));
         let trimmer = OnceLock::new();
-        Ok((Oplog { engine, clock, cut, limit, storing, trimmer }, last.wall_ms))
+        let followed = AtomicU64::new(0);
+        Ok((Oplog { engine, clock, cut, limit, followed, storing, trimmer }, last.wall_ms))
     }
 
     /// The timestamp up to which the log is complete now.
@@ -86,6 +89,11 @@ impl Oplog {
     /// Entries up to this timestamp go; the catalog has it already.
     pub(crate) fn set_cut(&self, last: u64) {
         self.cut.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// How many entries those were shown who follow changes, all together.
+    pub fn entries_followed(&self) -> u64 {
+        self.followed.load(Ordering::Relaxed)
     }
 
     /// The size that the log is trimmed to, in bytes of entries as readers see them.

@@ -25,6 +25,7 @@ mod read;
 mod resolve;
 mod stored;
 mod transactions;
+mod watch;
 mod window;
 
 pub use apply::apply_delta;
@@ -35,6 +36,7 @@ pub use log::Oplog;
 pub(crate) use log::visit_all;
 pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
 pub(crate) use stored::{StoredEntry, decode, records_of};
+pub use watch::{ChangeScope, Watch};
 
 /// The operations of one unit, in the entry that the log will hold.
 ///

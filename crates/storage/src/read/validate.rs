@@ -91,6 +91,8 @@ pub struct Validated {
     pub corrupt: Vec<RecordKey>,
     /// Documents with what BSON should not have.
     pub not_conformant: i64,
+    /// Buckets of a time series that are not what they should be.
+    pub unsound_buckets: i64,
     /// The indexes, that on `_id` first where there is one.
     pub indexes: Vec<ValidatedIndex>,
     /// Entries that are missing, as many as may be listed.
@@ -203,6 +205,7 @@ impl Run<'_> {
     fn records(&mut self) -> Result<()> {
         let mut keys = KeySet::default();
         let clustered = self.collection.id_index().is_none();
+        let series = self.collection.time_series();
         self.walk(Keyspace::Record, self.collection.id(), &mut |run, key, value| {
             run.found.records += 1;
             let readable = decode_stored(value).ok().filter(|stored| is_readable(stored.document));
@@ -224,11 +227,23 @@ impl Run<'_> {
             if run.options.bson_conformance && !is_conformant(document) {
                 run.found.not_conformant += 1;
             }
+            if let Some(Err(why)) = series.as_ref().map(|it| it.check_bucket(key, document)) {
+                run.unsound_bucket(id, &why);
+            }
             for index in 0..run.found.indexes.len() {
                 run.keys_of(index, key, stored, &mut keys)?;
             }
             Ok(())
         })
+    }
+
+    fn unsound_bucket(&mut self, id: RawValue<'_>, why: &str) {
+        self.found.unsound_buckets += 1;
+        if self.found.unsound_buckets <= MAX_LISTED as i64 {
+            let namespace = self.collection.namespace();
+            // The reply of `validate` names this number.
+            tracing::warn!(id = 6_698_300, %namespace, bucket = ?id, why, "a bucket is not sound");
+        }
     }
 
     fn corrupt(&mut self, key: &[u8]) {

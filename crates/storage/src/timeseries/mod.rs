@@ -15,6 +15,7 @@
 pub(crate) mod append;
 mod bson_column;
 pub(crate) mod bucket;
+mod check;
 mod column;
 mod definition;
 pub(crate) mod exchange;

@@ -68,6 +68,8 @@ struct Dealt {
     deleted: i64,
     examined: i64,
     held: i64,
+    /// Held as well, which was known.
+    known: i64,
     /// Bytes of what was deleted.
     staged: i64,
     /// Index keys deleted.
@@ -222,6 +224,7 @@ impl Visit<'_> {
         let options = &self.rule.policy().options;
         let mut keys = KeySet::default();
         let read_together = if self.has_short_documents() { READ_TOGETHER } else { 1 };
+        let (mut looked, mut found_held) = (0, Vec::new());
         let done = self.store.write_briefly(op, self.collection, |unit| {
             // No change of the policy is acknowledged while the unit runs, and none that was before it is missed.
             if !self.rule.holds_in(unit) {
@@ -230,18 +233,26 @@ impl Visit<'_> {
             let (mut dealt, mut deleted, mut examined, mut staged) = (0usize, 0i64, 0i64, 0i64);
             let (mut held, mut to_archive) = (0i64, Vec::new());
             let chosen = &entries[..most.min(entries.len())];
+            let (ended, known) = self.collection.held.look(chosen.iter().map(|(_, key)| key));
+            (looked, found_held) = (ended, Vec::new());
+            let mut held_unread = 0;
             let mut documents = Vec::new().into_iter();
             for (at, (_, record_key)) in chosen.iter().enumerate() {
                 if at.is_multiple_of(read_together) {
-                    let together = &chosen[at..chosen.len().min(at + read_together)];
-                    let keys: Vec<_> = together.iter().map(|(_, key)| key.as_slice()).collect();
+                    let together = at..chosen.len().min(at + read_together);
+                    let unknown = together.filter(|at| !known[*at]);
+                    let keys: Vec<_> = unknown.map(|at| chosen[at].1.as_slice()).collect();
                     documents = unit.read_many(&keys)?.into_iter();
                 }
                 dealt += 1;
-                let document = documents.next().flatten();
+                let document = if known[at] { None } else { documents.next().flatten() };
                 // An array of dates has several entries; a document that was read with them is dealt with once.
                 let begin = at - at % read_together;
                 if chosen[begin..at].iter().any(|(_, earlier)| earlier == record_key) {
+                    continue;
+                }
+                if known[at] {
+                    held_unread += 1;
                     continue;
                 }
                 let Some(document) = document else { continue };
@@ -249,6 +260,7 @@ impl Visit<'_> {
                 let record = document.record();
                 if unit.holds(document.as_doc()) {
                     held += 1;
+                    found_held.push(record_key.clone());
                     continue;
                 }
                 if !self.rule.is_due(record, moment, &mut keys)? {
@@ -272,11 +284,15 @@ impl Visit<'_> {
                 deleted,
                 examined,
                 held,
+                known: held_unread,
                 staged,
                 keys: unit.effects.keys_deleted,
             }))
         })?;
         let Some(done) = done else { return Ok(None) };
+        if !found_held.is_empty() {
+            self.collection.held.add(looked, found_held);
+        }
         self.tell(op, &done, moment, progress, started);
         #[cfg(test)]
         if let Some(act) = &*self.store.between_units.lock() {
@@ -340,11 +356,11 @@ impl Visit<'_> {
         progress: &mut Progress,
         started: i64,
     ) {
-        let Dealt { deleted, examined, held, staged, .. } = *done;
+        let Dealt { deleted, examined, held, known, staged, .. } = *done;
         let now = self.store.clock.monotonic_micros();
         let runtime = &self.rule.policy().runtime;
         runtime.spend(deleted, staged, now);
-        runtime.held.fetch_add(held, Ordering::Relaxed);
+        runtime.held.fetch_add(held + known, Ordering::Relaxed);
         runtime.refreshed.fetch_add(examined - deleted - held, Ordering::Relaxed);
         let keys_deleted = done.keys;
         let cutoff = self.rule.policy().cutoff(moment);

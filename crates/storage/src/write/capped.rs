@@ -2,23 +2,46 @@
 //!
 //! Write units on one capped collection run one after the other:
 //! a reader that follows the numbers must not see a later one before an earlier one. What has to go goes in the unit that
-//! made it too much.
+//! made it too much. What the next unit has to know (how much there is, and where the oldest record is to be looked for:
+//! the records before it left tombstones, over which a scan from the beginning would step each time) is kept in memory, and
+//! written with each unit.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Acquire;
 
 use mayfly_base::{Error, Result};
-use mayfly_kv::{Direction, Keyspace, ScanLimit};
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::RawDoc;
 
 use super::WriteUnit;
-use crate::catalog::Capped;
+use crate::catalog::counts::CountsRow;
+use crate::catalog::{Capped, Collection};
 use crate::record::error::from_kv;
-use crate::record::layout::{decode_stored, object_range};
+use crate::record::layout::{catalog_key, decode_stored, object_subrange};
 use crate::record::{RecordKey, StoredDocument};
 
+/// Most records, and about most bytes, that are looked for together and then removed.
+const TOGETHER: usize = 256;
+const TOGETHER_BYTES: usize = 1 << 20;
+
 /// A unit's part of it.
+#[derive(Clone, Copy)]
 pub(crate) struct CappedUnit {
-    pub(crate) limits: Capped,
+    limits: Capped,
+    /// No record has a lower number when the unit is committed.
+    first: u64,
+}
+
+impl CappedUnit {
+    pub(crate) fn new(limits: Capped, collection: &Collection) -> CappedUnit {
+        CappedUnit { limits, first: collection.capped.first() }
+    }
+
+    /// To be called after the commit.
+    pub(crate) fn note_commit(&self, collection: &Collection) {
+        collection.capped.raise_first(self.first);
+        collection.note_capped_commit();
+    }
 }
 
 impl WriteUnit<'_> {
@@ -32,35 +55,79 @@ impl WriteUnit<'_> {
         }
     }
 
-    /// Removes the oldest documents until the rest is within the limits.
-    pub(crate) fn make_room(&mut self) -> Result<()> {
-        use std::sync::atomic::Ordering::Acquire;
-        let Some(limits) = self.capped.as_ref().map(|capped| capped.limits) else { return Ok(()) };
-        let counts = &self.collection.counts;
-        let (documents, bytes) = (counts.documents.load(Acquire), counts.bytes.load(Acquire));
-        while limits.is_over(documents + self.effects.documents, bytes + self.effects.bytes) {
-            let Some((key, document)) = self.oldest()? else { return Ok(()) };
-            self.delete(&key, &document)?;
-        }
-        Ok(())
+    /// Removes the oldest documents until the rest is within the limits, and writes how much is left. To be called when the unit
+    /// has done all else.
+    pub(crate) fn keep_limits(&mut self) -> Result<()> {
+        let Some(mut capped) = self.capped else { return Ok(()) };
+        self.make_room(&mut capped)?;
+        self.capped = Some(capped);
+        self.write_counts(capped.first)
     }
 
-    fn oldest(&self) -> Result<Option<(RecordKey, StoredDocument)>> {
-        let mut oldest = Ok(None);
-        self.txn
-            .scan(
-                Keyspace::Record,
-                &object_range(self.collection.id()),
-                Direction::Forward,
-                ScanLimit::rows(1),
-                &mut |key, value| {
-                    oldest = decode_stored(value).map(|stored| {
-                        Some((key.get(8..).unwrap_or(&[]).to_vec(), stored.to_stored()))
-                    });
-                    ControlFlow::Break(())
-                },
-            )
-            .map_err(from_kv)?;
-        oldest
+    /// Documents and bytes as of the unit's commit.
+    fn counts_now(&self) -> (i64, i64) {
+        let counts = &self.collection.counts;
+        let (documents, bytes) = (counts.documents.load(Acquire), counts.bytes.load(Acquire));
+        (documents + self.effects.documents, bytes + self.effects.bytes)
+    }
+
+    fn make_room(&mut self, capped: &mut CappedUnit) -> Result<()> {
+        loop {
+            let (documents, bytes) = self.counts_now();
+            if !capped.limits.is_over(documents, bytes) {
+                return Ok(());
+            }
+            let oldest = self.oldest(*capped, (documents, bytes))?;
+            if oldest.is_empty() {
+                return Ok(());
+            }
+            for (key, document) in &oldest {
+                self.delete(key, document)?;
+                let number = key.as_slice().try_into().map_or(0, u64::from_be_bytes);
+                capped.first = capped.first.max(number.saturating_add(1));
+            }
+        }
+    }
+
+    /// The oldest records: as many as must go when there is so much, or as are looked for together.
+    fn oldest(
+        &self,
+        capped: CappedUnit,
+        (mut documents, mut bytes): (i64, i64),
+    ) -> Result<Vec<(RecordKey, StoredDocument)>> {
+        let after = KeyRange { start: capped.first.to_be_bytes().to_vec(), end: Vec::new() };
+        let range = object_subrange(self.collection.id(), &after);
+        let limit = ScanLimit { rows: TOGETHER, bytes: TOGETHER_BYTES };
+        let (mut oldest, mut decoded) = (Vec::new(), Ok(()));
+        let see = &mut |key: &[u8], value: &[u8]| {
+            let stored = match decode_stored(value) {
+                Ok(stored) => stored,
+                Err(error) => {
+                    decoded = Err(error);
+                    return ControlFlow::Break(());
+                }
+            };
+            documents -= 1;
+            bytes -= stored.document.as_bytes().len() as i64;
+            oldest.push((key.get(8..).unwrap_or(&[]).to_vec(), stored.to_stored()));
+            match capped.limits.is_over(documents, bytes) {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        };
+        self.txn.scan(Keyspace::Record, &range, Direction::Forward, limit, see).map_err(from_kv)?;
+        decoded.map(|()| oldest)
+    }
+
+    /// Only units write this row, and those of one capped collection run one after the other.
+    fn write_counts(&mut self, first: u64) -> Result<()> {
+        let exact = self.collection.counts.exact.load(Acquire);
+        if !exact || self.txn.size().1 == 0 {
+            return Ok(());
+        }
+        let (documents, bytes) = self.counts_now();
+        let row = CountsRow { documents, bytes, first }.encode();
+        let key = catalog_key::counts(self.collection.id());
+        self.txn.put(Keyspace::Catalog, &key, &row, Guard::Derived).map_err(from_kv)
     }
 }

@@ -52,16 +52,18 @@ impl Writer {
         check: &impl Fn(RawDoc<'_>) -> Result<()>,
         body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
     ) -> Result<T> {
+        self.sync.check()?;
         let mut txn = self.engine().begin(TxnOptions::default()).map_err(from_kv)?;
         let mut oplog = OplogBatch::new();
         let result = body(&mut *txn, &mut oplog)?;
         let mut under_way = None;
         if !oplog.is_empty() {
             let now_ms = self.clock.now_ms();
-            let stamp = self.oplog.clock.next(now_ms);
+            let mut stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = oplog.finish(timestamp, now_ms);
             check(entry.fields())?;
+            stamp.concerns(entry.fields());
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
             under_way = Some((stamp, entry.logical_bytes()));

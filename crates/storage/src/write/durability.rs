@@ -2,7 +2,8 @@
 //!
 //! A commit is in the log when it returns. A client that asked for durability waits in [`SyncGate::wait`]; the thread takes
 //! all waiters at once, syncs, and answers them together. Without waiters and without commits it sleeps for good: an idle
-//! server writes nothing. After a failed sync every waiter gets the error, and the engine refuses further writes.
+//! server writes nothing. After a failed sync every waiter gets the error, and the engine refuses further writes; after one that
+//! panicked the gate does, because nobody knows what is on the disk ([`SyncGate::check`]).
 //!
 //! The gate knows up to which timestamp of the operation log everything survives a power cut ([`SyncGate::is_durable`]). Reads
 //! that must show nothing else (read concern `majority` and stronger ones, change streams) read what is committed, and their
@@ -12,12 +13,13 @@
 //! everything is durable; on a busy one waiters share the syncs of the writers: whoever needs no more than what a sync under way
 //! covers is answered with it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv::Engine;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
@@ -55,6 +57,8 @@ struct Shared {
     settled: Arc<AtomicU64>,
     /// The one up to which it was when the last sync began that succeeded; 0 before the first one.
     durable: AtomicU64,
+    /// A sync panicked: nothing counts as durable any more that did not before.
+    panicked: AtomicBool,
 }
 
 impl SyncGate {
@@ -70,6 +74,7 @@ impl SyncGate {
             dirty: AtomicBool::new(false),
             settled,
             durable: AtomicU64::new(0),
+            panicked: AtomicBool::new(false),
         });
         let runner = shared.clone();
         let thread =
@@ -84,6 +89,15 @@ impl SyncGate {
             drop(self.shared.queue.lock());
             self.shared.wake.notify_one();
         }
+    }
+
+    /// Whether writes may go on.
+    ///
+    /// # Errors
+    /// 10107 NotWritablePrimary behind a sync that panicked, until the store is opened again.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.check()
     }
 
     /// Whether everything up to this timestamp of the operation log survives a crash of the machine.
@@ -138,11 +152,23 @@ impl SyncGate {
 }
 
 impl Shared {
+    #[inline]
+    fn check(&self) -> Result<()> {
+        match self.panicked.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(refused()),
+        }
+    }
+
     fn run(&self) {
         loop {
             let (waiters, closing) = self.next_round();
             self.dirty.store(false, Ordering::Release);
-            let result = self.sync();
+            let result = catch_unwind(AssertUnwindSafe(|| self.sync())).unwrap_or_else(|_| {
+                // The hook of the process has said where.
+                self.panicked.store(true, Ordering::Release);
+                Err(refused())
+            });
             if let Err(error) = &result {
                 tracing::error!(%error, "syncing the log failed; further writes are refused");
             }
@@ -164,6 +190,7 @@ impl Shared {
     }
 
     fn sync(&self) -> Result<()> {
+        self.check()?;
         // Asked before: what is committed while the engine syncs may not be in it.
         let settled = self.settled.load(Ordering::Acquire);
         self.engine.sync().map_err(from_kv)?;
@@ -187,6 +214,12 @@ impl Shared {
             }
         }
     }
+}
+
+#[cold]
+fn refused() -> Error {
+    let text = "writes are refused: syncing the log ended with a panic";
+    Error::new(ErrorCode::NotWritablePrimary, text)
 }
 
 #[cfg(test)]
@@ -253,5 +286,33 @@ mod tests {
             end.send(Ok(())).unwrap();
             gate.close();
         });
+    }
+    /// Its first sync panics.
+    struct Panics(AtomicBool, MemoryEngine);
+
+    impl EngineAround for Panics {
+        fn inner(&self) -> &dyn Engine {
+            &self.1
+        }
+
+        fn sync(&self) -> KvResult<()> {
+            assert!(self.0.swap(true, Ordering::AcqRel), "the first one");
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_durable_behind_a_panic() {
+        let engine = Arc::new(Panics(AtomicBool::new(false), MemoryEngine::new()));
+        let gate = SyncGate::start(engine, Arc::new(AtomicU64::new(7))).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        gate.check().unwrap();
+        for _ in 0..3 {
+            let refused = runtime.block_on(gate.wait()).unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::NotWritablePrimary);
+            assert!(runtime.block_on(gate.wait_up_to(7)).is_err() && gate.check().is_err());
+            assert!(!gate.is_durable(7));
+        }
+        gate.close();
     }
 }

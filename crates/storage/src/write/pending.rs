@@ -48,6 +48,8 @@ pub(crate) struct Effects {
     pub keys_deleted: i64,
     /// The policies by which documents went, and how many by each.
     pub expired: Vec<(Arc<Policy>, i64)>,
+    /// Records that policies held and hold no more.
+    pub released: Vec<RecordKey>,
 }
 
 impl Pending {
@@ -142,6 +144,7 @@ impl Effects {
         self.bytes += other.bytes;
         self.keys_deleted += other.keys_deleted;
         self.expired.extend(other.expired);
+        self.released.extend(other.released);
     }
 
     /// To be called after the commit; gives the number of documents that expired.
@@ -149,6 +152,9 @@ impl Effects {
         collection.commits.fetch_add(1, Ordering::AcqRel);
         collection.counts.documents.fetch_add(self.documents, Ordering::AcqRel);
         collection.counts.bytes.fetch_add(self.bytes, Ordering::AcqRel);
+        if !self.released.is_empty() {
+            collection.held.end(&self.released);
+        }
         let mut expired = 0;
         for (policy, count) in self.expired {
             policy.runtime.deleted.fetch_add(count, Ordering::Relaxed);

@@ -295,10 +295,11 @@ impl Writer {
         let now_ms = self.clock.now_ms();
         let mut txn = view.into_txn();
         let parts = std::mem::replace(&mut pending.oplog, OplogBatch::new()).into_parts();
-        let stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
+        let mut stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
         let (mut entries, mut bytes) = (0, 0);
         for (timestamp, entry) in parts.finish(stamp.first(), now_ms) {
             self.check_user_write(entry.fields())?;
+            stamp.concerns(entry.fields());
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
             (entries, bytes) = (entries + 1, bytes + entry.logical_bytes());

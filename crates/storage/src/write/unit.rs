@@ -329,6 +329,9 @@ impl<'s> WriteUnit<'s> {
             self.pending.oplog.update(self.object(), &update);
         }
         self.effects.bytes += new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        if self.holds(old) && !self.holds(new) {
+            self.effects.released.push(record_key.to_vec());
+        }
         Ok(())
     }
 
@@ -434,6 +437,9 @@ impl<'s> WriteUnit<'s> {
         }
         self.effects.documents -= 1;
         self.effects.bytes -= document.as_bytes().len() as i64;
+        if self.holds(document) {
+            self.effects.released.push(record_key.to_vec());
+        }
         Ok(())
     }
 

@@ -36,7 +36,7 @@ const MAX_RETRIES_TOO_OLD: u32 = 10;
 pub struct Writer {
     core: Core,
     pub(super) primacy: Primacy,
-    sync: SyncGate,
+    pub(super) sync: SyncGate,
     /// Units are refused from here on.
     closing: AtomicBool,
     ttl_stats: TtlStats,
@@ -271,15 +271,16 @@ impl Writer {
         let ns = namespace.as_str();
         let around = Around { moment, core: self };
         let mut unit = WriteUnit::new(&mut *txn, &mut pending, collection, &state, ns, around);
-        unit.capped = state.capped.map(|limits| CappedUnit { limits });
+        unit.capped = state.capped.map(|limits| CappedUnit::new(limits, collection));
         unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
         let result = body(&mut unit)?;
-        unit.make_room()?;
-        let effects = unit.effects;
+        unit.keep_limits()?;
+        let (effects, capped) = (unit.effects, unit.capped);
         let delay = self.commit(txn, pending, (collection, effects), now_ms)?;
-        if one_writes.is_some() {
-            collection.note_capped_commit();
+        if let Some(capped) = capped {
+            capped.note_commit(collection);
         }
+        drop(one_writes);
         Ok((result, delay))
     }
 
@@ -295,10 +296,11 @@ impl Writer {
         }
         let mut under_way = None;
         if !pending.oplog.is_empty() {
-            let stamp = self.oplog.clock.next(now_ms);
+            let mut stamp = self.oplog.clock.next(now_ms);
             let timestamp = stamp.timestamp();
             let entry = pending.oplog.finish(timestamp, now_ms);
             self.check_user_write(entry.fields())?;
+            stamp.concerns(entry.fields());
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
             pending.fill_in(&mut *txn, timestamp)?;
@@ -324,8 +326,9 @@ impl Writer {
     /// Whether units are still taken.
     ///
     /// # Errors
-    /// 11600 InterruptedAtShutdown.
+    /// 11600 InterruptedAtShutdown, 10107 NotWritablePrimary.
     pub(crate) fn check_open(&self) -> Result<()> {
+        self.sync.check()?;
         match self.closing.load(Ordering::Acquire) {
             false => Ok(()),
             true => {

@@ -4,6 +4,7 @@
 
 mod allowed_indexes;
 mod bad_input;
+mod capped;
 mod changes_model;
 mod collations;
 mod deletion;
@@ -11,6 +12,8 @@ mod every_plan;
 mod fsync_lock;
 mod history;
 mod history_commands;
+mod holds;
+mod idle_streams;
 mod index_builds;
 mod index_kinds;
 mod log_model;

@@ -182,6 +182,8 @@ fn agrees(cases: u32, steps: usize, open: impl Fn() -> OpenEngine) {
             let wanted: Vec<i32> = model.measurements.keys().copied().collect();
             prop_assert_eq!(stored(&fixture), wanted, "after step {}, {:?}", at, step);
         }
+        let checked = fixture.ok("test", "{validate: 's'}");
+        prop_assert_eq!(checked.as_doc().get("valid"), Some(RawValue::Bool(true)));
         Ok(())
     });
     if let Err(failure) = result {

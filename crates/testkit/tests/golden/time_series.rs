@@ -1,6 +1,12 @@
 //! Random measurements and filters: a time series answers as a plain collection with the same documents does.
 
-use mayfly_testkit::{Fixture, expect, memory, memory_under_chaos};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use mayfly_kv::{
+    Direction, Engine, Guard, KeyRange, Keyspace, MemoryEngine, ScanLimit, TxnOptions,
+};
+use mayfly_testkit::{Fixture, KeptOpen, expect, memory, memory_under_chaos};
 use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values};
 use proptest::prelude::*;
@@ -92,6 +98,11 @@ fn restored_alike(fixture: &Fixture) -> Result<(), TestCaseError> {
     prop_assert!(reply.as_doc().get("writeErrors").is_none(), "{}", Shell(reply.as_doc()));
     prop_assert_eq!(content(fixture, "restored"), content(fixture, "series"));
     prop_assert_eq!(content(fixture, "system.buckets.restored"), buckets);
+    for name in ["series", "restored"] {
+        let reply = fixture.ok("test", &format!("{{validate: '{name}'}}"));
+        let valid = reply.as_doc().get("valid");
+        prop_assert_eq!(valid, Some(RawValue::Bool(true)), "{}", Shell(reply.as_doc()));
+    }
     Ok(())
 }
 
@@ -135,6 +146,47 @@ fn check(fixture: &Fixture, cases: u32) {
         restored_alike(fixture)
     });
     result.unwrap();
+}
+
+/// Source: validate (database command), "nNonCompliantDocuments", "errors".
+#[test]
+fn validate_finds_buckets_that_are_not_sound() {
+    let engine: Arc<dyn Engine> = Arc::new(KeptOpen(Arc::new(MemoryEngine::new())));
+    let opened = engine.clone();
+    let fixture = Fixture::new(Box::new(move || opened.clone()));
+    fixture.ok("test", "{create: 's', timeseries: {timeField: 't', metaField: 'm'}}");
+    fixture.ok(
+        "test",
+        "{insert: 's', documents: [{t: Date(5000), m: 1, x: 7}, {t: Date(6000), m: 2, x: 7}]}",
+    );
+    let validate = |expected: &str| {
+        let reply = fixture.ok("test", "{validate: 's'}");
+        let shown = Shell(reply.as_doc()).to_string();
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    };
+    validate("nNonCompliantDocuments: 0, nrecords: 2");
+    validate("valid: true");
+    // Somebody writes 6 where one bucket's control says that its greatest x is 7.
+    let mut txn = engine.begin(TxnOptions::default()).unwrap();
+    let all = KeyRange { start: Vec::new(), end: vec![0xFF; 16] };
+    let mut found = None;
+    txn.scan(Keyspace::Record, &all, Direction::Forward, ScanLimit::rows(1), &mut |key, value| {
+        found = Some((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    let (key, mut value) = found.unwrap();
+    let wanted = [0x10, b'x', 0, 7, 0, 0, 0];
+    let at = value.windows(7).rposition(|bytes| bytes == wanted).unwrap();
+    value[at + 3] = 6;
+    txn.put(Keyspace::Record, &key, &value, Guard::Checked).unwrap();
+    txn.commit().unwrap();
+    validate("nNonCompliantDocuments: 1, nrecords: 2");
+    validate("valid: false");
+    validate(
+        "errors: [ \"Detected one or more documents in this collection incompatible with time-series specifications. ",
+    );
+    validate("log id 6698300.\" ]");
 }
 
 #[test]

@@ -1,0 +1,327 @@
+//! Who follows the log, and which of its entries concern whom.
+//!
+//! Streams of changes are about one collection, one database, or all of them, and most of what is written is about something
+//! else. Those who follow one scope share a [`Watch`], which is told of the entries that may concern it:
+//! 1. whoever commits an entry looks up which watches it concerns, while it keeps its timestamp ([`Watches::of_entry`]);
+//! 2. when the log is complete up to that timestamp, the watches note it, and those who wait for it are told;
+//! 3. a follower that knows everything up to some timestamp, and that nothing noted lies behind it, needs to read nothing: it
+//!    stands where the log is complete ([`Watch::quiet_until`]).
+//!
+//! Without watches a commit looks at one counter.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use mayfly_base::Namespace;
+use mayfly_value::{RawDoc, RawValue};
+use parking_lot::{Mutex, RwLock};
+
+use super::Oplog;
+use crate::record::signal::Signal;
+
+/// So many timestamps are noted. Who is further behind reads the log.
+const NOTED: usize = 256;
+
+/// What somebody who follows the log is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeScope {
+    /// One collection.
+    Collection(Namespace),
+    /// All collections of a database.
+    Database(String),
+    /// All of them.
+    Deployment,
+}
+
+impl ChangeScope {
+    /// Whether changes of this collection belong to it.
+    pub fn covers(&self, db: &str, collection: &str) -> bool {
+        match self {
+            ChangeScope::Collection(ns) => ns.db() == db && ns.collection() == collection,
+            ChangeScope::Database(_) | ChangeScope::Deployment => {
+                self.covers_database(db) && is_visible(collection)
+            }
+        }
+    }
+
+    /// Whether changes of this database as a whole belong to it.
+    pub fn covers_database(&self, db: &str) -> bool {
+        match self {
+            ChangeScope::Collection(_) => false,
+            ChangeScope::Database(wanted) => wanted == db,
+            ChangeScope::Deployment => !is_internal(db),
+        }
+    }
+}
+
+fn is_internal(db: &str) -> bool {
+    matches!(db, "admin" | "config" | "local")
+}
+
+/// Whether who follows more than one collection is shown what happens in this one.
+fn is_visible(collection: &str) -> bool {
+    !collection.starts_with("system.")
+}
+
+/// What all know who follow the log about one scope.
+pub struct Watch {
+    scope: ChangeScope,
+    noted: Mutex<Noted>,
+    told: Signal,
+    watches: Arc<Watches>,
+}
+
+/// Timestamps of the entries that may concern a scope.
+struct Noted {
+    /// All those behind this one are in the list, as far as the log is complete.
+    since: u64,
+    /// Ascending.
+    timestamps: VecDeque<u64>,
+}
+
+impl Watch {
+    /// An entry concerns it, and the log will be complete up to that one at once. Entries come in their order.
+    pub(super) fn note(&self, timestamp: u64) {
+        let mut noted = self.noted.lock();
+        if noted.timestamps.len() >= NOTED {
+            noted.since = noted.timestamps.pop_front().unwrap_or(noted.since).max(noted.since);
+        }
+        noted.timestamps.push_back(timestamp);
+    }
+
+    /// Wakes those who wait for what was noted.
+    pub(super) fn tell(&self) {
+        self.told.tell();
+    }
+
+    /// The greatest timestamp up to which nothing behind this one concerns the scope, given that the log is complete up to
+    /// `settled`, which was asked for before; nothing when that is not known.
+    fn quiet_until(&self, after: u64, settled: u64) -> Option<u64> {
+        let noted = self.noted.lock();
+        if after < noted.since {
+            return None;
+        }
+        let next = noted.timestamps.partition_point(|timestamp| *timestamp <= after);
+        let until = noted.timestamps.get(next).map_or(settled, |next| next - 1);
+        Some(until.min(settled).max(after))
+    }
+
+    /// Whether something behind this timestamp may concern the scope; nothing when that is not known.
+    fn has_beyond(&self, seen: u64) -> Option<bool> {
+        let noted = self.noted.lock();
+        (seen >= noted.since).then(|| noted.timestamps.back().is_some_and(|last| *last > seen))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.watches.forget(&self.scope);
+    }
+}
+
+/// All watches over one log.
+#[derive(Default)]
+pub(super) struct Watches {
+    count: AtomicUsize,
+    by_scope: RwLock<ByScope>,
+}
+
+#[derive(Default)]
+struct ByScope {
+    collections: HashMap<String, Weak<Watch>>,
+    databases: HashMap<String, Weak<Watch>>,
+    deployment: Weak<Watch>,
+}
+
+impl ByScope {
+    fn get(&self, scope: &ChangeScope) -> Option<Arc<Watch>> {
+        let found = match scope {
+            ChangeScope::Collection(ns) => self.collections.get(ns.as_str()),
+            ChangeScope::Database(db) => self.databases.get(db),
+            ChangeScope::Deployment => Some(&self.deployment),
+        };
+        found.and_then(Weak::upgrade)
+    }
+
+    fn insert(&mut self, watch: &Arc<Watch>) {
+        let weak = Arc::downgrade(watch);
+        match &watch.scope {
+            ChangeScope::Collection(ns) => {
+                self.collections.insert(ns.as_str().to_owned(), weak);
+            }
+            ChangeScope::Database(db) => {
+                self.databases.insert(db.clone(), weak);
+            }
+            ChangeScope::Deployment => self.deployment = weak,
+        }
+    }
+}
+
+impl Watches {
+    /// The watch of a scope, and whether it is a new one, which knows nothing yet.
+    fn get(self: &Arc<Watches>, scope: ChangeScope) -> (Arc<Watch>, bool) {
+        let mut by_scope = self.by_scope.write();
+        if let Some(watch) = by_scope.get(&scope) {
+            return (watch, false);
+        }
+        let noted = Noted { since: u64::MAX, timestamps: VecDeque::new() };
+        let watch = Arc::new(Watch {
+            scope,
+            noted: Mutex::new(noted),
+            told: Signal::default(),
+            watches: self.clone(),
+        });
+        by_scope.insert(&watch);
+        self.count.fetch_add(1, Ordering::AcqRel);
+        (watch, true)
+    }
+
+    /// A watch of this scope ends. There may be a new one.
+    fn forget(&self, scope: &ChangeScope) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+        let mut by_scope = self.by_scope.write();
+        match scope {
+            ChangeScope::Collection(ns) => {
+                let gone = by_scope.collections.get(ns.as_str()).is_some_and(is_gone);
+                gone.then(|| by_scope.collections.remove(ns.as_str()));
+            }
+            ChangeScope::Database(db) => {
+                let gone = by_scope.databases.get(db).is_some_and(is_gone);
+                gone.then(|| by_scope.databases.remove(db));
+            }
+            ChangeScope::Deployment => {}
+        }
+    }
+
+    /// Adds the watches that an entry with these fields concerns.
+    #[inline]
+    pub(super) fn of_entry(&self, entry: RawDoc<'_>, concerned: &mut Vec<Arc<Watch>>) {
+        if self.count.load(Ordering::Acquire) > 0 {
+            self.find_of_entry(entry, concerned);
+        }
+    }
+
+    #[cold]
+    fn find_of_entry(&self, entry: RawDoc<'_>, concerned: &mut Vec<Arc<Watch>>) {
+        let by_scope = self.by_scope.read();
+        let mut finding = Finding { by_scope: &by_scope, concerned, last: "" };
+        let object = entry.get("o").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+        let command = entry.get("op") == Some(RawValue::String("c"));
+        match object.get("applyOps").and_then(RawValue::as_array).filter(|_| command) {
+            None => finding.operation(entry),
+            Some(items) => {
+                let items = items.iter().filter_map(|item| item.value().as_document());
+                items.for_each(|item| finding.operation(item));
+            }
+        }
+    }
+}
+
+fn is_gone(watch: &Weak<Watch>) -> bool {
+    watch.strong_count() == 0
+}
+
+/// Looks for the watches that operations concern.
+struct Finding<'f, 'e> {
+    by_scope: &'f ByScope,
+    concerned: &'f mut Vec<Arc<Watch>>,
+    /// The namespace of the last one that changed documents.
+    last: &'e str,
+}
+
+impl<'e> Finding<'_, 'e> {
+    fn operation(&mut self, operation: RawDoc<'e>) {
+        let text = |name| operation.get(name).and_then(RawValue::as_str);
+        match (text("op"), text("ns")) {
+            (Some("n"), _) => {}
+            (Some("i" | "u" | "d"), Some(ns)) => {
+                if self.last != ns {
+                    self.last = ns;
+                    self.namespace(ns);
+                }
+            }
+            (Some("c"), Some(ns)) => {
+                let db = ns.split_once('.').map_or(ns, |(db, _)| db);
+                self.command(db, operation.get("o").and_then(RawValue::as_document));
+            }
+            _ => self.all(),
+        }
+    }
+
+    fn command(&mut self, db: &str, command: Option<RawDoc<'_>>) {
+        let first = command.and_then(|command| Some((command, command.iter().next()?)));
+        match first.map(|(command, first)| (command, first.name(), first.value())) {
+            Some((
+                _,
+                "drop" | "create" | "createIndexes" | "dropIndexes" | "collMod",
+                RawValue::String(name),
+            )) => self.namespace(&format!("{db}.{name}")),
+            Some((command, "renameCollection", RawValue::String(from))) => {
+                self.namespace(from);
+                match command.get("to").and_then(RawValue::as_str) {
+                    Some(to) => self.namespace(to),
+                    None => self.all(),
+                }
+            }
+            Some((_, "dropDatabase", _)) => {
+                self.add(self.by_scope.databases.get(db));
+                self.add(Some(&self.by_scope.deployment).filter(|_| !is_internal(db)));
+            }
+            // Being told too often does no harm.
+            _ => self.all(),
+        }
+    }
+
+    fn namespace(&mut self, ns: &str) {
+        let Some((db, collection)) = ns.split_once('.') else { return self.all() };
+        self.add(self.by_scope.collections.get(ns));
+        if is_visible(collection) {
+            self.add(self.by_scope.databases.get(db));
+            self.add(Some(&self.by_scope.deployment).filter(|_| !is_internal(db)));
+        }
+    }
+
+    fn all(&mut self) {
+        let ByScope { collections, databases, deployment } = self.by_scope;
+        let all = collections.values().chain(databases.values()).chain([deployment]);
+        all.for_each(|watch| self.add(Some(watch)));
+    }
+
+    /// A watch that is taken is kept until the lock is given back: its end takes it.
+    fn add(&mut self, watch: Option<&Weak<Watch>>) {
+        let Some(watch) = watch else { return };
+        if !self.concerned.iter().any(|known| Arc::as_ptr(known) == watch.as_ptr()) {
+            self.concerned.extend(watch.upgrade());
+        }
+    }
+}
+
+impl Oplog {
+    /// The watch of a scope, for as long as somebody keeps it.
+    pub fn watch(&self, scope: ChangeScope) -> Arc<Watch> {
+        let watches = self.clock.watches();
+        let (watch, new) = watches.get(scope);
+        if new {
+            // Whoever gets a later timestamp from here on finds the watch.
+            watch.noted.lock().since = self.clock.last_handed_out();
+        }
+        watch
+    }
+
+    /// The timestamp up to which nothing behind this one concerns the watch, as far as that is known without reading.
+    pub fn quiet_until(&self, watch: &Watch, after: u64) -> u64 {
+        // Asked first: what concerns the watch up to there has been noted.
+        let settled = self.settled();
+        watch.quiet_until(after, settled).unwrap_or(after)
+    }
+
+    /// Waits until there is something behind this timestamp that may concern the watch.
+    pub async fn beyond_for(&self, watch: &Watch, seen: u64) {
+        match watch.has_beyond(seen) {
+            // What was noted has been given up: the log itself says it.
+            None => self.beyond(seen).await,
+            Some(_) => watch.told.until(|| watch.has_beyond(seen) != Some(false)).await,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! An engine that counts what reads of records look at: what is asked for by key, what scans visit, and places of what is gone
+//! that they step over.
+//!
+//! An engine that keeps what was deleted as tombstones for a while steps over those. Here they are never cleared, so that it is
+//! the same for all engines and at all times.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mayfly_kv::{
+    Direction, Engine, EngineAround, GAP_BYTES, Guard, KeyRange, Keyspace, KvResult, ScanEnd,
+    ScanLimit, Txn, TxnOptions, Visitor,
+};
+use parking_lot::RwLock;
+
+/// Counts for one engine, whoever opened it.
+#[derive(Default)]
+pub struct Steps {
+    gone: RwLock<BTreeSet<Vec<u8>>>,
+    steps: AtomicU64,
+}
+
+impl Steps {
+    /// Steps since the last call.
+    pub fn take(&self) -> u64 {
+        self.steps.swap(0, Ordering::AcqRel)
+    }
+
+    fn note(&self, range: &KeyRange, direction: Direction, visited: u64, end: &ScanEnd) {
+        let from = match (end, direction) {
+            (ScanEnd::Exhausted, _) => (range.start.clone(), range.end.clone()),
+            (ScanEnd::More { last_key }, Direction::Forward) => {
+                (range.start.clone(), last_key.clone())
+            }
+            (ScanEnd::More { last_key }, Direction::Backward) => {
+                (last_key.clone(), range.end.clone())
+            }
+        };
+        let places = (Bound::Included(from.0), Bound::Excluded(from.1));
+        let gone = self.gone.read().range::<Vec<u8>, _>(places).count() as u64;
+        self.steps.fetch_add(visited + gone, Ordering::AcqRel);
+    }
+}
+
+/// The engine.
+pub struct CountsSteps {
+    inner: Arc<dyn Engine>,
+    steps: Arc<Steps>,
+}
+
+impl CountsSteps {
+    /// Around an engine.
+    pub fn new(inner: Arc<dyn Engine>, steps: Arc<Steps>) -> CountsSteps {
+        CountsSteps { inner, steps }
+    }
+}
+
+impl EngineAround for CountsSteps {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
+    }
+
+    fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
+        let inner = self.inner.begin(options)?;
+        Ok(Box::new(Counted { inner, steps: self.steps.clone(), deleted: Vec::new() }))
+    }
+}
+
+struct Counted {
+    inner: Box<dyn Txn>,
+    steps: Arc<Steps>,
+    deleted: Vec<Vec<u8>>,
+}
+
+impl Txn for Counted {
+    fn get(&self, keyspace: Keyspace, key: &[u8], see: &mut dyn FnMut(&[u8])) -> KvResult<bool> {
+        if keyspace == Keyspace::Record {
+            self.steps.steps.fetch_add(1, Ordering::AcqRel);
+        }
+        self.inner.get(keyspace, key, see)
+    }
+
+    fn scan(
+        &self,
+        keyspace: Keyspace,
+        range: &KeyRange,
+        direction: Direction,
+        limit: ScanLimit,
+        visit: &mut Visitor<'_>,
+    ) -> KvResult<ScanEnd> {
+        let visited = Cell::new(0);
+        let end = self.inner.scan(keyspace, range, direction, limit, &mut |key, value| {
+            visited.set(visited.get() + 1);
+            visit(key, value)
+        })?;
+        if keyspace == Keyspace::Record && !range.is_empty() {
+            self.steps.note(range, direction, visited.get(), &end);
+        }
+        Ok(end)
+    }
+
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], guard: Guard) -> KvResult<()> {
+        self.inner.put(keyspace, key, value, guard)
+    }
+
+    fn put_with_gap(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &[u8],
+        guard: Guard,
+        gap: usize,
+    ) -> KvResult<()> {
+        self.inner.put_with_gap(keyspace, key, value, guard, gap)
+    }
+
+    fn fill_gaps(&mut self, bytes: [u8; GAP_BYTES]) {
+        self.inner.fill_gaps(bytes);
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8], guard: Guard) -> KvResult<()> {
+        self.inner.delete(keyspace, key, guard)?;
+        if keyspace == Keyspace::Record {
+            self.deleted.push(key.to_vec());
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, keyspace: Keyspace, key: &[u8]) -> KvResult<()> {
+        self.inner.lock(keyspace, key)
+    }
+
+    fn size(&self) -> (usize, usize) {
+        self.inner.size()
+    }
+
+    fn commit(self: Box<Self>) -> KvResult<()> {
+        self.inner.commit()?;
+        self.steps.gone.write().extend(self.deleted);
+        Ok(())
+    }
+}
