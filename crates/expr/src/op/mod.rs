@@ -10,6 +10,7 @@ mod constant;
 mod convert;
 mod custom;
 mod date;
+mod growing;
 mod iterate;
 mod newer;
 mod object;

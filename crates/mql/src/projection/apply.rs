@@ -2,8 +2,8 @@
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Frame, check_size};
-use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
+use mayfly_expr::{FEW_EXPRESSIONS, Frame, check_size};
+use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue};
 
 use super::{Branch, Level, Mode, Projection};
 use crate::Matcher;
@@ -15,6 +15,8 @@ pub(super) fn apply(
     out: &mut DocBuilder,
 ) -> Result<()> {
     let doc = frame.root();
+    let finder = (projection.made > FEW_EXPRESSIONS).then(|| Finder::new(doc));
+    let frame = frame.finding_by(finder.as_ref());
     let mut run = Run { mode: projection.mode, frame, filter, in_found_item: false };
     for element in doc.iter() {
         if element.name_bytes() == b"_id" && projection.root.find(b"_id").is_none() {
@@ -207,15 +209,15 @@ impl<'a> Run<'a> {
         if !level.makes {
             return Ok(());
         }
-        for (name, branch) in &level.fields {
+        for (name, branch) in level.fields.as_slice() {
             match branch {
                 Branch::Expression(_) | Branch::ElemMatch(_) => {
-                    let present = doc.get(name);
+                    let present = self.frame.get(doc, name);
                     if self.mode == Mode::Include || present.is_none() {
                         self.make(branch, name, present, out)?;
                     }
                 }
-                Branch::Level(inner) if inner.makes && doc.get_element(name).is_none() => {
+                Branch::Level(inner) if inner.makes && self.frame.get(doc, name).is_none() => {
                     out.start_document(name);
                     self.made(inner, RawDoc::EMPTY, out)?;
                     out.end();
