@@ -10,6 +10,7 @@ mod error;
 pub mod limits;
 mod namespace;
 pub mod op;
+mod planner;
 mod scripts;
 pub mod spill;
 
@@ -18,4 +19,5 @@ pub use codes::ErrorCode;
 pub use error::{Error, ErrorLabel, Result};
 pub use namespace::Namespace;
 pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
+pub use planner::{AtomicF64, PlannerSettings};
 pub use scripts::ScriptLimits;

@@ -132,8 +132,9 @@ impl Cursor {
         }
     }
 
-    /// What each stage that is shown did, the first one first, when its pipeline is only explained.
-    pub fn explained(&self) -> Vec<DocBuf> {
+    /// What each stage that is shown did and how many microseconds it took itself, the first one first, when its pipeline is only
+    /// explained.
+    pub fn explained(&self) -> Vec<(DocBuf, u64)> {
         match &self.source {
             CursorSource::Pipeline(run) => run.explained(),
             CursorSource::Find(_) | CursorSource::Ready(_) | CursorSource::Kept(_) => Vec::new(),

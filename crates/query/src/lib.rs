@@ -21,7 +21,6 @@ mod view_reads;
 
 pub use change::{ChangeScope, LogOrder, LogScan};
 pub use cursor::{Awaited, BatchLimit, Cursor, CursorSource};
-pub use exec::distinct::{Found, distinct_by_index, index_for_distinct};
 pub use exec::shape::ResultShape;
 pub use exec::{Executor, Flow, metadata_of};
 pub use explain::{Explained, Purpose, Verbosity, cached_plans, explain, normalized_filter};
@@ -41,7 +40,8 @@ pub use pipeline::rows::{
     MISSING as MISSING_STAGES, NEWER as NEWER_STAGES, STAGES, StagePlace, StageRow,
 };
 pub use pipeline::{Explained as ExplainedPipeline, Pipeline, PipelineRun};
-pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on, is_restricted};
+pub use plan::allowed::{IndexFilter, IndexFilters, allowed_on};
+pub use plan::is_clustered;
 pub use plan::plan_key::PlanKey;
 pub use plan::{
     EntryCheck, IndexScan, NearAccess, OnePerValue, Plan, RecordScan, TextAccess, check_absent,

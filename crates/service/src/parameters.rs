@@ -46,6 +46,15 @@ pub enum Kind {
         /// Whether the bound itself is refused.
         exclusive: bool,
     },
+    /// A number with a fraction, in these bounds.
+    Double {
+        /// The lower bound.
+        least: f64,
+        /// Whether the lower bound itself is refused.
+        exclusive: bool,
+        /// The upper bound.
+        most: f64,
+    },
     /// One of these words.
     Word(&'static [&'static str]),
     /// A document.
@@ -60,6 +69,7 @@ pub enum Kind {
 pub enum Value {
     Bool(bool),
     Number(i64),
+    Double(f64),
     Word(&'static str),
     Document(DocBuf),
 }
@@ -92,10 +102,12 @@ impl Parameter {
                 Kind::Int { .. } => doc.append(name, i32::try_from(value).unwrap_or(i32::MAX)),
                 Kind::Bool
                 | Kind::Long { .. }
+                | Kind::Double { .. }
                 | Kind::Word(_)
                 | Kind::Document
                 | Kind::LogVerbosity => doc.append(name, value),
             },
+            Value::Double(value) => doc.append(name, value),
             Value::Word(value) => doc.append(name, value),
             Value::Document(value) => doc.append(name, &value),
         };
@@ -145,6 +157,9 @@ impl Parameter {
             (Kind::Bool, Err(_)) if text == "true" || text == "false" => {
                 RawValue::Bool(text == "true")
             }
+            (Kind::Double { .. }, _) if text.parse::<f64>().is_ok() => {
+                RawValue::Double(text.parse().unwrap_or_default())
+            }
             _ => RawValue::String(text),
         };
         self.convert(value)
@@ -175,6 +190,24 @@ impl Parameter {
                 self.check_bounds(number, least, exclusive)?;
                 Ok(Value::Number(number))
             }
+            (Kind::Double { least, exclusive, most }, Some(number)) => {
+                let number = match value {
+                    RawValue::Double(number) => number,
+                    _ => number as f64,
+                };
+                if exclusive && number <= least || number.is_nan() {
+                    return Err(self.invalid(&format!("{number} is not greater than {least}")));
+                }
+                if number < least {
+                    let text = format!("{number} is not greater than or equal to {least}");
+                    return Err(self.invalid(&text));
+                }
+                if number > most {
+                    let text = format!("{number} is not less than or equal to {most}");
+                    return Err(self.invalid(&text));
+                }
+                Ok(Value::Double(number))
+            }
             (Kind::Word(words), None) => {
                 let told = value.as_str().unwrap_or_default();
                 match words.iter().find(|word| **word == told) {
@@ -185,7 +218,7 @@ impl Parameter {
                     }
                 }
             }
-            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. }, None)
+            (Kind::Bool | Kind::Int { .. } | Kind::Long { .. } | Kind::Double { .. }, None)
             | (Kind::Word(_), Some(_))
             | (Kind::Document | Kind::LogVerbosity, _) => Err(Error::type_mismatch(format!(
                 "Invalid type for parameter {}: {}",

@@ -67,6 +67,11 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   reference, but their digits are this server's own: restored query settings of another server are found under the hashes that their
   representative queries have here. In the shape of a command a flag that is false, a limit of 0 and an empty order count as absent. `queryFramework` in
   query settings is kept and shown and changes nothing. Index filters end when their collection gets another name.
+* Plans are tried in turns of 16, 32, 64 ... keys and documents, each looked at counting as one of `works`; explaining shows no
+  yields. `internalQueryPlanEvaluationCollFraction` is 0 (the reference: 0.3), and a collection remembers 1,000 plans
+  (`internalQueryCacheMaxEntriesPerCollection`; the reference: 5,000). Sorted intersection (`AND_SORTED`) is never planned,
+  `AND_HASH` where `internalQueryPlannerEnableHashIntersection` says so. `internalQueryFacetBufferSizeBytes` changes nothing:
+  `$facet` keeps no input.
 * Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.

@@ -5,13 +5,10 @@ use std::sync::Arc;
 use foldhash::{HashSet, HashSetExt};
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
-    CanonicalQuery, Executor, FindOptions, Flow, Found, RunSettings, allowed_on, check_absent,
-    distinct_by_index, index_for_distinct, is_restricted,
+    CanonicalQuery, Executor, FindOptions, Flow, RunSettings, allowed_on, check_absent,
 };
-use mayfly_storage::Collection;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::paths::array_index;
-use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
@@ -43,31 +40,21 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         scripts: Some(ctx.service.settings.script_limits()),
         ..FindOptions::default()
     };
-    let mut query = CanonicalQuery::parse(filter, options)?;
+    let mut query = CanonicalQuery::parse(filter, options)?.for_values_of(key);
     let setting = settings_to_run(ctx, "distinct", &ns, request.body)?;
     let hints = setting.and_then(|setting| setting.hints.clone());
     reply.start_array("values");
-    let mut values = Values {
-        seen: HashSet::new(),
-        bytes: 0,
-        key: Vec::new(),
-        collation: collation.clone(),
-        out: reply,
-    };
+    let mut values =
+        Values { seen: HashSet::new(), bytes: 0, key: Vec::new(), collation, out: reply };
     match source(ctx, &ns)? {
         Source::Nothing => check_absent(&query, &ns)?,
         Source::Collection(collection) => {
             query.allowed = hints.and_then(|hints| allowed_on(&hints, &collection));
-            // Which of several strings that are one value is shown depends on where they stand.
-            let whole = filter.is_empty() && query.hint.is_none() && collation.is_none();
-            let whole = whole && !is_restricted(&collection, &query);
-            if !(whole && from_keys(ctx, &collection, key, &mut values)?) {
-                let mut executor = Executor::new(collection, query)?;
-                if executor.keeps_much() {
-                    executor.use_budget(budget(ctx, &fields)?);
-                }
-                from_documents(ctx, executor, key, &mut values)?;
+            let mut executor = Executor::new(collection, query)?;
+            if executor.keeps_much() {
+                executor.use_budget(budget(ctx, &fields)?);
             }
+            from_collection(ctx, executor, key, &mut values)?;
         }
         Source::View(view) => {
             check_collation(&view, &collating)?;
@@ -86,28 +73,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     Ok(())
 }
 
-/// Values of all documents by an index that has them; false when there is none.
-fn from_keys(
-    ctx: &CommandContext<'_>,
-    collection: &Arc<Collection>,
-    key: &str,
-    values: &mut Values<'_>,
-) -> Result<bool> {
-    let Some(index) = index_for_distinct(collection, key) else { return Ok(false) };
-    let summary = format!("DISTINCT_SCAN {}", Shell(index.spec.key()));
-    ctx.op.update_info(|info| info.plan_summary = summary.into());
-    let store = &ctx.service.store;
-    distinct_by_index(store, ctx.op, collection, &index, &mut |found| match found {
-        Found::Value(value) => values.add(value).map(|()| true),
-        Found::Document(document) => {
-            let before = values.seen.len();
-            values.of_path(document, key)?;
-            Ok(values.seen.len() > before)
-        }
-    })
-}
-
-fn from_documents(
+fn from_collection(
     ctx: &CommandContext<'_>,
     mut executor: Executor,
     key: &str,

@@ -3,6 +3,7 @@
 //! Where records are clustered by `_id`, that takes no room of its own and shows 0.
 
 use mayfly_base::{Namespace, Result};
+use mayfly_query::is_clustered;
 use mayfly_service::top::Latencies;
 use mayfly_storage::{Collection, OPLOG, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -201,8 +202,8 @@ fn append(
     let storage = bytes(sizes.storage_bytes);
     doc.append("storageSize", small(storage / scale)).append("freeStorageSize", 0);
     append_capped(collection, scale, doc);
-    // Buckets have no index on `_id` that clients know of.
-    let own = i64::from(collection.time_series().is_none());
+    // Records that are clustered by `_id`, because their collection was made so, and buckets have no index on it that clients know of.
+    let own = i64::from(!is_clustered(collection));
     doc.append("nindexes", small(sizes.indexes.len() as i64 + own));
     doc.start_array("indexBuilds");
     for (index, _) in sizes.indexes.iter().filter(|(index, _)| !index.is_ready()) {

@@ -3,7 +3,6 @@
 //! A plan's nodes ([`node`]) are started with the first batch. Documents reach the sink as borrowed bytes.
 
 mod count;
-pub(crate) mod distinct;
 mod node;
 pub(crate) mod shape;
 pub(crate) mod tail;
@@ -109,7 +108,8 @@ impl Executor {
     pub fn new(collection: Arc<Collection>, query: CanonicalQuery) -> Result<Executor> {
         let planned = planned(&collection, &query)?;
         let (plan, cached) = (planned.plan, planned.cached);
-        let trial = planned.candidates.map(|candidates| Trial::new(candidates, cached));
+        let trial =
+            planned.candidates.map(|candidates| Trial::new(&collection, candidates, cached));
         if trial.is_none() {
             note_use(&collection, &plan);
         }
@@ -305,7 +305,7 @@ impl Executor {
         self.settings.for_write
             || self.plan.any(&mut |node| match node {
                 Plan::Text(_) | Plan::Near(_) | Plan::Sort { .. } => true,
-                Plan::Or(_) | Plan::Merge { disjoint: false, .. } => true,
+                Plan::And(_) | Plan::Or(_) | Plan::Merge { disjoint: false, .. } => true,
                 Plan::Index(scan) => scan.multikey != 0 || scan.repeats,
                 _ => false,
             })
@@ -319,6 +319,11 @@ impl Executor {
     /// How results are shown.
     pub(crate) fn shape(&self) -> ResultShape {
         self.shape
+    }
+
+    /// From now on its nodes say how long they took.
+    pub(crate) fn time_nodes(&mut self) {
+        self.settings.timed = true;
     }
 
     /// Failures that a document causes name this command and its collection, as the reference's do.

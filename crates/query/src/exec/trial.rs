@@ -4,25 +4,21 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
-use mayfly_storage::Store;
+use mayfly_base::{Error, ErrorCode, OpCtx, PlannerSettings, Result};
+use mayfly_storage::{Collection, Store};
 
 use super::Executor;
 use super::node::{Batch, Node, Progress, Ran, Settings, start};
-use crate::plan::{CachedPlan, Candidates, Choice, Plan, PlanCache};
+use crate::language::CanonicalQuery;
+use crate::plan::{CachedPlan, Candidates, Choice, Plan, PlanCache, Ranked, Way, over};
 
-/// Most keys and documents that a plan looks at in its trial (the reference's `internalQueryPlanEvaluationWorks`).
-const MOST_WORKS: u64 = 10_000;
 /// What each of them may spend at first; each further turn it is twice as much, until one has shown what it can.
 const FIRST_WORKS: u64 = 16;
-/// Most results of a trial (the reference's `internalQueryPlanEvaluationMaxResults`).
-const MOST_RESULTS: u64 = 101;
-/// How many times the works of its trial a plan may need until it is tried again (the reference's
-/// `internalQueryCacheEvictionRatio`).
-const DOUBTED_AT: u64 = 10;
 
 /// A plan that was tried.
 pub(crate) struct Tried {
+    /// Its number among those that there were to choose from.
+    at: usize,
     pub(crate) plan: Plan,
     pub(crate) ran: Ran,
     /// Results, and what was looked at for them.
@@ -34,14 +30,20 @@ pub(crate) struct Tried {
 /// The plans that an executor may choose from.
 pub(super) struct Trial {
     candidates: Box<Candidates>,
-    /// What the cached plan needed when it was tried.
-    cached: Option<u64>,
+    /// What the cached plan needed when it was tried, and what it may look at until it is doubted.
+    cached: Option<(u64, u64)>,
     /// What comes of the trial is noted for others.
     notes: bool,
 }
 
 impl Trial {
-    pub(super) fn new(candidates: Candidates, cached: Option<u64>) -> Trial {
+    pub(super) fn new(
+        collection: &Collection,
+        candidates: Candidates,
+        cached: Option<u64>,
+    ) -> Trial {
+        let ratio = collection.planner().replanned_at.get();
+        let cached = cached.map(|works| (works, (works as f64 * ratio) as u64));
         Trial { candidates: Box::new(candidates), cached, notes: true }
     }
 
@@ -52,22 +54,24 @@ impl Trial {
 
     /// What a cached plan may look at until it is doubted.
     pub(super) fn allowed(&self) -> Option<u64> {
-        self.cached.map(|works| works.saturating_mul(DOUBTED_AT))
+        self.cached.map(|(_, allowed)| allowed)
     }
 
     /// The plan that was cached needed much more than it did once.
     pub(super) fn doubted(mut self, executor: &Executor, op: &OpCtx) -> Trial {
-        PlanCache::doubt(&executor.collection, self.candidates.key);
-        if let Some(works) = self.cached.take() {
+        if let Candidates::Whole(ranked) = &*self.candidates {
+            PlanCache::doubt(&executor.collection, ranked.key);
+        }
+        if let Some((works, allowed)) = self.cached.take() {
             op.planning.replanned.0.store(works, Relaxed);
-            op.planning.replanned.1.store(works.saturating_mul(DOUBTED_AT), Relaxed);
+            op.planning.replanned.1.store(allowed, Relaxed);
         }
         self
     }
 }
 
 impl Executor {
-    /// Tries the plans that there are to choose from, and takes the best. Says which were tried, the best first.
+    /// Takes the best of the plans that there are to choose from. Says which were tried for all of the query, the best first.
     ///
     /// # Errors
     /// Those of running plans, when none of them can be run.
@@ -77,20 +81,73 @@ impl Executor {
         store: &Store,
         op: &OpCtx,
     ) -> Result<Vec<Tried>> {
-        let candidates = &trial.candidates;
+        match &*trial.candidates {
+            Candidates::Whole(ranked) => {
+                let tried = self.tried(ranked, trial.notes, (store, op))?;
+                if let Some(winner) = tried.first() {
+                    self.plan = winner.plan.clone();
+                }
+                Ok(tried)
+            }
+            Candidates::Alternatives(query, several) => {
+                let one = |part: &(_, _)| self.alternative(part, trial.notes, (store, op));
+                let chosen: Vec<Way> = several.parts.iter().map(one).collect::<Result<_>>()?;
+                let way = several.way(chosen.into_iter());
+                self.plan = self.adapted(over(&self.collection, query, way));
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The best way to the documents of an alternative: by what earlier trials found, else by one of its own.
+    fn alternative(
+        &self,
+        (query, ways): &(CanonicalQuery, Vec<Way>),
+        notes: bool,
+        (store, op): (&Store, &OpCtx),
+    ) -> Result<Way> {
+        let (collection, query) = (&self.collection, query.clone());
+        let ranked = Ranked::new(collection, (&query, query.clone()), ways.clone());
+        let alone = ways.len() < 2;
+        let known = if notes && !alone { ranked.cached(collection) } else { None };
+        let at = match known {
+            Some((at, _)) => at,
+            None if alone => 0,
+            None => {
+                let mut one = Executor::with_plan(collection.clone(), query, Plan::Nothing);
+                one.use_budget(self.budget.clone());
+                one.settings.for_write = self.settings.for_write;
+                let tried = one.tried(&ranked, notes, (store, op))?;
+                tried.first().map_or(0, |winner| winner.at)
+            }
+        };
+        ranked.way(at).ok_or_else(|| Error::internal("an alternative without a way"))
+    }
+
+    /// Tries plans, and notes which was the best. The best comes first.
+    fn tried(
+        &self,
+        ranked: &Ranked,
+        notes: bool,
+        (store, op): (&Store, &OpCtx),
+    ) -> Result<Vec<Tried>> {
         // What is sorted in a trial was not sorted by the operation.
         let sorted = (&op.has_sort_stage, &op.keys_sorted, &op.bytes_sorted);
         let before = (sorted.0.load(Relaxed), sorted.1.load(Relaxed), sorted.2.load(Relaxed));
         op.planning.by_trial.store(true, Relaxed);
         let (mut running, mut failed) = (Vec::new(), None);
-        for plan in candidates.plans(&self.collection) {
+        for (at, plan) in ranked.plans(&self.collection).enumerate() {
+            let plan = self.adapted(plan);
             // Not every plan can tell the keys of its index.
             if self.check_shape(&plan).is_ok() {
-                running.push(self.try_out(plan));
+                running.push(self.try_out(at, plan));
             }
         }
+        let settings = self.collection.planner();
+        let share = settings.trial_share.get() * self.collection.documents_about() as f64;
+        let most_works = PlannerSettings::count(&settings.trial_works).max(share as u64);
         let (mut works, mut spent, mut settled) = (FIRST_WORKS, 0, false);
-        while !settled && spent < MOST_WORKS && !running.is_empty() {
+        while !settled && spent < most_works && !running.is_empty() {
             let mut at = 0;
             while let Some(one) = running.get_mut(at) {
                 match self.go_on_trying(one, works, (store, op)) {
@@ -126,11 +183,10 @@ impl Executor {
             tried[..=best].rotate_right(1);
         }
         let Some(winner) = tried.first() else { return Ok(tried) };
-        self.plan = winner.plan.clone();
-        if trial.notes {
+        if notes {
             let found = CachedPlan {
-                key: candidates.key,
-                shape: candidates.shape,
+                key: ranked.key,
+                shape: ranked.shape,
                 choice: Choice::of(&winner.plan),
                 works: winner.works,
                 active: false,
@@ -143,10 +199,12 @@ impl Executor {
         Ok(tried)
     }
 
-    fn try_out(&self, plan: Plan) -> Trying {
-        let mut settings = Settings { for_write: self.settings.for_write, ..Settings::default() };
+    fn try_out(&self, at: usize, plan: Plan) -> Trying {
+        let Settings { for_write, timed, .. } = self.settings;
+        let mut settings = Settings { for_write, timed, ..Settings::default() };
         let root = start(&plan, (&self.collection, &self.query), &mut settings);
-        Trying { plan, root, returned: 0, works: 0, over: false }
+        let most = PlannerSettings::count(&self.collection.planner().trial_results);
+        Trying { at, plan, root, most, returned: 0, works: 0, over: false }
     }
 
     /// Lets a plan spend so much; true when it has shown what it can.
@@ -159,14 +217,14 @@ impl Executor {
         let kept = (&self.budget, self.command);
         let batch = Batch::new((store, op), &self.collection, &self.query, kept);
         let batch = batch.with_works(works, true);
-        batch.wanted.set(Some(MOST_RESULTS - one.returned));
+        batch.wanted.set(Some(one.most - one.returned));
         one.root.check_alive()?;
         while !one.is_done() && batch.works_left() > 0 {
             op.check()?;
-            let returned = &mut one.returned;
+            let (returned, most) = (&mut one.returned, one.most);
             let progress = one.root.run(&batch, &mut |_| {
                 *returned += 1;
-                let enough = *returned >= MOST_RESULTS;
+                let enough = *returned >= most;
                 Ok(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             })?;
             one.over = progress == Progress::Over;
@@ -178,8 +236,11 @@ impl Executor {
 
 /// A plan in its trial.
 struct Trying {
+    at: usize,
     plan: Plan,
     root: Box<dyn Node>,
+    /// Results that are enough.
+    most: u64,
     returned: u64,
     works: u64,
     over: bool,
@@ -187,7 +248,7 @@ struct Trying {
 
 impl Trying {
     fn is_done(&self) -> bool {
-        self.over || self.returned >= MOST_RESULTS
+        self.over || self.returned >= self.most
     }
 
     /// Results for each work, a point for having come to the end, and, between equals, what saves reading and sorting.
@@ -199,7 +260,7 @@ impl Trying {
         let end = f64::from(u8::from(self.over));
         let score = 1.0 + self.returned as f64 / works + bonus * saves + end;
         let (ran, returned, works) = (self.root.ran(), self.returned, self.works);
-        Tried { plan: self.plan, ran, returned, works, score }
+        Tried { at: self.at, plan: self.plan, ran, returned, works, score }
     }
 }
 

@@ -89,7 +89,7 @@ fn write_from(query: &CanonicalQuery, plan: &Plan, out: &mut DocBuilder) {
         settings: None,
         budget: Budget::default(),
     };
-    let of = tree::Of { query, explained: &explained, conditions: &conditions };
+    let of = tree::Of { query, explained: &explained, conditions: &conditions, clustered: false };
     out.start_document("cachedPlan");
     tree::tree(&of, plan, &Ran::default()).write_plan(out);
     out.end();

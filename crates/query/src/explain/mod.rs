@@ -8,8 +8,10 @@
 
 mod bounds;
 mod cached;
+mod count_scan;
 mod filter;
 mod node;
+mod projection;
 mod text;
 mod tree;
 
@@ -27,9 +29,9 @@ use self::node::{Node, number};
 use crate::exec::{Executor, Flow, Tried};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
-use crate::plan::Plan;
 use crate::plan::allowed::index_filter_set;
 use crate::plan::plan_key::PlanKey;
+use crate::plan::{Plan, is_clustered};
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +146,17 @@ pub fn explain(
     if matches!(explained.purpose, Purpose::Count | Purpose::Keys) {
         executor.count_only();
     }
+    if runs {
+        executor.time_nodes();
+    }
     let tried = executor.settle(store, op)?;
     let totals = match runs {
         true => run(store, op, &mut executor, explained)?,
         false => Totals::default(),
     };
     let ran = executor.ran().unwrap_or_default();
-    let of = tree::Of { query: executor.query(), explained, conditions: &conditions };
+    let clustered = is_clustered(&collection);
+    let of = tree::Of { query: executor.query(), explained, conditions: &conditions, clustered };
     let node = tree::tree(&of, executor.plan(), &ran);
     let tried: Vec<TriedNode> = tried.iter().map(|one| TriedNode::of(&of, one)).collect();
     let rejected = tried.get(1..).unwrap_or_default();
@@ -184,7 +190,7 @@ fn run(
     let documents = op.docs_examined.load(Ordering::Relaxed);
     let keys = match executor.plan().source() {
         // Each record that is read by a range of _id stands for its key.
-        Plan::Records(scan) if !scan.is_of_collection() => documents,
+        Plan::Records(scan) if !scan.clustered && !scan.is_of_collection() => documents,
         _ => op.keys_examined.load(Ordering::Relaxed),
     };
     Ok(Totals { keys, documents, millis: op.elapsed_micros() / 1000 })
@@ -251,7 +257,8 @@ impl TriedNode {
 
     /// As one of `allPlansExecution`.
     fn write_stats(&self, out: &mut DocBuilder) {
-        out.append("nReturned", number(self.returned)).append("executionTimeMillisEstimate", 0);
+        out.append("nReturned", number(self.returned))
+            .append("executionTimeMillisEstimate", number(self.node.micros / 1000));
         out.append("totalKeysExamined", number(self.totals.0));
         out.append("totalDocsExamined", number(self.totals.1)).append("score", self.score);
         out.start_document("executionStages");

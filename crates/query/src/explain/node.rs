@@ -12,6 +12,8 @@ pub(super) struct Node {
     /// What it counted beside what all stages count.
     pub(super) counted: DocBuf,
     pub(super) returned: u64,
+    /// The time that it took with its inputs.
+    pub(super) micros: u64,
     /// Steps that gave nothing, the end left aside.
     pub(super) idle: u64,
     /// It came to its end.
@@ -31,6 +33,7 @@ impl Node {
             fields: DocBuf::empty(),
             counted: DocBuf::empty(),
             returned: 0,
+            micros: 0,
             idle: 0,
             at_end: true,
             express: false,
@@ -55,6 +58,7 @@ impl Node {
 
     /// The same over an input.
     pub(super) fn over(mut self, input: Node) -> Node {
+        self.micros = self.micros.max(input.micros);
         self.input = Some(Box::new(input));
         self
     }
@@ -107,7 +111,8 @@ impl Node {
             out.append("nReturned", number(self.returned));
             return;
         }
-        out.append("nReturned", number(self.returned)).append("executionTimeMillisEstimate", 0);
+        out.append("nReturned", number(self.returned));
+        out.append("executionTimeMillisEstimate", number(self.micros / 1000));
         let end = u64::from(self.at_end);
         out.append("works", number(self.returned + self.idle + end));
         out.append("advanced", number(self.returned)).append("needTime", number(self.idle));

@@ -7,22 +7,26 @@ use mayfly_mql::matcher::Expr;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Direction, IndexField, KeyRange};
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::bounds::{Scan, rest, scan_bounds};
+use super::count_scan::counted_scan;
 use super::filter::{joined, parts};
 use super::node::{Node, number};
+use super::projection::{projected, shown};
 use super::text::text_match;
 use super::{Explained, Purpose};
 use crate::exec::{Counters, Ran};
 use crate::language::CanonicalQuery;
-use crate::plan::{IndexScan, NearAccess, Plan, Said, said_of_point};
+use crate::plan::{IndexScan, NearAccess, Plan, RecordScan, Said, said_of_point};
 
 /// What is explained.
 pub(super) struct Of<'a> {
     pub(super) query: &'a CanonicalQuery,
     pub(super) explained: &'a Explained<'a>,
     pub(super) conditions: &'a [DocBuf],
+    /// Whether the collection was made with its records in an order of their own.
+    pub(super) clustered: bool,
 }
 
 /// The whole tree.
@@ -65,7 +69,7 @@ fn is_rooted_or(query: &CanonicalQuery) -> bool {
 }
 
 /// What the only input did.
-fn input_of(ran: &Ran) -> Ran {
+pub(super) fn input_of(ran: &Ran) -> Ran {
     ran.inputs.first().cloned().unwrap_or_default()
 }
 
@@ -75,23 +79,12 @@ impl Ran {
     }
 }
 
-/// A node, and the projection of what it gives.
-fn projected(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
-    let node = node(of, plan, ran);
-    match of.explained.projection {
-        Some(projection) if !plan.is_covered() => {
-            let (returned, over) = (ran.counters.returned, ran.counters.over);
-            let stage = Node::new(projection_stage(projection)).with(|out| {
-                out.append("transformBy", projection);
-            });
-            stage.did(returned, returned, over).over(node)
-        }
-        _ => node,
-    }
+/// The stages of a node and those below it.
+pub(super) fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+    Node { micros: ran.counters.micros, ..stages(of, plan, ran) }
 }
 
-/// The stages of a node and those below it.
-fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
+fn stages(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
     let (query, counted) = (of.query, &ran.counters);
     let below = |input: &Plan| node(of, input, &input_of(ran));
     match plan {
@@ -109,12 +102,21 @@ fn node(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Node {
                 out.append("docsExamined", number(counted.documents));
             })
         }
+        Plan::Records(scan) if scan.clustered => clustered_scan(of, scan, ran),
         Plan::Records(scan) => {
             fetch_by_id(&scan.ranges, scan.direction, (&scan.said, query), counted)
         }
         Plan::Text(text) => text_match(text, of.conditions, counted),
         Plan::Index(scan) => index_scan(of, scan, ran),
         Plan::Near(near) => by_distance(near, of.conditions, counted),
+        Plan::And(inputs) => {
+            let stage = Node::new("AND_HASH").inputs(several(of, &**inputs, ran));
+            ran.did(stage).counting(|out| {
+                let limit = of.explained.budget.limits().of(Operator::IndexScan);
+                out.append("memUsage", number(counted.held))
+                    .append("memLimit", number(limit as u64));
+            })
+        }
         Plan::Or(inputs) => {
             let stage = Node::new("OR").inputs(several(of, inputs, ran));
             ran.did(stage).counting(|out| {
@@ -254,6 +256,9 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
         _ => return None,
     };
     let stage = match of.explained.purpose {
+        Purpose::Find if of.clustered && matches!(plan.source(), Plan::Id(_)) => {
+            "EXPRESS_CLUSTERED_IXSCAN"
+        }
         Purpose::Find => "EXPRESS_IXSCAN",
         Purpose::Update { multi: false, upsert: false } => "EXPRESS_UPDATE",
         Purpose::Delete { multi: false } => "EXPRESS_DELETE",
@@ -265,7 +270,7 @@ fn express(of: &Of<'_>, plan: &Plan, ran: &Ran) -> Option<Node> {
         out.append("keyPattern", key.as_str()).append("indexName", name.as_str());
     });
     node.express = true;
-    node.returned = if stage == "EXPRESS_IXSCAN" { ran.counters.returned } else { 0 };
+    node.returned = if of.explained.purpose == Purpose::Find { ran.counters.returned } else { 0 };
     let (keys, documents) = totals(ran);
     Some(node.counting(|out| {
         out.append("keysExamined", number(keys)).append("docsExamined", number(documents));
@@ -318,6 +323,21 @@ fn fetch(leaf: Node, rest: Vec<DocBuf>, counted: &Counters) -> Node {
         .over(leaf)
 }
 
+/// A scan of records in the order that their collection was made with.
+fn clustered_scan(of: &Of<'_>, scan: &RecordScan, ran: &Ran) -> Node {
+    let backward = scan.direction == Direction::Backward;
+    let intervals = scan.said.intervals.first().cloned().flatten().unwrap_or_default();
+    let stage = Node::new("CLUSTERED_IXSCAN").filtered(joined(of.conditions)).with(|out| {
+        out.append("direction", if backward { "backward" } else { "forward" });
+        if let (Some(first), Some(last)) = (intervals.first(), intervals.last()) {
+            out.append("minRecord", &first.low.value).append("maxRecord", &last.high.value);
+        }
+    });
+    ran.did(stage).counting(|out| {
+        out.append("docsExamined", number(ran.counters.documents));
+    })
+}
+
 /// What an index scan says of itself.
 struct Scanned<'a> {
     key: RawDoc<'a>,
@@ -354,52 +374,18 @@ fn index_scan(of: &Of<'_>, plan: &IndexScan, ran: &Ran) -> Node {
         None => leaf,
         Some(one) => {
             leaf.stage = "DISTINCT_SCAN";
-            if one.covered { leaf } else { fetch(leaf, rest(&plan.said, of.query), counted) }
+            match (one.covered, &of.query.first_of) {
+                (true, Some(wanted)) => {
+                    let projection = shown(std::slice::from_ref(&wanted.path));
+                    let stage = Node::new("PROJECTION_COVERED").with(|out| {
+                        out.append("transformBy", &projection);
+                    });
+                    ran.did(stage).over(leaf)
+                }
+                _ => fetch(leaf, rest(&plan.said, of.query), counted),
+            }
         }
     }
-}
-
-/// A scan of which only the number of entries counts: of one interval its ends are told.
-fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
-    let Some(bounds) = ends(scan) else { return leaf };
-    let mut fields = DocBuilder::new();
-    let told = leaf.fields.as_doc();
-    for field in told.iter().filter(|it| !matches!(it.name(), "direction" | "indexBounds")) {
-        fields.append(field.name(), field.value());
-    }
-    fields.append("indexBounds", &bounds);
-    let keys = input_of(ran).counters.keys;
-    let counted = |out: &mut DocBuilder| {
-        out.append("keysExamined", number(keys));
-    };
-    Node { stage: "COUNT_SCAN", fields: fields.finish(), ..leaf }.counting(counted)
-}
-
-/// Where a scan of one range begins and ends.
-fn ends(scan: &IndexScan) -> Option<DocBuf> {
-    let (mut start, mut end) = (DocBuilder::new(), DocBuilder::new());
-    let (mut includes_start, mut includes_end) = (true, true);
-    for (at, field) in scan.fields().iter().enumerate() {
-        let (low, high) = match scan.said.intervals.get(at) {
-            Some(Some(intervals)) => match &intervals[..] {
-                [one] => (Some(&one.low), Some(&one.high)),
-                _ => return None,
-            },
-            _ => (None, None),
-        };
-        let (first, last) = if field.descending { (high, low) } else { (low, high) };
-        let open = [RawValue::MinKey, RawValue::MaxKey];
-        let (low, high) =
-            (open[usize::from(field.descending)], open[usize::from(!field.descending)]);
-        start.append(&field.path, first.map_or(low, |end| end.value.as_raw()));
-        end.append(&field.path, last.map_or(high, |end| end.value.as_raw()));
-        includes_start &= first.is_none_or(|end| end.inclusive);
-        includes_end &= last.is_none_or(|end| end.inclusive);
-    }
-    let mut out = DocBuilder::new();
-    out.append("startKey", &start.finish()).append("startKeyInclusive", includes_start);
-    out.append("endKey", &end.finish()).append("endKeyInclusive", includes_end);
-    Some(out.finish())
 }
 
 fn fetch_by_id(
@@ -470,25 +456,4 @@ fn sort(most: Option<u64>, explained: &Explained<'_>, ran: &Ran) -> Node {
         out.append("spilledRecords", number(spilled.records));
         out.append("spilledDataStorageSize", number(spilled.file_bytes));
     })
-}
-
-/// The projection of stages that look at these paths.
-fn shown(paths: &[String]) -> DocBuf {
-    let mut out = DocBuilder::new();
-    for path in paths {
-        out.append(path, 1);
-    }
-    if !paths.iter().any(|path| path == "_id") {
-        out.append("_id", 0);
-    }
-    out.finish()
-}
-
-/// A projection of whole fields is simple.
-fn projection_stage(projection: RawDoc<'_>) -> &'static str {
-    let simple = projection.iter().all(|field| {
-        let value = field.value();
-        !field.name().contains(['.', '$']) && (value.is_number() || value.type_name() == "bool")
-    });
-    if simple { "PROJECTION_SIMPLE" } else { "PROJECTION_DEFAULT" }
 }

@@ -118,7 +118,7 @@ pub struct FindOptions<'a> {
     pub scripts: Option<ScriptLimits>,
 }
 
-/// What a query is asked for whose results are grouped by one field.
+/// What a query is asked for of whose results one for each value of a field is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstOf {
     /// The field, dotted.
@@ -127,6 +127,8 @@ pub struct FirstOf {
     pub last: bool,
     /// The document itself is looked at, not only the field.
     pub whole: bool,
+    /// A field that is missing has no value; else that is null.
+    pub apart: bool,
 }
 
 /// A checked query.
@@ -169,6 +171,16 @@ fn check_natural(sort: Option<bool>, hint: Option<&Hint>) -> Result<()> {
 }
 
 impl CanonicalQuery {
+    /// The same for somebody who looks at the values of one field only, at each of them once.
+    #[must_use]
+    pub fn for_values_of(mut self, path: &str) -> CanonicalQuery {
+        let first_of = FirstOf { path: path.to_owned(), last: false, whole: false, apart: true };
+        // Which of several strings that are one value is shown depends on where they stand.
+        self.first_of = self.collation.is_none().then_some(first_of);
+        self.shows = Some(vec![path.to_owned()]);
+        self
+    }
+
     /// Parses all parts.
     ///
     /// # Errors

@@ -34,6 +34,11 @@ impl SeenRecords {
         Ok(new)
     }
 
+    /// What they take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes()
+    }
+
     fn make_room(&mut self, op: &OpCtx) -> Result<()> {
         let Some(folder) = self.share.folder()? else { return Err(self.share.failure(too_many)) };
         let before = self.keys.spilled();

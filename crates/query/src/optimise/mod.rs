@@ -34,6 +34,7 @@ const PAIRS: &[Pair] = &[
     counts::merge_limits,
     counts::merge_skips,
     counts::pass_one_for_one,
+    sorts::pass_joins,
     unions::filter_both_sides,
     filters::push,
 ];

@@ -1,8 +1,22 @@
-//! Sorts keep no more of their results than a limit behind them lets through.
+//! Sorts keep no more of their results than a limit behind them lets through, and go before joins, where documents are smaller and
+//! an index may have the order.
 
 use crate::stage::Step;
 use crate::stage::sort::Sort;
 use crate::stage::window::{Limit, Skip};
+
+/// A sort goes before a join that does not change what it goes by.
+pub(super) fn pass_joins(steps: &mut Vec<Step>, at: usize) -> bool {
+    let Some(sort) = steps[at].get::<Sort>() else { return false };
+    let join = steps[at - 1].stage();
+    let joins = join.is_one_for_one() && !join.collections().is_empty();
+    let effect = join.effect();
+    let passes = joins && sort.paths().all(|path| effect.leaves(&path));
+    if passes {
+        steps.swap(at - 1, at);
+    }
+    passes
+}
 
 /// Tells them.
 pub(super) fn limit(steps: &mut Vec<Step>) -> bool {

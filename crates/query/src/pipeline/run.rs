@@ -103,16 +103,17 @@ impl PipelineRun {
         }
     }
 
-    /// What each stage that is shown did, the first one first, when the run is only explained.
-    pub fn explained(&self) -> Vec<DocBuf> {
+    /// What each stage that is shown did and how many microseconds it took itself, the first one first, when the run is only
+    /// explained.
+    pub fn explained(&self) -> Vec<(DocBuf, u64)> {
         let stages = self.stages.iter().filter(|_| self.settings.read_only);
         let did = stages.map(|stage| {
             let mut out = DocBuilder::new();
-            stage.explain(&mut out);
-            out.finish()
+            let micros = stage.explain(&mut out);
+            (out.finish(), micros)
         });
         // Those that are not shown are not watched.
-        did.filter(|did| !did.as_doc().is_empty()).collect()
+        did.filter(|(did, _)| !did.as_doc().is_empty()).collect()
     }
 
     /// What a client goes on from that loses the cursor, when it follows changes.

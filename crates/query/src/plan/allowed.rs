@@ -118,11 +118,6 @@ pub(crate) fn index_filter_set(collection: &Collection, query: &CanonicalQuery) 
     restricted(collection, query).allowed.as_ref().is_some_and(by)
 }
 
-/// Whether somebody says which indexes a query uses.
-pub fn is_restricted(collection: &Collection, query: &CanonicalQuery) -> bool {
-    restricted(collection, query).allowed.is_some()
-}
-
 /// Whether a query may use an index.
 pub(super) fn allows(query: &CanonicalQuery, index: &Index) -> bool {
     match &query.allowed {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mayfly_storage::Collection;
 
+use super::choose::is_clustered;
 use super::covering::{covers, key_filter};
 use super::{IndexScan, Plan, RecordScan, Way};
 use crate::language::{CanonicalQuery, Hint};
@@ -19,8 +20,8 @@ pub(super) fn built(collection: &Collection, query: &CanonicalQuery, way: Way) -
             let below = if early { std::mem::take(&mut skip) } else { 0 };
             over_index(collection, query, scan, unordered, below)
         }
-        Plan::Or(_) | Plan::Merge { .. } => Plan::Fetch(Box::new(plan)),
-        Plan::Records(scan) if asks_for_id(query, unordered) => {
+        Plan::And(_) | Plan::Or(_) | Plan::Merge { .. } => Plan::Fetch(Box::new(plan)),
+        Plan::Records(scan) if asks_for_id(query, unordered) && !is_clustered(collection) => {
             let scan = RecordScan { by_id: true, ..Arc::unwrap_or_clone(scan) };
             Plan::Records(Arc::new(scan))
         }

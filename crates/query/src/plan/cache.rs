@@ -4,8 +4,10 @@
 //! needed no more works than it says; one that needs many more than that is tried again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use foldhash::{HashMap, HashMapExt};
+use mayfly_base::PlannerSettings;
 use mayfly_storage::Collection;
 use parking_lot::RwLock;
 
@@ -16,11 +18,6 @@ use crate::language::shape::PlanShape;
 
 /// Most bytes of a filter that is kept to be shown.
 const MAX_SHOWN_BYTES: usize = 16 * 1024;
-/// Most entries of a collection.
-const MAX_ENTRIES: usize = 1000;
-/// How much more an inactive entry allows with each trial that needed more (the reference's
-/// `internalQueryCacheWorksGrowthCoefficient`).
-const GROWTH: u64 = 2;
 
 /// What a plan's choice is: the index, and the fields of it that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +33,11 @@ impl Choice {
             }
         };
         plan.any(&mut |node| {
+            if let Plan::And(inputs) = node {
+                let scans = inputs.iter().filter_map(Plan::index_scan);
+                scans.for_each(|scan| take(&scan.index.id().to_be_bytes()));
+                return true;
+            }
             if let Plan::Index(scan) = node {
                 take(&scan.index.id().to_be_bytes());
                 scan.fields.iter().flatten().for_each(|field| take(field.path.as_bytes()));
@@ -101,27 +103,28 @@ impl PlanCache {
 
     /// Takes what a trial found.
     pub(crate) fn note(collection: &Collection, found: CachedPlan) {
-        let cache = PlanCache::of(collection);
+        let (cache, settings) = (PlanCache::of(collection), collection.planner());
+        let most = PlannerSettings::count(&settings.cached_plans);
+        let at_once = settings.active_at_once.load(Relaxed);
         let mut entries = cache.0.write();
         let known = entries.get(&found.key).map(|entry| (entry.works, entry.active));
         let found = match known {
-            None => CachedPlan { active: false, ..found },
+            None => CachedPlan { active: at_once, ..found },
             // It is as good as it was thought to be.
             Some((works, _)) if found.works <= works => CachedPlan { active: true, ..found },
             // It was good for another query of this shape.
-            Some((_, true)) => CachedPlan { active: true, ..found },
-            Some((works, false)) => {
-                let works = works.saturating_mul(GROWTH);
+            Some((_, active)) if active || at_once => CachedPlan { active: true, ..found },
+            Some((works, _)) => {
+                let works = (works as f64 * settings.cache_growth.get()) as u64;
                 CachedPlan { works, active: false, ..found }
             }
         };
-        if entries.len() >= MAX_ENTRIES && !entries.contains_key(&found.key) {
-            let oldest = entries.values().min_by_key(|entry| entry.created_ms);
-            if let Some(key) = oldest.map(|entry| entry.key) {
-                entries.remove(&key);
-            }
-        }
         entries.insert(found.key, found);
+        while entries.len() as u64 > most {
+            let oldest = entries.values().min_by_key(|entry| entry.created_ms);
+            let Some(key) = oldest.map(|entry| entry.key) else { return };
+            entries.remove(&key);
+        }
     }
 
     /// An entry needed much more than it says.

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use mayfly_base::PlannerSettings;
 use mayfly_storage::kinds::{FieldKind, Kind};
 use mayfly_storage::{Collection, Direction, KeyRange, whole_range};
 use mayfly_value::{Collation, RawValue, same_collation};
@@ -11,13 +13,11 @@ use super::allowed::{allows, allows_id};
 use super::bounds::{Bounds, FieldBounds};
 use super::candidate::{Candidate, candidates, has_all_of};
 use super::interval::{Interval, ranges};
-use super::{EntryCheck, IndexScan, Plan, RecordScan, Said, Way, Ways, merging};
+use super::{EntryCheck, IndexScan, Plan, RecordScan, Said, Way, Ways, intersecting, merging};
 use crate::language::CanonicalQuery;
 use mayfly_mql::Matcher;
 use mayfly_mql::matcher::{CmpOp, Expr, Predicate};
 
-/// Most ways that are tried (the reference's `internalQueryPlannerMaxIndexedSolutions`).
-const MAX_WAYS: usize = 64;
 /// Most ranges that one plan scans.
 const MAX_RANGES: usize = 4096;
 
@@ -66,12 +66,7 @@ pub(super) fn ways(
             if !candidate.has_all_of_paths(bounds) {
                 continue;
             }
-            let (mut score, mut way) = with_candidate(query, &candidate, bounds);
-            let checks = checks(&candidate, query, bounds);
-            score.ranged |= collection.time_series().is_some() && !checks.is_empty();
-            if let (Plan::Index(scan), false) = (&mut way.plan, checks.is_empty()) {
-                Arc::make_mut(scan).checks = checks;
-            }
+            let (score, way) = with_candidate(collection, query, &candidate, bounds);
             if score.bounded() || (score.ordered && query.sort.is_some()) {
                 found.push((score, way));
             }
@@ -96,12 +91,19 @@ pub(super) fn ways(
         (Some((score, _)), _) => {
             // One document at most, or buckets, of which several hold one measurement.
             let settled = score.finds_one || collection.time_series().is_some();
+            let intersects = collection.planner().hash_intersection.load(Relaxed);
+            let both = match intersects && !settled {
+                true => intersecting::way(query, found.iter().map(|(_, way)| way)),
+                false => None,
+            };
             let mut ways = found.into_iter().map(|(_, way)| way);
             let Some(best) = ways.next() else {
                 return collection_scan(collection, query).into();
             };
-            let others = if settled { Vec::new() } else { ways.take(MAX_WAYS - 1).collect() };
-            Ways { best, others }
+            let most = PlannerSettings::count(&collection.planner().plans).saturating_sub(1);
+            let most = if settled { 0 } else { usize::try_from(most).unwrap_or(usize::MAX) };
+            let others = both.into_iter().chain(ways).take(most).collect();
+            Ways { best, others, alternatives: None }
         }
     }
 }
@@ -226,12 +228,20 @@ pub(super) fn by_id(
     }
     let unordered = query.sort.is_some() && order.is_none();
     let said = Said { intervals: vec![known.map(|known| known.intervals)], covered };
-    let scan = RecordScan { ranges, direction, said, by_id: false };
+    let clustered = is_clustered(collection);
+    let scan = RecordScan { ranges, direction, said, by_id: false, clustered };
     Some(Way::new(Plan::Records(Arc::new(scan)), unordered))
+}
+
+/// Whether a collection was made with its records in an order of their own: clients know of no index that has it.
+pub fn is_clustered(collection: &Collection) -> bool {
+    collection.time_series().is_some()
+        || collection.options().as_doc().get("clusteredIndex").is_some()
 }
 
 /// The way over one index, however good it is.
 pub(super) fn with_candidate(
+    collection: &Collection,
     query: &CanonicalQuery,
     candidate: &Candidate<'_>,
     bounds: &[FieldBounds<'_>],
@@ -243,6 +253,7 @@ pub(super) fn with_candidate(
     // Fields of the key that are bounded to single values; a path is no condition.
     let mut fixed = 0;
     let (mut intervals, mut covered) = (vec![None; fields.len()], Vec::new());
+    let mut reached = 0;
     for (at, field) in fields.iter().enumerate() {
         let Some(found) = candidate.bounds_of(at, bounds, matching) else { break };
         let everything = found.bounds.is_everything();
@@ -252,6 +263,7 @@ pub(super) fn with_candidate(
             score.ranged |= everything && (index.spec.sparse() || index.is_partial());
             break;
         }
+        reached = at + 1;
         ranges = extend(&ranges, &list);
         covered.extend(&found.covered);
         let points = found.bounds.points();
@@ -263,13 +275,27 @@ pub(super) fn with_candidate(
         fixed += 1;
         score.points += usize::from(field.kind != FieldKind::Path);
     }
+    // What the ranges do not say of the fields behind is looked at in each entry.
+    let mut checks = Vec::new();
+    for (at, field) in fields.iter().enumerate().skip(reached) {
+        let checked = matching && index.spec.kind().is_ordered();
+        let found = candidate.bounds_of(at, bounds, true).filter(|_| checked);
+        if let Some(found) = found.filter(|found| !found.bounds.is_everything()) {
+            checks.push(EntryCheck { at, ranges: found.ranges(field, index) });
+            covered.extend(&found.covered);
+            intervals[at] = Some(found.bounds.intervals);
+        }
+    }
+    score.ranged |= collection.time_series().is_some() && !checks.is_empty();
     let orders = matching && !candidate.repeats && query.sort.is_some();
     let order = || index_order(query, candidate, if ranges.len() == 1 { fixed } else { 0 });
     let order = if orders { order() } else { None };
     // In several parts of the index, each with single values in front, the order may be the wanted one.
     let parts = match orders && order.is_none() {
-        true => index_order(query, candidate, fixed)
-            .and_then(|direction| Some((merging::parts(&ranges, fields, fixed)?, direction))),
+        true => index_order(query, candidate, fixed).and_then(|direction| {
+            let most = PlannerSettings::count(&collection.planner().merged_scans);
+            Some((merging::parts(&ranges, &fields[..fixed], most)?, direction))
+        }),
         false => None,
     };
     let all_fixed = fixed == fields.len() && ranges.len() == 1;
@@ -291,6 +317,7 @@ pub(super) fn with_candidate(
             Cow::Borrowed(_) => None,
             Cow::Owned(fields) => Some(fields.clone()),
         },
+        checks,
         said: Said { intervals, covered },
         ..IndexScan::new(index.clone(), Vec::new(), direction)
     };
@@ -307,33 +334,6 @@ pub(super) fn with_candidate(
         }
     };
     (score, way)
-}
-
-/// What conditions say of fields that the ranges do not reach: those behind one without a single value.
-fn checks(
-    candidate: &Candidate<'_>,
-    query: &CanonicalQuery,
-    bounds: &[FieldBounds<'_>],
-) -> Vec<EntryCheck> {
-    let index = candidate.index;
-    let plain = index.spec.kind().is_ordered() && candidate.multikey == 0;
-    if !plain || !same_collation(index.spec.collation(), query.collation.as_ref()) {
-        return Vec::new();
-    }
-    let bounds_of = |at| candidate.bounds_of(at, bounds, true);
-    let mut places = 0..candidate.fields.len();
-    // The first of them bounds the ranges itself.
-    let single = |at: &usize| bounds_of(*at).is_some_and(|known| known.bounds.points());
-    let reached = places.by_ref().find(|at| !single(at));
-    if reached.is_none() {
-        return Vec::new();
-    }
-    places
-        .filter_map(|at| {
-            let known = bounds_of(at).filter(|known| !known.bounds.is_everything())?;
-            Some(EntryCheck { at, ranges: known.ranges(&candidate.fields[at], index) })
-        })
-        .collect()
 }
 
 /// Puts each interval behind each single value of the fields before.

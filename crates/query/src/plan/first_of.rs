@@ -1,5 +1,6 @@
-//! One document for each value of a field, for a `$group` that looks at no other: an index that begins with the field shows the
-//! documents of one value together, so that all but the first are passed over. Manual: "Aggregation Pipeline Optimization",
+//! One document for each value of a field, for `distinct` and a `$group` that look at no other: an index that begins with the
+//! field, or has it behind fields of which one value each is asked, shows the documents of one value together, so that all but
+//! the first are passed over. Manual: "Aggregation Pipeline Optimization",
 //! "$group Optimizations"; "$group", "Optimize to Return the First or Last Document of Each Group".
 
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use mayfly_value::paths::array_index;
 use mayfly_value::same_collation;
 
 use super::allowed::allows;
-use super::{IndexScan, Plan, Way};
+use super::interval::Interval;
+use super::{IndexScan, Plan, Way, Ways};
 use crate::language::{CanonicalQuery, FirstOf};
 
 /// How entries are passed over.
@@ -17,35 +19,32 @@ use crate::language::{CanonicalQuery, FirstOf};
 pub struct OnePerValue {
     /// Keys say everything: documents are read only where a key may stand for a missing field.
     pub covered: bool,
+    /// How many of the index's first fields have one value in what is shown once.
+    pub fields: usize,
+    /// A document without the field does not stand for one where it is null.
+    pub apart: bool,
 }
 
-/// The way, changed where it can do with one document for each value.
-pub(super) fn with_first_of(collection: &Arc<Collection>, query: &CanonicalQuery, way: Way) -> Way {
-    let Some(wanted) = &query.first_of else { return way };
-    if query.hint.is_some() || wanted.path.split('.').any(|part| array_index(part).is_some()) {
-        return way;
+/// One of these ways, or one in their place, that can do with one document for each value. The best comes first.
+pub(super) fn way(
+    collection: &Arc<Collection>,
+    query: &CanonicalQuery,
+    wanted: &FirstOf,
+    ways: &Ways,
+) -> Option<Way> {
+    if wanted.path.split('.').any(|part| array_index(part).is_some()) {
+        return None;
     }
-    let everything = query.matcher.root().conjuncts().is_empty();
     let readable = |index: &Index| {
         !wanted.whole && index.spec.collation().is_none() && !collection.hides_expired()
     };
-    if let Plan::Index(scan) = &way.plan {
-        let (index, fields) = (&scan.index, scan.index.spec.fields());
-        let in_order = match &query.sort {
-            None => !wanted.whole,
-            Some(sort) => sort
-                .fields()
-                .iter()
-                .map(|field| field.path.as_str())
-                .eq(fields.iter().map(|field| field.path.as_str())),
-        };
-        let alone = !way.unordered && !scan.repeats && scan.fields.is_none() && scan.multikey == 0;
-        if !in_order || !alone || !serves(index, wanted, query) {
-            return way;
-        }
-        let covered = readable(index) && (scan.exact || everything);
-        let mut scan =
-            IndexScan { one_per_value: Some(OnePerValue { covered }), ..(**scan).clone() };
+    let everything = query.matcher.root().conjuncts().is_empty();
+    let one = |way: &Way| {
+        let Plan::Index(scan) = &way.plan else { return None };
+        let fields = fields_before(scan, wanted, query).filter(|_| !way.unordered)? + 1;
+        let covered = readable(&scan.index) && (scan.exact || everything);
+        let one_per_value = Some(OnePerValue { covered, fields, apart: wanted.apart });
+        let mut scan = IndexScan { one_per_value, ..(**scan).clone() };
         if wanted.last {
             scan.ranges.reverse();
             scan.direction = match scan.direction {
@@ -53,31 +52,56 @@ pub(super) fn with_first_of(collection: &Arc<Collection>, query: &CanonicalQuery
                 Direction::Backward => Direction::Forward,
             };
         }
-        return Way::over_index(scan, false);
+        Some((covered, Way::over_index(scan, false)))
+    };
+    if let Some((_, way)) = one(&ways.best) {
+        return Some(way);
     }
-    if !everything || query.sort.is_some() || !matches!(way.plan, Plan::Records(_)) {
-        return way;
+    let by_keys = ways.others.iter().filter_map(one).find(|(covered, _)| *covered);
+    if let Some((_, way)) = by_keys {
+        return Some(way);
+    }
+    let scans = everything && query.sort.is_none() && query.hint.is_none();
+    if !scans || !matches!(ways.best.plan, Plan::Records(_)) {
+        return None;
     }
     let complete = |index: &Arc<Index>| {
         let all = !index.spec.sparse() && !index.is_partial();
-        all && allows(query, index) && readable(index) && serves(index, wanted, query)
+        let serves = stands_together(index, query)
+            && index.spec.fields().first().is_some_and(|field| field.path == wanted.path);
+        all && serves && allows(query, index) && readable(index)
     };
-    match collection.plannable_indexes().into_iter().find(complete) {
-        None => way,
-        Some(index) => {
-            let one_per_value = Some(OnePerValue { covered: true });
-            let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
-            Way::over_index(IndexScan { one_per_value, ..scan }, false)
-        }
-    }
+    let index = collection.plannable_indexes().into_iter().find(complete)?;
+    let one_per_value = Some(OnePerValue { covered: true, fields: 1, apart: wanted.apart });
+    let scan = IndexScan::new(index, vec![whole_range()], Direction::Forward);
+    Some(Way::over_index(IndexScan { one_per_value, ..scan }, false))
 }
 
-/// Whether documents with the same value of the field stand together in it.
-fn serves(index: &Index, wanted: &FirstOf, query: &CanonicalQuery) -> bool {
+/// How many fields with one value each stand before the wanted one, where what a scan shows is in its order.
+fn fields_before(scan: &IndexScan, wanted: &FirstOf, query: &CanonicalQuery) -> Option<usize> {
+    let fields = scan.index.spec.fields();
+    let place = fields.iter().position(|field| field.path == wanted.path)?;
+    let in_order = match &query.sort {
+        None => !wanted.whole,
+        Some(sort) => {
+            let sorted = sort.fields().iter().map(|field| field.path.as_str());
+            place == 0 && sorted.eq(fields.iter().map(|field| field.path.as_str()))
+        }
+    };
+    let single = |intervals: &Option<Vec<Interval>>| {
+        intervals.as_ref().is_some_and(|list| list.len() == 1 && list[0].is_point(None))
+    };
+    let fixed = place == 0
+        || scan.ranges.len() == 1 && scan.said.intervals.get(..place)?.iter().all(single);
+    let alone = !scan.repeats && scan.fields.is_none() && scan.multikey == 0;
+    (in_order && fixed && alone && stands_together(&scan.index, query)).then_some(place)
+}
+
+/// Whether documents with the same value of a field stand together in it.
+fn stands_together(index: &Index, query: &CanonicalQuery) -> bool {
     let spec = &index.spec;
     spec.kind().is_ordered()
         && !spec.hidden()
         && !index.is_multikey()
         && same_collation(spec.collation(), query.collation.as_ref())
-        && spec.fields().first().is_some_and(|field| field.path == wanted.path)
 }

@@ -7,21 +7,18 @@ use mayfly_value::keys;
 
 use super::{IndexScan, Plan, interval};
 
-/// Most scans that are merged (the reference's `internalQueryMaxScansToExplode`).
-const MAX_SCANS: usize = 200;
-
 /// A part of a scan: the bytes of its first fields' values, and the ranges that begin with them.
 pub(super) type Part = (Vec<u8>, Vec<KeyRange>);
 
-/// The ranges of a scan by the single values that its first fields have; nothing where those are too many.
-pub(super) fn parts(ranges: &[KeyRange], fields: &[IndexField], fixed: usize) -> Option<Vec<Part>> {
+/// The ranges of a scan by the single values that its first fields have; nothing where those are more than so many.
+pub(super) fn parts(ranges: &[KeyRange], first: &[IndexField], most: u64) -> Option<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
     for range in ranges {
-        let front = front(&range.start, fields.get(..fixed)?)?;
+        let front = front(&range.start, first)?;
         let count = parts.len();
         match parts.last_mut() {
             Some((last, of_it)) if last == front => of_it.push(range.clone()),
-            _ if count == MAX_SCANS => return None,
+            _ if count as u64 == most => return None,
             _ => parts.push((front.to_vec(), vec![range.clone()])),
         }
     }

@@ -16,6 +16,7 @@ mod covering;
 mod first_of;
 mod hashed;
 mod implication;
+mod intersecting;
 mod interval;
 mod merging;
 mod near;
@@ -35,12 +36,13 @@ use mayfly_storage::{Collection, Direction, Index, KeyRange, whole_range};
 
 use crate::language::shape::PlanShape;
 use crate::language::{CanonicalQuery, Hint};
+pub(crate) use alternatives::Alternatives;
 use bounds::{FieldBounds, conjuncts, field_bounds};
 pub use cache::forget_plans;
 pub(crate) use cache::{CachedPlan, Choice, PlanCache};
+pub use choose::is_clustered;
 pub(crate) use choose::{extend, said_of_point};
 pub use first_of::OnePerValue;
-use first_of::with_first_of;
 pub(crate) use interval::texts;
 pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
@@ -67,7 +69,8 @@ impl Way {
     }
 
     fn over_records(ranges: Vec<KeyRange>, direction: Direction, unordered: bool) -> Way {
-        let scan = RecordScan { ranges, direction, said: Said::default(), by_id: false };
+        let said = Said::default();
+        let scan = RecordScan { ranges, direction, said, by_id: false, clustered: false };
         Way::new(Plan::Records(Arc::new(scan)), unordered)
     }
 }
@@ -77,27 +80,65 @@ pub(crate) struct Ways {
     best: Way,
     /// Others by indexes, which may be better all the same.
     others: Vec<Way>,
+    /// What the best is made of, where each alternative of an `$or` has several.
+    alternatives: Option<Box<Alternatives>>,
 }
 
 impl From<Way> for Ways {
     fn from(best: Way) -> Ways {
-        Ways { best, others: Vec::new() }
+        Ways { best, others: Vec::new(), alternatives: None }
     }
 }
 
 /// Plans for a query of which nobody knows which is the best.
-pub(crate) struct Candidates {
+pub(crate) enum Candidates {
+    /// Plans for all of it.
+    Whole(Ranked),
+    /// The alternatives of an `$or`, of which each is tried by itself, and the query.
+    Alternatives(CanonicalQuery, Box<Alternatives>),
+}
+
+/// Plans for a query, the best by rule first.
+pub(crate) struct Ranked {
     pub(crate) key: PlanKey,
     pub(crate) shape: PlanShape,
     query: CanonicalQuery,
     ways: Vec<Way>,
 }
 
-impl Candidates {
+impl Ranked {
+    /// Those by these ways. The query is as it was asked, and as it was planned.
+    pub(crate) fn new(
+        collection: &Collection,
+        (asked, planned): (&CanonicalQuery, CanonicalQuery),
+        ways: Vec<Way>,
+    ) -> Ranked {
+        let shape = PlanShape::of(asked);
+        let key = PlanKey::of(shape, asked, Some(collection));
+        Ranked { key, shape, query: planned, ways }
+    }
+
     /// The plans.
     pub(crate) fn plans(&self, collection: &Collection) -> impl Iterator<Item = Plan> {
         self.ways.iter().map(|way| build::built(collection, &self.query, way.clone()))
     }
+
+    /// The way of this number.
+    pub(crate) fn way(&self, at: usize) -> Option<Way> {
+        self.ways.get(at).cloned()
+    }
+
+    /// Which of them is cached, and what it needed when it was tried.
+    pub(crate) fn cached(&self, collection: &Collection) -> Option<(usize, u64)> {
+        let (choice, works) = PlanCache::active(collection, self.key)?;
+        let at = self.ways.iter().position(|way| Choice::of(&way.plan) == choice)?;
+        Some((at, works))
+    }
+}
+
+/// The plan over a way.
+pub(crate) fn over(collection: &Collection, query: &CanonicalQuery, way: Way) -> Plan {
+    build::built(collection, query, way)
 }
 
 /// The plan for a query, and what it was chosen from, when there was more than one.
@@ -130,7 +171,8 @@ fn checked(collection: &Collection, query: &CanonicalQuery, way: Way) -> Result<
 /// Those of [`plan`].
 pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec<Plan>> {
     let (query, ways) = allowed::planned(collection, query)?;
-    let all = std::iter::once(ways.best).chain(ways.others);
+    let mixed = ways.alternatives.iter().flat_map(|several| several.ways().skip(1));
+    let all = std::iter::once(ways.best).chain(mixed).chain(ways.others);
     all.map(|way| checked(collection, &query, way)).collect()
 }
 
@@ -140,22 +182,21 @@ pub fn plans(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Vec
 /// Those of [`plan`].
 pub(crate) fn planned(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Planned> {
     let (planned, ways) = allowed::planned(collection, query)?;
+    if let Some(several) = ways.alternatives {
+        let plan = checked(collection, &planned, ways.best)?;
+        let candidates = Some(Candidates::Alternatives(planned.into_owned(), several));
+        return Ok(Planned { plan, candidates, cached: None });
+    }
     if ways.others.is_empty() {
         let plan = checked(collection, &planned, ways.best)?;
         return Ok(Planned { plan, candidates: None, cached: None });
     }
-    let shape = PlanShape::of(query);
-    let key = PlanKey::of(shape, query, Some(collection));
-    let mut all = vec![ways.best];
-    all.extend(ways.others);
-    let active = PlanCache::active(collection, key);
-    let found = active.and_then(|(choice, works)| {
-        Some((all.iter().position(|way| Choice::of(&way.plan) == choice)?, works))
-    });
+    let all = std::iter::once(ways.best).chain(ways.others).collect();
+    let ranked = Ranked::new(collection, (query, planned.into_owned()), all);
+    let found = ranked.cached(collection);
     let (at, cached) = found.map_or((0, None), |(at, works)| (at, Some(works)));
-    let plan = checked(collection, &planned, all[at].clone())?;
-    let query = planned.into_owned();
-    Ok(Planned { plan, candidates: Some(Candidates { key, shape, query, ways: all }), cached })
+    let plan = checked(collection, &ranked.query, ranked.ways[at].clone())?;
+    Ok(Planned { plan, candidates: Some(Candidates::Whole(ranked)), cached })
 }
 
 /// The plan that looks at every record in the order of the records.
@@ -193,20 +234,24 @@ fn chosen(collection: &Arc<Collection>, query: &CanonicalQuery) -> Result<Ways> 
     }
     let bounds = field_bounds(query.matcher.root(), query.collation.as_deref());
     if let Some(hint) = &query.hint {
-        return hinted(collection, query, hint, &bounds).map(Ways::from);
+        return hinted(collection, query, hint, &bounds)
+            .map(|way| with_one_per_value(collection, query, way.into()));
     }
     let ways = choose::ways(collection, query, &bounds);
     // A scan in the wanted order may end soon.
     let ends = query.limit.is_some() && query.sort.is_some() && !ways.best.unordered;
     if !(ends || ways.best.plan.is_bounded())
-        && let Some(way) = alternatives::way(collection, query)
+        && let Some(ways) = alternatives::ways(collection, query)
     {
-        return Ok(way.into());
+        return Ok(ways);
     }
-    match &query.first_of {
-        Some(_) => Ok(with_first_of(collection, query, ways.best).into()),
-        None => Ok(ways),
-    }
+    Ok(with_one_per_value(collection, query, ways))
+}
+
+/// The ways, or one that looks at one document for each value, where that is enough and possible.
+fn with_one_per_value(collection: &Arc<Collection>, query: &CanonicalQuery, ways: Ways) -> Ways {
+    let one = query.first_of.as_ref().map(|it| first_of::way(collection, query, it, &ways));
+    one.flatten().map_or(ways, Ways::from)
 }
 
 fn hinted(
@@ -245,7 +290,7 @@ fn hinted(
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
     match collection.plannable_indexes().into_iter().find(usable) {
         Some(index) => match candidate::candidates(&index, bounds).first() {
-            Some(candidate) => Ok(choose::with_candidate(query, candidate, bounds).1),
+            Some(candidate) => Ok(choose::with_candidate(collection, query, candidate, bounds).1),
             None => Err(Error::new(
                 ErrorCode::NoQueryExecutionPlans,
                 "error processing query: No query solutions: the hinted index cannot serve this query",

@@ -2,6 +2,8 @@
 //!
 //! As in the reference, a query without conditions may scan, and so may whatever reads the server's own collections.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Collection;
 
@@ -17,7 +19,9 @@ const OWN_DATABASES: &[&str] = &["admin", "config", "local"];
 /// 291 NoQueryExecutionPlans.
 pub(super) fn check(collection: &Collection, query: &CanonicalQuery, plan: &Plan) -> Result<()> {
     match plan.source() {
-        Plan::Records(scan) if collection.no_table_scan() && scan.is_of_collection() => {
+        Plan::Records(scan)
+            if collection.planner().no_table_scan.load(Relaxed) && scan.is_of_collection() =>
+        {
             refuse(collection, query)
         }
         _ => Ok(()),

@@ -25,6 +25,8 @@ pub enum Plan {
     Text(Arc<TextAccess>),
     /// Documents by an index of places, the nearest first.
     Near(Arc<NearAccess>),
+    /// The records that both inputs have.
+    And(Box<[Plan; 2]>),
     /// The records of several inputs one after the other, each once.
     Or(Vec<Plan>),
     /// The records of several inputs, each of which has this order, in that order, each once.
@@ -76,6 +78,8 @@ pub struct RecordScan {
     pub(crate) said: Said,
     /// The order of `_id` was asked for, as an index would give it.
     pub(crate) by_id: bool,
+    /// The collection was made to be in this order: nobody thinks of an index.
+    pub(crate) clustered: bool,
 }
 
 /// A scan of an index.
@@ -175,6 +179,7 @@ impl Plan {
     /// What the node takes from.
     pub fn inputs(&self) -> &[Plan] {
         match self {
+            Plan::And(inputs) => &**inputs,
             Plan::Or(inputs) | Plan::Merge { inputs, .. } => inputs,
             Plan::Fetch(input)
             | Plan::Covered(input)
@@ -196,10 +201,10 @@ impl Plan {
         holds(self) || self.inputs().iter().any(|input| input.any(holds))
     }
 
-    /// The only node that reads the store to find records, or the `Or` or `Merge` of several.
+    /// The only node that reads the store to find records, or the one that takes from several.
     pub fn source(&self) -> &Plan {
         match (self, self.inputs()) {
-            (Plan::Or(_) | Plan::Merge { .. }, _) => self,
+            (Plan::And(_) | Plan::Or(_) | Plan::Merge { .. }, _) => self,
             (_, [input]) => input.source(),
             _ => self,
         }
@@ -286,6 +291,7 @@ impl Plan {
         match self.source() {
             Plan::Id(_) => Cow::Borrowed("IDHACK"),
             Plan::Records(scan) if scan.is_whole() => Cow::Borrowed("COLLSCAN"),
+            Plan::Records(scan) if scan.clustered => Cow::Borrowed("CLUSTERED_IXSCAN"),
             Plan::Records(_) => Cow::Borrowed("IXSCAN { _id: 1 }"),
             Plan::Text(text) => Cow::Owned(format!("IXSCAN {}", Shell(text.index.spec.key()))),
             Plan::Index(scan) => {
@@ -296,7 +302,8 @@ impl Plan {
             Plan::Near(near) => {
                 Cow::Owned(format!("{} {}", near.stage(), Shell(near.index.spec.key())))
             }
-            Plan::Or(inputs) | Plan::Merge { inputs, .. } => {
+            several @ (Plan::And(_) | Plan::Or(_) | Plan::Merge { .. }) => {
+                let inputs = several.inputs();
                 let mut all: Vec<_> = inputs.iter().map(|one| one.summary().into_owned()).collect();
                 all.dedup();
                 Cow::Owned(all.join(", "))

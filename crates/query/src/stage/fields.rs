@@ -115,6 +115,15 @@ fn renames<'e>(fields: impl Iterator<Item = (&'e str, &'e Expression)>) -> Vec<(
 }
 
 impl Effect {
+    /// Whether a path has the same values behind the stage as before it.
+    pub(crate) fn leaves(&self, path: &str) -> bool {
+        match self {
+            Effect::None => true,
+            Effect::Changes { paths, .. } => !paths.iter().any(|changed| touches(changed, path)),
+            Effect::Unknown | Effect::Keeps { .. } | Effect::GroupsBy(_) => false,
+        }
+    }
+
     /// Of a stage that changes these paths.
     pub(crate) fn changes(paths: impl IntoIterator<Item = String>) -> Effect {
         Effect::Changes { paths: paths.into_iter().collect(), renames: Vec::new() }

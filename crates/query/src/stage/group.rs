@@ -234,7 +234,8 @@ impl Group {
         let whole = !self.fields.is_empty();
         let last = whole && accumulators().all(Accumulator::is_last);
         let enough = !whole || ordered && (last || accumulators().all(Accumulator::is_first));
-        (enough && !parts.is_empty()).then(|| FirstOf { path: parts.join("."), last, whole })
+        let path = || parts.join(".");
+        (enough && !parts.is_empty()).then(|| FirstOf { path: path(), last, whole, apart: false })
     }
 
     /// The result over so many documents, when it does nothing but count them: `{ _id: null, n: { $sum: 1 } }`.

@@ -162,8 +162,10 @@ pub(crate) trait Running: Send {
         None
     }
 
-    /// Writes what it did, for those who explain it.
-    fn explain(&self, _: &mut DocBuilder) {}
+    /// Writes what it did, for those who explain it. Gives the microseconds that it took itself, where somebody watched that.
+    fn explain(&self, _: &mut DocBuilder) -> u64 {
+        0
+    }
 
     /// Whether results may come at the end of the input, or stay behind when the reader pauses.
     fn holds_back(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A running stage whose pipeline is explained: it counts what the stage gives.
+//! A running stage whose pipeline is explained: it counts what the stage gives, and how long it takes.
 
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc};
@@ -6,16 +6,47 @@ use mayfly_value::{DocBuilder, RawDoc};
 use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 
-/// A stage, and how many documents it gave.
+/// A stage, and what it did.
 pub(crate) struct Watched {
     stage: Box<dyn Running>,
+    did: Did,
+}
+
+#[derive(Default)]
+struct Did {
+    /// Documents that it gave.
     given: i64,
+    /// The time that it took, without those behind it.
+    micros: u64,
+}
+
+impl Did {
+    /// Runs the stage.
+    fn watch(
+        &mut self,
+        context: &StageContext<'_>,
+        next: &mut Next<'_>,
+        run: impl FnOnce(&mut Next<'_>) -> Result<Flow>,
+    ) -> Result<Flow> {
+        let now = || context.op.elapsed_micros().unsigned_abs();
+        let (began, mut behind) = (now(), 0);
+        let given = &mut self.given;
+        let flow = run(&mut |result| {
+            *given += 1;
+            let told = now();
+            let flow = next(result);
+            behind += now().saturating_sub(told);
+            flow
+        });
+        self.micros += now().saturating_sub(began).saturating_sub(behind);
+        flow
+    }
 }
 
 impl Watched {
     /// Watches a stage.
     pub(crate) fn over(stage: Box<dyn Running>) -> Box<dyn Running> {
-        Box::new(Watched { stage, given: 0 })
+        Box::new(Watched { stage, did: Did::default() })
     }
 }
 
@@ -26,27 +57,15 @@ impl Running for Watched {
         document: RawDoc<'_>,
         next: &mut Next<'_>,
     ) -> Result<Flow> {
-        let given = &mut self.given;
-        self.stage.push(context, document, &mut |result| {
-            *given += 1;
-            next(result)
-        })
+        self.did.watch(context, next, |next| self.stage.push(context, document, next))
     }
 
     fn resume(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        let given = &mut self.given;
-        self.stage.resume(context, &mut |result| {
-            *given += 1;
-            next(result)
-        })
+        self.did.watch(context, next, |next| self.stage.resume(context, next))
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
-        let given = &mut self.given;
-        self.stage.finish(context, &mut |result| {
-            *given += 1;
-            next(result)
-        })
+        self.did.watch(context, next, |next| self.stage.finish(context, next))
     }
 
     fn end_batch(&mut self) {
@@ -69,8 +88,9 @@ impl Running for Watched {
         self.stage.holds_back()
     }
 
-    fn explain(&self, out: &mut DocBuilder) {
+    fn explain(&self, out: &mut DocBuilder) -> u64 {
         self.stage.explain(out);
-        out.append("nReturned", self.given).append("executionTimeMillisEstimate", 0i64);
+        out.append("nReturned", self.did.given);
+        self.did.micros
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use mayfly_base::ScriptLimits;
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::spill::Operator;
+use mayfly_base::{PlannerSettings, ScriptLimits};
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 use parking_lot::Mutex;
@@ -100,6 +100,9 @@ const FROM_ONE: Kind = Kind::Int { least: 1, exclusive: false };
 const POSITIVE: Kind = Kind::Int { least: 0, exclusive: true };
 const SOME_BYTES: Kind = Kind::Long { least: 0, exclusive: true };
 const ANY_BYTES: Kind = Kind::Long { least: 0, exclusive: false };
+const RATIO: Kind = Kind::Double { least: 0.0, exclusive: false, most: f64::MAX };
+const GROWTH: Kind = Kind::Double { least: 1.0, exclusive: true, most: f64::MAX };
+const SHARE: Kind = Kind::Double { least: 0.0, exclusive: false, most: 1.0 };
 /// Whatever a stored document has room for.
 const DOCUMENT_BYTES: Kind = Kind::Long { least: MAX_WIRE_DOCUMENT_BYTES as i64, exclusive: false };
 
@@ -116,6 +119,10 @@ fn operator(service: &Service, operator: Operator) -> &AtomicI64 {
 
 fn ttl(service: &Service) -> &TtlParameters {
     service.store.ttl_params()
+}
+
+fn planner(service: &Service) -> &PlannerSettings {
+    service.store.planner()
 }
 
 fn open(service: &Service) -> &OpenTransactions {
@@ -150,6 +157,23 @@ macro_rules! flag {
             set: |$service, value| {
                 if let Value::Bool(value) = value {
                     $place.store(*value, Ordering::Relaxed);
+                }
+            },
+        }
+    };
+}
+
+/// A row whose value is a number with a fraction.
+macro_rules! fraction {
+    ($name:literal, $kind:expr, |$service:ident| $place:expr) => {
+        Parameter {
+            name: $name,
+            set_at: SetAt::Both,
+            kind: $kind,
+            get: |$service| Value::Double($place.get()),
+            set: |$service, value| {
+                if let Value::Double(value) = value {
+                    $place.set(*value);
                 }
             },
         }
@@ -214,6 +238,10 @@ pub const TABLE: &[Parameter] = &[
     number!("internalLookupStageIntermediateDocumentMaxSizeBytes", DOCUMENT_BYTES, |s| memory(s)
         .lookup_array),
     number!("internalNearStageMaxMemoryBytes", SOME_BYTES, |s| operator(s, Operator::Near)),
+    flag!("internalQueryCacheDisableInactiveEntries", |s| planner(s).active_at_once),
+    fraction!("internalQueryCacheEvictionRatio", RATIO, |s| planner(s).replanned_at),
+    number!("internalQueryCacheMaxEntriesPerCollection", NOT_NEGATIVE, |s| planner(s).cached_plans),
+    fraction!("internalQueryCacheWorksGrowthCoefficient", GROWTH, |s| planner(s).cache_growth),
     number!("internalQueryFacetBufferSizeBytes", POSITIVE, |s| memory(s).facet_buffer),
     number!("internalQueryFacetMaxOutputDocSizeBytes", SOME_BYTES, |s| operator(
         s,
@@ -226,7 +254,13 @@ pub const TABLE: &[Parameter] = &[
     )),
     number!("internalQueryMaxConcatArraysBytes", POSITIVE, |s| memory(s).concat_arrays),
     number!("internalQueryMaxPushBytes", POSITIVE, |s| memory(s).push),
+    number!("internalQueryMaxScansToExplode", NOT_NEGATIVE, |s| planner(s).merged_scans),
     number!("internalQueryMaxSetUnionBytes", POSITIVE, |s| memory(s).set_union),
+    fraction!("internalQueryPlanEvaluationCollFraction", SHARE, |s| planner(s).trial_share),
+    number!("internalQueryPlanEvaluationMaxResults", NOT_NEGATIVE, |s| planner(s).trial_results),
+    number!("internalQueryPlanEvaluationWorks", POSITIVE, |s| planner(s).trial_works),
+    flag!("internalQueryPlannerEnableHashIntersection", |s| planner(s).hash_intersection),
+    number!("internalQueryPlannerMaxIndexedSolutions", POSITIVE, |s| planner(s).plans),
     number!(
         "internalQuerySlotBasedExecutionHashLookupApproxMemoryUseInBytesBeforeSpill",
         SOME_BYTES,
@@ -278,7 +312,7 @@ pub const TABLE: &[Parameter] = &[
     number!("maxTransactionLockRequestTimeoutMillis", FROM_MINUS_ONE, |s| s
         .store
         .transaction_lock_timeout_ms),
-    flag!("notablescan", |s| s.store.no_table_scan()),
+    flag!("notablescan", |s| planner(s).no_table_scan),
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",

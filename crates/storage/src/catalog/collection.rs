@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 use parking_lot::RwLock;
 
@@ -31,8 +31,8 @@ pub struct Collection {
     namespace: RwLock<Namespace>,
     /// The default of its operations and indexes, and the order of its records.
     collation: Option<Arc<Collation>>,
-    /// Whether queries must not scan whole collections, for all of them.
-    no_table_scan: Arc<AtomicBool>,
+    /// What is set about the planning of queries, for all collections.
+    planner: Arc<PlannerSettings>,
     dropped: AtomicBool,
     /// Whether it is being filled beside another one. Its policies begin when it has that one's name.
     temporary: AtomicBool,
@@ -240,7 +240,7 @@ impl Collection {
         uuid: [u8; 16],
         namespace: Namespace,
         mut state: CollectionState,
-        (collation, no_table_scan): (Option<Arc<Collation>>, Arc<AtomicBool>),
+        (collation, planner): (Option<Arc<Collation>>, Arc<PlannerSettings>),
     ) -> Collection {
         let ttl = Arc::default();
         state.list_policies(id, &ttl);
@@ -251,7 +251,7 @@ impl Collection {
             uuid,
             namespace: RwLock::new(namespace),
             collation,
-            no_table_scan,
+            planner,
             dropped: AtomicBool::new(false),
             temporary: AtomicBool::new(temporary),
             hides_expired: AtomicBool::new(!temporary && state.hides_expired()),
@@ -404,9 +404,9 @@ impl Collection {
         *self.namespace.write() = namespace;
     }
 
-    /// Whether queries must not scan all of it (the parameter `notablescan`), as far as the server says.
-    pub fn no_table_scan(&self) -> bool {
-        self.no_table_scan.load(Ordering::Relaxed)
+    /// What is set about the planning of queries.
+    pub fn planner(&self) -> &PlannerSettings {
+        &self.planner
     }
 
     /// Number of documents, as far as it is known without counting.

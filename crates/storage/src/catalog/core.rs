@@ -1,9 +1,9 @@
 //! What every floor above takes: the byte store, the catalog over it, the log, and the clocks.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use mayfly_base::{Clock, Namespace, OpRegistry, Result};
+use mayfly_base::{Clock, Namespace, OpRegistry, PlannerSettings, Result};
 use mayfly_kv::{Engine, EngineStats};
 
 use super::definitions::{Definitions, note};
@@ -69,9 +69,9 @@ impl Core {
         list.into_iter().map(|(_, collection)| collection).collect()
     }
 
-    /// The parameter `notablescan`: whether queries must not scan whole collections.
-    pub fn no_table_scan(&self) -> &AtomicBool {
-        &self.catalog.no_table_scan
+    /// What is set about the planning of queries.
+    pub fn planner(&self) -> &PlannerSettings {
+        &self.catalog.planner
     }
 
     /// The TTL monitor's parameters.

@@ -6,10 +6,10 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result};
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
 };
@@ -69,8 +69,8 @@ pub(crate) struct Catalog {
     pub(crate) sweeping: Mutex<()>,
     /// Dropped objects whose keys wait for the sweeper.
     pub(crate) dropped: Mutex<Vec<u64>>,
-    /// Whether queries must not scan whole collections, for all of them.
-    pub(crate) no_table_scan: Arc<AtomicBool>,
+    /// What is set about the planning of queries, for all collections.
+    pub(crate) planner: Arc<PlannerSettings>,
 }
 
 impl Catalog {
@@ -84,10 +84,10 @@ impl Catalog {
         })
         .map_err(from_kv)?;
         let mut map = Namespaces::default();
-        let no_table_scan = Arc::default();
+        let planner = Arc::default();
         for (id, bytes) in rows(&*txn, b'c')? {
             let stored = RawDoc::new(&bytes).ok_or_else(|| damaged("a catalog entry"))?;
-            let collection = Arc::new(decode_collection(id, stored, filters, &no_table_scan)?);
+            let collection = Arc::new(decode_collection(id, stored, filters, &planner)?);
             map.insert(collection.namespace(), collection);
         }
         load_multikey(&*txn, &map)?;
@@ -98,7 +98,7 @@ impl Catalog {
             changing: Mutex::new(()),
             sweeping: Mutex::new(()),
             dropped: Mutex::new(dropped),
-            no_table_scan,
+            planner,
         })
     }
 
@@ -243,7 +243,7 @@ fn decode_collection(
     id: u64,
     stored: RawDoc<'_>,
     filters: &dyn FilterCompiler,
-    no_table_scan: &Arc<AtomicBool>,
+    planner: &Arc<PlannerSettings>,
 ) -> Result<Collection> {
     let ns =
         stored.get("ns").and_then(RawValue::as_str).ok_or_else(|| damaged("a catalog entry"))?;
@@ -262,7 +262,7 @@ fn decode_collection(
     let id_index = id_index.map(|item| decode_index(item, filters).map(Arc::new)).transpose()?;
     let collation = Collation::of_options(options)?;
     let state = CollectionState::new(options.to_owned(), id_index, indexes, filters)?;
-    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state, (collation, no_table_scan.clone())))
+    Ok(Collection::new(id, uuid, Namespace::parse(ns)?, state, (collation, planner.clone())))
 }
 
 fn decode_index(item: RawDoc<'_>, filters: &dyn FilterCompiler) -> Result<Index> {

@@ -1,16 +1,19 @@
 //! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds: on every engine,
 //! and after a restart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_mql::SortPattern;
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, plans};
+use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, Metadata, Plan, plans};
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
-use mayfly_testkit::{OpenEngine, memory};
+use mayfly_testkit::{OpenEngine, memory, memory_under_chaos};
 use mayfly_value::extjson::parse_document;
+use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
-use mayfly_value::{Collation, DocBuf, RawDoc};
+use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
 use crate::scripts::rocksdb;
 
@@ -175,6 +178,8 @@ fn open(engine: &OpenEngine) -> (Arc<Store>, Arc<OpCtx>) {
 impl Fixture {
     fn new(engine: &OpenEngine, chance: &mut Chance, with_arrays: bool) -> Fixture {
         let (store, op) = open(engine);
+        // Half of them try what two indexes have in common.
+        store.planner().hash_intersection.store(chance.below(2) == 0, Relaxed);
         let (collection, _) = store.get_or_create(&Namespace::parse("db.c").unwrap()).unwrap();
         for id in 0..60 {
             let mut fields = vec![format!("\"_id\": {id}")];
@@ -197,9 +202,11 @@ impl Fixture {
 
     /// The same after a restart.
     fn opened_again(self, engine: &OpenEngine) -> Fixture {
+        let intersects = self.store.planner().hash_intersection.load(Relaxed);
         self.store.close().unwrap();
         drop(self);
         let (store, op) = open(engine);
+        store.planner().hash_intersection.store(intersects, Relaxed);
         let collection = store.collection(&Namespace::parse("db.c").unwrap()).unwrap();
         Fixture { store, op, collection }
     }
@@ -240,7 +247,11 @@ impl Fixture {
             };
             executor.run(&self.store, &self.op, &mut sink).unwrap();
         }
-        (found, executor.plan().summary().into_owned())
+        let mut summary = executor.plan().summary().into_owned();
+        if executor.plan().any(&mut |node| matches!(node, Plan::And(_))) {
+            summary.push_str(" in both");
+        }
+        (found, summary)
     }
 
     /// What clients are shown, by every plan: in order, a part of it, and only some fields.
@@ -257,6 +268,32 @@ impl Fixture {
             (projected.collect(), summary)
         };
         plans.map(with_plan).map(shown).collect()
+    }
+
+    /// The values of a field, as the keys that equal values share, and how they were found.
+    fn values(
+        &self,
+        filter: RawDoc<'_>,
+        field: &str,
+        options: FindOptions<'_>,
+    ) -> (BTreeSet<Vec<u8>>, String) {
+        let query = CanonicalQuery::parse(filter, options).unwrap().for_values_of(field);
+        let executor = Executor::new(self.collection.clone(), query).unwrap();
+        let (found, summary) = self.run_one(executor);
+        let mut values = BTreeSet::new();
+        let mut take = |value: RawValue<'_>| {
+            let mut key = Vec::new();
+            keys::append_value(&mut key, &mut TypeBits::default(), value, false);
+            values.insert(key);
+        };
+        for (_, document) in &found {
+            match document.as_doc().get(field) {
+                Some(RawValue::Array(items)) => items.iter().for_each(|item| take(item.value())),
+                Some(value) => take(value),
+                None => {}
+            }
+        }
+        (values, summary)
     }
 
     /// How many results there are, by every plan.
@@ -311,7 +348,7 @@ fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -
     let mut chance = Chance(2026);
     let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
     let english = Collation::parse(english.as_doc(), "collation").unwrap();
-    let (mut compared, mut by_index) = (0, 0);
+    let (mut compared, mut by_index, mut once, mut both) = (0, 0, 0, 0);
     for round in 0..rounds {
         let engine = new_engine();
         let mut fixture = Fixture::new(&engine, &mut chance, round % 3 > 0);
@@ -341,6 +378,14 @@ fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -
                 r#"{"_id": -1}"#,
             ];
             let order: DocBuf = parse_document(chance.pick(&order)).unwrap();
+            for field in ["a", "b", "c"] {
+                let natural = Some(Hint::Natural { backward: false });
+                let scan = FindOptions { hint: natural, ..options() };
+                let (expected, _) = fixture.values(document.as_doc(), field, scan);
+                let (found, summary) = fixture.values(document.as_doc(), field, options());
+                assert_eq!(found, expected, "{field} of {text} by {summary} of {made:?}");
+                once += usize::from(summary.starts_with("DISTINCT_SCAN"));
+            }
             compare_parts(&fixture, &mut chance, document.as_doc(), &options);
             let hints = COMPLETE.iter().filter(|name| {
                 made.iter().any(|text| text.contains(&format!("\"name\": \"{name}\"")))
@@ -367,11 +412,14 @@ fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -
                         );
                         compared += 1;
                         by_index += usize::from(!summary.starts_with("COLLSCAN"));
+                        both += usize::from(summary.ends_with("in both"));
                     }
                 }
             }
         }
     }
+    // Plans of each kind were there.
+    assert!(once > rounds && both > 10, "{once} {both} in {rounds}");
     (compared, by_index)
 }
 
@@ -379,6 +427,12 @@ fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -
 fn every_plan_finds_what_a_scan_finds() {
     let (compared, by_index) = compare(&memory, 60, false);
     assert!(compared > 10_000 && by_index > 5_000, "{compared} {by_index}");
+}
+
+#[test]
+fn every_plan_finds_what_a_scan_finds_under_chaos() {
+    let (compared, by_index) = compare(&|| memory_under_chaos(11), 20, true);
+    assert!(compared > 3_000 && by_index > 1_500, "{compared} {by_index}");
 }
 
 #[test]

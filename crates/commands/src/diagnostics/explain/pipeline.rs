@@ -85,13 +85,17 @@ pub(super) fn explain_stages(
     let hint = front.hint;
     let mut begun = DocBuilder::new();
     let read = write(ctx, inner, front, shown.purpose, &mut begun)?;
-    let did = if runs { run(ctx, inner, parsed, hint)? } else { Vec::new() };
+    let (did, mut micros) = match runs {
+        true => run(ctx, inner, parsed, hint)?,
+        false => (Vec::new(), 0),
+    };
+    let took = |micros: u64| i64::try_from(micros / 1000).unwrap_or(i64::MAX);
     doc.start_array("stages").push_document();
     let name = if shown.by_distance { "$geoNearCursor" } else { "$cursor" };
     doc.append(name, &begun.finish());
     if runs {
         doc.append("nReturned", i64::try_from(read).unwrap_or(i64::MAX));
-        doc.append("executionTimeMillisEstimate", 0i64);
+        doc.append("executionTimeMillisEstimate", took(micros));
     }
     doc.end();
     // What the front took over of them did not run as a stage.
@@ -99,8 +103,10 @@ pub(super) fn explain_stages(
     let mut did = did.iter().peekable();
     for (at, stage) in shown.behind.iter().enumerate() {
         doc.push_document().append_all(stage.as_doc());
-        if let Some(did) = did.next_if(|_| at >= taken) {
-            doc.append_all(did.as_doc());
+        if let Some((did, own)) = did.next_if(|_| at >= taken) {
+            // As the reference counts it, with all stages before.
+            micros += own;
+            doc.append_all(did.as_doc()).append("executionTimeMillisEstimate", took(micros));
         }
         doc.end();
     }
@@ -116,13 +122,14 @@ fn hinted_buckets(collection: &Collection, hint: Option<RawValue<'_>>) -> Option
     key.get("$natural").is_none().then(|| series.fields.key_on_buckets(key))
 }
 
-/// Runs the whole pipeline and throws its results away; gives what the stages did.
+/// Runs the whole pipeline and throws its results away; gives what the stages did, and the microseconds that reading took.
 fn run(
     ctx: &CommandContext<'_>,
     inner: &Inner<'_>,
     pipeline: Pipeline,
     hint: Option<RawValue<'_>>,
-) -> Result<Vec<DocBuf>> {
+) -> Result<(Vec<(DocBuf, u64)>, u64)> {
+    let began = ctx.op.elapsed_micros();
     let store = &ctx.service.store;
     let hint = hint.map(Hint::parse).transpose()?.flatten();
     let hints = inner.setting.as_ref().and_then(|setting| setting.hints.clone());
@@ -134,5 +141,8 @@ fn run(
         let limit = BatchLimit { documents: Some(1000) };
         cursor.fill(store, ctx.op, limit, &mut batch)?;
     }
-    Ok(cursor.explained())
+    let did = cursor.explained();
+    let all = (ctx.op.elapsed_micros() - began).unsigned_abs();
+    let reading = did.iter().fold(all, |left, (_, own)| left.saturating_sub(*own));
+    Ok((did, reading))
 }

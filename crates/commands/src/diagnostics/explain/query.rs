@@ -27,6 +27,8 @@ pub(super) struct Parts<'a> {
     pub(super) max: Option<RawDoc<'a>>,
     pub(super) first_of: Option<&'a FirstOf>,
     pub(super) shows: Option<&'a Vec<String>>,
+    /// The field whose values `distinct` asks for.
+    pub(super) values_of: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
@@ -44,6 +46,7 @@ impl<'a> Parts<'a> {
             max: None,
             first_of: None,
             shows: None,
+            values_of: None,
         }
     }
 
@@ -67,6 +70,9 @@ impl<'a> Parts<'a> {
         let hint = self.hint.map(Hint::parse).transpose()?.flatten();
         options.hint = Hint::between(hint, self.min, self.max)?;
         let query = CanonicalQuery::parse(self.filter, options)?;
+        if let Some(key) = self.values_of {
+            return Ok(query.for_values_of(key));
+        }
         let (first_of, shows) = (self.first_of.cloned(), self.shows.cloned());
         Ok(CanonicalQuery { first_of, shows, ..query })
     }
@@ -121,6 +127,7 @@ pub(super) fn find(
         max: fields.document("max")?,
         shows: None,
         first_of: None,
+        values_of: None,
     };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }
@@ -149,12 +156,7 @@ pub(super) fn distinct(
     let Some(key) = fields.string("key")? else { return Err(fields.missing("key")) };
     let filter = fields.document("query")?.unwrap_or(RawDoc::EMPTY);
     let hint = fields.get("hint");
-    let first_of = FirstOf { path: key.to_owned(), last: false, whole: false };
-    // Values of all documents come from an index that has them.
-    let collection = ctx.service.store.collection(&inner.ns);
-    let collated = inner.collating.over(collection.as_deref()).is_some();
-    let whole = filter.is_empty() && hint.is_none() && !collated;
-    let parts = Parts { hint, first_of: whole.then_some(&first_of), ..Parts::of(filter) };
+    let parts = Parts { hint, values_of: Some(key), ..Parts::of(filter) };
     write(ctx, inner, parts, Purpose::Find, doc).map(|_| ())
 }
 

@@ -1,11 +1,11 @@
-//! `DISTINCT_SCAN`: one document for each first value of an index: entries whose value was shown already are passed over.
+//! `DISTINCT_SCAN`: one document for each value of a field of an index: entries whose value was shown already are passed over.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::Result;
 use mayfly_storage::{Direction, Entry, KeyRange, ScanLimit, Scanned};
-use mayfly_value::keys;
+use mayfly_value::{RawDoc, RawValue, keys};
 
 use super::covered::document;
 use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
@@ -17,6 +17,10 @@ pub(super) struct Scan {
     scan: Arc<IndexScan>,
     /// Keys say all that is asked.
     covered: bool,
+    /// How many fields of the index are shown once for each of their values.
+    fields: usize,
+    /// A document without the field does not stand for one where it is null.
+    apart: bool,
     /// The range that is scanned, and what is left of it, unless that is all.
     at: usize,
     rest: Option<KeyRange>,
@@ -28,11 +32,14 @@ pub(super) struct Scan {
 
 impl Scan {
     pub(super) fn new(scan: Arc<IndexScan>) -> Scan {
-        let first = scan.index.spec.fields().first();
-        let covered = scan.one_per_value.is_some_and(|it| it.covered);
-        let shown = Some(Shown::new(first.is_some_and(|field| field.descending)));
+        let how = scan.one_per_value;
+        let covered = how.is_some_and(|it| it.covered);
+        let apart = how.is_some_and(|it| it.apart);
+        let fields = how.map_or(1, |it| it.fields);
+        let first = scan.index.spec.fields().iter().take(fields);
+        let shown = Some(Shown::new(first.map(|field| field.descending).collect()));
         let counters = Counters::default();
-        Scan { scan, covered, at: 0, rest: None, shown, seen: None, counters }
+        Scan { scan, covered, fields, apart, at: 0, rest: None, shown, seen: None, counters }
     }
 
     fn present(&self) -> Option<KeyRange> {
@@ -111,24 +118,26 @@ impl Scan {
         {
             return Ok(ControlFlow::Continue(()));
         }
-        let first = self.scan.index.spec.fields().get(..1).unwrap_or_default();
+        let first = self.scan.index.spec.fields().get(..self.fields).unwrap_or_default();
         let known = match self.covered && self.shown.is_some() {
             true => document(entry, first),
             false => None,
         };
         let (mut flow, mut given) = (ControlFlow::Continue(()), known.is_some());
+        let mut stands = true;
         let record = entry.record_key;
         if let Some(known) = known {
             flow = rows(&Row::read(record, known.as_doc(), &Metadata::NONE))?;
         } else {
             self.counters.documents += 1;
             given = batch.read(record, &mut |document| {
+                stands = !self.apart || first.last().is_some_and(|it| has(document, &it.parts));
                 flow = rows(&Row::read(record, document, &Metadata::NONE))?;
                 Ok(())
             })?;
         }
         self.counters.returned += u64::from(given);
-        if let (true, Some(shown)) = (given, &mut self.shown) {
+        if let (true, Some(shown)) = (given && stands, &mut self.shown) {
             shown.note(entry.values);
         }
         *stopped = flow.is_break();
@@ -139,17 +148,27 @@ impl Scan {
 /// Entries of one value that are passed over one by one before a seek is cheaper.
 const FEW_ENTRIES: usize = 32;
 
+/// Whether a document has a field, which lies in no array.
+fn has(document: RawDoc<'_>, parts: &[String]) -> bool {
+    let [name, rest @ ..] = parts else { return false };
+    match document.get(name) {
+        Some(RawValue::Document(inner)) if !rest.is_empty() => has(inner, rest),
+        found => found.is_some() && rest.is_empty(),
+    }
+}
+
 /// The value that was shown last.
 #[derive(Debug)]
 pub(super) struct Shown {
-    descending: bool,
+    /// Of each field, whether it descends.
+    descending: Vec<bool>,
     /// Its bytes at the beginning of keys; empty before the first.
     present: Vec<u8>,
     passed: usize,
 }
 
 impl Shown {
-    pub(super) fn new(descending: bool) -> Shown {
+    pub(super) fn new(descending: Vec<bool>) -> Shown {
         Shown { descending, present: Vec::new(), passed: 0 }
     }
 
@@ -167,7 +186,10 @@ impl Shown {
 
     /// The entry's document was shown.
     pub(super) fn note(&mut self, values: &[u8]) {
-        let end = keys::skip_value(values, self.descending).unwrap_or(values.len());
+        let next = |end: usize, descending: &bool| {
+            Some(end + keys::skip_value(values.get(end..)?, *descending)?)
+        };
+        let end = self.descending.iter().try_fold(0, next).unwrap_or(values.len());
         self.present.clear();
         self.present.extend_from_slice(&values[..end]);
         self.passed = 0;

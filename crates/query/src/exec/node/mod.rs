@@ -3,6 +3,7 @@
 //! A node gives rows to whoever runs it, until that has enough or nothing is left. It keeps positions and what it has to remember,
 //! no object of an engine: each batch has a snapshot of its own, over which all nodes of a plan go on.
 
+mod and_hash;
 mod by_id;
 mod covered;
 pub(super) mod distinct_scan;
@@ -17,6 +18,7 @@ mod record_scan;
 mod skip;
 mod sort;
 pub(super) mod text;
+mod timed;
 
 use std::cell::{Cell, OnceCell};
 use std::ops::ControlFlow;
@@ -105,6 +107,10 @@ pub(crate) struct Counters {
     pub(crate) dropped: u64,
     /// Nothing is left.
     pub(crate) over: bool,
+    /// The time that it took with those below it, where that was asked for.
+    pub(crate) micros: u64,
+    /// Bytes that it keeps of records.
+    pub(crate) held: u64,
     /// What a sort took.
     pub(crate) sort: SortStats,
 }
@@ -292,6 +298,8 @@ pub(super) struct Settings {
     pub(super) tail: Option<Tail>,
     /// What a sort keeps of documents; nothing: all.
     pub(super) keeps: Option<Fields>,
+    /// Nodes say how long they took.
+    pub(super) timed: bool,
 }
 
 /// The running nodes of a plan.
@@ -300,6 +308,20 @@ pub(super) fn start(
     (collection, query): (&Arc<Collection>, &CanonicalQuery),
     settings: &mut Settings,
 ) -> Box<dyn Node> {
+    let node = started(plan, (collection, query), settings);
+    if settings.timed { Box::new(timed::Timed::new(node)) } else { node }
+}
+
+fn started(
+    plan: &Plan,
+    (collection, query): (&Arc<Collection>, &CanonicalQuery),
+    settings: &mut Settings,
+) -> Box<dyn Node> {
+    let timed = settings.timed;
+    let one_of_several = |plan: &Plan| {
+        let node = one_of_several(plan);
+        if timed { Box::new(timed::Timed::new(node)) } else { node }
+    };
     let mut below = |plan: &Plan| start(plan, (collection, query), settings);
     match plan {
         Plan::Nothing => Box::new(Nothing),
@@ -315,6 +337,11 @@ pub(super) fn start(
         Plan::Index(scan) => Box::new(index_scan::Scan::new(scan.clone(), settings.for_write)),
         Plan::Text(access) => Box::new(text::Search::new(access.clone())),
         Plan::Near(access) => Box::new(near::Search::new(access.clone(), settings.for_write)),
+        Plan::And(inputs) => {
+            let [first, second] = &**inputs;
+            let first = below(first);
+            Box::new(and_hash::AndHash::new([first, below(second)]))
+        }
         Plan::Or(inputs) => Box::new(or::Or::new(inputs.iter().map(one_of_several).collect())),
         Plan::Merge { inputs, pattern, disjoint } => {
             let input = |plan: &Plan| match plan {

@@ -337,10 +337,11 @@ impl Running for RunningLookup {
         self.choice.end_batch();
     }
 
-    fn explain(&self, out: &mut DocBuilder) {
+    fn explain(&self, out: &mut DocBuilder) -> u64 {
         if self.lookup.fields.is_some() {
             self.stats.append_strategy(out);
         }
         self.stats.append(out);
+        0
     }
 }

@@ -1,0 +1,71 @@
+//! `AND_HASH`: the records that two inputs have, in the order of the second.
+
+use std::ops::ControlFlow;
+
+use mayfly_base::Result;
+
+use super::{Batch, Counters, Node, Progress, Row, Rows};
+use crate::memory::SeenRecords;
+
+pub(super) struct AndHash {
+    /// Each shows a record once.
+    inputs: [Box<dyn Node>; 2],
+    /// Whether the first has shown all.
+    collected: bool,
+    /// What the first has shown.
+    records: Option<SeenRecords>,
+    counters: Counters,
+}
+
+impl AndHash {
+    pub(super) fn new(inputs: [Box<dyn Node>; 2]) -> AndHash {
+        AndHash { inputs, collected: false, records: None, counters: Counters::default() }
+    }
+}
+
+impl Node for AndHash {
+    fn run(&mut self, batch: &Batch<'_>, rows: &mut Rows<'_>) -> Result<Progress> {
+        let counters = &mut self.counters;
+        let records = self.records.get_or_insert_with(|| SeenRecords::new(batch.budget));
+        let [first, second] = &mut self.inputs;
+        if !self.collected {
+            // How many are wanted in the end says nothing of these.
+            let wanted = batch.wanted.take();
+            let progress = first.run(batch, &mut |row| {
+                counters.looked += 1;
+                records.insert(row.record, batch.op)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            batch.wanted.set(wanted);
+            counters.held = records.memory_bytes() as u64;
+            if progress != Progress::Over {
+                return Ok(progress);
+            }
+            self.collected = true;
+        }
+        // Keys that led to records which the first does not have.
+        let mut passed = 0;
+        let progress = second.run(batch, &mut |row| {
+            counters.looked += 1;
+            counters.tested += 1;
+            // It comes once: what is taken now is not met again.
+            if records.insert(row.record, batch.op)? {
+                passed += row.keys;
+                return Ok(ControlFlow::Continue(()));
+            }
+            counters.returned += 1;
+            let keys = row.keys + std::mem::take(&mut passed);
+            rows(&Row::key(row.record, keys))
+        })?;
+        counters.over = progress == Progress::Over;
+        Ok(progress)
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters.clone()
+    }
+
+    fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
+        self.inputs.iter().for_each(|input| see(&**input));
+    }
+}

@@ -1,0 +1,51 @@
+//! Counts by the entries of an index, as clients read them.
+
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::node::{Node, number};
+use super::tree::input_of;
+use crate::exec::Ran;
+use crate::plan::IndexScan;
+
+/// A scan of which only the number of entries counts: of one interval its ends are told.
+pub(super) fn counted_scan(scan: &IndexScan, leaf: Node, ran: &Ran) -> Node {
+    let Some(bounds) = ends(scan).filter(|_| scan.checks.is_empty()) else { return leaf };
+    let mut fields = DocBuilder::new();
+    let told = leaf.fields.as_doc();
+    for field in told.iter().filter(|it| !matches!(it.name(), "direction" | "indexBounds")) {
+        fields.append(field.name(), field.value());
+    }
+    fields.append("indexBounds", &bounds);
+    let keys = input_of(ran).counters.keys;
+    let counted = |out: &mut DocBuilder| {
+        out.append("keysExamined", number(keys));
+    };
+    Node { stage: "COUNT_SCAN", fields: fields.finish(), ..leaf }.counting(counted)
+}
+
+/// Where a scan of one range begins and ends.
+fn ends(scan: &IndexScan) -> Option<DocBuf> {
+    let (mut start, mut end) = (DocBuilder::new(), DocBuilder::new());
+    let (mut includes_start, mut includes_end) = (true, true);
+    for (at, field) in scan.fields().iter().enumerate() {
+        let (low, high) = match scan.said.intervals.get(at) {
+            Some(Some(intervals)) => match &intervals[..] {
+                [one] => (Some(&one.low), Some(&one.high)),
+                _ => return None,
+            },
+            _ => (None, None),
+        };
+        let (first, last) = if field.descending { (high, low) } else { (low, high) };
+        let open = [RawValue::MinKey, RawValue::MaxKey];
+        let (low, high) =
+            (open[usize::from(field.descending)], open[usize::from(!field.descending)]);
+        start.append(&field.path, first.map_or(low, |end| end.value.as_raw()));
+        end.append(&field.path, last.map_or(high, |end| end.value.as_raw()));
+        includes_start &= first.is_none_or(|end| end.inclusive);
+        includes_end &= last.is_none_or(|end| end.inclusive);
+    }
+    let mut out = DocBuilder::new();
+    out.append("startKey", &start.finish()).append("startKeyInclusive", includes_start);
+    out.append("endKey", &end.finish()).append("endKeyInclusive", includes_end);
+    Some(out.finish())
+}
