@@ -288,7 +288,7 @@ impl Expression {
                         check_size(out.len())?;
                     }
                 }
-                Ok(Value::Owned(RawValue::Document(out.finish().as_doc()).to_owned()))
+                op::document(out)
             }
             Expression::Array(items) => {
                 let finder = frame.finder_for(items.len());
@@ -298,7 +298,7 @@ impl Expression {
                     out.push(item.evaluate(frame)?.as_raw().unwrap_or(RawValue::Null));
                     check_size(out.len())?;
                 }
-                Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
+                op::array(out)
             }
             Expression::Call { run, arguments, .. } => match frame.finder_for(arguments.len()) {
                 None => run(arguments, frame),

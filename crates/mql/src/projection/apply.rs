@@ -8,16 +8,18 @@ use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue};
 use super::{Branch, Level, Mode, Projection};
 use crate::Matcher;
 
+/// Writes the projected document; true when it may be too deep.
 pub(super) fn apply(
     projection: &Projection,
     frame: Frame<'_>,
     filter: Option<&Matcher>,
     out: &mut DocBuilder,
-) -> Result<()> {
+) -> Result<bool> {
     let doc = frame.root();
     let finder = (projection.made > FEW_EXPRESSIONS).then(|| Finder::new(doc));
     let frame = frame.finding_by(finder.as_ref());
-    let mut run = Run { mode: projection.mode, frame, filter, in_found_item: false };
+    let mut run =
+        Run { mode: projection.mode, frame, filter, in_found_item: false, adds_levels: false };
     for element in doc.iter() {
         if element.name_bytes() == b"_id" && projection.root.find(b"_id").is_none() {
             if projection.keeps_id {
@@ -27,7 +29,8 @@ pub(super) fn apply(
         }
         run.element(&projection.root, element, out, 0)?;
     }
-    run.made(&projection.root, doc, out)
+    run.made(&projection.root, doc, out)?;
+    Ok(run.adds_levels)
 }
 
 /// One document on its way through a projection.
@@ -37,6 +40,8 @@ struct Run<'a> {
     filter: Option<&'a Matcher>,
     /// The positional operator has done its work on an array around.
     in_found_item: bool,
+    /// A made value has levels of its own, so that the result may have more than the document.
+    adds_levels: bool,
 }
 
 impl<'a> Run<'a> {
@@ -229,7 +234,7 @@ impl<'a> Run<'a> {
     }
 
     fn make(
-        &self,
+        &mut self,
         branch: &Branch,
         name: &str,
         present: Option<RawValue<'a>>,
@@ -240,6 +245,7 @@ impl<'a> Run<'a> {
                 if let Some(value) = expression.evaluate(self.frame)?.as_raw() {
                     out.append(name, value);
                     check_size(out.len())?;
+                    self.adds_levels |= matches!(value, RawValue::Document(_) | RawValue::Array(_));
                 }
             }
             Branch::ElemMatch(condition) => {

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use mayfly_base::Result;
 use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_value::{DocBuf, DocBuilder, Names, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, Names, RawDoc, check_depth};
 
 use crate::Matcher;
 use computed::ElementMatch;
@@ -105,8 +105,8 @@ impl Projection {
     /// Those of expressions.
     pub fn project<'a>(&'a self, doc: impl Into<Frame<'a>>) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        apply::apply(self, doc.into(), None, &mut out)?;
-        Ok(out.finish())
+        let adds_levels = apply::apply(self, doc.into(), None, &mut out)?;
+        checked(out, adds_levels)
     }
 
     /// The projected document, for one that a filter found: its positional `$` is known.
@@ -119,8 +119,8 @@ impl Projection {
         filter: &'a Matcher,
     ) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        apply::apply(self, doc.into(), Some(filter), &mut out)?;
-        Ok(out.finish())
+        let adds_levels = apply::apply(self, doc.into(), Some(filter), &mut out)?;
+        checked(out, adds_levels)
     }
 
     /// Whether an expression in it asks for this metadata, by the name that `$meta` uses.
@@ -154,6 +154,14 @@ impl Projection {
         }
         visit_paths(&self.root, "", visit);
     }
+}
+
+fn checked(out: DocBuilder, adds_levels: bool) -> Result<DocBuf> {
+    let projected = out.finish();
+    if adds_levels {
+        check_depth(projected.as_doc())?;
+    }
+    Ok(projected)
 }
 
 /// What a projection of a pipeline does to fields.

@@ -8,7 +8,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, Finder, Names, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{
+    DocBuf, DocBuilder, Finder, Names, RawDoc, RawValue, ValueBuf, check_depth, ty,
+};
 
 /// A parsed specification: a tree of names.
 #[derive(Debug)]
@@ -116,7 +118,12 @@ impl SetFields {
             self.expressions.iter().map(value).collect::<Result<_>>()?;
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(doc.as_bytes().len() + 64));
         write_level(&self.root, doc, &values, &mut out, 0)?;
-        Ok(out.finish())
+        let made = out.finish();
+        let levels = |value: &ValueBuf| matches!(value.type_byte(), ty::DOCUMENT | ty::ARRAY);
+        if values.iter().flatten().any(levels) {
+            check_depth(made.as_doc())?;
+        }
+        Ok(made)
     }
 }
 
