@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::Result;
-use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_value::paths::{Hit, LeafArrays, visit_path_by, visit_path_with};
 use mayfly_value::{
     Collation, Finder, Number, RawDoc, RawElement, RawValue, ValueSet, canonical_type,
     compare_values_in, same_collation, ty,
@@ -186,13 +186,15 @@ fn path_matches_in(
         return field_matches(predicate, get_element(doc, name, finder));
     }
     let leaf_arrays = match predicate {
-        Predicate::Not(inner) => return Ok(!path_matches(path, inner, doc)?),
-        Predicate::All(parts) => return all(parts, |part| path_matches(path, part, doc)),
+        Predicate::Not(inner) => return Ok(!path_matches_in(path, inner, doc, finder)?),
+        Predicate::All(parts) => {
+            return all(parts, |part| path_matches_in(path, part, doc, finder));
+        }
         _ if asks_for_arrays(predicate) => LeafArrays::Keep,
         _ => LeafArrays::Expand,
     };
     let mut found = Ok(false);
-    let _ = visit_path_with(doc, path.parts(), leaf_arrays, &mut |hit| {
+    let mut visit = |hit: Hit<'_>| {
         found = match hit {
             Hit::Value(value, _) => value_matches(predicate, value),
             Hit::Missing => Ok(missing_matches(predicate)),
@@ -201,7 +203,11 @@ fn path_matches_in(
             Ok(false) => ControlFlow::Continue(()),
             Ok(true) | Err(_) => ControlFlow::Break(()),
         }
-    });
+    };
+    let _ = match finder {
+        None => visit_path_with(doc, path.parts(), leaf_arrays, &mut visit),
+        Some(finder) => visit_path_by(doc, path.parts(), leaf_arrays, finder, &mut visit),
+    };
     found
 }
 

@@ -70,6 +70,18 @@ fn documents(count: usize) -> Vec<String> {
     vec![format!("{{insert: 'c', documents: [{{_id: 1, a: [{items}]}}]}}")]
 }
 
+fn inner(count: usize) -> Vec<String> {
+    vec![format!("{{insert: 'c', documents: [{{_id: 1, a: [{{{}}}]}}]}}", fields(count))]
+}
+
+fn indexed(_: usize) -> Vec<String> {
+    vec!["{createIndexes: 'c', indexes: [{key: {'$**': 1}, name: 'w'}]}".to_owned()]
+}
+
+fn indexed_array(_: usize) -> Vec<String> {
+    vec!["{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]}".to_owned()]
+}
+
 fn series(_: usize) -> Vec<String> {
     vec!["{create: 'c', timeseries: {timeField: 't', metaField: 'm'}}".to_owned()]
 }
@@ -305,6 +317,36 @@ const KINDS: &[Kind] = &[
         format!(
             "{{update: 'c', updates: [{all}], lsid: {{id: BinData(4, 'AAAAAAAAAAAAAAAAAAAAAA==')}}, txnNumber: NumberLong({n})}}"
         )
+    }),
+    kind("$group of fields", wide, |n| {
+        let all = list(n, |at| format!("f{at}: {{$sum: '$f{at}'}}"));
+        aggregate(&format!("{{$group: {{_id: null, {all}}}}}"))
+    }),
+    kind("$elemMatch", inner, |n| matched(&format!("{{a: {{$elemMatch: {{{}}}}}}}", fields(n)))),
+    kind("filter of items", inner, |n| {
+        matched(&format!("{{{}}}", list(n, |at| format!("'a.f{at}': {at}"))))
+    }),
+    kind("inclusion of items", inner, |n| {
+        project(&format!("{{{}}}", list(n, |at| format!("'a.f{at}': 1"))))
+    }),
+    kind("computed of items", inner, |n| {
+        project(&format!("{{{}}}", list(n, |at| format!("g{at}: '$a.f{at}'"))))
+    }),
+    kind("wildcard index", indexed, |n| format!("{{insert: 'c', documents: [{{{}}}]}}", fields(n))),
+    kind("index of an array", indexed_array, |n| {
+        format!("{{insert: 'c', documents: [{{a: [{}]}}]}}", numbers(n))
+    }),
+    kind("deletes", documents, |n| {
+        format!(
+            "{{delete: 'c', deletes: [{}]}}",
+            list(n, |at| format!("{{q: {{_id: {at}}}, limit: 1}}"))
+        )
+    }),
+    kind("$mergeObjects", wide, |n| {
+        computed(&format!("{{$mergeObjects: [{}]}}", list(n, |at| format!("{{f{at}: '$f{at}'}}"))))
+    }),
+    kind("$unwind and $push", array, |_| {
+        aggregate("{$unwind: '$a'}, {$group: {_id: null, a: {$push: '$a'}}}")
     }),
     kind("fields of a measurement", series, |n| {
         format!(
