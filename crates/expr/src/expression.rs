@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuilder, Finder, RawDoc, RawValue, ValueBuf};
 
 use crate::javascript::Script;
 use crate::op::{self, Each, OpRow, Prepared, Run, RunPrepared};
@@ -72,6 +72,9 @@ pub enum Expression {
     Collated(Arc<Collation>, Box<Expression>),
 }
 
+/// So many expressions over one document look for their fields by themselves; more share a [`Finder`].
+pub const FEW_EXPRESSIONS: usize = 16;
+
 /// What an expression is evaluated over.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
@@ -79,6 +82,7 @@ pub struct Frame<'a> {
     locals: Option<&'a Locals<'a>>,
     collation: Option<&'a Collation>,
     metadata: Option<RawDoc<'a>>,
+    finder: Option<&'a Finder<'a>>,
 }
 
 /// Variables of one operator.
@@ -101,7 +105,7 @@ impl<'a> From<RawDoc<'a>> for Frame<'a> {
 impl<'a> Frame<'a> {
     /// A document without variables.
     pub fn new(root: RawDoc<'a>) -> Frame<'a> {
-        Frame { root, locals: None, collation: None, metadata: None }
+        Frame { root, locals: None, collation: None, metadata: None, finder: None }
     }
 
     /// The same where strings compare by a collation.
@@ -118,6 +122,21 @@ impl<'a> Frame<'a> {
     /// How strings compare.
     pub fn collation(self) -> Option<&'a Collation> {
         self.collation
+    }
+
+    /// The same where many expressions share what finds fields in the document.
+    #[must_use]
+    pub fn finding_by(self, finder: Option<&'a Finder<'a>>) -> Frame<'a> {
+        Frame { finder: finder.or(self.finder), ..self }
+    }
+
+    /// The value of a field of a document that this is evaluated over, or that lies in it.
+    #[inline]
+    pub fn get<'d>(self, doc: RawDoc<'d>, name: &str) -> Option<RawValue<'d>> {
+        match self.finder {
+            None => doc.get(name),
+            Some(finder) => finder.get(doc, name),
+        }
     }
 
     /// The same with what `$meta` may ask for, by its names: `{ textScore: 1.5 }`.
@@ -139,6 +158,13 @@ impl<'a> Frame<'a> {
     /// The same with further variables.
     pub(crate) fn within(self, locals: &'a Locals<'a>) -> Frame<'a> {
         Frame { locals: Some(locals), ..self }
+    }
+
+    /// What finds the fields of so many expressions, when nothing does yet and it is worth it.
+    #[inline]
+    fn finder_for(self, expressions: usize) -> Option<Finder<'a>> {
+        let wanted = expressions > FEW_EXPRESSIONS && self.finder.is_none();
+        wanted.then(|| Finder::new(self.root))
     }
 
     fn variable(self, place: usize) -> Option<RawValue<'a>> {
@@ -245,13 +271,16 @@ impl Expression {
             Expression::Missing | Expression::Absent => Ok(Value::Missing),
             Expression::Path(parts) => Ok(match parts.as_slice() {
                 // Most paths are one name.
-                [name] => Value::from(frame.root.get(name)),
-                parts => follow(RawValue::Document(frame.root), parts),
+                [name] => Value::from(frame.get(frame.root, name)),
+                parts => follow(RawValue::Document(frame.root), parts, frame),
             }),
             Expression::Variable { place, parts } => {
-                Ok(frame.variable(*place).map_or(Value::Missing, |value| follow(value, parts)))
+                let variable = frame.variable(*place);
+                Ok(variable.map_or(Value::Missing, |value| follow(value, parts, frame)))
             }
             Expression::Document(fields) => {
+                let finder = frame.finder_for(fields.len());
+                let frame = frame.finding_by(finder.as_ref());
                 let mut out = DocBuilder::new();
                 for (name, field) in fields {
                     if let Some(value) = field.evaluate(frame)?.as_raw() {
@@ -259,17 +288,24 @@ impl Expression {
                         check_size(out.len())?;
                     }
                 }
-                Ok(Value::Owned(RawValue::Document(out.finish().as_doc()).to_owned()))
+                op::document(out)
             }
             Expression::Array(items) => {
+                let finder = frame.finder_for(items.len());
+                let frame = frame.finding_by(finder.as_ref());
                 let mut out = DocBuilder::new_array();
                 for item in items {
                     out.push(item.evaluate(frame)?.as_raw().unwrap_or(RawValue::Null));
                     check_size(out.len())?;
                 }
-                Ok(Value::Owned(RawValue::Array(out.finish().as_doc()).to_owned()))
+                op::array(out)
             }
-            Expression::Call { run, arguments, .. } => run(arguments, frame),
+            Expression::Call { run, arguments, .. } => match frame.finder_for(arguments.len()) {
+                None => run(arguments, frame),
+                Some(finder) => {
+                    run(arguments, frame.finding_by(Some(&finder))).map(Value::detached)
+                }
+            },
             Expression::Ready { run, prepared, arguments, .. } => run(prepared, arguments, frame),
             Expression::Each(each) => each.evaluate(frame),
             Expression::Let { first, variables, body } => {
@@ -304,11 +340,11 @@ pub fn check_size(bytes: usize) -> Result<()> {
 }
 
 /// What a path reaches below a value.
-fn follow<'a>(value: RawValue<'a>, parts: &[String]) -> Value<'a> {
+fn follow<'a>(value: RawValue<'a>, parts: &[String], frame: Frame<'_>) -> Value<'a> {
     let Some((part, rest)) = parts.split_first() else { return Value::Borrowed(value) };
     match value {
-        RawValue::Document(inner) => match inner.get(part) {
-            Some(next) => follow(next, rest),
+        RawValue::Document(inner) => match frame.get(inner, part) {
+            Some(next) => follow(next, rest, frame),
             None => Value::Missing,
         },
         RawValue::Array(items) => {
@@ -316,7 +352,7 @@ fn follow<'a>(value: RawValue<'a>, parts: &[String]) -> Value<'a> {
             for item in items.iter().map(|item| item.value()) {
                 // Arrays directly inside arrays are not entered.
                 if let RawValue::Document(_) = item
-                    && let Some(found) = follow(item, parts).as_raw()
+                    && let Some(found) = follow(item, parts, frame).as_raw()
                 {
                     out.push(found);
                 }

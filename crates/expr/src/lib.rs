@@ -25,7 +25,7 @@ mod robustness;
 mod tests;
 
 pub use dependencies::Dependencies;
-pub use expression::{Expression, Frame, check_size};
+pub use expression::{Expression, FEW_EXPRESSIONS, Frame, check_size};
 pub use order::{Order, OrderField};
 pub use parse::Parser;
 pub use pattern::{Pattern, PatternFault, Unfinished};

@@ -1,5 +1,6 @@
 //! Values to expressions: paths, variables, documents, arrays, operators. What is constant is evaluated here, once.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, limits};
@@ -9,11 +10,16 @@ use mayfly_value::{RawDoc, RawValue};
 use crate::op::{self, OpRow, Operands, Prepared, Run, RunPrepared};
 use crate::{Expression, Frame, Scope, Scripts, Value};
 
+/// So many names of an object are compared one by one.
+const FEW_NAMES: usize = 16;
+
 /// An expression being parsed.
 pub struct Parser<'s> {
     scope: &'s Scope,
     /// Variables of the operators around, outermost first.
     locals: Vec<String>,
+    /// The places of each among them.
+    places: HashMap<String, Vec<usize>>,
     depth: usize,
     reads_document: bool,
 }
@@ -21,7 +27,13 @@ pub struct Parser<'s> {
 impl<'s> Parser<'s> {
     /// A parser in which the scope's variables can be named.
     pub(crate) fn new(scope: &'s Scope) -> Parser<'s> {
-        Parser { scope, locals: Vec::new(), depth: 0, reads_document: false }
+        Parser {
+            scope,
+            locals: Vec::new(),
+            places: HashMap::new(),
+            depth: 0,
+            reads_document: false,
+        }
     }
 
     /// Whether anything parsed so far depends on a document.
@@ -70,14 +82,20 @@ impl<'s> Parser<'s> {
         body: RawValue<'_>,
     ) -> Result<(usize, Expression)> {
         let first = self.locals.len();
-        self.locals.extend(names);
+        for name in names {
+            self.places.entry(name.clone()).or_default().push(self.locals.len());
+            self.locals.push(name);
+        }
         let body = self.parse(body);
-        self.locals.truncate(first);
+        for name in self.locals.drain(first..) {
+            self.places.get_mut(&name).and_then(Vec::pop);
+        }
         Ok((first, body?))
     }
 
     fn document(&mut self, document: RawDoc<'_>) -> Result<Expression> {
         let mut fields: Vec<(String, Expression)> = Vec::new();
+        let mut names = HashSet::new();
         for element in document {
             let name = element.name();
             if name.starts_with('$') {
@@ -99,7 +117,15 @@ impl<'s> Parser<'s> {
                     ),
                 ));
             }
-            if fields.iter().any(|(have, _)| have == name) {
+            let twice = if fields.len() < FEW_NAMES {
+                fields.iter().any(|(have, _)| have == name)
+            } else {
+                if names.is_empty() {
+                    names.extend(document.iter().take(fields.len()).map(|before| before.name()));
+                }
+                !names.insert(name)
+            };
+            if twice {
                 let text =
                     format!("duplicate field name specified in object literal: {document:?}");
                 return Err(Error::new(ErrorCode(16406), text));
@@ -219,7 +245,7 @@ impl<'s> Parser<'s> {
     }
 
     fn place(&self, name: &str) -> Option<usize> {
-        self.locals.iter().rposition(|have| have == name)
+        self.places.get(name)?.last().copied()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an expression may name beside fields: variables of the command and of the system.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Result, ScriptLimits};
@@ -26,7 +27,7 @@ pub enum Scripts {
 pub struct Scope {
     now_ms: Option<i64>,
     collation: Option<Arc<Collation>>,
-    variables: Vec<(String, Expression)>,
+    variables: BTreeMap<String, Expression>,
     scripts: Scripts,
     script_limits: ScriptLimits,
     metadata: Vec<String>,
@@ -40,7 +41,7 @@ impl Default for Scope {
         Scope {
             now_ms: None,
             collation: None,
-            variables: Vec::new(),
+            variables: BTreeMap::new(),
             scripts: Scripts::default(),
             script_limits: ScriptLimits::NONE,
             metadata: Vec::new(),
@@ -59,7 +60,7 @@ impl Scope {
     /// Adds a variable of the system, `CLUSTER_TIME`, `USER_ROLES`, or for `$redact` `DESCEND`, `PRUNE` and `KEEP`.
     #[must_use]
     pub fn with_system(mut self, name: &str, value: RawValue<'_>) -> Scope {
-        self.variables.push((name.to_owned(), Expression::constant(value)));
+        self.variables.insert(name.to_owned(), Expression::constant(value));
         self
     }
 
@@ -157,14 +158,14 @@ impl Scope {
                 .into_owned();
             let value =
                 value.map_or(Expression::Missing, |value| Expression::Constant(value.into()));
-            self.variables.push((name.to_owned(), value));
+            self.variables.insert(name.to_owned(), value);
         }
         Ok(())
     }
 
     /// The constant that a variable stands for.
     pub(crate) fn variable(&self, name: &str) -> Option<Expression> {
-        self.variables.iter().rev().find(|(have, _)| have == name).map(|found| found.1.clone())
+        self.variables.get(name).cloned()
     }
 
     /// `$$NOW`, where the scope knows it.

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Result};
 
-use crate::raw::{RawDoc, RawElement, RawValue};
+use crate::raw::{Finder, RawDoc, RawElement, RawValue};
 
 /// Most parts of a path; the reference's limit on nesting is the same number.
 pub const MAX_PATH_PARTS: usize = mayfly_base::limits::MAX_BSON_DEPTH;
@@ -110,11 +110,38 @@ pub fn visit_path_with<'a, S: AsRef<str>>(
     leaf_arrays: LeafArrays,
     visit: Visit<'_, 'a>,
 ) -> ControlFlow<()> {
+    visit_document(doc, path_parts, leaf_arrays, |doc: RawDoc<'a>, name: &str| doc.get(name), visit)
+}
+
+/// The same where something finds the fields.
+pub fn visit_path_by<'a, S: AsRef<str>>(
+    doc: RawDoc<'a>,
+    path_parts: &[S],
+    leaf_arrays: LeafArrays,
+    finder: &Finder<'_>,
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
+    let get = |doc: RawDoc<'a>, name: &str| finder.get(doc, name);
+    visit_document(doc, path_parts, leaf_arrays, get, visit)
+}
+
+/// Gives a field of a document.
+trait Get<'a>: Fn(RawDoc<'a>, &str) -> Option<RawValue<'a>> + Copy {}
+
+impl<'a, F: Fn(RawDoc<'a>, &str) -> Option<RawValue<'a>> + Copy> Get<'a> for F {}
+
+fn visit_document<'a, S: AsRef<str>>(
+    doc: RawDoc<'a>,
+    path_parts: &[S],
+    leaf_arrays: LeafArrays,
+    get: impl Get<'a>,
+    visit: Visit<'_, 'a>,
+) -> ControlFlow<()> {
     let Some((name, rest)) = path_parts.split_first() else {
         return ControlFlow::Continue(());
     };
-    match doc.get(name.as_ref()) {
-        Some(value) => visit_value(value, rest, leaf_arrays, visit),
+    match get(doc, name.as_ref()) {
+        Some(value) => visit_value(value, rest, leaf_arrays, get, visit),
         None => visit(Hit::Missing),
     }
 }
@@ -124,6 +151,7 @@ fn visit_value<'a, S: AsRef<str>>(
     value: RawValue<'a>,
     rest: &[S],
     leaf_arrays: LeafArrays,
+    get: impl Get<'a>,
     visit: Visit<'_, 'a>,
 ) -> ControlFlow<()> {
     match (value, rest.is_empty()) {
@@ -134,8 +162,8 @@ fn visit_value<'a, S: AsRef<str>>(
             visit(Hit::Value(value, false))
         }
         (_, true) => visit(Hit::Value(value, false)),
-        (RawValue::Document(inner), false) => visit_path_with(inner, rest, leaf_arrays, visit),
-        (RawValue::Array(items), false) => visit_items(items, rest, leaf_arrays, visit),
+        (RawValue::Document(inner), false) => visit_document(inner, rest, leaf_arrays, get, visit),
+        (RawValue::Array(items), false) => visit_items(items, rest, leaf_arrays, get, visit),
         (_, false) => visit(Hit::Missing),
     }
 }
@@ -145,6 +173,7 @@ fn visit_items<'a, S: AsRef<str>>(
     items: RawDoc<'a>,
     rest: &[S],
     leaf_arrays: LeafArrays,
+    get: impl Get<'a>,
     visit: Visit<'_, 'a>,
 ) -> ControlFlow<()> {
     let position = array_index(rest[0].as_ref());
@@ -152,7 +181,7 @@ fn visit_items<'a, S: AsRef<str>>(
     for (at, item) in items.iter().enumerate() {
         if position == Some(at) {
             position_found = true;
-            visit_value(item.value(), &rest[1..], leaf_arrays, visit)?;
+            visit_value(item.value(), &rest[1..], leaf_arrays, get, visit)?;
         }
     }
     for item in items.iter() {
@@ -161,10 +190,10 @@ fn visit_items<'a, S: AsRef<str>>(
         };
         // The position answered for this part: a document without a field of that name says
         // nothing.
-        if position_found && inner.get_element(rest[0].as_ref()).is_none() {
+        if position_found && get(inner, rest[0].as_ref()).is_none() {
             continue;
         }
-        visit_path_with(inner, rest, leaf_arrays, visit)?;
+        visit_document(inner, rest, leaf_arrays, get, visit)?;
     }
     ControlFlow::Continue(())
 }

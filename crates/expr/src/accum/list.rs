@@ -55,7 +55,7 @@ impl Distinct {
 }
 
 /// Bytes whose order is the order of values.
-pub(super) fn encoded(
+pub(crate) fn encoded(
     value: RawValue<'_>,
     descending: bool,
     collation: Option<&Collation>,
@@ -67,21 +67,25 @@ pub(super) fn encoded(
 
 /// Fields in the order in which they first came, each with its last value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Merged {
+pub(crate) struct Merged {
     fields: Vec<(String, ValueBuf)>,
     places: HashMap<String, usize>,
     pub(super) bytes: usize,
+    /// What type, name and value of all fields take.
+    fields_len: usize,
 }
 
 impl Merged {
-    pub(super) fn set_all(&mut self, document: RawDoc<'_>) {
+    pub(crate) fn set_all(&mut self, document: RawDoc<'_>) {
         for element in document {
             let value = element.value().to_owned();
             self.bytes += value.data().len();
+            self.fields_len += element.encoded_len();
             match self.places.get(element.name()) {
                 Some(at) => {
                     let old = std::mem::replace(&mut self.fields[*at].1, value);
                     self.bytes -= old.data().len();
+                    self.fields_len -= 2 + element.name_bytes().len() + old.data().len();
                 }
                 None => {
                     let name = element.name().to_owned();
@@ -93,7 +97,12 @@ impl Merged {
         }
     }
 
-    pub(super) fn build(&self) -> DocBuilder {
+    /// How long the document is.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.fields_len + RawDoc::EMPTY.as_bytes().len()
+    }
+
+    pub(crate) fn build(&self) -> DocBuilder {
         let mut out = DocBuilder::new();
         for (name, value) in &self.fields {
             out.append(name, value);

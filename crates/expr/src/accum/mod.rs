@@ -22,6 +22,7 @@ use crate::op::check_n;
 use crate::{Expression, Frame, Order, Scope};
 
 pub use limits::AccumulatorLimits;
+pub(crate) use list::{Merged, encoded};
 pub(crate) use parse::shares;
 pub(crate) use percentile::{percentile, sorted_numbers};
 use scripted::{Functions, Scripted};

@@ -2,7 +2,7 @@
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{
-    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, compare_values_in, ty,
+    Collation, DocBuilder, Number, RawDoc, RawValue, ValueBuf, check_depth, compare_values_in, ty,
 };
 
 use super::Kind;
@@ -438,7 +438,9 @@ fn array<'v>(values: impl Iterator<Item = &'v ValueBuf>) -> Result<Option<ValueB
         out.push(value);
         check_size(out.len())?;
     }
-    Ok(Some(ValueBuf::from_parts(ty::ARRAY, out.finish().into_bytes())))
+    let made = out.finish();
+    check_depth(made.as_doc())?;
+    Ok(Some(ValueBuf::from_parts(ty::ARRAY, made.into_bytes())))
 }
 
 fn put_array<'v>(values: impl Iterator<Item = &'v ValueBuf>, out: &mut DocBuilder) {

@@ -5,6 +5,7 @@ use mayfly_base::Result;
 use mayfly_base::current::spend;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use super::growing::{Growing, Growth};
 use super::operand::{array, fault, long_integer, parts, required};
 use super::{OpRow, own};
 use crate::expression::Locals;
@@ -28,6 +29,8 @@ pub struct Each {
     body: Expression,
     /// `$filter`: at most so many; `$reduce`: the value to begin with.
     further: Expression,
+    /// `$reduce`: how the value grows, where it does no more than that.
+    growth: Option<Growth>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +125,21 @@ impl Each {
 
     fn reduce(&self, items: RawDoc<'_>, frame: Frame<'_>) -> Result<Value<'static>> {
         let mut sum = self.further.evaluate(frame)?.detached();
+        let mut growing = None;
         for item in items {
             spend(1)?;
+            if let (Some(growth), None) = (self.growth, &growing) {
+                growing = Growing::begin(growth, &sum, frame.collation())?;
+            }
+            if let Some(value) = &mut growing {
+                // Nothing looks at the value itself.
+                let values = [Value::Missing, Value::Borrowed(item.value())];
+                let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
+                if !value.add(&self.body, frame.within(&locals))? {
+                    (growing, sum) = (None, Value::NULL);
+                }
+                continue;
+            }
             let values = [sum, Value::Borrowed(item.value())];
             let locals = Locals { first: self.first, values: &values, outer: frame.locals() };
             sum = self.body.evaluate(frame.within(&locals))?.detached();
@@ -131,7 +147,7 @@ impl Each {
                 check_size(value.data().len())?;
             }
         }
-        Ok(sum)
+        growing.map_or(Ok(sum), Growing::finish)
     }
 }
 
@@ -150,7 +166,8 @@ fn variable_name(part: Option<RawValue<'_>>) -> Result<String> {
 
 fn each(kind: Kind, first: usize, parts: [Expression; 3]) -> Expression {
     let [input, body, further] = parts;
-    Expression::Each(Box::new(Each { kind, first, input, body, further }))
+    let growth = if kind == Kind::Reduce { Growth::of(&body, first) } else { None };
+    Expression::Each(Box::new(Each { kind, first, input, body, further, growth }))
 }
 
 fn parse_map(

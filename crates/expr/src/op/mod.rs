@@ -10,6 +10,7 @@ mod constant;
 mod convert;
 mod custom;
 mod date;
+mod growing;
 mod iterate;
 mod newer;
 mod object;
@@ -39,7 +40,7 @@ pub(crate) use date::zone::Zone;
 pub use iterate::Each;
 pub use newer::NEWER;
 pub(crate) use object::merge_fault;
-pub(crate) use operand::fault;
+pub(crate) use operand::{array, document, fault};
 pub use size::check_metadata;
 
 /// Evaluates an operator over its arguments; it evaluates as many of them as it needs.

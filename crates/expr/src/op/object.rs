@@ -63,6 +63,15 @@ pub(crate) fn merge_fault(value: RawValue<'_>) -> mayfly_base::Error {
     fault(40400, text)
 }
 
+/// The document that `$mergeObjects` takes; nothing for null and what is missing.
+pub(super) fn take_document(value: RawValue<'_>) -> Result<Option<RawDoc<'_>>> {
+    match value {
+        RawValue::Document(fields) => Ok(Some(fields)),
+        RawValue::Null | RawValue::Undefined => Ok(None),
+        other => Err(merge_fault(other)),
+    }
+}
+
 fn merge<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut values = Vec::with_capacity(arguments.len());
     for argument in arguments {
@@ -74,26 +83,15 @@ fn merge<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
         _ => None,
     };
     let mut fields = Fields::default();
-    let take = |value: RawValue<'_>| -> Result<bool> {
-        match value {
-            RawValue::Document(_) => Ok(true),
-            RawValue::Null | RawValue::Undefined => Ok(false),
-            other => Err(merge_fault(other)),
-        }
-    };
     if let Some(items) = single {
         for item in items {
-            if take(item.value())?
-                && let RawValue::Document(inner) = item.value()
-            {
+            if let Some(inner) = take_document(item.value())? {
                 fields.set_all(inner);
             }
         }
     } else {
         for value in &values {
-            if take(value.or_undefined())?
-                && let RawValue::Document(inner) = value.or_undefined()
-            {
+            if let Some(inner) = take_document(value.or_undefined())? {
                 fields.set_all(inner);
             }
         }

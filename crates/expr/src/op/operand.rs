@@ -2,7 +2,7 @@
 
 use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, ty};
+use mayfly_value::{DocBuilder, Number, RawValue, ValueBuf, check_depth, ty};
 
 use crate::parse::Parser;
 use crate::{Expression, Value, check_size};
@@ -44,16 +44,21 @@ pub(crate) fn number(value: Number) -> Value<'static> {
     Value::Borrowed(value.to_value())
 }
 
+fn made(type_byte: u8, out: DocBuilder) -> Result<Value<'static>> {
+    check_made(out.len())?;
+    let made = out.finish();
+    check_depth(made.as_doc())?;
+    Ok(Value::Owned(ValueBuf::from_parts(type_byte, made.into_bytes())))
+}
+
 /// A finished array.
 pub(crate) fn array(out: DocBuilder) -> Result<Value<'static>> {
-    check_made(out.len())?;
-    Ok(Value::Owned(ValueBuf::from_parts(ty::ARRAY, out.finish().into_bytes())))
+    made(ty::ARRAY, out)
 }
 
 /// A finished document.
 pub(crate) fn document(out: DocBuilder) -> Result<Value<'static>> {
-    check_made(out.len())?;
-    Ok(Value::Owned(ValueBuf::from_parts(ty::DOCUMENT, out.finish().into_bytes())))
+    made(ty::DOCUMENT, out)
 }
 
 /// Takes an operand of named parts apart, in the order of `names`.

@@ -63,8 +63,12 @@ fn evaluated<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Vec<Va
     arguments.iter().map(|argument| argument.evaluate(frame)).collect()
 }
 
-/// The arrays of the arguments; nothing when the first that is no array is null or missing.
-fn arrays<'v>(name: &str, code: i32, values: &'v [Value<'_>]) -> Result<Option<Vec<RawDoc<'v>>>> {
+/// The arrays of evaluated arguments; nothing when the first that is no array is null or missing.
+pub(super) fn set_of<'v>(
+    name: &str,
+    code: i32,
+    values: &'v [Value<'_>],
+) -> Result<Option<Vec<RawDoc<'v>>>> {
     let mut found = Vec::with_capacity(values.len());
     for value in values {
         match value.or_undefined() {
@@ -86,14 +90,14 @@ fn arrays<'v>(name: &str, code: i32, values: &'v [Value<'_>]) -> Result<Option<V
 
 fn union<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let values = evaluated(arguments, frame)?;
-    let Some(arrays) = arrays("$setUnion", 17043, &values)? else { return Ok(Value::NULL) };
+    let Some(arrays) = set_of("$setUnion", 17043, &values)? else { return Ok(Value::NULL) };
     let items = arrays.iter().flat_map(|items| items.iter().map(|item| item.value())).collect();
     Sorted::from_values(items, frame.collation()).into_array()
 }
 
 fn intersection<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let values = evaluated(arguments, frame)?;
-    let found = arrays("$setIntersection", 17047, &values)?;
+    let found = set_of("$setIntersection", 17047, &values)?;
     let Some(arrays) = found else { return Ok(Value::NULL) };
     let mut arrays = arrays.into_iter();
     let first = arrays.next().unwrap_or(RawDoc::EMPTY);

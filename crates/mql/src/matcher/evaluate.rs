@@ -4,9 +4,10 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::Result;
-use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
+use mayfly_value::paths::{Hit, LeafArrays, visit_path_by, visit_path_with};
 use mayfly_value::{
-    Collation, Number, RawDoc, RawElement, RawValue, canonical_type, compare_values_in, ty,
+    Collation, Finder, Number, RawDoc, RawElement, RawValue, ValueSet, canonical_type,
+    compare_values_in, same_collation, ty,
 };
 
 use super::{CmpOp, Expr, Predicate};
@@ -40,30 +41,101 @@ pub(super) fn all<T>(
     Ok(true)
 }
 
+/// So many conditions on plain fields are answered in one pass over the document, and as many look for their fields by
+/// themselves.
+const FEW: usize = 64;
+
 /// Whether the document satisfies the filter. Depth is bounded when the filter is parsed.
 pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> Result<bool> {
+    matches_in(expr, doc, None)
+}
+
+/// The same where many conditions share what finds fields.
+fn matches_in(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
     match expr {
-        Expr::And(parts) => all_match(parts, doc),
-        Expr::Or(parts) => any(parts, |part| matches(part, doc)),
-        Expr::Nor(parts) => Ok(!any(parts, |part| matches(part, doc))?),
-        Expr::Path { path, predicate } => path_matches(path, predicate, doc),
+        Expr::And(parts) if parts.len() <= FEW => all_match(parts, doc, finder),
+        Expr::Or(parts) if parts.len() <= FEW => any(parts, |part| matches_in(part, doc, finder)),
+        Expr::Nor(parts) if parts.len() <= FEW => {
+            Ok(!any(parts, |part| matches_in(part, doc, finder))?)
+        }
+        Expr::And(_) | Expr::Or(_) | Expr::Nor(_) => {
+            let own = finder.is_none().then(|| Finder::new(doc));
+            many_match(expr, doc, finder.or(own.as_ref()))
+        }
+        Expr::Path { path, predicate } => path_matches_in(path, predicate, doc, finder),
         Expr::Document(test) => test.holds(doc),
         Expr::Always(holds) => Ok(*holds),
     }
 }
 
+/// More conditions than documents mostly have fields.
+fn many_match(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
+    match expr {
+        Expr::Or(parts) => any(parts, |part| matches_in(part, doc, finder)),
+        Expr::Nor(parts) => Ok(!any(parts, |part| matches_in(part, doc, finder))?),
+        Expr::And(parts) => all(parts.chunk_by(same_path), |parts| match parts {
+            [Expr::Path { path, .. }, _, ..] if parts.len() > MANY_EQUALITIES => {
+                same_path_matches(path, parts, doc, finder)
+            }
+            parts => all(parts, |part| matches_in(part, doc, finder)),
+        }),
+        other => matches_in(other, doc, finder),
+    }
+}
+
 /// All parts hold. Conditions on plain fields are answered together, in one pass over the document.
-fn all_match(parts: &[Expr], doc: RawDoc<'_>) -> Result<bool> {
+fn all_match(parts: &[Expr], doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
     let plain = |part: &Expr| match part {
         Expr::Path { path, .. } => path.as_single().is_some(),
         Expr::And(_) | Expr::Or(_) | Expr::Nor(_) | Expr::Document(_) | Expr::Always(_) => false,
     };
-    let plain_parts = parts.iter().take_while(|part| plain(part)).count().min(64);
-    if plain_parts < 2 {
-        return all(parts, |part| matches(part, doc));
+    let plain_parts = parts.iter().take_while(|part| plain(part)).count().min(FEW);
+    if plain_parts < 2 || finder.is_some() {
+        return all(parts, |part| matches_in(part, doc, finder));
     }
     let (together, others) = parts.split_at(plain_parts);
-    Ok(plain_fields_match(together, doc)? && all(others, |part| matches(part, doc))?)
+    Ok(plain_fields_match(together, doc)? && all(others, |part| matches_in(part, doc, None))?)
+}
+
+/// So many equalities on one path go over an array one by one.
+const MANY_EQUALITIES: usize = 16;
+
+fn same_path(left: &Expr, right: &Expr) -> bool {
+    matches!((left, right), (Expr::Path { path: a, .. }, Expr::Path { path: b, .. }) if a == b)
+}
+
+/// Conditions on one path, as `$all` gives them. Equalities with plain values ask a set of an array's items.
+fn same_path_matches(
+    path: &FieldPath,
+    parts: &[Expr],
+    doc: RawDoc<'_>,
+    finder: Option<&Finder<'_>>,
+) -> Result<bool> {
+    let place = finder.and_then(|finder| last_document(path, doc, finder));
+    let field = place.and_then(|(doc, name)| get_element(doc, name, finder));
+    let items = field.and_then(|field| field.value().as_array());
+    // Those of a filter have the same collation, where they have one.
+    let strings = parts.iter().find_map(|part| match part {
+        Expr::Path { predicate: Predicate::Cmp { collation, .. }, .. } => collation.as_ref(),
+        _ => None,
+    });
+    let mut set = ValueSet::new(strings.map(|strings| &**strings));
+    let Some(items) = items else {
+        return all(parts, |part| matches_in(part, doc, finder));
+    };
+    items.iter().for_each(|item| {
+        set.insert(item.value());
+    });
+    all(parts, |part| match part {
+        Expr::Path { predicate: Predicate::Cmp { op: CmpOp::Eq, value, collation }, .. }
+            if value.type_byte() != ty::ARRAY
+                && (same_collation(collation.as_ref(), strings)
+                    || !Collation::concerns(value.as_raw())) =>
+        {
+            Ok(set.contains(value.as_raw()))
+        }
+        part => matches_in(part, doc, finder),
+    })
 }
 
 /// At most 64 conditions on plain fields; a bit of `open` stands for each that no field has
@@ -98,20 +170,31 @@ pub(super) fn path_matches(
     predicate: &Predicate,
     doc: RawDoc<'_>,
 ) -> Result<bool> {
+    path_matches_in(path, predicate, doc, None)
+}
+
+fn path_matches_in(
+    path: &FieldPath,
+    predicate: &Predicate,
+    doc: RawDoc<'_>,
+    finder: Option<&Finder<'_>>,
+) -> Result<bool> {
     if let Some(name) = path.as_single() {
-        return match doc.get_element(name) {
-            None => Ok(missing_matches(predicate)),
-            Some(element) => element_matches(predicate, element),
-        };
+        return field_matches(predicate, get_element(doc, name, finder));
+    }
+    if let Some((doc, name)) = finder.and_then(|finder| last_document(path, doc, finder)) {
+        return field_matches(predicate, get_element(doc, name, finder));
     }
     let leaf_arrays = match predicate {
-        Predicate::Not(inner) => return Ok(!path_matches(path, inner, doc)?),
-        Predicate::All(parts) => return all(parts, |part| path_matches(path, part, doc)),
+        Predicate::Not(inner) => return Ok(!path_matches_in(path, inner, doc, finder)?),
+        Predicate::All(parts) => {
+            return all(parts, |part| path_matches_in(path, part, doc, finder));
+        }
         _ if asks_for_arrays(predicate) => LeafArrays::Keep,
         _ => LeafArrays::Expand,
     };
     let mut found = Ok(false);
-    let _ = visit_path_with(doc, path.parts(), leaf_arrays, &mut |hit| {
+    let mut visit = |hit: Hit<'_>| {
         found = match hit {
             Hit::Value(value, _) => value_matches(predicate, value),
             Hit::Missing => Ok(missing_matches(predicate)),
@@ -120,8 +203,37 @@ pub(super) fn path_matches(
             Ok(false) => ControlFlow::Continue(()),
             Ok(true) | Err(_) => ControlFlow::Break(()),
         }
-    });
+    };
+    let _ = match finder {
+        None => visit_path_with(doc, path.parts(), leaf_arrays, &mut visit),
+        Some(finder) => visit_path_by(doc, path.parts(), leaf_arrays, finder, &mut visit),
+    };
     found
+}
+
+fn get_element<'a>(
+    doc: RawDoc<'a>,
+    name: &str,
+    finder: Option<&Finder<'_>>,
+) -> Option<RawElement<'a>> {
+    match finder {
+        None => doc.get_element(name),
+        Some(finder) => finder.get_element(doc, name),
+    }
+}
+
+/// The document that a path ends in, with the name there, when it goes through documents only.
+fn last_document<'a, 'p>(
+    path: &'p FieldPath,
+    doc: RawDoc<'a>,
+    finder: &Finder<'_>,
+) -> Option<(RawDoc<'a>, &'p str)> {
+    let (name, way) = path.parts().split_last()?;
+    let mut doc = doc;
+    for part in way {
+        doc = finder.get(doc, part)?.as_document()?;
+    }
+    Some((doc, name))
 }
 
 /// Whether the predicate looks at an array as a whole and never at its items one by one.
@@ -148,6 +260,14 @@ pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> Result
     match value {
         RawValue::Array(_) => array_matches(predicate, value),
         value => value_matches(predicate, value),
+    }
+}
+
+#[inline]
+fn field_matches(predicate: &Predicate, field: Option<RawElement<'_>>) -> Result<bool> {
+    match field {
+        None => Ok(missing_matches(predicate)),
+        Some(element) => element_matches(predicate, element),
     }
 }
 

@@ -271,3 +271,64 @@ fn literal_prefixes() {
         assert_eq!(Regex::new(pattern, "").unwrap().literal_prefix(), prefix, "{pattern}");
     }
 }
+
+/// More conditions than are answered one by one give what each of them gives alone.
+#[test]
+fn many_conditions_are_as_few() {
+    let fields = |value: &dyn Fn(i32) -> String| {
+        (0..100).map(|at| format!("f{at}: {}", value(at))).collect::<Vec<_>>().join(", ")
+    };
+    let plain = fields(&|at| at.to_string());
+    let items = "1, 2.0, 'x', null, {$numberDouble: 'NaN'}, {b: 1}, [3], [4, 5], 1";
+    let documents = [
+        "{}".to_owned(),
+        format!("{{{plain}}}"),
+        format!("{{a: [{items}], {plain}}}"),
+        format!("{{a: {{b: [{items}]}}, o: {{{plain}}}, {plain}}}"),
+        format!("{{a: [{{b: 1}}, {{b: [{items}]}}], o: [{{{plain}}}, 5, [{{f1: 1}}]]}}"),
+        "{a: 1, f1: null, o: {f1: [1]}}".to_owned(),
+    ];
+    let values = [
+        "1",
+        "2",
+        "'x'",
+        "'X'",
+        "null",
+        "{$numberDouble: 'NaN'}",
+        "{b: 1}",
+        "[3]",
+        "3",
+        "[4, 5]",
+        "7",
+        "{$exists: true}",
+        "{$ne: 1}",
+        "{$not: {$eq: 'x'}}",
+        "{$type: 'array'}",
+        "{$size: 9}",
+        "{$elemMatch: {$gt: 1}}",
+        "{$all: [1, 2]}",
+    ];
+    let strength = parse_document("{locale: 'en', strength: 2}").unwrap();
+    let collation = Collation::of_options(strength.as_doc()).unwrap();
+    for collation in [None, collation] {
+        let context = ParseContext { collation, ..ParseContext::default() };
+        let matches = |filter: &str, document: &str| {
+            let filter = parse_document(filter).unwrap_or_else(|why| panic!("{why}: {filter}"));
+            let filter = Matcher::parse(filter.as_doc(), &context).unwrap();
+            filter.matches(parse_document(document).unwrap().as_doc()).unwrap()
+        };
+        for document in &documents {
+            for path in ["a", "a.b", "f1", "o.f1", "o.f99", "a.0", "a.1.b"] {
+                for value in values {
+                    let one = format!("{{'{path}': {value}}}");
+                    let alone = matches(&one, document);
+                    let many = vec![one.as_str(); 70].join(", ");
+                    let text = format!("{one} of {document}");
+                    assert_eq!(matches(&format!("{{$and: [{many}]}}"), document), alone, "{text}");
+                    assert_eq!(matches(&format!("{{$or: [{many}]}}"), document), alone, "{text}");
+                    assert_eq!(matches(&format!("{{$nor: [{many}]}}"), document), !alone, "{text}");
+                }
+            }
+        }
+    }
+}

@@ -2,20 +2,24 @@
 
 use mayfly_base::limits::MAX_BSON_DEPTH;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Frame, check_size};
-use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
+use mayfly_expr::{FEW_EXPRESSIONS, Frame, check_size};
+use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue};
 
 use super::{Branch, Level, Mode, Projection};
 use crate::Matcher;
 
+/// Writes the projected document; true when it may be too deep.
 pub(super) fn apply(
     projection: &Projection,
     frame: Frame<'_>,
     filter: Option<&Matcher>,
     out: &mut DocBuilder,
-) -> Result<()> {
+) -> Result<bool> {
     let doc = frame.root();
-    let mut run = Run { mode: projection.mode, frame, filter, in_found_item: false };
+    let finder = (projection.made > FEW_EXPRESSIONS).then(|| Finder::new(doc));
+    let frame = frame.finding_by(finder.as_ref());
+    let mut run =
+        Run { mode: projection.mode, frame, filter, in_found_item: false, adds_levels: false };
     for element in doc.iter() {
         if element.name_bytes() == b"_id" && projection.root.find(b"_id").is_none() {
             if projection.keeps_id {
@@ -25,7 +29,8 @@ pub(super) fn apply(
         }
         run.element(&projection.root, element, out, 0)?;
     }
-    run.made(&projection.root, doc, out)
+    run.made(&projection.root, doc, out)?;
+    Ok(run.adds_levels)
 }
 
 /// One document on its way through a projection.
@@ -35,6 +40,8 @@ struct Run<'a> {
     filter: Option<&'a Matcher>,
     /// The positional operator has done its work on an array around.
     in_found_item: bool,
+    /// A made value has levels of its own, so that the result may have more than the document.
+    adds_levels: bool,
 }
 
 impl<'a> Run<'a> {
@@ -207,15 +214,15 @@ impl<'a> Run<'a> {
         if !level.makes {
             return Ok(());
         }
-        for (name, branch) in &level.fields {
+        for (name, branch) in level.fields.as_slice() {
             match branch {
                 Branch::Expression(_) | Branch::ElemMatch(_) => {
-                    let present = doc.get(name);
+                    let present = self.frame.get(doc, name);
                     if self.mode == Mode::Include || present.is_none() {
                         self.make(branch, name, present, out)?;
                     }
                 }
-                Branch::Level(inner) if inner.makes && doc.get_element(name).is_none() => {
+                Branch::Level(inner) if inner.makes && self.frame.get(doc, name).is_none() => {
                     out.start_document(name);
                     self.made(inner, RawDoc::EMPTY, out)?;
                     out.end();
@@ -227,7 +234,7 @@ impl<'a> Run<'a> {
     }
 
     fn make(
-        &self,
+        &mut self,
         branch: &Branch,
         name: &str,
         present: Option<RawValue<'a>>,
@@ -238,6 +245,7 @@ impl<'a> Run<'a> {
                 if let Some(value) = expression.evaluate(self.frame)?.as_raw() {
                     out.append(name, value);
                     check_size(out.len())?;
+                    self.adds_levels |= matches!(value, RawValue::Document(_) | RawValue::Array(_));
                 }
             }
             Branch::ElemMatch(condition) => {

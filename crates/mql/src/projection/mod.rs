@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use mayfly_base::Result;
 use mayfly_expr::{Expression, Frame, Scope};
-use mayfly_value::{DocBuf, DocBuilder, RawDoc};
+use mayfly_value::{DocBuf, DocBuilder, Names, RawDoc, check_depth};
 
 use crate::Matcher;
 use computed::ElementMatch;
@@ -41,7 +41,7 @@ pub(crate) enum Mode {
 /// A level of the tree: names in the order of the specification.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
-    fields: Vec<(Box<str>, Branch)>,
+    fields: Names<Branch>,
     /// Something in it or below is made and may be new.
     makes: bool,
     /// The positional `$` is in it or below.
@@ -67,7 +67,7 @@ pub(crate) enum Branch {
 
 impl Level {
     fn find(&self, name: &[u8]) -> Option<&Branch> {
-        self.fields.iter().find(|(have, _)| have.as_bytes() == name).map(|(_, branch)| branch)
+        self.fields.find(name)
     }
 }
 
@@ -77,6 +77,8 @@ pub struct Projection {
     mode: Mode,
     root: Level,
     keeps_id: bool,
+    /// How many fields are made.
+    made: usize,
 }
 
 impl Projection {
@@ -103,8 +105,8 @@ impl Projection {
     /// Those of expressions.
     pub fn project<'a>(&'a self, doc: impl Into<Frame<'a>>) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        apply::apply(self, doc.into(), None, &mut out)?;
-        Ok(out.finish())
+        let adds_levels = apply::apply(self, doc.into(), None, &mut out)?;
+        checked(out, adds_levels)
     }
 
     /// The projected document, for one that a filter found: its positional `$` is known.
@@ -117,8 +119,8 @@ impl Projection {
         filter: &'a Matcher,
     ) -> Result<DocBuf> {
         let mut out = DocBuilder::new();
-        apply::apply(self, doc.into(), Some(filter), &mut out)?;
-        Ok(out.finish())
+        let adds_levels = apply::apply(self, doc.into(), Some(filter), &mut out)?;
+        checked(out, adds_levels)
     }
 
     /// Whether an expression in it asks for this metadata, by the name that `$meta` uses.
@@ -128,7 +130,7 @@ impl Projection {
 
     /// Whether it keeps every document as it is.
     pub fn is_identity(&self) -> bool {
-        self.mode == Mode::Exclude && self.root.fields.is_empty() && self.keeps_id
+        self.mode == Mode::Exclude && self.root.fields.as_slice().is_empty() && self.keeps_id
     }
 
     /// The dotted paths that an inclusion needs, `_id` first when it stays; nothing for exclusions and for what makes fields.
@@ -152,6 +154,14 @@ impl Projection {
         }
         visit_paths(&self.root, "", visit);
     }
+}
+
+fn checked(out: DocBuilder, adds_levels: bool) -> Result<DocBuf> {
+    let projected = out.finish();
+    if adds_levels {
+        check_depth(projected.as_doc())?;
+    }
+    Ok(projected)
 }
 
 /// What a projection of a pipeline does to fields.
@@ -186,7 +196,7 @@ impl Projection {
             kept.push("_id");
             paths.push("_id".to_owned());
         }
-        for (name, branch) in &self.root.fields {
+        for (name, branch) in self.root.fields.as_slice() {
             if matches!(branch, Branch::Leaf) {
                 kept.push(name);
             }
@@ -199,7 +209,7 @@ impl Projection {
 }
 
 fn collect_made<'p>(level: &'p Level, prefix: &str, made: &mut Vec<(String, &'p Expression)>) {
-    for (name, branch) in &level.fields {
+    for (name, branch) in level.fields.as_slice() {
         let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
         match branch {
             Branch::Expression(expression) => made.push((path, expression)),
@@ -210,7 +220,7 @@ fn collect_made<'p>(level: &'p Level, prefix: &str, made: &mut Vec<(String, &'p 
 }
 
 fn asks_for(level: &Level, name: &str) -> bool {
-    level.fields.iter().any(|(_, branch)| match branch {
+    level.fields.as_slice().iter().any(|(_, branch)| match branch {
         Branch::Expression(expression) => expression.dependencies().metadata.contains(name),
         Branch::Level(inner) => asks_for(inner, name),
         Branch::Leaf | Branch::Slice(_) | Branch::Positional | Branch::ElemMatch(_) => false,
@@ -222,7 +232,7 @@ fn collect_paths(level: &Level, prefix: &str, paths: &mut Vec<String>) {
 }
 
 fn visit_paths(level: &Level, prefix: &str, visit: &mut dyn FnMut(&str)) {
-    for (name, branch) in &level.fields {
+    for (name, branch) in level.fields.as_slice() {
         let path = match prefix {
             "" => Cow::Borrowed(&**name),
             prefix => Cow::Owned(format!("{prefix}.{name}")),

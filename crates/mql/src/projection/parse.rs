@@ -25,6 +25,7 @@ pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Re
         positional: false,
         elem_match: false,
         meta: false,
+        made: 0,
     };
     for element in spec.iter() {
         parser.field("", element.name(), element.value(), 0)?;
@@ -37,7 +38,8 @@ pub(super) fn parse(spec: RawDoc<'_>, kind: ProjectionKind, scope: &Scope) -> Re
         _ if parser.meta && kind == ProjectionKind::Stage => Mode::Include,
         Some(Mode::Exclude) | None => Mode::Exclude,
     });
-    Ok(Projection { mode, root: parser.root, keeps_id: parser.id != Some(Mode::Exclude) })
+    let keeps_id = parser.id != Some(Mode::Exclude);
+    Ok(Projection { mode, root: parser.root, keeps_id, made: parser.made })
 }
 
 struct Parser<'s> {
@@ -50,6 +52,7 @@ struct Parser<'s> {
     positional: bool,
     elem_match: bool,
     meta: bool,
+    made: usize,
 }
 
 fn fault<T>(code: i32, text: impl Into<String>) -> Result<T> {
@@ -229,6 +232,7 @@ impl Parser<'_> {
                 None => collision(path, None),
             };
         }
+        self.made += usize::from(matches!(branch, Branch::Expression(_) | Branch::ElemMatch(_)));
         insert(&mut self.root, path, branch)
     }
 }
@@ -277,18 +281,15 @@ fn insert(root: &mut Level, path: &str, branch: Branch) -> Result<()> {
             Some((name, deeper)) => (name, Some(deeper)),
             None => (rest, None),
         };
-        let at = match level.fields.iter().position(|(have, _)| &**have == name) {
-            Some(at) => at,
-            None => {
-                let Some(_) = deeper else {
-                    level.fields.push((name.into(), branch));
-                    return Ok(());
-                };
-                level.fields.push((name.into(), Branch::Level(Level::default())));
-                level.fields.len() - 1
+        let at = match (level.fields.position(name), deeper) {
+            (Some(at), _) => at,
+            (None, Some(_)) => level.fields.push(name, Branch::Level(Level::default())),
+            (None, None) => {
+                level.fields.push(name, branch);
+                return Ok(());
             }
         };
-        match (&mut level.fields[at].1, deeper) {
+        match (level.fields.said_at(at), deeper) {
             (Branch::Level(inner), Some(deeper)) => {
                 level = inner;
                 rest = deeper;

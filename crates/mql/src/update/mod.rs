@@ -9,6 +9,7 @@
 mod apply;
 mod array_filters;
 mod expand;
+mod fields;
 pub mod op;
 mod parse;
 mod path;

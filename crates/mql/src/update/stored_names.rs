@@ -3,8 +3,10 @@
 //! Manual: "Field Names with Periods and Dollar Signs". Below the top every name may begin with `$`. The fields of a link
 //! are refused only where they do not make up a link.
 
+use std::collections::HashSet;
+
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_value::{RawDoc, RawElement, RawValue};
+use mayfly_value::{Finder, RawDoc, RawElement, RawValue};
 
 use super::{Action, Operators};
 
@@ -23,18 +25,17 @@ pub(super) fn check_modified(
     if !operators.modifications.iter().any(|one| one.path.as_str().starts_with('$')) {
         return Ok(());
     }
-    let named = |name: &str| {
-        let mut paths = operators.modifications.iter().filter(|one| match &one.action {
-            Action::Modify(_) | Action::RenameFrom(_) => true,
-            Action::ModifyOnInsert(_) => false,
-        });
-        paths.any(|one| one.path.as_single() == Some(name))
-    };
-    check_names(after, |element| match before.get_element(element.name()) {
+    let paths = operators.modifications.iter().filter(|one| match &one.action {
+        Action::Modify(_) | Action::RenameFrom(_) => true,
+        Action::ModifyOnInsert(_) => false,
+    });
+    let named: HashSet<&str> = paths.filter_map(|one| one.path.as_single()).collect();
+    let fields = Finder::new(before);
+    check_names(after, |element| match fields.get_element(before, element.name()) {
         None => true,
         Some(old) => {
             let same = old.type_byte() == element.type_byte() && old.data() == element.data();
-            !same && named(element.name())
+            !same && named.contains(element.name())
         }
     })
 }

@@ -562,3 +562,34 @@ fn clause_errors() {
         assert_eq!((error.code().0, error.message()), (code, text), "{update}");
     }
 }
+
+/// Many values are looked for as few are: by comparison, the first of equal ones stays.
+#[test]
+fn many_values() {
+    let names: Vec<String> = (0..30).map(|at| format!("'n{at}'")).collect();
+    let names = names.join(", ");
+    check(
+        &format!(
+            "{{$addToSet: {{a: {{$each: [1.0, 3, 3.0, {{b: 1}}, {{b: 1.0}}, 'n3', null, {names}]}}}}}}"
+        ),
+        "{a: [1, 1, 'n7', {b: 2}]}",
+        &format!(
+            "{{a: [1, 1, 'n7', {{b: 2}}, 3, {{b: 1}}, 'n3', null, {}]}}",
+            names.replace("'n3', ", "").replace("'n7', ", "")
+        ),
+    );
+    check(
+        &format!("{{$pullAll: {{a: [1.0, {{b: 1}}, null, {names}]}}}}"),
+        "{a: [1, 2, 'n7', 'N7', {b: 1.0}, {b: 2}, null, [1]]}",
+        "{a: [2, 'N7', {b: 2}, [1]]}",
+    );
+    let fields = |value: &str, of: &dyn Fn(i32) -> i32| {
+        let all: Vec<String> = (0..30).map(|at| format!("f{:02}: {value}", of(at))).collect();
+        all.join(", ")
+    };
+    let (up, down) = (fields("1", &|at| at), fields("1", &|at| 29 - at));
+    let set = format!("{{$set: {{{}, _id: 7, g: 2}}}}", fields("'x'", &|at| at));
+    let set_down = format!("{{_id: 7, {}, g: 2}}", fields("'x'", &|at| 29 - at));
+    check(&set, &format!("{{{down}, _id: 7}}"), &set_down);
+    check(&format!("{{$unset: {{{up}}}}}"), &format!("{{_id: 7, {down}, g: 2}}"), "{_id: 7, g: 2}");
+}

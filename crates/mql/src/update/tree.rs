@@ -7,20 +7,16 @@ use mayfly_value::paths::array_index;
 use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, ValueBuf, ty};
 
+use super::fields::Fields;
+
 /// Most items that a path may add to an array to reach its position; the reference's own limit.
 const MAX_ARRAY_PADDING: usize = 1_500_000;
-
-/// A level has room for so many fields at first.
-const EXPECTED_FIELDS: usize = 16;
-
-/// A field of an opened document.
-pub(super) type Field<'a> = (Cow<'a, str>, Node<'a>);
 
 /// A value: untouched bytes, a new value, or an opened level.
 pub(super) enum Node<'a> {
     Raw { type_byte: u8, data: &'a [u8] },
     Owned(ValueBuf),
-    Document(Vec<Field<'a>>),
+    Document(Fields<'a>),
     Array(Vec<Node<'a>>),
 }
 
@@ -50,9 +46,7 @@ impl<'a> Node<'a> {
             let node = Node::Raw { type_byte: element.type_byte(), data: element.data() };
             (Cow::Borrowed(element.name()), node)
         };
-        let mut fields = Vec::with_capacity(EXPECTED_FIELDS);
-        fields.extend(doc.iter().map(field));
-        Node::Document(fields)
+        Node::Document(doc.iter().map(field).collect())
     }
 
     /// The value; opened levels are written out.
@@ -86,7 +80,7 @@ impl<'a> Node<'a> {
     fn open(&mut self) {
         match self {
             Node::Raw { type_byte: ty::DOCUMENT, data } => {
-                *self = RawDoc::new(data).map_or(Node::Document(Vec::new()), Node::root);
+                *self = RawDoc::new(data).map_or(Node::Document(Fields::default()), Node::root);
             }
             Node::Raw { type_byte: ty::ARRAY, data } => {
                 let items = RawDoc::new(data).unwrap_or(RawDoc::EMPTY);
@@ -125,7 +119,7 @@ impl<'a> Node<'a> {
                 return Err(blocked(node, parent, part));
             }
             let child = match node {
-                Node::Document(fields) => fields.iter_mut().find(|(name, _)| name == part),
+                Node::Document(fields) => fields.find(part),
                 Node::Array(items) => {
                     match array_index(part).and_then(|index| items.get_mut(index)) {
                         Some(item) => {
@@ -139,7 +133,7 @@ impl<'a> Node<'a> {
                 Node::Raw { .. } | Node::Owned(_) => None,
             };
             match child {
-                Some((_, child)) => node = child,
+                Some(child) => node = child,
                 None => return Ok(None),
             }
             parent = part;
@@ -167,12 +161,7 @@ impl<'a> Node<'a> {
             }
             node = match node {
                 Node::Document(fields) => {
-                    let at =
-                        fields.iter().position(|(name, _)| name == part).unwrap_or_else(|| {
-                            fields.push((Cow::Owned(part.to_owned()), Node::Document(Vec::new())));
-                            fields.len() - 1
-                        });
-                    &mut fields[at].1
+                    fields.find_or_push(part, || Node::Document(Fields::default()))
                 }
                 Node::Array(items) => {
                     let index = array_index(part).unwrap_or(0);
@@ -193,10 +182,7 @@ impl<'a> Node<'a> {
         let parent = self.find(way).ok()??;
         parent.open();
         match parent {
-            Node::Document(fields) => {
-                let at = fields.iter().position(|(name, _)| name == last.as_ref())?;
-                Some(fields.remove(at).1.to_value())
-            }
+            Node::Document(fields) => fields.remove(last.as_ref()).map(|node| node.to_value()),
             Node::Array(items) => {
                 let item = items.get_mut(array_index(last.as_ref())?)?;
                 let value = item.to_value();
@@ -222,9 +208,7 @@ impl<'a> Node<'a> {
         let Node::Document(mut fields) = self else {
             return DocBuf::empty();
         };
-        if let Some(at) = fields.iter().position(|(name, _)| name == "_id") {
-            fields[..=at].rotate_right(1);
-        }
+        fields.put_in_front("_id");
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(expected_bytes));
         write_fields(&fields, &mut out);
         out.finish()
@@ -247,14 +231,14 @@ fn pad(items: &mut Vec<Node<'_>>, index: usize) -> Result<()> {
         items.push(Node::Owned(RawValue::Null.to_owned()));
     }
     if items.len() == index {
-        items.push(Node::Document(Vec::new()));
+        items.push(Node::Document(Fields::default()));
     }
     Ok(())
 }
 
 // The depth of opened levels is bounded by the number of parts of a path.
-fn write_fields(fields: &[Field<'_>], out: &mut DocBuilder) {
-    for (name, node) in fields {
+fn write_fields(fields: &Fields<'_>, out: &mut DocBuilder) {
+    for (name, node) in fields.iter() {
         match node {
             Node::Raw { type_byte, data } => {
                 out.append_element(RawElement::from_parts(*type_byte, name, data));

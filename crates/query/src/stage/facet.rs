@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, check_depth};
 
 use super::fields::wanted;
 use super::sub::branch;
@@ -190,7 +190,9 @@ impl Running for RunningFacet {
             out.append(&branch.name, RawValue::Array(branch.results.finish().as_doc()));
         }
         context.metadata.clear();
-        next(out.finish().as_doc())?;
+        let results = out.finish();
+        check_depth(results.as_doc())?;
+        next(results.as_doc())?;
         Ok(Flow::More)
     }
 

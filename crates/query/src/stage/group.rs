@@ -8,10 +8,10 @@ use foldhash::{HashMap, HashMapExt};
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::accum::{AccumState, Accumulator};
-use mayfly_expr::{Expression, Frame, Scope, check_size};
+use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope, check_size};
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf};
 
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
@@ -286,7 +286,9 @@ impl Running for RunningGroup {
         _: &mut Next<'_>,
     ) -> Result<Flow> {
         let metadata = context.metadata.get();
-        let frame = metadata.frame(document);
+        let many = self.group.fields.len() > FEW_EXPRESSIONS;
+        let finder = many.then(|| Finder::new(document));
+        let frame = metadata.frame(document).finding_by(finder.as_ref());
         let place = self.place(frame)?;
         let states = &mut self.groups[place].1;
         for ((_, accumulator), state) in self.group.fields.iter().zip(states) {

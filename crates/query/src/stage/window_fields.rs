@@ -4,7 +4,7 @@
 //! 2. One partition at a time is collected ([`super::window_partition`]); each field of `output` is a function over it
 //!    ([`mayfly_expr::window`]).
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
@@ -106,14 +106,16 @@ impl Stage for WindowFields {
 
 /// No field of `output` may lie in another.
 fn check_conflicts(fields: &[(Vec<String>, WindowFunction)]) -> Result<()> {
-    for (at, (path, _)) in fields.iter().enumerate() {
-        if fields[..at].iter().any(|(other, _)| {
-            path.starts_with(other.as_slice()) || other.starts_with(path.as_slice())
-        }) {
+    let (mut whole, mut above) = (HashSet::new(), HashSet::new());
+    for (path, _) in fields {
+        let mut ways = (1..=path.len()).map(|len| &path[..len]);
+        if ways.any(|way| whole.contains(way)) || above.contains(path.as_slice()) {
             let text =
                 format!("specification contains two conflicting paths: '{}'", path.join("."));
             return Err(Error::new(ErrorCode(40176), text));
         }
+        whole.insert(path.as_slice());
+        above.extend((1..path.len()).map(|len| &path[..len]));
     }
     Ok(())
 }

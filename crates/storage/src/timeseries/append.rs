@@ -4,7 +4,7 @@
 //! than packing everything together would; after some of them, and when the bucket is full, it is packed anew.
 
 use mayfly_base::Result;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawElement, RawValue, compare_values};
+use mayfly_value::{DocBuf, DocBuilder, Finder, RawDoc, RawElement, RawValue, compare_values};
 
 use super::MeasurementFields;
 use super::bucket::{Bucket, BucketView, COLUMN, MAX_MEASUREMENTS};
@@ -103,14 +103,15 @@ fn append_control(
     out.start_document("control").append("version", version);
     for (side, largest) in [("min", false), ("max", true)] {
         let (old, new) = (part(control, side), part(fresh, side));
+        let (olds, news) = (Finder::new(old), Finder::new(new));
         out.start_document(side);
         for element in old {
             // The start of a bucket stays what it is.
             let fixed = !largest && element.name() == fields.time;
-            let other = new.get_element(element.name()).filter(|_| !fixed);
+            let other = news.get_element(new, element.name()).filter(|_| !fixed);
             out.append_element(further(element, other, largest));
         }
-        for element in new.iter().filter(|new| old.get_element(new.name()).is_none()) {
+        for element in new.iter().filter(|new| olds.get_element(old, new.name()).is_none()) {
             out.append_element(element);
         }
         out.end();
@@ -142,8 +143,9 @@ fn append_columns(out: &mut DocBuilder, view: BucketView<'_>, added: &Bucket) {
         }
         put(element.name(), &bytes);
     }
+    let there = Finder::new(view.data());
     for (name, column) in added.columns() {
-        if view.data().get_element(name).is_none() {
+        if there.get_element(view.data(), name).is_none() {
             let mut bytes = Column::absent(view.rows()).encode();
             column.encode_runs(&mut bytes);
             put(name, &bytes);

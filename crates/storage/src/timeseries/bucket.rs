@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, ValueBuf, ty};
+use mayfly_value::{DocBuf, DocBuilder, Names, Number, RawDoc, RawElement, RawValue, ValueBuf, ty};
 
 use super::column::{Column, MAX_ROWS};
 use crate::record::RecordKey;
@@ -168,7 +168,7 @@ pub(crate) struct Bucket {
     id: [u8; 12],
     pub(crate) start_ms: i64,
     meta: Option<ValueBuf>,
-    columns: Vec<(String, Column)>,
+    columns: Names<Column>,
     rows: usize,
     bytes: usize,
     /// Nothing is to be added to it.
@@ -180,7 +180,7 @@ pub(crate) struct BucketParts<'m> {
     pub(crate) id: [u8; 12],
     pub(crate) start_ms: i64,
     pub(crate) meta: Option<RawValue<'m>>,
-    pub(crate) columns: Vec<(String, Column)>,
+    pub(crate) columns: Names<Column>,
     pub(crate) rows: usize,
     pub(crate) closed: bool,
 }
@@ -189,7 +189,7 @@ impl Bucket {
     /// One of these parts.
     pub(crate) fn from_parts(parts: BucketParts<'_>) -> Bucket {
         let BucketParts { id, start_ms, meta, columns, rows, closed } = parts;
-        let bytes = columns.iter().map(|(_, column)| column.bytes()).sum();
+        let bytes = columns.as_slice().iter().map(|(_, column)| column.bytes()).sum();
         let meta = meta.map(RawValue::to_owned);
         Bucket { id, start_ms, meta, columns, rows, bytes, closed }
     }
@@ -201,7 +201,7 @@ impl Bucket {
         id[..4].copy_from_slice(&(start_ms.div_euclid(1000) as u32).to_be_bytes());
         id[4..].copy_from_slice(&suffix.to_be_bytes());
         let meta = meta.map(RawValue::to_owned);
-        Bucket { id, start_ms, meta, columns: Vec::new(), rows: 0, bytes: 0, closed: false }
+        Bucket { id, start_ms, meta, columns: Names::default(), rows: 0, bytes: 0, closed: false }
     }
 
     /// A stored one, taken apart.
@@ -213,9 +213,9 @@ impl Bucket {
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
             return Err(damaged());
         };
-        let mut columns = Vec::new();
+        let mut columns = Names::default();
         for element in view.data {
-            columns.push((element.name().to_owned(), view.column(element)?));
+            columns.push(element.name(), view.column(element)?);
         }
         let (meta, rows) = (view.meta().map(RawElement::value), view.rows);
         let closed = view.is_closed();
@@ -243,12 +243,12 @@ impl Bucket {
         self.bytes
     }
 
-    pub(crate) fn columns(&self) -> &[(String, Column)] {
-        &self.columns
+    pub(crate) fn columns(&self) -> &[(Box<str>, Column)] {
+        self.columns.as_slice()
     }
 
     pub(crate) fn column_named(&self, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)
+        self.columns.find(name.as_bytes())
     }
 
     /// The same bucket without what it holds, for what is added to it.
@@ -257,24 +257,20 @@ impl Bucket {
         let Some((RawValue::Date(start_ms), _)) = view.bounds(&fields.time) else {
             return Err(damaged());
         };
-        let columns = Vec::new();
+        let columns = Names::default();
         Ok(Bucket { id, start_ms, meta: None, columns, rows: 0, bytes: 0, closed: false })
     }
 
     /// Adds what another bucket holds.
     pub(crate) fn extend(&mut self, other: &Bucket) {
-        for (name, column) in &other.columns {
-            if self.column_named(name).is_none() {
-                self.columns.push((name.clone(), Column::absent(self.rows)));
-            }
-            let own = self.columns.iter_mut().find(|(known, _)| known == name);
-            if let Some((_, own)) = own {
-                own.extend(column);
-            }
+        for (name, column) in other.columns.as_slice() {
+            let at = self.columns.position(name);
+            let at = at.unwrap_or_else(|| self.columns.push(name, Column::absent(self.rows)));
+            self.columns.said_at(at).extend(column);
         }
         self.rows += other.rows;
         self.bytes += other.bytes;
-        for (_, column) in &mut self.columns {
+        for column in self.columns.iter_mut() {
             if column.len() < self.rows {
                 column.extend(&Column::absent(self.rows - column.len()));
             }
@@ -299,14 +295,11 @@ impl Bucket {
                 continue;
             }
             // Measurements mostly have the same fields in the same order.
-            if self.columns.get(at).is_none_or(|(known, _)| known != name) {
-                let known = self.columns.iter().position(|(known, _)| known == name);
-                at = known.unwrap_or_else(|| {
-                    self.columns.push((name.to_owned(), Column::absent(self.rows)));
-                    self.columns.len() - 1
-                });
+            if self.columns.as_slice().get(at).is_none_or(|(known, _)| **known != *name) {
+                let known = self.columns.position(name);
+                at = known.unwrap_or_else(|| self.columns.push(name, Column::absent(self.rows)));
             }
-            let column = &mut self.columns[at].1;
+            let column = self.columns.said_at(at);
             // Of a name that comes twice the first one counts.
             if column.len() == self.rows {
                 column.push(element.type_byte(), element.data());
@@ -315,7 +308,7 @@ impl Bucket {
             at += 1;
         }
         self.rows += 1;
-        for (_, column) in &mut self.columns {
+        for column in self.columns.iter_mut() {
             if column.len() < self.rows {
                 column.push_none();
             }
@@ -324,7 +317,7 @@ impl Bucket {
 
     /// Takes measurements out: those for which `gone` says so. Columns that nothing is left of go, too.
     pub(crate) fn retain(&mut self, kept: &dyn Fn(usize) -> bool) {
-        for (_, column) in &mut self.columns {
+        for column in self.columns.iter_mut() {
             let mut left = Column::default();
             for row in (0..self.rows).filter(|row| kept(*row)) {
                 match column.get(row) {
@@ -334,9 +327,10 @@ impl Bucket {
             }
             *column = left;
         }
-        self.columns.retain(|(_, column)| column.bounds().is_some());
+        let columns = std::mem::take(&mut self.columns);
+        self.columns = columns.into_iter().filter(|(_, left)| left.bounds().is_some()).collect();
         self.rows = (0..self.rows).filter(|row| kept(*row)).count();
-        self.bytes = self.columns.iter().map(|(_, column)| column.bytes()).sum();
+        self.bytes = self.columns().iter().map(|(_, column)| column.bytes()).sum();
     }
 
     /// Its document.
@@ -354,7 +348,7 @@ impl Bucket {
             out.append("meta", meta.as_raw());
         }
         out.start_document("data");
-        for (name, column) in &self.columns {
+        for (name, column) in self.columns() {
             let bytes = column.encode();
             out.append(name, RawValue::Binary { subtype: COLUMN, bytes: &bytes });
         }
@@ -365,12 +359,12 @@ impl Bucket {
     /// `min` and `max` of its control. Items of an array are found one by one, and may lie anywhere: with one among the
     /// values the bounds are those of everything, so that an index of them misses nothing.
     pub(crate) fn append_bounds(&self, out: &mut DocBuilder, fields: &MeasurementFields) {
-        let bounds: Vec<_> = self.columns.iter().map(|(_, column)| column.bounds()).collect();
+        let bounds: Vec<_> = self.columns().iter().map(|(_, column)| column.bounds()).collect();
         for (side, largest) in [("min", false), ("max", true)] {
             out.start_document(side);
-            for ((name, column), bounds) in self.columns.iter().zip(&bounds) {
+            for ((name, column), bounds) in self.columns().iter().zip(&bounds) {
                 let Some((least, most)) = *bounds else { continue };
-                if !largest && *name == fields.time {
+                if !largest && **name == *fields.time {
                     out.append(name, RawValue::Date(self.start_ms));
                     continue;
                 }
@@ -388,8 +382,8 @@ impl Bucket {
     }
 
     pub(crate) fn is_sorted(&self, fields: &MeasurementFields) -> bool {
-        let times = self.columns.iter().find(|(name, _)| *name == fields.time);
-        times.is_none_or(|(_, times)| {
+        let times = self.column_named(&fields.time);
+        times.is_none_or(|times| {
             let dates = (0..times.len()).map(|row| match times.value(row) {
                 Some(RawValue::Date(date)) => date,
                 _ => i64::MIN,

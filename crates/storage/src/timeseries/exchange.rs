@@ -201,6 +201,7 @@ impl<'a> Restored<'a> {
         self.check_times(&columns, rows, start_ms, max)?;
         self.check_bounds(&columns, min, max)?;
         let cells = columns.len() * rows;
+        let columns = columns.into_iter().collect();
         let bucket = Bucket::from_parts(BucketParts { id, start_ms, meta, columns, rows, closed });
         // What is read again must be a document.
         if bucket.bytes() + 2 * cells > SURELY_FITS {

@@ -10,6 +10,7 @@ mod collations;
 mod deletion;
 mod every_plan;
 mod fsync_lock;
+mod growth;
 mod history;
 mod history_commands;
 mod holds;

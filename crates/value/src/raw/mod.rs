@@ -7,6 +7,7 @@
 
 mod doc;
 mod element;
+mod finder;
 mod length;
 mod name;
 mod owned;
@@ -17,6 +18,7 @@ mod value;
 
 pub use doc::{EMPTY_DOC, RawDoc, RawIter};
 pub use element::RawElement;
+pub use finder::Finder;
 pub(crate) use name::{find_zero, zero_in};
 pub use owned::{DocBuf, ValueBuf};
 pub use types::{ty, type_name};

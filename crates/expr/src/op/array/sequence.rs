@@ -1,8 +1,9 @@
 //! `$concatArrays`, `$reverseArray`, `$range`, `$indexOfArray`.
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{DocBuilder, RawValue, compare_values_in};
+use mayfly_value::{DocBuilder, RawDoc, RawValue, compare_values_in};
 
 use super::super::operand::{array, count, fault, int, small_integer};
 use super::super::{ANY, OpRow, list};
@@ -17,16 +18,20 @@ pub(in crate::op) const ROWS: &[OpRow] = &[
 
 fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut out = DocBuilder::new_array();
+    if concat_into(&mut out, arguments, frame)? { array(out) } else { Ok(Value::NULL) }
+}
+
+/// Appends the items of the arrays; false when one of them is null or missing.
+pub(in crate::op) fn concat_into(
+    out: &mut DocBuilder,
+    arguments: &[Expression],
+    frame: Frame<'_>,
+) -> Result<bool> {
     for argument in arguments {
         let value = argument.evaluate(frame)?;
         match value.or_undefined() {
-            RawValue::Array(items) => {
-                for item in items {
-                    out.push(item.value());
-                    check_size(out.len())?;
-                }
-            }
-            RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
+            RawValue::Array(items) => push_items(out, items)?,
+            RawValue::Null | RawValue::Undefined => return Ok(false),
             _ => {
                 let found = value.type_name();
                 return Err(fault(
@@ -36,7 +41,17 @@ fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
             }
         }
     }
-    array(out)
+    Ok(true)
+}
+
+/// Appends the items of an array.
+pub(in crate::op) fn push_items(out: &mut DocBuilder, items: RawDoc<'_>) -> Result<()> {
+    spend(items.as_bytes().len() >> 10)?;
+    for item in items {
+        out.push(item.value());
+        check_size(out.len())?;
+    }
+    Ok(())
 }
 
 fn reverse<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {

@@ -84,21 +84,27 @@ fn split<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
 fn concat<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>> {
     let mut out = String::new();
     for argument in arguments {
-        let value = argument.evaluate(frame)?;
-        match value.or_undefined() {
-            RawValue::String(text) => {
-                out.push_str(text);
-                check_size(out.len())?;
-            }
-            RawValue::Null | RawValue::Undefined => return Ok(Value::NULL),
-            _ => {
-                let found = value.type_name();
-                let text = format!("$concat only supports strings, not {found}");
-                return Err(fault(16702, text));
-            }
+        if !push_text(&mut out, &argument.evaluate(frame)?)? {
+            return Ok(Value::NULL);
         }
     }
     text(&out)
+}
+
+/// Appends a text; false when it is null or missing.
+pub(super) fn push_text(out: &mut String, value: &Value<'_>) -> Result<bool> {
+    match value.or_undefined() {
+        RawValue::String(text) => {
+            out.push_str(text);
+            check_size(out.len())?;
+            Ok(true)
+        }
+        RawValue::Null | RawValue::Undefined => Ok(false),
+        _ => {
+            let found = value.type_name();
+            Err(fault(16702, format!("$concat only supports strings, not {found}")))
+        }
+    }
 }
 
 /// A value as text, for the operators that take more than texts.

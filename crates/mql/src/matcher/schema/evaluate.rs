@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use mayfly_base::Result;
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{DocBuilder, Number, RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuilder, Finder, Number, RawDoc, RawElement, RawValue};
 
 use super::super::evaluate::{all, any};
 use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Texts};
@@ -102,10 +102,17 @@ impl Additional {
     }
 }
 
+/// So many names are looked for one by one.
+const FEW_NAMES: usize = 16;
+
 impl Objects {
     fn fit(&self, document: RawDoc<'_>) -> Result<bool> {
         let counted = self.least.is_some() || self.most.is_some();
-        let has = |name: &str| document.get_element(name).is_some();
+        let finder = (self.named > FEW_NAMES).then(|| Finder::new(document));
+        let has = |name: &str| match &finder {
+            None => document.get_element(name).is_some(),
+            Some(finder) => finder.get_element(document, name).is_some(),
+        };
         if counted && !within(document.iter().count(), self.least, self.most)
             || !self.required.iter().all(|name| has(name))
             || !self.fields_fit(document)?
@@ -120,7 +127,7 @@ impl Objects {
     }
 
     fn fields_fit(&self, document: RawDoc<'_>) -> Result<bool> {
-        let nothing = self.properties.is_empty()
+        let nothing = self.properties.as_slice().is_empty()
             && self.pattern_properties.is_empty()
             && self.additional.is_none();
         Ok(nothing || all(document, |element| self.field_fits(element))?)
@@ -129,7 +136,7 @@ impl Objects {
     fn field_fits(&self, element: RawElement<'_>) -> Result<bool> {
         let (name, value) = (element.name(), element.value());
         let mut known = false;
-        for (_, schema) in self.properties.iter().filter(|(have, _)| **have == *name) {
+        for schema in self.properties.find(name.as_bytes()).into_iter().flatten() {
             known = true;
             if !schema.fits(value)? {
                 return Ok(false);

@@ -3,7 +3,7 @@
 //! Works on the schema as it was written: each keyword is tried alone, which is slow and only done for a document that has
 //! already failed. Manual: "Specify JSON Schema Validation", "Confirm That the Validation Prevents Invalid Documents".
 
-use mayfly_value::{DocBuilder, RawDoc, RawElement, RawValue};
+use mayfly_value::{DocBuilder, Finder, RawDoc, RawElement, RawValue};
 
 use super::evaluate::unordered_key;
 use super::{Regex, Schema};
@@ -199,8 +199,9 @@ fn plain(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out: &mu
 /// Pushes the names in a list that are no fields of the document.
 fn missing(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     let names = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
+    let fields = Finder::new(document);
     for name in names.iter().filter_map(|name| name.value().as_str()) {
-        if document.get_element(name).is_none() {
+        if fields.get_element(document, name).is_none() {
             out.push(name);
         }
     }
@@ -214,9 +215,10 @@ fn details(schema: RawDoc<'_>, value: RawValue<'_>, out: &mut DocBuilder) {
 
 fn properties(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     out.start_array("propertiesNotSatisfied");
+    let fields = Finder::new(document);
     for property in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
         let schema = property.value().as_document().unwrap_or(RawDoc::EMPTY);
-        match document.get(property.name()) {
+        match fields.get(document, property.name()) {
             Some(value) if !fits(schema, value) => {
                 out.push_document().append("propertyName", property.name());
                 annotate(schema, out);
@@ -252,8 +254,9 @@ fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out
     let patterns: Vec<Regex> =
         patterns.iter().filter_map(|pattern| Regex::new(pattern.name(), "").ok()).collect();
     let document = value.as_document().unwrap_or(RawDoc::EMPTY);
+    let names = Finder::new(known);
     let mut others = document.iter().filter(|field| {
-        known.get_element(field.name()).is_none()
+        names.get_element(known, field.name()).is_none()
             && !patterns.iter().any(|pattern| finds(pattern, field.name()))
     });
     let RawValue::Document(schema) = rule.value() else {
@@ -274,9 +277,11 @@ fn additional(schema: RawDoc<'_>, rule: RawElement<'_>, value: RawValue<'_>, out
 /// The first item that does not fit, or all that must not be there.
 fn item(schema: RawDoc<'_>, rule: RawElement<'_>, items: RawDoc<'_>, out: &mut DocBuilder) {
     let in_turn = items_in_turn(schema);
+    let list = rule.value().as_array().unwrap_or(RawDoc::EMPTY);
+    let list: Vec<RawValue<'_>> = list.iter().map(|one| one.value()).collect();
     let schema_of = |at: usize| match rule.value() {
         RawValue::Document(schema) => Some(schema),
-        RawValue::Array(list) => list.iter().nth(at).and_then(|one| one.value().as_document()),
+        RawValue::Array(_) => list.get(at).and_then(|one| one.as_document()),
         _ => None,
     };
     let additional = rule.name() == "additionalItems";
@@ -305,8 +310,10 @@ fn item(schema: RawDoc<'_>, rule: RawElement<'_>, items: RawDoc<'_>, out: &mut D
 
 fn dependencies(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder) {
     out.start_array("failingDependencies");
+    let fields = Finder::new(document);
+    let lacks = |name: &str| fields.get_element(document, name).is_none();
     for dependency in rule.value().as_document().unwrap_or(RawDoc::EMPTY) {
-        if document.get_element(dependency.name()).is_none() {
+        if lacks(dependency.name()) {
             continue;
         }
         match dependency.value() {
@@ -315,16 +322,13 @@ fn dependencies(rule: RawElement<'_>, document: RawDoc<'_>, out: &mut DocBuilder
                 details(schema, RawValue::Document(document), out);
                 out.end();
             }
-            RawValue::Array(names) => {
-                let has = |name: RawElement<'_>| {
-                    name.value().as_str().is_none_or(|name| document.get_element(name).is_some())
-                };
-                if !names.iter().all(has) {
-                    out.push_document().append("conditionalProperty", dependency.name());
-                    out.start_array("missingProperties");
-                    missing(dependency, document, out);
-                    out.end().end();
-                }
+            RawValue::Array(names)
+                if names.iter().any(|name| name.value().as_str().is_some_and(lacks)) =>
+            {
+                out.push_document().append("conditionalProperty", dependency.name());
+                out.start_array("missingProperties");
+                missing(dependency, document, out);
+                out.end().end();
             }
             _ => {}
         }

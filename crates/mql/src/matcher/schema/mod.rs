@@ -8,7 +8,7 @@ mod parse;
 use std::collections::HashSet;
 
 use mayfly_base::Result;
-use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_value::{Names, Number, RawDoc, RawValue};
 
 use super::{Regex, TypeSet};
 
@@ -50,12 +50,15 @@ struct Texts {
 #[derive(Clone, Debug, Default)]
 struct Objects {
     required: Vec<Box<str>>,
-    properties: Vec<(Box<str>, Schema)>,
+    /// Those of one name all count.
+    properties: Names<Vec<Schema>>,
     pattern_properties: Vec<(Regex, Schema)>,
     additional: Option<Additional>,
     least: Option<i64>,
     most: Option<i64>,
     dependencies: Vec<(Box<str>, Dependency)>,
+    /// How many names of fields these have that may be looked for.
+    named: usize,
 }
 
 /// What is asked of arrays.

@@ -71,7 +71,9 @@ const KEYWORDS: &[(&str, Take)] = &[
     ("patternProperties", pattern_properties),
     ("properties", properties),
     ("required", |schema, element, _| {
-        schema.objects.required = names(element)?;
+        let required = names(element)?;
+        schema.objects.named += required.len();
+        schema.objects.required = required;
         Ok(())
     }),
     ("title", |_, element, _| text(element).map(|_| ())),
@@ -351,7 +353,10 @@ fn nested(element: RawElement<'_>, depth: usize) -> Result<Schema> {
 fn properties(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> Result<()> {
     for property in object(element)? {
         let inner = nested(property, depth)?;
-        schema.objects.properties.push((property.name().into(), inner));
+        let properties = &mut schema.objects.properties;
+        let at = properties.position(property.name());
+        let at = at.unwrap_or_else(|| properties.push(property.name(), Vec::new()));
+        properties.said_at(at).push(inner);
     }
     Ok(())
 }
@@ -383,6 +388,8 @@ fn dependencies(schema: &mut Schema, element: RawElement<'_>, depth: usize) -> R
                 )));
             }
         };
+        let also = if let Dependency::Fields(names) = &parsed { names.len() } else { 0 };
+        schema.objects.named += 1 + also;
         schema.objects.dependencies.push((name.into(), parsed));
     }
     Ok(())

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Result};
 use mayfly_value::shell::ShellValue;
-use mayfly_value::{Collation, Number, RawDoc, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::{Collation, Number, RawDoc, RawValue, ValueBuf, ValueSet, compare_values_in};
 
 use super::{Change, Modifier, Operand, Target, array_of};
+
+/// So many values are looked for among the items one by one.
+const FEW_VALUES: usize = 16;
 
 #[derive(Debug)]
 struct AddToSet(Vec<ValueBuf>, Option<Arc<Collation>>);
@@ -27,7 +30,19 @@ impl Modifier for AddToSet {
         let mut items: Vec<RawValue<'_>> = existing.iter().map(|item| item.value()).collect();
         let before = items.len();
         let collation = self.1.as_deref();
+        let mut set = (self.0.len() > FEW_VALUES).then(|| ValueSet::new(collation));
+        if let Some(set) = &mut set {
+            items.iter().for_each(|item| {
+                set.insert(*item);
+            });
+        }
         for value in &self.0 {
+            if let Some(set) = &mut set {
+                if set.insert(value.as_raw()) {
+                    items.push(value.as_raw());
+                }
+                continue;
+            }
             let same = |item| compare_values_in(item, value.as_raw(), collation).is_eq();
             if !items.iter().any(|item| same(*item)) {
                 items.push(value.as_raw());

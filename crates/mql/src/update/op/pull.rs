@@ -1,12 +1,10 @@
 //! `$pull` and `$pullAll`.
 
-use std::sync::Arc;
-
 use mayfly_base::{Error, Result};
-use mayfly_value::{Collation, RawValue, ValueBuf, compare_values_in};
+use mayfly_value::RawValue;
 
 use super::{Change, Modifier, Operand, Target, array_of};
-use crate::matcher::{ItemMatcher, Matcher};
+use crate::matcher::{InList, ItemMatcher, Matcher};
 
 /// Which items go.
 #[derive(Debug)]
@@ -16,7 +14,7 @@ enum Pull {
     /// Items that satisfy operators, equal a value or match a pattern.
     Items(ItemMatcher),
     /// Items that equal one of the values.
-    Listed(Vec<ValueBuf>, Option<Arc<Collation>>),
+    Listed(InList),
 }
 
 impl Pull {
@@ -27,9 +25,7 @@ impl Pull {
                 _ => Ok(false),
             },
             Pull::Items(condition) => condition.matches(item),
-            Pull::Listed(values, collation) => Ok(values.iter().any(|value| {
-                compare_values_in(value.as_raw(), item, collation.as_deref()).is_eq()
-            })),
+            Pull::Listed(values) => values.contains(item),
         }
     }
 }
@@ -75,5 +71,6 @@ pub(super) fn pull_all(operand: &Operand<'_>) -> Result<Box<dyn Modifier>> {
         )));
     };
     let values = items.iter().map(|item| item.value().to_owned()).collect();
-    Ok(Box::new(Pull::Listed(values, operand.context.collation.clone())))
+    let collation = operand.context.collation.as_ref();
+    Ok(Box::new(Pull::Listed(InList::new(values, Vec::new(), collation))))
 }

@@ -5,10 +5,12 @@
 
 use mayfly_base::limits::{MAX_BSON_DEPTH, MAX_FILTER_DEPTH};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::{Expression, Frame, Scope};
+use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::shell::Shell;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{
+    DocBuf, DocBuilder, Finder, Names, RawDoc, RawValue, ValueBuf, check_depth, ty,
+};
 
 /// A parsed specification: a tree of names.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub(super) struct SetFields {
 
 /// Names in the order of the specification.
 #[derive(Debug, Default)]
-struct Level(Vec<(Box<str>, Branch)>);
+struct Level(Names<Branch>);
 
 #[derive(Debug)]
 enum Branch {
@@ -92,7 +94,7 @@ impl SetFields {
     }
 
     fn collect<'s>(&'s self, level: &Level, prefix: &str, out: &mut Vec<(String, &'s Expression)>) {
-        for (name, branch) in &level.0 {
+        for (name, branch) in level.0.as_slice() {
             let path =
                 if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
             match branch {
@@ -106,7 +108,9 @@ impl SetFields {
 
     pub(super) fn apply<'a>(&'a self, frame: Frame<'a>) -> Result<DocBuf> {
         let doc = frame.root();
-        let value = |expression: &'a Expression| -> Result<Option<ValueBuf>> {
+        let finder = (self.expressions.len() > FEW_EXPRESSIONS).then(|| Finder::new(doc));
+        let frame = frame.finding_by(finder.as_ref());
+        let value = |expression: &Expression| -> Result<Option<ValueBuf>> {
             let value = expression.evaluate(frame)?;
             Ok(value.as_raw().map(RawValue::to_owned))
         };
@@ -114,7 +118,12 @@ impl SetFields {
             self.expressions.iter().map(value).collect::<Result<_>>()?;
         let mut out = DocBuilder::in_buffer(Vec::with_capacity(doc.as_bytes().len() + 64));
         write_level(&self.root, doc, &values, &mut out, 0)?;
-        Ok(out.finish())
+        let made = out.finish();
+        let levels = |value: &ValueBuf| matches!(value.type_byte(), ty::DOCUMENT | ty::ARRAY);
+        if values.iter().flatten().any(levels) {
+            check_depth(made.as_doc())?;
+        }
+        Ok(made)
     }
 }
 
@@ -133,18 +142,15 @@ fn insert(root: &mut Level, path: &str, expression: usize, spec: RawDoc<'_>) -> 
         let name = rest.split('.').next().unwrap_or(rest);
         end += name.len() + 1;
         let is_last = end > path.len();
-        let at = match level.0.iter().position(|(have, _)| &**have == name) {
+        let at = match level.0.position(name) {
             Some(at) => at,
             None if is_last => {
-                level.0.push((name.into(), Branch::Leaf(expression)));
+                level.0.push(name, Branch::Leaf(expression));
                 return Ok(());
             }
-            None => {
-                level.0.push((name.into(), Branch::Level(Level::default())));
-                level.0.len() - 1
-            }
+            None => level.0.push(name, Branch::Level(Level::default())),
         };
-        match &mut level.0[at].1 {
+        match level.0.said_at(at) {
             Branch::Level(inner) if !is_last => level = inner,
             Branch::Level(_) | Branch::Leaf(_) => {
                 let other = &path[..(end - 1).min(path.len())];
@@ -170,17 +176,21 @@ fn write_level(
         let text = format!("Document exceeds maximum nesting depth of {MAX_BSON_DEPTH}");
         return Err(Error::new(ErrorCode::Overflow, text));
     }
+    let branches = level.0.as_slice();
+    let mut there = vec![false; branches.len()];
     for element in doc.iter() {
         let name = element.name();
-        match level.0.iter().find(|(have, _)| &**have == name) {
+        match level.0.position(name) {
             None => drop(out.append_element(element)),
-            Some((_, branch)) => {
-                write_branch(branch, Some(element.value()), name, values, out, depth)?;
+            Some(at) => {
+                there[at] = true;
+                let current = Some(element.value());
+                write_branch(&branches[at].1, current, name, values, out, depth)?;
             }
         }
     }
-    for (name, branch) in &level.0 {
-        if doc.get_element(name).is_none() {
+    for ((name, branch), there) in branches.iter().zip(there) {
+        if !there {
             write_branch(branch, None, name, values, out, depth)?;
         }
     }

@@ -1,0 +1,293 @@
+//! `$reduce` whose value grows: by items of an array, fields of a document, letters of a text. Such a value is kept open and added
+//! to, instead of being made anew at each step, which would be work for the square of its size.
+//!
+//! It is found when parsing, by the form of the expression: `$concatArrays`, `$mergeObjects`, `$concat` or `$setUnion` with `$$value`
+//! as the first of its operands, or for `$concatArrays` as the last, perhaps below `$cond`. All else may look at the value, so that
+//! it has to be there.
+
+use std::collections::BTreeMap;
+
+use mayfly_base::Result;
+use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+
+use super::array::sequence::push_items;
+use super::object::take_document;
+use super::operand::{array, document, text};
+use super::set::set_of;
+use super::string::push_text;
+use crate::accum::{Merged, encoded};
+use crate::{Expression, Frame, Value, check_size};
+
+/// How a value grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Growth {
+    /// `{ $concatArrays: ['$$value', ...] }`
+    Behind,
+    /// `{ $concatArrays: [..., '$$value'] }`
+    InFront,
+    /// `{ $mergeObjects: ['$$value', ...] }`
+    Fields,
+    /// `{ $concat: ['$$value', ...] }`
+    Text,
+    /// `{ $setUnion: ['$$value', ...] }`
+    Set,
+}
+
+impl Growth {
+    /// How the variable at a place grows by this expression.
+    pub(super) fn of(body: &Expression, place: usize) -> Option<Growth> {
+        Growth::find(body, place)?
+    }
+
+    /// `Some(None)` where the variable stays as it is.
+    fn find(body: &Expression, place: usize) -> Option<Option<Growth>> {
+        if is_variable(body, place) {
+            return Some(None);
+        }
+        let Expression::Call { row, arguments, .. } = body else { return None };
+        if let ("$cond", [condition, then, otherwise]) = (row.name, &arguments[..]) {
+            let (then, otherwise) = (Growth::find(then, place)?, Growth::find(otherwise, place)?);
+            let one = then.is_none() || otherwise.is_none() || then == otherwise;
+            return (one && !names(condition, place)).then_some(then.or(otherwise));
+        }
+        let (growth, others) = match (row.name, &arguments[..]) {
+            ("$concatArrays", [first, others @ ..]) if is_variable(first, place) => {
+                (Growth::Behind, others)
+            }
+            ("$concatArrays", [others @ .., last]) if is_variable(last, place) => {
+                (Growth::InFront, others)
+            }
+            ("$mergeObjects", [first, others @ ..]) if is_variable(first, place) => {
+                (Growth::Fields, others)
+            }
+            ("$concat", [first, others @ ..]) if is_variable(first, place) => {
+                (Growth::Text, others)
+            }
+            ("$setUnion", [first, others @ ..]) if is_variable(first, place) => {
+                (Growth::Set, others)
+            }
+            _ => return None,
+        };
+        let plain = !others.is_empty() && !others.iter().any(|other| names(other, place));
+        plain.then_some(Some(growth))
+    }
+}
+
+fn is_variable(expression: &Expression, wanted: usize) -> bool {
+    matches!(expression, Expression::Variable { place, parts } if *place == wanted && parts.is_empty())
+}
+
+/// Whether the variable stands somewhere in it; its depth was bounded when it was parsed.
+fn names(expression: &Expression, wanted: usize) -> bool {
+    match expression {
+        Expression::Variable { place, .. } => *place == wanted,
+        other => other.children().into_iter().any(|child| names(child, wanted)),
+    }
+}
+
+/// A value that is added to.
+pub(super) enum Growing {
+    Behind(DocBuilder),
+    /// The beginning, what came in front of it in turn, and the bytes of all.
+    InFront(ValueBuf, Vec<DocBuf>, usize),
+    Fields(Merged),
+    Text(String),
+    /// By their keys, and their bytes.
+    Set(BTreeMap<Vec<u8>, ValueBuf>, usize),
+}
+
+impl Growing {
+    /// A value to be added to; nothing where it cannot grow so.
+    pub(super) fn begin(
+        growth: Growth,
+        value: &Value<'_>,
+        collation: Option<&Collation>,
+    ) -> Result<Option<Growing>> {
+        Ok(Some(match (growth, value.or_undefined()) {
+            (Growth::Behind, RawValue::Array(items)) => {
+                let mut out = DocBuilder::new_array();
+                push_items(&mut out, items)?;
+                Growing::Behind(out)
+            }
+            (Growth::InFront, whole @ RawValue::Array(items)) => {
+                Growing::InFront(whole.to_owned(), Vec::new(), items.as_bytes().len())
+            }
+            (Growth::Fields, RawValue::Document(fields)) => {
+                let mut merged = Merged::default();
+                merged.set_all(fields);
+                Growing::Fields(merged)
+            }
+            (Growth::Text, RawValue::String(text)) => Growing::Text(text.to_owned()),
+            (Growth::Set, RawValue::Array(items)) => {
+                let mut set = Growing::Set(BTreeMap::new(), 0);
+                set.unite(items, collation)?;
+                set
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Adds what the expression adds; false when the value is null from now on.
+    ///
+    /// # Errors
+    /// Those of the expression.
+    pub(super) fn add(&mut self, body: &Expression, frame: Frame<'_>) -> Result<bool> {
+        let Expression::Call { row, arguments, .. } = body else { return Ok(true) };
+        if let ("$cond", [condition, then, otherwise]) = (row.name, &arguments[..]) {
+            let holds = condition.evaluate(frame)?.is_true();
+            return self.add(if holds { then } else { otherwise }, frame);
+        }
+        match self {
+            Growing::Behind(out) => {
+                super::array::sequence::concat_into(out, &arguments[1..], frame)
+            }
+            Growing::InFront(_, fronts, bytes) => {
+                let mut out = DocBuilder::new_array();
+                let own = &arguments[..arguments.len() - 1];
+                let grows = super::array::sequence::concat_into(&mut out, own, frame)?;
+                *bytes += out.len();
+                check_size(*bytes)?;
+                fronts.push(out.finish());
+                Ok(grows)
+            }
+            Growing::Fields(merged) => {
+                let values = evaluated(&arguments[1..], frame)?;
+                for value in &values {
+                    if let Some(fields) = take_document(value.or_undefined())? {
+                        merged.set_all(fields);
+                    }
+                }
+                check_size(merged.encoded_len())?;
+                Ok(true)
+            }
+            Growing::Text(out) => {
+                for argument in &arguments[1..] {
+                    if !push_text(out, &argument.evaluate(frame)?)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Growing::Set(..) => {
+                let values = evaluated(&arguments[1..], frame)?;
+                let Some(arrays) = set_of("$setUnion", 17043, &values)? else { return Ok(false) };
+                for items in arrays {
+                    self.unite(items, frame.collation())?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn unite(&mut self, items: RawDoc<'_>, collation: Option<&Collation>) -> Result<()> {
+        let Growing::Set(set, bytes) = self else { return Ok(()) };
+        for item in items.iter().map(|item| item.value()) {
+            set.entry(encoded(item, false, collation)).or_insert_with(|| {
+                let value = item.to_owned();
+                *bytes += value.data().len() + 2;
+                value
+            });
+        }
+        check_size(*bytes)
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// 10334 when it has become too large.
+    pub(super) fn finish(self) -> Result<Value<'static>> {
+        match self {
+            Growing::Behind(out) => array(out),
+            Growing::InFront(beginning, fronts, _) => {
+                let mut out = DocBuilder::new_array();
+                for items in fronts.iter().rev() {
+                    push_items(&mut out, items.as_doc())?;
+                }
+                let beginning = beginning.as_raw().as_array().unwrap_or(RawDoc::EMPTY);
+                push_items(&mut out, beginning)?;
+                array(out)
+            }
+            Growing::Fields(merged) => document(merged.build()),
+            Growing::Text(out) => text(&out),
+            Growing::Set(set, _) => {
+                let mut out = DocBuilder::new_array();
+                for item in set.values() {
+                    out.push(item);
+                }
+                array(out)
+            }
+        }
+    }
+}
+
+fn evaluated<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Vec<Value<'a>>> {
+    arguments.iter().map(|argument| argument.evaluate(frame)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::extjson::{Style, parse_document, to_string};
+
+    use crate::{Expression, Frame};
+
+    /// What an expression gives, or its error.
+    fn value(expression: &str) -> String {
+        let spec = parse_document(&format!("{{e: {expression}}}")).unwrap();
+        let parsed = Expression::parse(spec.as_doc().get("e").unwrap());
+        let root = parse_document("{a: [3, 1, 2, 3, 1.0], n: null}").unwrap();
+        let found = parsed.and_then(|parsed| {
+            let value = parsed.evaluate(Frame::new(root.as_doc()))?.detached();
+            let mut out = mayfly_value::DocBuilder::new();
+            if let Some(value) = value.as_raw() {
+                out.append("v", value);
+            }
+            Ok(to_string(out.finish().as_doc(), Style::Canonical))
+        });
+        found.unwrap_or_else(|error| format!("{} {}", error.code().0, error.message()))
+    }
+
+    /// The value that is kept open is the value that is made anew: `$let` hides the form.
+    #[test]
+    fn what_grows_is_what_is_made_anew() {
+        let bodies = [
+            "{$concatArrays: ['$$value', ['$$this']]}",
+            "{$concatArrays: ['$$value', ['$$this'], ['x', '$$this']]}",
+            "{$concatArrays: [['$$this'], '$$value']}",
+            "{$concatArrays: [['$$this', 0], ['x'], '$$value']}",
+            "{$concatArrays: ['$$value', '$n', ['$$this']]}",
+            "{$concatArrays: [{$cond: [{$eq: ['$$this', 2]}, null, ['$$this']]}, '$$value']}",
+            "{$concatArrays: ['$$value', {$cond: [{$eq: ['$$this', 2]}, null, ['$$this']]}]}",
+            "{$concatArrays: ['$$value', '$$this']}",
+            "{$concatArrays: ['$$value', '$$value']}",
+            "{$concatArrays: ['$$value', ['$$value']]}",
+            "{$cond: [{$eq: ['$$this', 3]}, {$concatArrays: ['$$value', ['$$this']]}, '$$value']}",
+            "{$cond: [{$eq: ['$$this', 3]}, {$concatArrays: ['$$value', ['$$this']]}, {$concatArrays: [[0], '$$value']}]}",
+            "{$cond: [{$in: ['$$this', '$$value']}, '$$value', {$concatArrays: ['$$value', ['$$this']]}]}",
+            "{$mergeObjects: ['$$value', {$arrayToObject: [[['k', '$$this']]]}]}",
+            "{$mergeObjects: ['$$value', {$arrayToObject: [[[{$toString: '$$this'}, '$$this']]]}, '$n']}",
+            "{$mergeObjects: ['$$value', '$$this']}",
+            "{$concat: ['$$value', {$toString: '$$this'}, '-']}",
+            "{$concat: ['$$value', {$cond: [{$eq: ['$$this', 2]}, '$n', 'x']}]}",
+            "{$concat: ['$$value', '$$this']}",
+            "{$setUnion: ['$$value', ['$$this', 7.0, 7]]}",
+            "{$setUnion: ['$$value', '$n']}",
+            "{$setUnion: ['$$value', 5]}",
+            "{$map: {input: ['$$this'], in: '$$value'}}",
+        ];
+        let beginnings =
+            ["[]", "[2, 1]", "{}", "{k: 1, b: 2}", "''", "'x'", "null", "5", "'$missing'"];
+        for body in bodies {
+            for beginning in beginnings {
+                for input in ["'$a'", "[]", "[[1], [2, 3], null, [4]]", "[{a: 1}, {b: 2, a: 3}]"] {
+                    let reduce = |body: &str| {
+                        value(&format!(
+                            "{{$reduce: {{input: {input}, initialValue: {beginning}, in: {body}}}}}"
+                        ))
+                    };
+                    let hidden = format!("{{$let: {{vars: {{}}, in: {body}}}}}");
+                    assert_eq!(reduce(body), reduce(&hidden), "{body} of {beginning} over {input}");
+                }
+            }
+        }
+    }
+}

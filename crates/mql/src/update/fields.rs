@@ -1,0 +1,165 @@
+//! The fields of an opened document: found by name, in their order, however many there are.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::tree::Node;
+
+/// A document has room for so many fields at first.
+const EXPECTED_FIELDS: usize = 16;
+
+/// As many looks go over the fields one by one, and over as few fields they always do.
+const FEW: usize = 16;
+
+/// Fields in their order. One that was removed leaves its place empty.
+#[derive(Default)]
+pub(super) struct Fields<'a> {
+    fields: Vec<Option<(Cow<'a, str>, Node<'a>)>>,
+    looks: usize,
+    places: Places<'a>,
+}
+
+/// Where fields stand.
+#[derive(Default)]
+enum Places<'a> {
+    /// Not counted yet.
+    #[default]
+    Unknown,
+    /// The first of each name, and of those that stand again later the next place.
+    Known { first: HashMap<Cow<'a, str>, usize>, next: HashMap<usize, usize> },
+}
+
+impl<'a> FromIterator<(Cow<'a, str>, Node<'a>)> for Fields<'a> {
+    fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, Node<'a>)>>(given: I) -> Fields<'a> {
+        let mut fields = Vec::with_capacity(EXPECTED_FIELDS);
+        fields.extend(given.into_iter().map(Some));
+        Fields { fields, ..Fields::default() }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The first field with this name.
+    pub(super) fn find(&mut self, name: &str) -> Option<&mut Node<'a>> {
+        let at = self.position(name)?;
+        self.fields[at].as_mut().map(|(_, node)| node)
+    }
+
+    /// The first field with this name, or a new one behind the others.
+    pub(super) fn find_or_push(
+        &mut self,
+        name: &str,
+        new: impl FnOnce() -> Node<'a>,
+    ) -> &mut Node<'a> {
+        let at = self.position(name).unwrap_or_else(|| {
+            let at = self.fields.len();
+            if let Places::Known { first, .. } = &mut self.places {
+                first.insert(Cow::Owned(name.to_owned()), at);
+            }
+            self.fields.push(None);
+            at
+        });
+        &mut self.fields[at].get_or_insert_with(|| (Cow::Owned(name.to_owned()), new())).1
+    }
+
+    /// Removes the first field with this name.
+    pub(super) fn remove(&mut self, name: &str) -> Option<Node<'a>> {
+        let at = self.position(name)?;
+        let (name, node) = self.fields[at].take()?;
+        if let Places::Known { first, next } = &mut self.places {
+            match next.remove(&at) {
+                Some(later) => first.insert(name, later),
+                None => first.remove(&name),
+            };
+        }
+        Some(node)
+    }
+
+    /// Puts the first field with this name before the others.
+    pub(super) fn put_in_front(&mut self, name: &str) {
+        if let Some(at) = self.position(name).filter(|at| *at > 0) {
+            self.fields[..=at].rotate_right(1);
+            self.places = Places::Unknown;
+        }
+    }
+
+    /// The fields in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Cow<'a, str>, Node<'a>)> {
+        self.fields.iter().flatten()
+    }
+
+    fn position(&mut self, name: &str) -> Option<usize> {
+        if let Places::Known { first, .. } = &self.places {
+            return first.get(name).copied();
+        }
+        self.looks += 1;
+        if self.looks > FEW && self.fields.len() > FEW && matches!(self.places, Places::Unknown) {
+            self.places = self.count();
+        }
+        self.fields.iter().position(|field| field.as_ref().is_some_and(|(have, _)| have == name))
+    }
+
+    fn count(&self) -> Places<'a> {
+        let mut first = HashMap::with_capacity(self.fields.len());
+        let mut next = HashMap::new();
+        for (at, field) in self.fields.iter().enumerate().rev() {
+            if let Some((name, _)) = field
+                && let Some(later) = first.insert(name.clone(), at)
+            {
+                next.insert(at, later);
+            }
+        }
+        Places::Known { first, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_value::RawValue;
+
+    use super::*;
+
+    fn node(value: i32) -> Node<'static> {
+        Node::Owned(RawValue::Int32(value).to_owned())
+    }
+
+    fn shown(fields: &Fields<'_>) -> Vec<(String, i32)> {
+        let value = |node: &Node<'_>| match node.as_raw() {
+            Some(RawValue::Int32(value)) => value,
+            _ => -1,
+        };
+        fields.iter().map(|(name, node)| (name.to_string(), value(node))).collect()
+    }
+
+    /// The same with and without an index: a list of pairs says what has to come out.
+    #[test]
+    fn many_fields_are_as_few() {
+        for count in [4, 200] {
+            // Every name of the first third stands again.
+            let name = |at: i32| format!("f{}", if at > 2 * count / 3 { at / 3 } else { at });
+            let mut model: Vec<(String, i32)> = (0..count).map(|at| (name(at), at)).collect();
+            let mut fields: Fields<'_> =
+                model.iter().map(|(name, at)| (Cow::Owned(name.clone()), node(*at))).collect();
+            for round in 0..4 * count {
+                let name = format!("f{}", round * 7 % (count + 3));
+                let at = model.iter().position(|(have, _)| *have == name);
+                assert_eq!(fields.find(&name).is_some(), at.is_some());
+                if round % 3 == 0 {
+                    assert_eq!(fields.remove(&name).is_some(), at.is_some());
+                    at.map(|at| model.remove(at));
+                } else {
+                    *fields.find_or_push(&name, || node(0)) = node(round);
+                    match at {
+                        Some(at) => model[at].1 = round,
+                        None => model.push((name, round)),
+                    }
+                }
+                assert_eq!(shown(&fields), model);
+            }
+            let last = model.last().cloned().unwrap();
+            let at = model.iter().position(|(have, _)| *have == last.0).unwrap();
+            fields.put_in_front(&last.0);
+            model[..=at].rotate_right(1);
+            assert_eq!(shown(&fields), model);
+        }
+    }
+}
