@@ -4,6 +4,7 @@
 //! never narrower. Where they say no less than a condition does, the condition is covered by them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use mayfly_mql::matcher::{Expr, Predicate};
 use mayfly_value::{Collation, RawValue};
@@ -130,7 +131,7 @@ pub(super) fn field_bounds<'q>(
     filter: &'q Expr,
     collation: Option<&Collation>,
 ) -> Vec<FieldBounds<'q>> {
-    let mut reader = Reader { fields: Vec::new(), collation, items: 0 };
+    let mut reader = Reader { fields: Vec::new(), places: HashMap::new(), collation, items: 0 };
     for (at, conjunct) in filter.conjuncts().into_iter().enumerate() {
         reader.read(conjunct, Some(at), &Place::default());
     }
@@ -146,8 +147,13 @@ struct Place {
     depth: usize,
 }
 
+/// So many fields are looked through; more get an index.
+const FEW_FIELDS: usize = 16;
+
 struct Reader<'q, 'c> {
     fields: Vec<FieldBounds<'q>>,
+    /// Where the paths stand, when there are many.
+    places: HashMap<Cow<'q, str>, usize>,
     collation: Option<&'c Collation>,
     /// How many conditions on items of arrays there were.
     items: usize,
@@ -155,14 +161,23 @@ struct Reader<'q, 'c> {
 
 impl<'q> Reader<'q, '_> {
     fn field(&mut self, path: Cow<'q, str>) -> &mut FieldBounds<'q> {
-        let at = match self.fields.iter().position(|field| field.path == path) {
-            Some(at) => at,
-            None => {
-                let (conditions, predicates) = (Vec::new(), Vec::new());
-                self.fields.push(FieldBounds { path, conditions, predicates });
-                self.fields.len() - 1
-            }
+        let known = match self.fields.len() {
+            ..=FEW_FIELDS => self.fields.iter().position(|field| field.path == path),
+            _ => self.places.get(&path).copied(),
         };
+        let at = known.unwrap_or_else(|| {
+            let at = self.fields.len();
+            if at == FEW_FIELDS {
+                let places = self.fields.iter().enumerate();
+                self.places = places.map(|(at, field)| (field.path.clone(), at)).collect();
+            }
+            if at >= FEW_FIELDS {
+                self.places.insert(path.clone(), at);
+            }
+            let (conditions, predicates) = (Vec::new(), Vec::new());
+            self.fields.push(FieldBounds { path, conditions, predicates });
+            at
+        });
         &mut self.fields[at]
     }
 
@@ -250,8 +265,12 @@ impl<'q> Reader<'q, '_> {
     fn alternatives(&mut self, parts: &'q [Expr], whole: Option<usize>, place: &Place) {
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {
-            let mut reader =
-                Reader { fields: Vec::new(), collation: self.collation, items: self.items };
+            let mut reader = Reader {
+                fields: Vec::new(),
+                places: HashMap::new(),
+                collation: self.collation,
+                items: self.items,
+            };
             let inner = Place { depth: place.depth + 1, items: Vec::new(), ..place.clone() };
             let conjuncts = part.conjuncts();
             let only = whole.filter(|_| conjuncts.len() == 1);

@@ -90,11 +90,6 @@ fn find(filter: &str) -> String {
     format!("{{find: 'c', filter: {filter}}}")
 }
 
-/// A filter that no plan is made for.
-fn matched(filter: &str) -> String {
-    aggregate(&format!("{{$limit: 1}}, {{$match: {filter}}}"))
-}
-
 fn project(projection: &str) -> String {
     format!("{{find: 'c', projection: {projection}}}")
 }
@@ -181,22 +176,22 @@ const KINDS: &[Kind] = &[
     }),
     kind("$set of all items", array, |_| update("{$set: {'a.$[]': 'x'}}")),
     kind("$set of all items' fields", documents, |_| update("{$set: {'a.$[].x': 'x'}}")),
-    kind("filter", wide, |n| matched(&format!("{{{}}}", fields(n)))),
+    kind("filter", wide, |n| find(&format!("{{{}}}", fields(n)))),
     kind("filter of missing", small, |n| {
-        matched(&format!("{{{}}}", list(n, |at| format!("g{at}: null"))))
+        find(&format!("{{{}}}", list(n, |at| format!("g{at}: null"))))
     }),
     kind("nested filter", nested, |n| {
-        matched(&format!("{{{}}}", list(n, |at| format!("'o.f{at}': {at}"))))
+        find(&format!("{{{}}}", list(n, |at| format!("'o.f{at}': {at}"))))
     }),
     kind("$and", wide, |n| {
-        matched(&format!("{{$and: [{}]}}", list(n, |at| format!("{{f{at}: {at}}}"))))
+        find(&format!("{{$and: [{}]}}", list(n, |at| format!("{{f{at}: {at}}}"))))
     }),
     kind("$or", wide, |n| find(&format!("{{$or: [{}]}}", list(n, |at| format!("{{f{at}: 'x'}}"))))),
     kind("$or of one field", small, |n| {
         find(&format!("{{$or: [{}]}}", list(n, |at| format!("{{a: {at}}}"))))
     }),
     kind("$nor", wide, |n| {
-        matched(&format!("{{$nor: [{}]}}", list(n, |at| format!("{{f{at}: 'x'}}"))))
+        find(&format!("{{$nor: [{}]}}", list(n, |at| format!("{{f{at}: 'x'}}"))))
     }),
     kind("$in", array, |n| {
         find(&format!("{{a: {{$in: [{}]}}}}", list(n, |at| (n + at).to_string())))
@@ -224,7 +219,7 @@ const KINDS: &[Kind] = &[
         ))
     }),
     kind("$expr $and $eq", wide, |n| {
-        matched(&format!(
+        find(&format!(
             "{{$expr: {{$and: [{}]}}}}",
             list(n, |at| format!("{{$eq: ['$f{at}', {at}]}}"))
         ))
@@ -322,9 +317,9 @@ const KINDS: &[Kind] = &[
         let all = list(n, |at| format!("f{at}: {{$sum: '$f{at}'}}"));
         aggregate(&format!("{{$group: {{_id: null, {all}}}}}"))
     }),
-    kind("$elemMatch", inner, |n| matched(&format!("{{a: {{$elemMatch: {{{}}}}}}}", fields(n)))),
+    kind("$elemMatch", inner, |n| find(&format!("{{a: {{$elemMatch: {{{}}}}}}}", fields(n)))),
     kind("filter of items", inner, |n| {
-        matched(&format!("{{{}}}", list(n, |at| format!("'a.f{at}': {at}"))))
+        find(&format!("{{{}}}", list(n, |at| format!("'a.f{at}': {at}"))))
     }),
     kind("inclusion of items", inner, |n| {
         project(&format!("{{{}}}", list(n, |at| format!("'a.f{at}': 1"))))
