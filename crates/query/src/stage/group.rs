@@ -11,7 +11,9 @@ use mayfly_expr::accum::{AccumState, Accumulator};
 use mayfly_expr::{Expression, FEW_EXPRESSIONS, Frame, Scope, check_size};
 use mayfly_runs::{Merge, Run, Sorter};
 use mayfly_value::keys::{self, TypeBits};
-use mayfly_value::{Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf};
+use mayfly_value::{
+    Collation, DocBuf, DocBuilder, Finder, RawDoc, RawValue, ValueBuf, check_depth,
+};
 
 use super::fields::plain_field;
 use super::{Effect, Next, Reads, Running, Stage, StageContext};
@@ -274,7 +276,10 @@ impl Group {
             out.append(name, &accumulator.finish(state)?);
             check_size(out.len())?;
         }
-        Ok(out.finish())
+        let out = out.finish();
+        // The _id may be a whole document.
+        check_depth(out.as_doc())?;
+        Ok(out)
     }
 }
 
