@@ -138,7 +138,7 @@ fn run(
     let mut cursor = Cursor::new(inner.ns.clone(), CursorSource::Pipeline(Box::new(run)));
     while !cursor.is_done() {
         let mut batch = DocBuilder::new_array();
-        let limit = BatchLimit { documents: Some(1000) };
+        let limit = BatchLimit { documents: None };
         cursor.fill(store, ctx.op, limit, &mut batch)?;
     }
     let did = cursor.explained();
