@@ -11,7 +11,7 @@ export MAYFLY_CACHE CARGO_TARGET_DIR
 CARGO := scripts/rocksdb cargo
 
 .PHONY: help run build dist test check-fmt check-clippy check-tidy test-rust test-fuzz clients histories
-.PHONY: bench instructions docs fmt setup setup-build clean
+.PHONY: torture bench instructions docs fmt setup setup-build clean
 
 help:
 	@echo 'make run ARGS="--port 27018"   build a release and start it; ARGS are flags of mayflydb'
@@ -19,6 +19,8 @@ help:
 	@echo 'make clients                   the client suites alone (tests/clients)'
 	@echo 'make histories                 histories over the network with kills and cuts, for ten minutes;'
 	@echo '                               ARGS="--seconds 60" or other flags of wire-history instead'
+	@echo 'make torture                   what tries to break the server, an hour for each of its steps: TORTURE_SECONDS,'
+	@echo '                               TORTURE_STEPS and SEED say otherwise (scripts/torture)'
 	@echo 'make dist                      the binary as it is packaged: optimised across crates, two minutes more'
 	@echo 'make bench                     every budget beside its measurement, medians of five runs (10 minutes);'
 	@echo '                               ARGS="table --quick" or other flags of mayfly-bench instead'
@@ -64,6 +66,9 @@ histories: setup-build
 	$(CARGO) build --locked -p mayfly-server -p mayfly-testkit
 	"$(CARGO_TARGET_DIR)/debug/wire-history" --server "$(CARGO_TARGET_DIR)/debug/mayflydb" \
 		$(or $(ARGS),--seconds 600 --clients 16)
+
+torture: setup-build
+	@scripts/torture
 
 bench: dist
 	$(CARGO) build --profile dist --locked -p mayfly-bench

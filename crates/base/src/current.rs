@@ -8,6 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::{OpCtx, Result};
 
@@ -73,6 +74,33 @@ pub fn wait<T>(waiting: impl FnOnce() -> T) -> T {
         (None, Some(waiting)) => waiting(),
         (None, None) => unreachable!("a wait that was begun has a result"),
     }
+}
+
+/// How long a wait for a lock goes on until the operation is asked whether it may.
+const LOCK_LOOK: Duration = Duration::from_millis(100);
+
+/// Takes a lock that somebody may hold for long, for as long as this thread's operation may wait. `try_for` waits that long for it.
+///
+/// # Errors
+/// Those of [`OpCtx::check`].
+#[inline]
+pub fn acquire<L>(mut try_for: impl FnMut(Duration) -> Option<L>) -> Result<L> {
+    match try_for(Duration::ZERO) {
+        Some(lock) => Ok(lock),
+        None => acquire_slowly(try_for),
+    }
+}
+
+#[cold]
+fn acquire_slowly<L>(mut try_for: impl FnMut(Duration) -> Option<L>) -> Result<L> {
+    wait(|| {
+        loop {
+            if let Some(lock) = try_for(LOCK_LOOK) {
+                return Ok(lock);
+            }
+            spend(UNITS_PER_LOOK)?;
+        }
+    })
 }
 
 /// Counts work: one step over an item, or the making of a kilobyte. After some of it asks the thread's operation whether it may
@@ -153,6 +181,20 @@ mod tests {
         });
         assert_eq!(wait(|| 2), 2);
         assert_eq!(ANNOUNCED.get(), 1);
+    }
+
+    #[test]
+    fn a_wait_for_a_lock_ends_with_its_operation() {
+        let lock = parking_lot::Mutex::new(());
+        let take = || acquire(|longest| lock.try_lock_for(longest)).map(drop);
+        assert!(take().is_ok());
+        let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+        let _entered = enter(Current { op: Some(op.clone()) });
+        op.kill(ErrorCode::ClientDisconnect);
+        // What is free needs no wait.
+        assert!(take().is_ok());
+        let _held = lock.lock();
+        assert_eq!(take().unwrap_err().code(), ErrorCode::ClientDisconnect);
     }
 
     #[test]

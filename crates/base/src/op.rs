@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::spill::SpillCounters;
 use crate::threads::{Keeps, Sleeper};
-use crate::{Clock, Error, ErrorCode, Result};
+use crate::{Clock, Error, ErrorCode, Result, memory};
 
 /// No deadline.
 const NEVER: i64 = i64::MAX;
@@ -162,6 +162,11 @@ impl OpCtx {
         self.clock.now_ms()
     }
 
+    /// Microseconds of the clock that nobody sets.
+    pub fn monotonic_micros(&self) -> i64 {
+        self.clock.monotonic_micros()
+    }
+
     /// Microseconds since it began.
     pub fn elapsed_micros(&self) -> i64 {
         self.clock.monotonic_micros() - self.started_micros
@@ -184,6 +189,14 @@ impl OpCtx {
             .store(self.clock.monotonic_micros().saturating_add(micros), Ordering::Relaxed);
     }
 
+    /// How much longer it may run; nothing without a limit.
+    pub fn time_left_micros(&self) -> Option<i64> {
+        match self.deadline_micros.load(Ordering::Relaxed) {
+            NEVER => None,
+            deadline => Some(deadline.saturating_sub(self.clock.monotonic_micros())),
+        }
+    }
+
     /// Takes the deadline away.
     pub fn clear_deadline(&self) {
         self.deadline_micros.store(NEVER, Ordering::Relaxed);
@@ -204,6 +217,12 @@ impl OpCtx {
         let _ = self.kill_code.compare_exchange(0, code.0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
+    /// Whether neither its time is over nor somebody asked it to end.
+    pub(crate) fn goes_on(&self) -> bool {
+        let deadline = self.deadline_micros.load(Ordering::Relaxed);
+        !self.is_killed() && (deadline == NEVER || self.clock.monotonic_micros() < deadline)
+    }
+
     /// Whether somebody asked it to end.
     pub fn is_killed(&self) -> bool {
         self.kill_code.load(Ordering::Relaxed) != 0
@@ -212,7 +231,7 @@ impl OpCtx {
     /// To be called in every long loop, about every hundred items.
     ///
     /// # Errors
-    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code.
+    /// 50 MaxTimeMSExpired, 11601 Interrupted or the killer's code; 146 ExceededMemoryLimit, see [`memory::check`].
     pub fn check(&self) -> Result<()> {
         let code = self.kill_code.load(Ordering::Relaxed);
         if code != 0 {
@@ -222,8 +241,8 @@ impl OpCtx {
         if deadline != NEVER && self.clock.monotonic_micros() >= deadline {
             return Err(Error::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"));
         }
-        self.thread.leave_when_asked();
-        Ok(())
+        self.thread.leave_when_asked(self);
+        memory::check()
     }
 
     /// Changes what `currentOp` shows.
@@ -303,6 +322,7 @@ impl OpGuard {
 
 impl Drop for OpGuard {
     fn drop(&mut self) {
+        self.op.thread.end_turn();
         self.registry.running.lock().remove(&self.op.id);
     }
 }

@@ -4,15 +4,17 @@
 //! does itself. When it takes long after all (a script that does not end, a slow disk), whatever else that thread should do waits,
 //! and nobody looks for messages: the runtime wakes no further thread for them. So somebody watches: an operation that has kept
 //! its thread for some milliseconds is asked to leave it, which it does when it next asks whether it may go on, and one of the
-//! runtime's idle threads is woken in any case.
+//! runtime's idle threads is woken in any case. Whoever else has to look at operations that take long is called by the same watch.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+
 use std::sync::{OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::{OpRegistry, current};
+use crate::turns::{self, TURNS};
+use crate::{OpCtx, OpRegistry, current};
 
 /// So long an operation may keep its thread.
 const SHORT: Duration = Duration::from_millis(4);
@@ -22,14 +24,23 @@ const TICK: Duration = Duration::from_millis(4);
 const IDLE_AFTER: u32 = 50;
 /// So long it sleeps at most; then it looks whether there still is something to be watched.
 const SLEEP: Duration = Duration::from_secs(10);
+/// An operation that has run for so long is one that others look at.
+pub const LONG: Duration = Duration::from_millis(500);
+/// Ticks between two such looks.
+const TICKS_PER_LOOK: u32 = 125;
 /// What another thread needs to take over the work of this one, as a rule; else the next time it is asked.
 const TAKEN_OVER: Duration = Duration::from_millis(1);
 
-/// Whether an operation keeps a thread that has other work.
+/// Whether an operation keeps a thread that has other work, and whether it has a turn.
 #[derive(Debug, Default)]
 pub struct Keeps {
     kept: AtomicBool,
     asked: AtomicBool,
+    /// It is a client's, which takes turns with others when it takes long.
+    queues: AtomicBool,
+    has_turn: AtomicBool,
+    /// Microseconds of the operation when it got its turn, or waited in vain.
+    turn_at: AtomicI64,
     /// Microseconds of the operation after which it is asked again; 0 before the first time.
     patience: AtomicI64,
 }
@@ -38,6 +49,18 @@ impl Keeps {
     /// From now on it keeps its thread, or does no more.
     pub fn set(&self, kept: bool) {
         self.kept.store(kept, Relaxed);
+    }
+
+    /// It is a client's: when it takes long it takes turns with others.
+    pub fn set_queues(&self) {
+        self.queues.store(true, Relaxed);
+    }
+
+    /// Gives its turn back: it waits for something, or is over.
+    pub fn end_turn(&self) {
+        if self.has_turn.load(Relaxed) && self.has_turn.swap(false, Relaxed) {
+            TURNS.give_back();
+        }
     }
 
     /// From now on it does not keep its thread; whether it did.
@@ -51,18 +74,31 @@ impl Keeps {
     }
 
     #[inline]
-    pub(crate) fn leave_when_asked(&self) {
+    pub(crate) fn leave_when_asked(&self, op: &OpCtx) {
         if self.asked.load(Relaxed) {
-            self.leave();
+            self.leave(op);
         }
     }
 
     #[cold]
-    fn leave(&self) {
+    fn leave(&self, op: &OpCtx) {
         self.asked.store(false, Relaxed);
         if self.is_set() {
             current::wait(|| std::thread::sleep(TAKEN_OVER));
         }
+        if self.wants_turn(op.elapsed_micros()) {
+            self.end_turn();
+            let has_turn = TURNS.try_take() || current::wait(|| TURNS.take(|| op.goes_on()));
+            self.has_turn.store(has_turn, Relaxed);
+            self.turn_at.store(op.elapsed_micros(), Relaxed);
+        }
+    }
+
+    /// Whether it should have a turn and has none, or should give another one its own.
+    fn wants_turn(&self, elapsed_micros: i64) -> bool {
+        self.queues.load(Relaxed)
+            && elapsed_micros - self.turn_at.load(Relaxed) > micros(turns::SHORT)
+            && (!self.has_turn.load(Relaxed) || TURNS.waiting() > 0)
     }
 
     /// Asks it to leave its thread, once in a while; nobody can tell whether another thread took over in time.
@@ -72,6 +108,15 @@ impl Keeps {
             self.asked.store(true, Relaxed);
         }
     }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// How many operations wait for their turn.
+pub fn queued_operations() -> usize {
+    TURNS.waiting()
 }
 
 /// The thread of the watch while it sleeps.
@@ -92,10 +137,10 @@ impl Sleeper {
 }
 
 /// Watches operations until the registry is gone. Whenever one keeps its thread for long, `wake` is called, which lets an idle
-/// thread look for work.
-pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn()) {
-    let short = i64::try_from(SHORT.as_micros()).unwrap_or(i64::MAX);
-    let (mut idle, mut sleeps) = (0, false);
+/// thread look for work. As long as one runs that is older than [`LONG`], `look` is called twice a second.
+pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
+    let (short, old) = (micros(SHORT), micros(LONG));
+    let (mut idle, mut sleeps, mut ticks) = (0, false, 0);
     loop {
         match sleeps {
             true => std::thread::park_timeout(SLEEP),
@@ -107,12 +152,16 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn()) {
             // Who woke it is over in a moment, and others will follow.
             idle = 0;
         }
-        let (mut running, mut long) = (false, false);
+        let (mut running, mut long, mut oldest) = (false, false, 0);
         registry.each(&mut |op| {
             running = true;
+            oldest = oldest.max(op.elapsed_micros());
             if op.thread.is_set() && op.elapsed_micros() > short {
                 op.thread.ask(op.elapsed_micros());
                 long = true;
+            }
+            if op.thread.wants_turn(op.elapsed_micros()) {
+                op.thread.asked.store(true, Relaxed);
             }
         });
         idle = if running { 0 } else { (idle + 1).min(IDLE_AFTER) };
@@ -131,6 +180,11 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn()) {
         if long {
             wake();
         }
+        ticks += 1;
+        if oldest > old && ticks >= TICKS_PER_LOOK {
+            look();
+            ticks = 0;
+        }
     }
 }
 
@@ -148,9 +202,10 @@ mod tests {
         let woken = Arc::new(AtomicUsize::new(0));
         let (weak, count) = (Arc::downgrade(&registry), woken.clone());
         let watching = std::thread::spawn(move || {
-            watch(&weak, &|| {
+            let woken = || {
                 count.fetch_add(1, Relaxed);
-            });
+            };
+            watch(&weak, &woken, &|| {});
         });
         while !registry.sleeper.asleep.load(Relaxed) {
             std::thread::yield_now();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result, memory};
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{CheckedOut, Connection, Service};
@@ -260,7 +260,9 @@ fn run_row(
         _ => None,
     };
     let _entered = current::enter(Current { op: Some(guard.op().clone()) });
+    let _counted = memory::begin(service.settings.memory.most_of_operation());
     guard.op().thread.set(true);
+    guard.op().thread.set_queues();
     let mut context = CommandContext {
         service,
         op: guard.op(),
@@ -290,6 +292,7 @@ fn run_row(
         data_wait: None,
     };
     let began_at = doc.len();
+    let reply_before = doc.capacity();
     let _writing = match may_write(service, guard.op(), row) {
         Ok(writing) => writing,
         Err(error) => {
@@ -312,7 +315,8 @@ fn run_row(
         (Some(statement), Some(session)) => {
             // The commit waits for the log.
             context.wait_for_sync = false;
-            transaction::leave(session, statement, guard.op(), result)
+            let grown = doc.capacity().saturating_sub(reply_before);
+            transaction::leave(session, statement, guard.op(), grown, result)
         }
         _ => result,
     };
@@ -474,7 +478,7 @@ fn may_write<'s>(service: &'s Service, op: &OpCtx, row: &Row) -> Result<Option<W
     let lock = &service.store.fsync_lock;
     match lock.try_enter() {
         Some(writing) => Ok(Some(writing)),
-        None => may_block(|| lock.enter(op)).map(Some),
+        None => current::wait(|| lock.enter(op)).map(Some),
     }
 }
 
@@ -516,9 +520,14 @@ pub(crate) fn may_block<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes waits deep inside commands give their threads away.
+/// Makes waits deep inside commands give their threads and their turns away.
 pub fn announce_waits() {
-    current::announce_waits_by(|wait| may_block(wait));
+    current::announce_waits_by(|wait| {
+        if let Some(op) = current::current().op {
+            op.thread.end_turn();
+        }
+        may_block(wait);
+    });
 }
 
 /// The database: `$db`, or the one in the message's own header.

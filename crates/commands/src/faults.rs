@@ -12,7 +12,7 @@ use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_service::{Connection, FailPoint, Service};
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
-use crate::dispatch::{is_worth_repeating, may_block};
+use crate::dispatch::is_worth_repeating;
 use crate::{CommandContext, Request};
 
 /// A command that is blocked looks this often whether it may go on.
@@ -252,7 +252,7 @@ fn block(op: &OpCtx, data: RawDoc<'_>) -> Result<()> {
         let text = "'failCommand' with blockConnection needs blockTimeMS";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     };
-    may_block(|| {
+    current::wait(|| {
         let mut left = Duration::from_millis(ms.max(0).unsigned_abs());
         while !left.is_zero() {
             op.check()?;

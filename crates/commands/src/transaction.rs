@@ -181,17 +181,18 @@ pub(crate) fn check_out(
     Ok(Some(session))
 }
 
-/// Ends a statement: its transaction goes on, or is aborted when the statement failed.
+/// Ends a statement, whose reply takes so many bytes: its transaction goes on, or is aborted when the statement failed.
 #[cold]
 pub(crate) fn leave(
     session: &mut CheckedOut,
     entered: EnteredTransaction,
     op: &Arc<OpCtx>,
+    reply_bytes: usize,
     result: Result<()>,
 ) -> Result<()> {
     let failed = FAILED.take();
     match result {
-        Ok(()) if !failed => session.leave(entered, op),
+        Ok(()) if !failed => session.leave(entered, op, reply_bytes),
         Ok(()) => {
             drop(entered);
             session.abort_open();
@@ -202,7 +203,7 @@ pub(crate) fn leave(
             let gone =
                 matches!(error.code(), ErrorCode::QueryPlanKilled | ErrorCode::NamespaceNotFound);
             let left = match gone {
-                true => session.leave(entered, op),
+                true => session.leave(entered, op, reply_bytes),
                 false => Ok(()),
             };
             session.abort_open();

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{Collation, DocBuilder, Finder, RawDoc, RawValue, ValueBuf};
 
@@ -71,6 +72,9 @@ pub enum Expression {
     /// An expression whose strings compare by a collation.
     Collated(Arc<Collation>, Box<Expression>),
 }
+
+/// A value that takes some time to go through, in bytes.
+const LARGE_BYTES: usize = 4 << 10;
 
 /// So many expressions over one document look for their fields by themselves; more share a [`Finder`].
 pub const FEW_EXPRESSIONS: usize = 16;
@@ -267,16 +271,24 @@ impl Expression {
     /// Those of the operators.
     pub fn evaluate<'a>(&'a self, frame: Frame<'a>) -> Result<Value<'a>> {
         match self {
-            Expression::Constant(value) => Ok(Value::Borrowed(value.as_raw())),
+            Expression::Constant(value) => {
+                let value = value.as_raw();
+                spend_on(size(value))?;
+                Ok(Value::Borrowed(value))
+            }
             Expression::Missing | Expression::Absent => Ok(Value::Missing),
-            Expression::Path(parts) => Ok(match parts.as_slice() {
-                // Most paths are one name.
-                [name] => Value::from(frame.get(frame.root, name)),
-                parts => follow(RawValue::Document(frame.root), parts, frame),
-            }),
+            Expression::Path(parts) => {
+                spend_on(frame.root.as_bytes().len())?;
+                Ok(match parts.as_slice() {
+                    // Most paths are one name.
+                    [name] => Value::from(frame.get(frame.root, name)),
+                    parts => follow(RawValue::Document(frame.root), parts, frame),
+                })
+            }
             Expression::Variable { place, parts } => {
-                let variable = frame.variable(*place);
-                Ok(variable.map_or(Value::Missing, |value| follow(value, parts, frame)))
+                let Some(value) = frame.variable(*place) else { return Ok(Value::Missing) };
+                spend_on(size(value))?;
+                Ok(follow(value, parts, frame))
             }
             Expression::Document(fields) => {
                 let finder = frame.finder_for(fields.len());
@@ -300,13 +312,19 @@ impl Expression {
                 }
                 op::array(out)
             }
-            Expression::Call { run, arguments, .. } => match frame.finder_for(arguments.len()) {
-                None => run(arguments, frame),
-                Some(finder) => {
-                    run(arguments, frame.finding_by(Some(&finder))).map(Value::detached)
+            Expression::Call { run, arguments, .. } => {
+                spend(1)?;
+                match frame.finder_for(arguments.len()) {
+                    None => run(arguments, frame),
+                    Some(finder) => {
+                        run(arguments, frame.finding_by(Some(&finder))).map(Value::detached)
+                    }
                 }
-            },
-            Expression::Ready { run, prepared, arguments, .. } => run(prepared, arguments, frame),
+            }
+            Expression::Ready { run, prepared, arguments, .. } => {
+                spend(1)?;
+                run(prepared, arguments, frame)
+            }
             Expression::Each(each) => each.evaluate(frame),
             Expression::Let { first, variables, body } => {
                 let values = variables.iter().map(|value| value.evaluate(frame));
@@ -319,6 +337,22 @@ impl Expression {
                 inner.evaluate(frame.collated(Some(collation)))
             }
         }
+    }
+}
+
+/// Whoever takes a value may go through it, so that large ones count as work of the operation wherever they are taken.
+#[inline]
+fn spend_on(bytes: usize) -> Result<()> {
+    if bytes < LARGE_BYTES { Ok(()) } else { spend(bytes >> 10) }
+}
+
+/// The bytes of a value that may be large.
+#[inline]
+fn size(value: RawValue<'_>) -> usize {
+    match value {
+        RawValue::Document(inner) | RawValue::Array(inner) => inner.as_bytes().len(),
+        RawValue::String(text) => text.len(),
+        _ => 0,
     }
 }
 

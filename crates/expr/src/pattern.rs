@@ -5,31 +5,37 @@
 //! after a number of steps, or when the small stack of its compiled code is full. That is no answer: what was not finished must
 //! not count as "no match". Three programs answer in turn:
 //!
-//! 1. The quick one is PCRE2 with few steps and its usual stack. It answers nearly everything.
+//! 1. The quick one is PCRE2 with few steps and its usual stack. It answers nearly everything that is short.
 //! 2. [`Linear`] has no such texts. It knows the part of the language that both engines read alike.
-//! 3. The patient one is PCRE2 again, with more steps and a large stack.
+//! 3. The [patient one](Patient) is PCRE2 again, with more steps and a large stack. While it runs it asks whether the operation may
+//!    go on, which the quick one cannot.
 //!
 //! What the last one does not finish is [`Unfinished`], an error. The second and the third are compiled when they are needed
 //! first. From then on the pattern is not asked of the quick one again, so that giving up is paid once for a query.
 //!
-//! Steps are counted anew at each place that a match may begin at, so a long text can keep the quick one busy for minutes without
-//! ever making it give up. Long texts go to the automaton first.
+//! Steps are counted anew at each place that a match may begin at, and one step may look through the whole text. So a long text can keep
+//! the quick one busy for minutes without ever making it give up: it is asked about short ones only, where all places and steps
+//! together take less than a second.
 
 mod linear;
+mod patient;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode};
-use pcre2::bytes::{CaptureLocations, Match, Regex, RegexBuilder};
+use pcre2::bytes::{Regex, RegexBuilder};
+use pcre2_sys::{PCRE2_ERROR_CALLOUT, PCRE2_ERROR_MATCHLIMIT};
 
 use linear::Linear;
+use patient::Patient;
 
 /// Longest pattern, in bytes; the engine's own limit in the reference.
 const MAX_PATTERN_BYTES: usize = 32_764;
 
-/// Steps of the quick program for each place of a text that a match may begin at: about 20 us.
-const QUICK_STEPS: u32 = 10_000;
+/// Steps of the quick program for each place of a text that a match may begin at: about 5 us.
+const QUICK_STEPS: u32 = 2_000;
 
 /// Steps of the patient program for each such place: half a millisecond, ten times as long without compiled code.
 const PATIENT_STEPS: u32 = 200_000;
@@ -38,8 +44,11 @@ const PATIENT_STEPS: u32 = 200_000;
 /// 500,000 letters fit.
 const PATIENT_STACK_BYTES: usize = 16 << 20;
 
-/// Longest text, in bytes, that the quick program is asked of first.
-const SHORT_TEXT: usize = 16 << 10;
+/// Longest text, in bytes, that the quick program is asked of.
+const SHORT_TEXT: usize = 1 << 10;
+
+/// So many bytes of a text count as one unit of work, because each of them may take all steps.
+const BYTES_PER_UNIT: usize = 16;
 
 /// A compiled pattern.
 #[derive(Clone)]
@@ -50,7 +59,7 @@ struct Programs {
     options: Options,
     quick: Regex,
     linear: OnceLock<Option<Linear>>,
-    patient: OnceLock<Result<Regex, Unfinished>>,
+    patient: OnceLock<Option<Patient>>,
 }
 
 /// What the options say.
@@ -83,8 +92,16 @@ impl Unfinished {
     /// The code of its error.
     pub const CODE: ErrorCode = ErrorCode(51156);
 
+    /// Its operation has to end.
+    const ENDED: Unfinished = Unfinished(PCRE2_ERROR_CALLOUT);
+
     /// As an error of the operator that evaluates the pattern.
     pub fn in_operator(self, name: &str) -> Error {
+        if self == Unfinished::ENDED
+            && let Err(why) = spend(usize::MAX)
+        {
+            return why;
+        }
         let code = self.0;
         let text = format!(
             "Error occurred while executing the regular expression in {name}. Result code: {code}"
@@ -142,68 +159,83 @@ impl Pattern {
     /// Whether the text matches anywhere.
     ///
     /// # Errors
-    /// When that was not found out within the limits.
+    /// When that was not found out within the limits, or the operation has to end.
     #[inline]
     pub fn is_match(&self, text: &str) -> Result<bool, Unfinished> {
         let programs = &*self.0;
-        if text.len() <= SHORT_TEXT
-            && programs.linear.get().is_none()
-            && let Ok(found) = programs.quick.is_match(text.as_bytes())
-        {
-            return Ok(found);
+        if text.len() <= SHORT_TEXT && programs.linear.get().is_none() {
+            spend_on(text)?;
+            if let Ok(found) = programs.quick.is_match(text.as_bytes()) {
+                return Ok(found);
+            }
         }
         programs.finish(text)
     }
 
-    /// The first match that begins at this byte or behind it, with its groups.
+    /// Where the first match is that begins at this byte, which is one where a letter begins, or behind it.
     ///
     /// # Errors
-    /// When that was not found out within the limits.
-    pub(crate) fn find_at<'t>(
+    /// When that was not found out within the limits, or the operation has to end.
+    pub(crate) fn find_at(
         &self,
         groups: &mut Groups,
-        text: &'t str,
+        text: &str,
         from: usize,
-    ) -> Result<Option<Match<'t>>, Unfinished> {
+    ) -> Result<Option<(usize, usize)>, Unfinished> {
         let programs = &*self.0;
-        if !groups.patient {
-            match programs.quick.captures_read_at(&mut groups.found, text.as_bytes(), from) {
-                Ok(found) => return Ok(found),
-                // Nearly always because nothing matches; that the automaton says, too.
-                Err(_) if from == 0 && programs.by_automaton(text) == Some(false) => {
-                    return Ok(None);
+        if !groups.patient && text.len() <= SHORT_TEXT {
+            spend_on(text)?;
+            let mut found = programs.quick.capture_locations();
+            match programs.quick.captures_read_at(&mut found, text.as_bytes(), from) {
+                Ok(None) => return Ok(None),
+                Ok(Some(_)) => {
+                    groups.fill(|at| found.get(at));
+                    return Ok(groups.get(0));
                 }
-                Err(_) => {
-                    groups.found = programs.patient()?.capture_locations();
-                    groups.patient = true;
-                }
+                Err(_) => {}
             }
         }
-        let found = programs.patient()?.captures_read_at(&mut groups.found, text.as_bytes(), from);
-        Ok(found?)
+        if !groups.patient {
+            // Nearly always nothing matches, and that the automaton says, too.
+            if from == 0 && programs.by_automaton(text)? == Some(false) {
+                return Ok(None);
+            }
+            groups.patient = true;
+        }
+        programs.find_patiently(text, from, groups).map(|found| groups.get(0).filter(|_| found))
     }
 
     /// Room for the groups of a match.
     pub(crate) fn groups(&self) -> Groups {
-        Groups { found: self.0.quick.capture_locations(), patient: false }
+        Groups { found: vec![None; self.0.quick.captures_len()], patient: false }
     }
+}
+
+/// Counts what the quick program may do as work of the operation.
+#[inline]
+fn spend_on(text: &str) -> Result<(), Unfinished> {
+    spend(1 + text.len() / BYTES_PER_UNIT).map_err(|_| Unfinished::ENDED)
 }
 
 /// Where the groups of a match are, and whether the patient program found it.
 pub(crate) struct Groups {
-    found: CaptureLocations,
+    found: Vec<Option<(usize, usize)>>,
     patient: bool,
 }
 
 impl Groups {
     /// Where a group is; the first one is the whole match.
     pub(crate) fn get(&self, at: usize) -> Option<(usize, usize)> {
-        self.found.get(at)
+        self.found.get(at).copied().flatten()
     }
 
     /// How many the pattern has, the whole match among them.
     pub(crate) fn len(&self) -> usize {
         self.found.len()
+    }
+
+    fn fill(&mut self, place: impl Fn(usize) -> Option<(usize, usize)>) {
+        self.found.iter_mut().enumerate().for_each(|(at, group)| *group = place(at));
     }
 }
 
@@ -211,25 +243,35 @@ impl Programs {
     /// Whether the text matches, when the quick program gives up or would take too long.
     #[cold]
     fn finish(&self, text: &str) -> Result<bool, Unfinished> {
-        match self.by_automaton(text) {
+        match self.by_automaton(text)? {
             Some(found) => Ok(found),
-            None => Ok(self.patient()?.is_match(text.as_bytes())?),
+            None => self.find_patiently(text, 0, &mut Groups { found: Vec::new(), patient: true }),
         }
     }
 
     /// Whether the text matches; nothing when the automaton does not read the pattern, or gives up on the text.
-    fn by_automaton(&self, text: &str) -> Option<bool> {
+    fn by_automaton(&self, text: &str) -> Result<Option<bool>, Unfinished> {
         let linear = self.linear.get_or_init(|| Linear::compile(&self.pattern, self.options));
-        linear.as_ref()?.is_match(text)
+        let Some(linear) = linear else { return Ok(None) };
+        spend(1 + (text.len() >> 10)).map_err(|_| Unfinished::ENDED)?;
+        Ok(linear.is_match(text))
     }
 
-    fn patient(&self) -> Result<&Regex, Unfinished> {
+    fn find_patiently(
+        &self,
+        text: &str,
+        from: usize,
+        groups: &mut Groups,
+    ) -> Result<bool, Unfinished> {
         let compiled = self.patient.get_or_init(|| {
-            let mut builder = self.options.builder();
-            builder.max_jit_stack_size(Some(PATIENT_STACK_BYTES));
-            Ok(builder.build(&limited(&self.pattern, PATIENT_STEPS))?)
+            let pattern = limited(&self.pattern, PATIENT_STEPS);
+            Patient::compile(&pattern, self.options)
         });
-        compiled.as_ref().map_err(|error| *error)
+        match compiled {
+            Some(patient) => patient.find(text, from, &mut groups.found),
+            // A pattern of many thousand letters outside of the shared language may be too large with a question before each.
+            None => Err(Unfinished(PCRE2_ERROR_MATCHLIMIT)),
+        }
     }
 }
 

@@ -374,3 +374,22 @@ fn accumulators_in_javascript_take_many_documents() {
     let found = accumulator.finish(&state).unwrap();
     assert_eq!(found.as_raw(), RawValue::Double(2_000_000.0));
 }
+
+/// An operator that looks at a large value once for each item of another ends with its operation.
+#[test]
+fn looking_at_large_values_is_work() {
+    use mayfly_base::current::{Current, enter};
+    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use std::sync::Arc;
+
+    let items = vec!["7"; 100_000].join(",");
+    let document = format!("{{a: [{items}]}}");
+    let expression = "{$arrayElemAt: ['$a', 99999]}";
+    assert!(evaluate(expression, &document).is_ok());
+    let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+    op.kill(ErrorCode::Interrupted);
+    let _entered = enter(Current { op: Some(op) });
+    check("{$arrayElemAt: ['$a', 1]}", "{a: [1, 2]}", "2");
+    let error = evaluate(expression, &document).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Interrupted);
+}

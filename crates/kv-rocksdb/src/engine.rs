@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 
+use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::conflict::ConflictTracker;
 use mayfly_kv::{
     Caps, Engine, EngineStats, HeldSnapshot, Ingest, KeyRange, Keyspace, KvError, KvResult,
@@ -28,11 +29,26 @@ const MANY_DELETES: u64 = 4_096;
 /// Calls behind such that find few.
 const EAGER_CALLS: u8 = 3;
 
+/// So long nobody tries to open the store again after somebody has.
+const REOPEN_EVERY_MICROS: i64 = 1_000_000;
+
 /// A store in a folder. The files are closed when the engine is closed or dropped and the last transaction ended.
 pub struct RocksEngine {
-    /// None once closed.
-    store: RwLock<Option<Arc<Store>>>,
+    place: RwLock<Place>,
+    folder: PathBuf,
+    options: RocksOptions,
+    /// When the store may be opened again, in microseconds since the engine was opened.
+    next_attempt: AtomicI64,
+    clock: SystemClock,
     conflicts: Arc<ConflictTracker>,
+}
+
+/// Where the store is.
+enum Place {
+    Open(Arc<Store>),
+    /// It was closed in order to be opened again, which failed.
+    Lost,
+    Closed,
 }
 
 impl RocksEngine {
@@ -45,13 +61,71 @@ impl RocksEngine {
         options: RocksOptions,
     ) -> std::result::Result<Arc<RocksEngine>, OpenError> {
         let store = Arc::new(Store::open(folder, &options)?);
-        let conflicts = ConflictTracker::new();
-        Ok(Arc::new(RocksEngine { store: RwLock::new(Some(store)), conflicts }))
+        Ok(Arc::new(RocksEngine {
+            place: RwLock::new(Place::Open(store)),
+            folder: folder.to_owned(),
+            options,
+            next_attempt: AtomicI64::new(0),
+            clock: SystemClock::new(),
+            conflicts: ConflictTracker::new(),
+        }))
     }
 
     fn store(&self) -> KvResult<Arc<Store>> {
-        let store = self.store.read().clone();
-        store.ok_or_else(|| KvError::Unavailable("the store is closed".into()))
+        match &*self.place.read() {
+            Place::Open(store) => return Ok(Arc::clone(store)),
+            Place::Closed => return Err(KvError::Unavailable("the store is closed".into())),
+            Place::Lost => {}
+        }
+        self.reopen();
+        match &*self.place.read() {
+            Place::Open(store) => Ok(Arc::clone(store)),
+            _ => Err(KvError::Unavailable("the store waits to be opened again".into())),
+        }
+    }
+
+    /// The store for somebody who writes.
+    fn writable(&self) -> KvResult<Arc<Store>> {
+        let store = self.store()?;
+        if !store.health.wants_reopen() {
+            return Ok(store);
+        }
+        drop(store);
+        self.reopen();
+        self.store()
+    }
+
+    /// Opens the store again, when RocksDB has stopped and nothing is in doubt: everything that was committed stands in the log.
+    /// It waits for nobody: as long as somebody else has a transaction or a snapshot, the next writer tries.
+    fn reopen(&self) {
+        let now = self.clock.monotonic_micros();
+        let due = self.next_attempt.load(Ordering::Acquire);
+        let next = now + REOPEN_EVERY_MICROS;
+        let take =
+            || self.next_attempt.compare_exchange(due, next, Ordering::AcqRel, Ordering::Acquire);
+        if due > now || take().is_err() {
+            return;
+        }
+        let mut place = self.place.write();
+        match std::mem::replace(&mut *place, Place::Lost) {
+            Place::Open(store) => match Arc::try_unwrap(store) {
+                Ok(store) if store.health.wants_reopen() && store.can_open_files() => drop(store),
+                Ok(store) => *place = Place::Open(Arc::new(store)),
+                Err(shared) => *place = Place::Open(shared),
+            },
+            Place::Lost => {}
+            Place::Closed => *place = Place::Closed,
+        }
+        if !matches!(*place, Place::Lost) {
+            return;
+        }
+        match Store::open(&self.folder, &self.options) {
+            Ok(store) => {
+                tracing::info!("the store was opened again; writes go on");
+                *place = Place::Open(Arc::new(store));
+            }
+            Err(error) => tracing::error!(%error, "the store cannot be opened again yet"),
+        }
     }
 }
 
@@ -65,7 +139,7 @@ impl Engine for RocksEngine {
     }
 
     fn begin(&self, options: TxnOptions) -> KvResult<Box<dyn Txn>> {
-        let store = self.store()?;
+        let store = if options.read_only { self.store()? } else { self.writable()? };
         Ok(Box::new(match options.read_only {
             true => RocksTxn::reader(store),
             false => RocksTxn::writer(store, self.conflicts.begin()),
@@ -123,7 +197,7 @@ impl Engine for RocksEngine {
     }
 
     fn sync(&self) -> KvResult<()> {
-        self.store()?.sync()
+        self.writable()?.sync()
     }
 
     /// Files only: what is still in memtables counts when it is flushed.
@@ -205,7 +279,8 @@ impl Engine for RocksEngine {
     }
 
     fn close(&self) -> KvResult<()> {
-        let Some(store) = self.store.write().take() else { return Ok(()) };
+        let place = std::mem::replace(&mut *self.place.write(), Place::Closed);
+        let Place::Open(store) = place else { return Ok(()) };
         // Flushed memtables make the next start quick; they need room that a broken disk does not have.
         if store.health.check().is_err() {
             return Ok(());

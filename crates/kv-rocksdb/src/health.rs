@@ -3,29 +3,55 @@
 //! * A full disk refuses the write and nothing was applied: [`KvError::Unavailable`]. RocksDB resumes by itself when
 //!   there is room again (it looks every few seconds), so the next attempt is let through to it.
 //!   Until then nothing is synced: asking a log that failed to be appended to would be fatal to RocksDB.
+//! * RocksDB stops for good where nothing is in doubt: it has no descriptor for a file, or a sync asks in the moment between a
+//!   failed append and the call of [`Health::write_failed`]. Nothing was applied either. The engine *stalls*: the store is opened
+//!   again when that can work (`reopen`), and so it is when RocksDB does not resume.
 //! * Any other failed write or any failed sync fences the engine: nobody knows what the disk holds. Reads go on.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
+use mayfly_base::clock::{Clock, SystemClock};
 use mayfly_kv::{KvError, KvResult};
 use rocksdb::{Error, ErrorKind};
 use tracing::{error, info};
 
+/// What RocksDB says of a file that failed before.
+const SEEN_ERROR: &str = "Writer has previous error";
+/// After a full disk RocksDB gets so long to resume by itself.
+const RESUMES_WITHIN_MICROS: i64 = 12_000_000;
+
 #[derive(Default)]
 pub(crate) struct Health {
     fenced: OnceLock<String>,
+    /// Why RocksDB does not write any more, although nothing is in doubt.
+    stalled: OnceLock<String>,
     /// Whether the last write failed for lack of room.
     disk_full: AtomicBool,
+    /// When it first did, on a clock that only goes forward; 0 for not.
+    full_since_micros: AtomicI64,
+    clock: SystemClock,
 }
 
 impl Health {
     /// Whether writing is still allowed.
     pub(crate) fn check(&self) -> KvResult<()> {
-        match self.fenced.get() {
-            None => Ok(()),
-            Some(reason) => Err(KvError::Fenced(reason.clone())),
+        match (self.fenced.get(), self.stalled.get()) {
+            (None, None) => Ok(()),
+            (Some(reason), _) => Err(KvError::Fenced(reason.clone())),
+            (None, Some(reason)) => Err(KvError::Unavailable(reason.clone())),
         }
+    }
+
+    /// Whether only opening the store again may help, and nothing is in doubt.
+    pub(crate) fn wants_reopen(&self) -> bool {
+        if self.fenced.get().is_some() {
+            return false;
+        }
+        let since = self.full_since_micros.load(Relaxed);
+        let full = self.disk_full.load(Relaxed) && since != 0;
+        self.stalled.get().is_some()
+            || full && self.clock.monotonic_micros() - since > RESUMES_WITHIN_MICROS
     }
 
     /// Whether the last write failed for lack of room.
@@ -46,9 +72,14 @@ impl Health {
         let text = error.to_string();
         if is_disk_full(&text) {
             if !self.disk_full.swap(true, Relaxed) {
+                let now = self.clock.monotonic_micros();
+                self.full_since_micros.store(now.max(1), Relaxed);
                 error!(text, "the disk is full; writes are refused until there is room");
             }
             return KvError::Unavailable(format!("the disk is full: {text}"));
+        }
+        if lacks_descriptors(&text) || text.contains(SEEN_ERROR) {
+            return self.stall(&text);
         }
         match error.kind() {
             ErrorKind::InvalidArgument | ErrorKind::NotSupported => KvError::Invalid(text),
@@ -65,8 +96,22 @@ impl Health {
     /// What a failed sync means: what the log holds is unknown, even after a full disk.
     pub(crate) fn sync_failed(&self, error: &Error) -> KvError {
         let text = error.to_string();
+        // The disk was not asked: the file has refused because of an append, whose own caller knows what failed.
+        if text.contains(SEEN_ERROR) {
+            return self.stall(&text);
+        }
         self.fence(&text);
         KvError::Fenced(text)
+    }
+
+    fn stall(&self, reason: &str) -> KvError {
+        if self.stalled.set(reason.to_owned()).is_ok() {
+            error!(
+                reason,
+                "the engine cannot write; writes are refused until the store is open again"
+            );
+        }
+        KvError::Unavailable(reason.to_owned())
     }
 
     fn fence(&self, reason: &str) {
@@ -82,6 +127,10 @@ pub(crate) fn read_failed(error: &Error) -> KvError {
         ErrorKind::Corruption => KvError::Corrupt(error.to_string()),
         _ => KvError::Unavailable(error.to_string()),
     }
+}
+
+fn lacks_descriptors(text: &str) -> bool {
+    text.contains("Too many open files")
 }
 
 pub(crate) fn is_disk_full(text: &str) -> bool {

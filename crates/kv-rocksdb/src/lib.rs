@@ -8,6 +8,7 @@
 //! * [`RocksOptions`] and how they become RocksDB's: `options`.
 //! * The open database and the lifetimes that the compiler cannot see (the only unsafe code): `store`.
 //! * The folder's format marker: `format`; why a folder cannot be opened: [`OpenError`].
+//! * What a power cut left of the log: `log_tail`.
 //! * Which failures stop writing: `health`. Keeping room for deletions: `room`. One fsync for many callers: `group_sync`.
 //! * Reads of many keys together: `many`; of many ranges with one iterator: `ranges`; whole records in memory: `record_cache`.
 //! * [`RocksEngine`]: `engine`; its transactions: `txn`; clearing dropped ranges: `sweep`; adding
@@ -18,6 +19,7 @@ mod format;
 mod group_sync;
 mod health;
 mod ingest;
+mod log_tail;
 mod many;
 mod open_error;
 mod options;
@@ -33,3 +35,4 @@ pub use format::{FORMAT, FORMAT_FILE, UNFINISHED_FORMAT_FILE};
 pub use ingest::SCRATCH_FOLDER;
 pub use open_error::OpenError;
 pub use options::RocksOptions;
+pub use room::has_room;

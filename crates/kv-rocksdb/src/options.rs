@@ -3,9 +3,9 @@
 //! **Memory** is one budget: a quarter of it for whole records ([`crate::record_cache`]); blocks, index and filter blocks live in one
 //! cache of the rest, and memtables are charged to that.
 //!
-//! **Recovery** tolerates a torn tail: an incomplete last record of the log is cut. A record in the middle that fails
-//! its checksum is an error, not a silent end (point-in-time recovery would drop everything behind it, including what
-//! was synced). Logs are never recycled, which would make old bytes look like records; synced logs are noted in the
+//! **Recovery** is prepared by [`crate::log_tail`], which cuts what a power cut left of the log behind its last sync. RocksDB
+//! then replays a log without holes: a record that fails its checksum is an error, not a silent end (point-in-time recovery would
+//! drop everything behind it, including what was synced). Logs are never recycled, which would make old bytes look like records; synced logs are noted in the
 //! manifest, so a missing or shortened one is noticed.
 //!
 //! **Idle** writes nothing: no statistics dumps, a log file for warnings only.
@@ -24,6 +24,9 @@ const MB: usize = 1 << 20;
 /// RocksDB would rewrite a file on the last level only to take sequence numbers out of it; not for ten years. The
 /// Rust interface has no setter for this option.
 const OPLOG_OPTIONS: &str = "bottommost_file_compaction_delay=315360000";
+
+/// Each log file says how long the one before it was, which `log_tail` reads. There is no setter for this one either.
+const DATABASE_OPTIONS: &str = "track_and_verify_wals=true";
 
 /// Compression of level 0 and of those below it, counted from the first one in use. What is written soon again stays in
 /// LZ4, and so do stores of less than about 2 GB, whose every write zstd would cost a seventh of its time; ascending keys
@@ -93,6 +96,10 @@ pub(crate) fn record_bytes(options: &RocksOptions) -> usize {
 /// Options of the database.
 pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     let mut db = Options::default();
+    match db.get_options_from_string(DATABASE_OPTIONS) {
+        Ok(options) => db = options,
+        Err(error) => tracing::warn!(%error, "log files do not name the one before them"),
+    }
     db.create_if_missing(true);
     db.create_missing_column_families(true);
     db.set_write_buffer_manager(&shared.buffers);

@@ -178,12 +178,15 @@ impl RecordCache {
             return;
         }
         let bytes = value.len() + ENTRY_BYTES;
-        let displaced = set.make_room(bytes);
-        set.bytes += bytes;
-        self.bytes.fetch_add(bytes, Relaxed);
-        self.bytes.fetch_sub(displaced, Relaxed);
-        set.marks.push(mark(offer.hash));
-        set.entries.push(Entry { key: offer.key, read, used: false, value: Arc::from(value) });
+        // What the cache holds is not the reader's.
+        mayfly_base::memory::elsewhere(|| {
+            let displaced = set.make_room(bytes);
+            set.bytes += bytes;
+            self.bytes.fetch_add(bytes, Relaxed);
+            self.bytes.fetch_sub(displaced, Relaxed);
+            set.marks.push(mark(offer.hash));
+            set.entries.push(Entry { key: offer.key, read, used: false, value: Arc::from(value) });
+        });
     }
 
     /// To be called before these records are written, and kept until they are.

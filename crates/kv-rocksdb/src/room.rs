@@ -1,8 +1,9 @@
 //! Keeping room on the disk for deletions.
 //!
 //! A delete needs room too: in the log, and in files until compaction has given back what was deleted. So a reserve is kept:
-//! once less than that is free, transactions that put records are refused, and those that delete (with their index entries,
-//! oplog entries and what is kept for the oplog) go on. The file system is asked every few megabytes, and at each refusal.
+//! once less than that is free, transactions that put records or entries of indexes are refused, and those that delete (with their
+//! index entries, oplog entries and what is kept for the oplog) go on. The file system is asked every few megabytes, and at each
+//! refusal. Temporary files, and whatever else the server writes beside the engine, ask [`has_room`] or the engine.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,6 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
 use mayfly_kv::{Keyspace, KvError, KvResult};
 use tracing::{info, warn};
+
+use crate::options::RocksOptions;
 
 /// After this many bytes of commits the file system is asked again.
 const ASK_EVERY_BYTES: u64 = 4 << 20;
@@ -49,7 +52,7 @@ impl Room {
                 info!(free, "there is room on the disk again");
             }
         }
-        if is_short && puts_records(buffer) {
+        if is_short && adds(buffer) {
             return Err(refused(folder, free));
         }
         Ok(())
@@ -65,6 +68,14 @@ impl Room {
     }
 }
 
+/// Whether a file of so many bytes in this folder leaves the reserve of its disk alone.
+///
+/// # Errors
+/// [`KvError::Unavailable`] when it does not.
+pub fn has_room(folder: &Path, bytes: u64) -> KvResult<()> {
+    Room::new(folder, RocksOptions::default().reserve_bytes).admit_files(folder, bytes)
+}
+
 fn refused(folder: &Path, free: u64) -> KvError {
     KvError::Unavailable(format!(
         "the disk is full: {free} bytes are left at {}, which are kept for deletions",
@@ -72,9 +83,10 @@ fn refused(folder: &Path, free: u64) -> KvError {
     ))
 }
 
-fn puts_records(buffer: &WriteBuffer) -> bool {
+/// Whether it puts what a deletion never does: records, or entries of indexes, as the build of a small one does.
+fn adds(buffer: &WriteBuffer) -> bool {
     buffer.ops().any(|(keyspace, _, write)| {
-        keyspace == Keyspace::Record && matches!(write, OwnWrite::Put(_))
+        matches!(keyspace, Keyspace::Record | Keyspace::Index) && matches!(write, OwnWrite::Put(_))
     })
 }
 
@@ -94,6 +106,11 @@ mod tests {
         let refused = room.admit(Path::new("/tmp"), &put);
         assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
         assert_eq!(room.admit(Path::new("/tmp"), &delete), Ok(()));
+        let mut build = WriteBuffer::new();
+        build.put(Keyspace::Index, b"k", b"");
+        let refused = room.admit(Path::new("/tmp"), &build);
+        assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
+        assert!(has_room(Path::new("/tmp"), u64::MAX).is_err());
         room.reserve_bytes = 0;
         assert_eq!(
             room.admit(Path::new("/tmp"), &put),

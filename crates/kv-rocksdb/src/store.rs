@@ -3,20 +3,27 @@
 //! All unsafe code of this crate is here: it stretches two lifetimes that borrow from the database, which lives in
 //! the same struct behind an [`Arc`].
 
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
+use parking_lot::Mutex;
 use rocksdb::{
     ColumnFamily, ColumnFamilyDescriptor, DB, ReadOptions, Snapshot, WriteBatch, WriteOptions,
 };
+
+use rustix::fs::{FlockOperation, fcntl_lock};
 
 use crate::format;
 use crate::group_sync::GroupSync;
 use crate::health::Health;
 use crate::ingest::{SCRATCH_FOLDER, clear_scratch};
+use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::record_cache::{AsOf, RecordCache};
@@ -30,6 +37,7 @@ pub(crate) struct Store {
     pub(crate) folder: PathBuf,
     pub(crate) health: Health,
     pub(crate) group_sync: GroupSync,
+    marks: Marks,
     room: Room,
     pub(crate) records: RecordCache,
     /// Keys of records and of indexes that were deleted since space was last given back.
@@ -39,14 +47,64 @@ pub(crate) struct Store {
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
+    _open: OpenFolder,
+}
+
+/// What is tried before the store is closed in order to be opened again.
+const PROBE_FILES: usize = 16;
+const PROBE_BYTES: usize = 4 << 20;
+
+/// What the log says about its syncs: see `log_tail`.
+struct Marks {
+    /// The sequence number that this run began with.
+    opened_at: u64,
+    /// The last one that is surely on the disk.
+    synced: AtomicU64,
+    /// The last one that the log says so of.
+    marked: AtomicU64,
+}
+
+/// The folders that this process has open. RocksDB's lock is one between processes, which whoever opens and closes its file
+/// would take away from this one.
+static OPEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+struct OpenFolder(PathBuf);
+
+impl OpenFolder {
+    fn new(folder: &Path) -> Result<OpenFolder, OpenError> {
+        let folder = folder.canonicalize().map_err(|error| OpenError::of_file(folder, &error))?;
+        match OPEN.lock().insert(folder.clone()) {
+            true => Ok(OpenFolder(folder)),
+            false => Err(OpenError::InUse),
+        }
+    }
+}
+
+impl Drop for OpenFolder {
+    fn drop(&mut self) {
+        OPEN.lock().remove(&self.0);
+    }
+}
+
+/// The lock that RocksDB takes when it opens the folder.
+fn lock(folder: &Path) -> Result<File, OpenError> {
+    let path = folder.join("LOCK");
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|error| OpenError::of_file(&path, &error))?;
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(_) => Err(OpenError::InUse),
+    }
 }
 
 impl Store {
     pub(crate) fn open(folder: &Path, options: &RocksOptions) -> Result<Store, OpenError> {
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
         let marked = format::check(folder)?;
-        if !marked {
-            format::claim(folder)?;
+        let open = OpenFolder::new(folder)?;
+        match marked {
+            true => log_tail::cut(folder, || lock(folder))?,
+            false => format::claim(folder)?,
         }
         let shared = Shared::new(options);
         let families = Keyspace::ALL.map(|keyspace| {
@@ -67,9 +125,12 @@ impl Store {
         });
         let mut write_options = WriteOptions::default();
         write_options.set_sync(options.sync_commits);
+        let opened_at = db.latest_sequence_number();
         Ok(Store {
             families,
             db,
+            marks: Marks { opened_at, synced: opened_at.into(), marked: opened_at.into() },
+            _open: open,
             shared,
             folder: folder.to_owned(),
             health: Health::default(),
@@ -113,8 +174,35 @@ impl Store {
         if self.health.is_disk_full() {
             self.probe()?;
         }
-        self.group_sync
-            .run(|| self.db.flush_wal(true).map_err(|error| self.health.sync_failed(&error)))
+        self.group_sync.run(|| {
+            let covered = self.db.latest_sequence_number();
+            self.db.flush_wal(true).map_err(|error| self.health.sync_failed(&error))?;
+            self.marks.synced.fetch_max(covered, Ordering::AcqRel);
+            Ok(())
+        })
+    }
+
+    /// An empty batch; the first one behind a sync says what that covered.
+    pub(crate) fn batch(&self, bytes: usize) -> WriteBatch {
+        let mut batch = WriteBatch::with_capacity_bytes(bytes + log_tail::MARK_BYTES);
+        let Marks { opened_at, synced, marked } = &self.marks;
+        let synced = synced.load(Ordering::Acquire);
+        if marked.fetch_max(synced, Ordering::AcqRel) < synced {
+            batch.put_log_data(log_tail::mark(*opened_at, synced));
+        }
+        batch
+    }
+
+    /// Whether there are room and descriptors to open the store anew.
+    pub(crate) fn can_open_files(&self) -> bool {
+        let Ok(folder) = self.scratch(PROBE_BYTES as u64) else { return false };
+        let names = (0..PROBE_FILES).map(|n| folder.join(format!("probe-{n}")));
+        let open = |path: &PathBuf| File::create(path);
+        let paths: Vec<PathBuf> = names.collect();
+        let files: std::io::Result<Vec<File>> = paths.iter().map(open).collect();
+        let probe = files.and_then(|mut files| files[0].write_all(&vec![0; PROBE_BYTES]));
+        paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        probe.is_ok()
     }
 
     /// Finds out whether RocksDB has resumed after a full disk, by a log entry that means nothing.

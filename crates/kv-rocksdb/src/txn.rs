@@ -13,7 +13,7 @@ use mayfly_kv::{
     Caps, Direction, EachValue, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
     KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
 };
-use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, WriteBatch};
+use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
 use crate::health::read_failed;
 use crate::many::{BATCHED_KEYS, Many, Part, parts};
@@ -266,7 +266,7 @@ impl RocksTxn {
         let store = &self.store;
         store.admit(&self.buffer)?;
         let (bytes, ops) = self.buffer.size();
-        let mut batch = WriteBatch::with_capacity_bytes(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
+        let mut batch = store.batch(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
         let mut deleted = [0; 2];
         for (keyspace, key, write) in self.buffer.ops_by_key() {
             match write {

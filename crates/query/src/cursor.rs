@@ -87,12 +87,14 @@ pub struct Cursor {
     pub await_data: bool,
     /// Whether its batches show only what is durable by the time of the reply.
     pub only_durable: bool,
+    /// What is left of the time limit of the command that opened it, for all its batches together.
+    pub time_left_micros: Option<i64>,
 }
 
 impl Cursor {
     /// A cursor at its beginning.
     pub fn new(namespace: Namespace, source: CursorSource) -> Cursor {
-        Cursor { namespace, source, await_data: false, only_durable: false }
+        Cursor { namespace, source, await_data: false, only_durable: false, time_left_micros: None }
     }
 
     /// What it waits for, when it does.

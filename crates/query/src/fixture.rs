@@ -96,8 +96,7 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, around).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let metadata = InFlight::default();
-        let context =
-            StageContext { store: &self.store, op: &self.op, settings, metadata: &metadata };
+        let context = StageContext::new(&self.store, &self.op, settings, &metadata);
         let mut out = Vec::new();
         let mut take = |document: RawDoc<'_>| {
             out.push(mayfly_value::shell::Shell(document).to_string());
@@ -131,7 +130,7 @@ impl Fixture {
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
         let (store, op) = (&*self.store, &*self.op);
-        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
+        let context = StageContext::new(store, op, &settings, &metadata);
         let mut take = |_: RawDoc<'_>| Ok(Flow::More);
         for id in 0..documents {
             let mut document = mayfly_value::DocBuilder::new();
@@ -144,6 +143,32 @@ impl Fixture {
             stages[0].abandon(&context);
         }
         ended.map(|_| ())
+    }
+
+    /// Shows a document to stages, and ends the operation with the first result. Gives how many came, and what it came to.
+    pub(crate) fn end_at_first(
+        &self,
+        stages: RawDoc<'_>,
+        document: RawDoc<'_>,
+    ) -> (usize, mayfly_base::Result<Flow>) {
+        let scope = mayfly_expr::Scope::default();
+        let (_, steps) = parse_stages(stages, &Around::command("test", &scope)).unwrap();
+        let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
+        let (settings, metadata) = (RunSettings::default(), InFlight::default());
+        let context = StageContext::new(&self.store, &self.op, &settings, &metadata);
+        let mut results = 0;
+        let mut take = |_: RawDoc<'_>| {
+            results += 1;
+            self.op.kill(mayfly_base::ErrorCode::Interrupted);
+            Ok(Flow::More)
+        };
+        let flow = show(&mut stages, &context, document, &mut take);
+        (results, flow)
+    }
+
+    /// The operation that everything runs in.
+    pub(crate) fn op(&self) -> &Arc<OpCtx> {
+        &self.op
     }
 
     /// The store.

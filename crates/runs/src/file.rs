@@ -23,11 +23,12 @@ pub(crate) fn failed(what: &str, error: &std::io::Error) -> Error {
     Error::new(code, format!("cannot {what} a temporary file: {error}"))
 }
 
-/// Opens a new file in this folder, which is made when it is not there, and takes its name away.
+/// Opens a new file in this folder, which is made when it is not there, and takes its name away. For readers and writers of other
+/// things than entries.
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
-pub(crate) fn open(folder: &Path) -> Result<File> {
+pub fn open(folder: &Path) -> Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", &error))?;
     loop {

@@ -7,7 +7,7 @@ use mayfly_service::{Connection, Service};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::connection;
+use crate::{connection, peer};
 
 /// Pause after a failed accept: out of file descriptors does not get better by trying faster.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -85,6 +85,7 @@ fn open(
     connected: &Connected,
     quiet: bool,
 ) {
+    peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {
         tracing::warn!(id = 22942, "connection refused because there are too many");

@@ -3,26 +3,34 @@
 //! Requests are answered in their order; while one runs, nothing is read. Where possible a request costs one read
 //! and its reply one write: the input buffer takes whole messages, and the reply is built in the output buffer.
 
+use std::fs::File;
+use std::io::{Read, Seek, Write};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mayfly_base::Error;
+use mayfly_base::{Error, memory};
 use mayfly_commands::{
     DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_failure, dispatch,
+    registry::may_answer_much,
 };
-use mayfly_service::{Connection, Service};
+use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::codec::Decoder;
 
+use crate::peer;
+
 /// Room for input at the beginning.
 const INPUT_BYTES: usize = 8 * 1024;
-/// An output buffer that grew beyond this is given back.
-const KEPT_OUTPUT_BYTES: usize = 256 * 1024;
+/// A buffer that grew beyond this is given back.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// What of a large reply was not taken for so long may go into a file.
+const TAKEN_AT_ONCE: Duration = Duration::from_millis(50);
 
 /// Why a connection goes on or ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +43,8 @@ enum Next {
 pub(crate) async fn serve(stream: TcpStream, service: &Arc<Service>, connection: &Arc<Connection>) {
     // Without it small replies wait for the client's acknowledgements; the connection works all the same.
     let _ = stream.set_nodelay(true);
-    let mut served = Served { stream, service, connection, output: Vec::new() };
+    let stream = peer::attach(stream, connection);
+    let mut served = Served { stream, service, connection, output: Vec::new(), behind: false };
     if let Err(error) = served.run().await {
         match error {
             WireError::Io(error) => {
@@ -55,10 +64,12 @@ pub(crate) async fn serve(stream: TcpStream, service: &Arc<Service>, connection:
 }
 
 struct Served<'s> {
-    stream: TcpStream,
+    stream: peer::Lendable,
     service: &'s Arc<Service>,
     connection: &'s Arc<Connection>,
     output: Vec<u8>,
+    /// Whether something behind the present request was read with it.
+    behind: bool,
 }
 
 impl Served<'_> {
@@ -72,22 +83,48 @@ impl Served<'_> {
         };
         let mut ending = pin!(ending);
         let mut input = BytesMut::with_capacity(INPUT_BYTES);
+        let mut room: Option<UnderWay<'_>> = None;
         loop {
             match Codec.decode(&mut input) {
                 Ok(Some(message)) => {
                     let network = &service.metrics.network;
                     network.bytes_in.add(message.wire_bytes as u64);
                     network.requests.add(1);
+                    if connection.close.is_requested() {
+                        return Ok(());
+                    }
+                    self.behind = !input.is_empty();
                     if self.answer(&message).await? == Next::Close {
                         return Ok(());
                     }
+                    let wire_bytes = message.wire_bytes;
+                    drop(message);
+                    if wire_bytes > KEPT_BYTES {
+                        let mut rest = BytesMut::with_capacity(INPUT_BYTES.max(input.len()));
+                        rest.extend_from_slice(&input);
+                        input = rest;
+                    }
+                    room = None;
                 }
                 Ok(None) => {
+                    if room.is_none()
+                        && let Some(announced) = Codec::announced(&input)
+                        && announced > LARGE_BYTES
+                    {
+                        room = tokio::select! {
+                            room = service.buffers.request(announced) => Some(room),
+                            () = ended(&mut ending) => return Ok(()),
+                        };
+                    }
                     // The read comes first: what a client has sent before the end is still answered.
                     let read = tokio::select! {
                         biased;
                         read = self.stream.read_buf(&mut input) => read?,
                         () = ended(&mut ending) => return Ok(()),
+                        () = overdue(room.as_ref()) => {
+                            self.note_slow("its large request takes long to arrive, and others wait for the memory");
+                            return Ok(());
+                        }
                     };
                     if read == 0 {
                         return Ok(());
@@ -121,14 +158,27 @@ impl Served<'_> {
             exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
             repeat: Repeat::default(),
         };
+        if memory::is_short() {
+            self.service.relieve_memory();
+        }
+        if self.service.buffers.is_crowded() && may_answer_much(message.document()) {
+            tokio::select! {
+                () = self.service.buffers.room_for_reply() => {}
+                () = self.service.shutdown.requested() => {}
+                () = self.connection.close.requested() => {}
+            }
+        }
         loop {
             let request_id = next_request_id();
             let output = std::mem::take(&mut self.output);
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
             // Read before the command runs, so that no change between its answer and the wait is missed.
             let topology_seen = self.service.topology.counter();
+            let (service, connection) = (self.service, self.connection);
             let Dispatched { doc, outcome, data_wait } =
-                dispatch(self.service, self.connection, &incoming, doc);
+                peer::lending(&mut self.stream, to.wanted && !self.behind, || {
+                    dispatch(service, connection, &incoming, doc)
+                });
             if outcome.hang_up {
                 return Ok(Next::Close);
             }
@@ -136,7 +186,9 @@ impl Served<'_> {
                 self.take_back(doc.finish_buffer());
                 let clock = &self.service.clock;
                 let began = clock.monotonic_micros();
-                self.wait_for_data(&wait).await;
+                if self.wait_for_data(&wait).await == Next::Close {
+                    return Ok(Next::Close);
+                }
                 incoming.repeat.waited = true;
                 // A short wait counts as well, so that the command comes to an end among many that write something else.
                 let waited = (clock.monotonic_micros() - began).max(1000);
@@ -145,7 +197,9 @@ impl Served<'_> {
             }
             if let Some(wait_ms) = outcome.wait_ms {
                 self.take_back(doc.finish_buffer());
-                self.wait(topology_seen, wait_ms).await;
+                if self.wait(topology_seen, wait_ms).await == Next::Close {
+                    return Ok(Next::Close);
+                }
                 incoming.repeat.waited = true;
                 continue;
             }
@@ -175,24 +229,86 @@ impl Served<'_> {
         }
     }
 
-    /// Waits for a topology change, the time, or the end of the server.
-    async fn wait(&self, topology_seen: i64, wait_ms: u64) {
+    /// Waits for a topology change, the time, or the end of the server or of the client.
+    async fn wait(&self, topology_seen: i64, wait_ms: u64) -> Next {
         tokio::select! {
             () = self.service.topology.changed_from(topology_seen) => {}
             () = self.service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
+            () = peer::gone(&self.stream), if !self.behind => return Next::Close,
             () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
         }
+        Next::GoOn
     }
 
-    /// Waits for data, the time, or the end of the server.
-    async fn wait_for_data(&self, wait: &DataWait) {
+    /// Waits for data, the time, or the end of the server or of the client.
+    async fn wait_for_data(&self, wait: &DataWait) -> Next {
         tokio::select! {
             () = wait.awaited.beyond(&self.service.store, wait.seen) => {}
             () = self.service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
+            () = peer::gone(&self.stream), if !self.behind => return Next::Close,
             () = tokio::time::sleep(wait.longest) => {}
         }
+        Next::GoOn
+    }
+
+    /// Sends a reply that counts. While many are held, what the client does not take at once goes into a file.
+    async fn send_large(&mut self) -> Result<(), WireError> {
+        let buffers = &self.service.buffers;
+        let under_way = buffers.reply(self.output.len());
+        let mut sent = 0;
+        while sent < self.output.len() {
+            tokio::select! {
+                biased;
+                written = self.stream.write(&self.output[sent..]) => match written? {
+                    0 => return Err(std::io::Error::from(std::io::ErrorKind::WriteZero).into()),
+                    more => sent += more,
+                },
+                () = tokio::time::sleep(TAKEN_AT_ONCE) => {
+                    if buffers.is_crowded() {
+                        break;
+                    }
+                }
+            }
+        }
+        if sent == self.output.len() {
+            return Ok(());
+        }
+        let rest = self.output.split_off(sent);
+        self.output = Vec::new();
+        let file = tokio::task::block_in_place(|| self.set_aside(&rest));
+        drop((rest, under_way));
+        let mut file = match file {
+            Ok(file) => file,
+            Err(error) => {
+                self.note_slow(error.message());
+                return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into());
+            }
+        };
+        let mut piece = vec![0; LARGE_BYTES];
+        loop {
+            match tokio::task::block_in_place(|| file.read(&mut piece))? {
+                0 => return Ok(()),
+                read => self.stream.write_all(&piece[..read]).await?,
+            }
+        }
+    }
+
+    /// Puts what a client does not take into a file.
+    fn set_aside(&self, bytes: &[u8]) -> mayfly_base::Result<File> {
+        let failed = |error: std::io::Error| Error::internal(error.to_string());
+        self.service.store.room_for_files(bytes.len() as u64)?;
+        let mut file = mayfly_runs::open_file(&self.service.spill_folder())?;
+        file.write_all(bytes).and_then(|()| file.rewind()).map_err(failed)?;
+        Ok(file)
+    }
+
+    /// The connection is closed because it holds memory that others need.
+    fn note_slow(&self, why: &str) {
+        self.service.buffers.note_closed();
+        let remote = &*self.connection.client;
+        tracing::warn!(remote, why, "closing a slow connection");
     }
 
     fn reply_error(&mut self, to: ReplyTo, error: &Error) -> Result<(), WireError> {
@@ -204,8 +320,12 @@ impl Served<'_> {
     }
 
     async fn send(&mut self) -> Result<(), WireError> {
-        self.stream.write_all(&self.output).await?;
-        self.service.metrics.network.bytes_out.add(self.output.len() as u64);
+        let length = self.output.len();
+        match length > LARGE_BYTES {
+            false => self.stream.write_all(&self.output).await?,
+            true => self.send_large().await?,
+        }
+        self.service.metrics.network.bytes_out.add(length as u64);
         let output = std::mem::take(&mut self.output);
         self.take_back(output);
         Ok(())
@@ -213,10 +333,18 @@ impl Served<'_> {
 
     /// Keeps the buffer for the next reply, unless it has become large.
     fn take_back(&mut self, mut output: Vec<u8>) {
-        if output.capacity() <= KEPT_OUTPUT_BYTES {
+        if output.capacity() <= KEPT_BYTES {
             output.clear();
             self.output = output;
         }
+    }
+}
+
+/// Waits until a request with this room takes too long.
+async fn overdue(room: Option<&UnderWay<'_>>) {
+    match room {
+        Some(room) => room.overdue().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn check(config: &Config) -> anyhow::Result<()> {
 }
 
 /// Opens the engine, in a folder that is made where it is missing.
-pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
+pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<dyn Engine>> {
     if config.engine == EngineChoice::Memory {
         return Ok(Arc::new(MemoryEngine::new()));
     }
@@ -78,7 +78,8 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<Arc<dyn Engine>> {
     fs::write(&probe, b"")
         .and_then(|()| fs::remove_file(&probe))
         .map_err(|error| unusable(config, error))?;
-    let options = RocksOptions { cache_bytes: config.cache_bytes, ..RocksOptions::default() };
+    let cache_bytes = config.cache_bytes;
+    let options = RocksOptions { cache_bytes, max_open_files, ..RocksOptions::default() };
     match RocksEngine::open(folder, options) {
         Ok(engine) => Ok(engine),
         Err(error) => Err(open_failed(config, error)),

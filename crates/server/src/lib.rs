@@ -4,15 +4,18 @@
 //! with the memory engine and a clock of their own. No operators and no commands here.
 
 mod accept;
+pub mod allocator;
 pub mod archive;
 #[doc = include_str!("../../../ARCHITECTURE.md")]
 pub mod architecture {}
 pub mod config;
 mod connection;
 mod data_folder;
+mod descriptors;
 pub mod failure;
 pub mod healthcheck;
 pub mod logging;
+mod peer;
 mod processes;
 pub mod processor;
 mod start;

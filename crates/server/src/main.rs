@@ -71,6 +71,7 @@ fn run(began: Instant) -> anyhow::Result<()> {
         .thread_name("worker")
         .thread_keep_alive(KEEP_ALIVE)
         .max_blocking_threads(MOST_THREADS)
+        .on_thread_stop(mayfly_base::memory::tell)
         .build()
         .context("cannot start the runtime")?;
     let ended = runtime.block_on(async {
@@ -83,6 +84,8 @@ fn run(began: Instant) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     });
+    // A command that did not end in time must not keep the process.
+    runtime.shutdown_background();
     // Whoever looks for the reason looks into the log file; the standard error output has it in any case.
     if let (Err(error), Some(_)) = (&ended, &config.log_path) {
         tracing::error!("{}", failure::sentence(error));

@@ -1,7 +1,7 @@
 //! Starting and stopping: engine, store, service, listeners; and the way back.
 //!
-//! Stopping: no new connections; idle connections and waiting hellos end; running commands get ten seconds, then
-//! they are killed; the store closes when nobody writes any more.
+//! Stopping: no new connections; idle connections and waiting hellos end; running commands get a second since they began,
+//! then they are killed; after a second no further ones begin; the store closes when nobody writes any more.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -22,13 +22,16 @@ use crate::accept::{Connected, accept};
 use crate::archive::Archive;
 use crate::config::EngineChoice;
 use crate::data_folder::SPILL_FOLDER;
+use crate::descriptors::Descriptors;
 use crate::failure::{Failure, FailureKind};
-use crate::{Config, data_folder, processes};
+use crate::{Config, data_folder, peer, processes};
 
 /// How long running commands may go on after the wish to stop.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN: Duration = Duration::from_secs(1);
 /// How long killed commands get to notice.
 const DRAIN_KILLED: Duration = Duration::from_secs(2);
+/// Between two looks.
+const KILL_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a server is started with.
 pub struct StartOptions {
@@ -82,8 +85,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     data_folder::check(&config)?;
     let archive = open_archive(&config)?;
+    let descriptors = Descriptors::of_process();
     let opening = config.clone();
-    let engine = tokio::task::spawn_blocking(move || data_folder::open(&opening));
+    let engine =
+        tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
     let engine = engine.await.context("opening the data folder broke off")??;
     let engine_name = engine.name();
     let ops = OpRegistry::new(clock.clone());
@@ -108,7 +113,12 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         command_line: CommandLine { argv, parsed },
         host: host(addresses.first()),
         engine_name,
-        max_connections: config.max_connections,
+        max_connections: descriptors.connections_of(config.max_connections),
+    });
+    // Of the engine's memory a quarter is for records, which are allocated as everything else is.
+    parameters::limit_memory(match config.engine {
+        EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
+        EngineChoice::Memory => 0,
     });
     if config.engine != EngineChoice::Memory {
         let folder = config.db_path.join(SPILL_FOLDER);
@@ -154,6 +164,27 @@ impl Running {
         self.service.shutdown.requested().await;
     }
 
+    /// Waits until no connection is left; false when that took too long. Commands that have run for a while are killed at once, and
+    /// then all of them.
+    async fn drained(&self) -> bool {
+        let of = |time: Duration| time.as_millis() / KILL_AGAIN.as_millis();
+        for round in 0..of(DRAIN + DRAIN_KILLED) {
+            let grace = if round < of(DRAIN) { DRAIN } else { Duration::ZERO };
+            for op in self.service.ops.list() {
+                if u128::try_from(op.elapsed_micros()).is_ok_and(|it| it >= grace.as_micros()) {
+                    op.kill(ErrorCode::InterruptedAtShutdown);
+                }
+            }
+            if grace.is_zero() {
+                self.service.connections.list().iter().for_each(|one| one.close.request());
+            }
+            if self.connected.drained(KILL_AGAIN).await {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Stops it.
     ///
     /// # Errors
@@ -161,13 +192,10 @@ impl Running {
     pub async fn stop(mut self) -> anyhow::Result<()> {
         self.service.shutdown.request();
         self.listeners.shutdown().await;
-        if !self.connected.drained(DRAIN).await {
-            for op in self.service.ops.list() {
-                op.kill(ErrorCode::InterruptedAtShutdown);
-            }
-            if !self.connected.drained(DRAIN_KILLED).await {
-                tracing::warn!("some commands did not end in time");
-            }
+        if !self.drained().await {
+            let ops = self.service.ops.list();
+            let left: Vec<String> = ops.iter().take(5).map(|op| op.info().ns).collect();
+            tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end in time");
         }
         let all = &self.service.sessions.transactions;
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
@@ -186,11 +214,16 @@ impl Running {
     }
 }
 
-/// Looks after commands that keep one of the runtime's threads.
-fn watch_threads(service: &Service) -> std::io::Result<()> {
+/// Looks after commands that keep one of the runtime's threads, and after those whose clients are gone.
+fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
     let (ops, runtime) = (Arc::downgrade(&service.ops), tokio::runtime::Handle::current());
-    // A new task from outside wakes an idle thread, which looks for messages when it finds nothing to do.
-    let run = move || mayfly_base::watch(&ops, &|| drop(runtime.spawn(async {})));
+    let service = Arc::downgrade(service);
+    let run = move || {
+        // A new task from outside wakes an idle thread, which looks for messages when it finds nothing to do.
+        let wake = || drop(runtime.spawn(async {}));
+        let look = || service.upgrade().iter().for_each(|service| peer::end_abandoned(service));
+        mayfly_base::watch(&ops, &wake, &look);
+    };
     std::thread::Builder::new().name("watch".into()).spawn(run).map(drop)
 }
 

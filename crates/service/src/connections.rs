@@ -1,8 +1,9 @@
 //! Open connections: who they are, and a way to tell each to end.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use mayfly_value::DocBuf;
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ pub struct Connection {
     pub opened_ms: i64,
     /// Tells its task to end.
     pub close: Shutdown,
+    /// Says whether its client is gone, while one of its commands runs; nothing without a network.
+    pub is_gone: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     desc: Arc<str>,
     info: Mutex<ClientInfo>,
 }
@@ -47,6 +50,7 @@ impl Connection {
             local,
             opened_ms,
             close: Shutdown::default(),
+            is_gone: OnceLock::new(),
             desc: format!("conn{id}").into(),
             info: Mutex::new(ClientInfo::default()),
         }
@@ -81,45 +85,77 @@ impl Connection {
 /// All open connections.
 pub struct Connections {
     max: usize,
+    /// `maxConnectionsPerAddress`; 0 for as many as there may be.
+    pub max_per_address: AtomicI64,
     next_id: AtomicI64,
-    open: Mutex<BTreeMap<i64, Arc<Connection>>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_id: BTreeMap<i64, Arc<Connection>>,
+    /// How many there are from each address that has some.
+    by_address: HashMap<String, i64>,
+}
+
+/// The address of a client without its port.
+fn address(client: &str) -> &str {
+    client.rsplit_once(':').map_or(client, |(address, _)| address)
 }
 
 impl Connections {
     pub(crate) fn new(max: usize) -> Connections {
-        Connections { max, next_id: AtomicI64::new(1), open: Mutex::new(BTreeMap::new()) }
+        Connections {
+            max,
+            max_per_address: AtomicI64::new(0),
+            next_id: AtomicI64::new(1),
+            open: Mutex::default(),
+        }
     }
 
-    /// Registers a connection; nothing when there are as many as may be.
+    /// Registers a connection; nothing when there are as many as may be, of all clients or of its address.
     pub fn open(&self, client: String, local: String, now_ms: i64) -> Option<Arc<Connection>> {
         let mut open = self.open.lock();
-        if open.len() >= self.max {
+        if open.by_id.len() >= self.max {
             return None;
         }
+        let most = self.max_per_address.load(Ordering::Relaxed);
+        let of_address = open.by_address.entry(address(&client).to_owned()).or_default();
+        if most > 0 && *of_address >= most {
+            return None;
+        }
+        *of_address += 1;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, client, local, now_ms));
-        open.insert(id, connection.clone());
+        open.by_id.insert(id, connection.clone());
         Some(connection)
     }
 
     /// The connection is gone.
     pub fn closed(&self, id: i64) {
-        self.open.lock().remove(&id);
+        let mut open = self.open.lock();
+        let Some(gone) = open.by_id.remove(&id) else { return };
+        if let Entry::Occupied(mut left) = open.by_address.entry(address(&gone.client).to_owned()) {
+            *left.get_mut() -= 1;
+            if *left.get() == 0 {
+                left.remove();
+            }
+        }
     }
 
     /// The open connection with this id.
     pub fn get(&self, id: i64) -> Option<Arc<Connection>> {
-        self.open.lock().get(&id).cloned()
+        self.open.lock().by_id.get(&id).cloned()
     }
 
     /// Those that are open, ascending by id.
     pub fn list(&self) -> Vec<Arc<Connection>> {
-        self.open.lock().values().cloned().collect()
+        self.open.lock().by_id.values().cloned().collect()
     }
 
     /// How many are open.
     pub fn current(&self) -> usize {
-        self.open.lock().len()
+        self.open.lock().by_id.len()
     }
 
     /// How many more there may be.
@@ -130,5 +166,26 @@ impl Connections {
     /// How many there ever were.
     pub fn total_created(&self) -> i64 {
         self.next_id.load(Ordering::Relaxed) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_limit_of_its_own() {
+        let all = Connections::new(4);
+        let open = |client: &str| all.open(client.to_owned(), String::new(), 0);
+        all.max_per_address.store(2, Ordering::Relaxed);
+        let (first, _second) = (open("10.0.0.1:5").unwrap(), open("10.0.0.1:6").unwrap());
+        assert!(open("10.0.0.1:7").is_none() && open("[::1]:7").is_some());
+        all.closed(first.id);
+        all.closed(first.id);
+        assert!(open("10.0.0.1:8").is_some() && open("10.0.0.1:9").is_none());
+        all.max_per_address.store(0, Ordering::Relaxed);
+        assert!(open("10.0.0.1:9").is_some() && open("10.0.0.2:1").is_none());
+        all.list().iter().for_each(|one| all.closed(one.id));
+        assert!(all.open.lock().by_address.is_empty());
     }
 }

@@ -1,25 +1,26 @@
 //! Open cursors between two batches.
 //!
-//! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Cursors nobody asks for are
-//! closed after their time, at the next look at the registry.
+//! A batch takes its cursor out and puts it back, so that two batches never run on one cursor. Cursors that nobody asks for are
+//! closed after their time, which is measured by the monotonic clock: somebody who sets the wall clock neither closes nor keeps them.
 
 use std::collections::HashMap;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use mayfly_base::memory::{self, Kept};
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::Cursor;
 use parking_lot::Mutex;
 
 use crate::SessionId;
 
-/// How often idle cursors are looked for, in milliseconds.
-const REAP_EVERY_MS: i64 = 10_000;
+/// How often idle cursors are looked for, in microseconds.
+const LOOK_EVERY_MICROS: i64 = 4_000_000;
 
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Entry>>,
-    last_reap_ms: AtomicI64,
+    last_look_micros: AtomicI64,
     timed_out: AtomicI64,
     /// `cursorTimeoutMillis`.
     pub timeout_ms: AtomicI64,
@@ -39,7 +40,9 @@ struct Entry {
     owner: CursorOwner,
     /// Nothing while a batch is being made.
     cursor: Option<Cursor>,
-    last_used_ms: i64,
+    last_used_micros: i64,
+    /// What it holds between two batches.
+    kept: Kept,
     no_timeout: bool,
     killed: bool,
 }
@@ -57,7 +60,7 @@ impl Default for Cursors {
     fn default() -> Cursors {
         Cursors {
             open: Mutex::default(),
-            last_reap_ms: AtomicI64::new(0),
+            last_look_micros: AtomicI64::new(0),
             timed_out: AtomicI64::new(0),
             timeout_ms: AtomicI64::new(limits::CURSOR_IDLE_MS),
         }
@@ -65,31 +68,37 @@ impl Default for Cursors {
 }
 
 impl Cursors {
-    /// Keeps a cursor; gives the id that clients use.
+    /// Keeps a cursor, which holds so much; gives the id that clients use.
     pub fn register(
         &self,
-        cursor: Cursor,
+        (cursor, kept): (Cursor, Kept),
         owner: CursorOwner,
         no_timeout: bool,
-        now_ms: i64,
+        now_micros: i64,
     ) -> i64 {
-        self.reap(now_ms);
+        self.close_idle(now_micros);
         let mut open = self.open.lock();
         loop {
             let id = rand::random::<i64>() & i64::MAX;
             if id != 0 && !open.contains_key(&id) {
                 let namespace = cursor.namespace.clone();
                 let cursor = Some(cursor);
-                let last_used_ms = now_ms;
-                let killed = false;
-                let entry = Entry { namespace, owner, cursor, last_used_ms, no_timeout, killed };
+                let entry = Entry {
+                    namespace,
+                    owner,
+                    cursor,
+                    last_used_micros: now_micros,
+                    kept,
+                    no_timeout,
+                    killed: false,
+                };
                 open.insert(id, entry);
                 return id;
             }
         }
     }
 
-    /// Takes a cursor out for a batch.
+    /// Takes a cursor out for a batch of the thread's operation, which holds from now on what the cursor does.
     ///
     /// # Errors
     /// 43 CursorNotFound, 143 CursorInUse, 13 Unauthorized for another namespace, 50736 to 50741 for another session or
@@ -99,9 +108,9 @@ impl Cursors {
         id: i64,
         namespace: &Namespace,
         asker: &CursorOwner,
-        now_ms: i64,
-    ) -> Result<Cursor> {
-        self.reap(now_ms);
+        now_micros: i64,
+    ) -> Result<(Cursor, Kept)> {
+        self.close_idle(now_micros);
         let mut open = self.open.lock();
         let not_found =
             || Error::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
@@ -117,13 +126,15 @@ impl Cursors {
             ));
         }
         entry.owner.check(id, asker)?;
-        entry.cursor.take().ok_or_else(|| {
+        let cursor = entry.cursor.take().ok_or_else(|| {
             Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
-        })
+        })?;
+        memory::carry(entry.kept.bytes());
+        Ok((cursor, entry.kept))
     }
 
-    /// Puts a cursor back after a batch; false when it is over or was killed meanwhile, and is closed now.
-    pub fn put_back(&self, id: i64, cursor: Cursor, now_ms: i64) -> bool {
+    /// Puts a cursor back after a batch, with what it holds now; false when it is over or was killed meanwhile, and is closed now.
+    pub fn put_back(&self, id: i64, (cursor, kept): (Cursor, Kept), now_micros: i64) -> bool {
         let mut open = self.open.lock();
         let keep = open.get(&id).is_some_and(|entry| !entry.killed) && !cursor.is_done();
         if !keep {
@@ -132,9 +143,27 @@ impl Cursors {
         }
         if let Some(entry) = open.get_mut(&id) {
             entry.cursor = Some(cursor);
-            entry.last_used_ms = now_ms;
+            entry.last_used_micros = now_micros;
+            entry.kept = kept;
         }
         true
+    }
+
+    /// Closes the idle cursor that holds most, if that is at least so much; gives its namespace and what it held.
+    pub fn close_largest(&self, least: usize) -> Option<(Namespace, usize)> {
+        let mut open = self.open.lock();
+        let idle = open.iter().filter(|(_, entry)| entry.cursor.is_some());
+        let (id, bytes) =
+            idle.map(|(id, entry)| (*id, entry.kept.bytes())).max_by_key(|(_, bytes)| *bytes)?;
+        if bytes < least {
+            return None;
+        }
+        open.remove(&id).map(|entry| (entry.namespace, bytes))
+    }
+
+    /// What they hold between two batches, those left aside that hold little.
+    pub fn kept_bytes(&self) -> usize {
+        self.open.lock().values().map(|entry| entry.kept.bytes()).sum()
     }
 
     /// Forgets a cursor whose batch failed.
@@ -174,24 +203,27 @@ impl Cursors {
     }
 
     /// Open cursors, and how many timed out since start.
-    pub fn counts(&self) -> (i64, i64) {
+    pub fn counts(&self, now_micros: i64) -> (i64, i64) {
+        self.close_idle(now_micros);
         let mut open = self.open.lock();
         open.retain(|_, entry| !entry.owner.is_over());
         (open.len() as i64, self.timed_out.load(Ordering::Relaxed))
     }
 
-    fn reap(&self, now_ms: i64) {
-        let last = self.last_reap_ms.load(Ordering::Relaxed);
-        if (now_ms - last).abs() < REAP_EVERY_MS {
+    /// Closes cursors that nobody has asked for so long; it looks every few seconds, however often it is called.
+    pub fn close_idle(&self, now_micros: i64) {
+        let last = self.last_look_micros.load(Ordering::Relaxed);
+        if (now_micros - last).abs() < LOOK_EVERY_MICROS {
             return;
         }
-        self.last_reap_ms.store(now_ms, Ordering::Relaxed);
-        let timeout = self.timeout_ms.load(Ordering::Relaxed);
+        self.last_look_micros.store(now_micros, Ordering::Relaxed);
+        let timeout_micros = self.timeout_ms.load(Ordering::Relaxed).saturating_mul(1000);
         let mut open = self.open.lock();
         open.retain(|_, entry| !entry.owner.is_over());
         let before = open.len();
         open.retain(|_, entry| {
-            entry.no_timeout || entry.cursor.is_none() || now_ms - entry.last_used_ms < timeout
+            let idle_micros = now_micros - entry.last_used_micros;
+            entry.no_timeout || entry.cursor.is_none() || idle_micros < timeout_micros
         });
         self.timed_out.fetch_add((before - open.len()) as i64, Ordering::Relaxed);
     }

@@ -2,6 +2,7 @@
 //!
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
+mod buffers;
 pub mod connections;
 pub mod cursors;
 pub mod defaults;
@@ -22,6 +23,7 @@ mod topology;
 mod transactions;
 pub mod write_block;
 
+pub use buffers::{Buffers, LARGE_BYTES, UnderWay};
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};
 pub use defaults::{DefaultConcerns, Defaults};

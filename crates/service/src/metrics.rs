@@ -79,6 +79,8 @@ pub struct Metrics {
     pub bytes_sorted: Counter,
     /// What operators wrote into files: `metrics.query`.
     pub spills: SpillCounters,
+    /// Idle cursors that were closed because memory was used up.
+    pub closed_for_memory: Counter,
     commands: Vec<CommandCounts>,
 }
 
@@ -93,6 +95,7 @@ impl Default for Metrics {
             keys_sorted: Counter::default(),
             bytes_sorted: Counter::default(),
             spills: SpillCounters::default(),
+            closed_for_memory: Counter::default(),
             commands: (0..MAX_COMMANDS).map(|_| CommandCounts::default()).collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Clock, OpRegistry};
+use mayfly_base::{Clock, OpRegistry, memory};
 use mayfly_query::Room;
 use mayfly_storage::Store;
 use mayfly_value::DocBuf;
@@ -12,9 +12,12 @@ use mayfly_value::DocBuf;
 use crate::parameters::Settings;
 use crate::write_block;
 use crate::{
-    Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, QuerySettings,
+    Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, QuerySettings,
     ReplicaSet, Sessions, Shutdown, Top, Topology,
 };
+
+/// Idle cursors that hold less stay when memory is used up.
+const LARGE_CURSOR_BYTES: usize = 1 << 20;
 
 /// How it was started, for `getCmdLineOpts`.
 #[derive(Clone, Debug)]
@@ -67,6 +70,8 @@ pub struct Service {
     pub metrics: Metrics,
     /// Open connections.
     pub connections: Connections,
+    /// Memory for messages that are under way.
+    pub buffers: Buffers,
     /// Open cursors.
     pub cursors: Cursors,
     /// Logical sessions.
@@ -123,6 +128,7 @@ impl Service {
             replica_set: OnceLock::new(),
             metrics: Metrics::default(),
             connections: Connections::new(options.max_connections),
+            buffers: Buffers::default(),
             cursors: Cursors::default(),
             sessions: Sessions::default(),
             profiler: Profiler::default(),
@@ -185,6 +191,20 @@ impl Service {
             Room::new(move |bytes| store.room_for_files(bytes))
         };
         self.spill_room.get_or_init(ask).clone()
+    }
+
+    /// Closes an idle cursor that holds much, if the process has little memory left.
+    pub fn relieve_memory(&self) {
+        if memory::is_short()
+            && let Some((namespace, bytes)) = self.cursors.close_largest(LARGE_CURSOR_BYTES)
+        {
+            self.metrics.closed_for_memory.add(1);
+            tracing::warn!(
+                ns = namespace.as_str(),
+                bytes,
+                "closed an idle cursor because little memory is left; see memoryLimitMB"
+            );
+        }
     }
 
     /// How long it has been running.

@@ -6,6 +6,7 @@
 //! command has it stays until the command is over: a second one must not begin a session of its own beside it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use parking_lot::{Mutex, RawMutex};
 use crate::transactions::{Beginning, OpenTransactions, ShownTransaction, Transaction};
 
 /// How often one who waits for a session looks whether it may go on waiting.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The last use of a session that was ended while a command had it.
 const ENDED: i64 = i64::MIN;
@@ -78,6 +79,11 @@ struct Statements {
 /// Most bytes of results that a session remembers: of one statement that shows its document, and of many others. Whatever is asked
 /// beyond it is asked of the store again.
 const MOST_REMEMBERED: usize = 1 << 20;
+/// Most bytes of results that all sessions remember.
+const ALL_REMEMBERED: usize = 64 << 20;
+
+/// Bytes of results that all sessions remember.
+static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
 /// A session that is checked out for one command.
 pub struct CheckedOut {
@@ -326,18 +332,31 @@ impl Usage {
 
 impl Statements {
     fn add(&mut self, executed: Executed) {
-        self.bytes += executed.result.as_bytes().len();
+        let bytes = executed.result.as_bytes().len();
+        self.bytes += bytes;
+        REMEMBERED.fetch_add(bytes, Ordering::Relaxed);
         self.records.insert(executed.id, executed);
     }
 
     fn clear(&mut self) {
-        self.records.clear();
-        self.bytes = 0;
+        self.records = BTreeMap::new();
+        REMEMBERED.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+
+    fn is_too_much(&self) -> bool {
+        self.bytes > MOST_REMEMBERED
+            || self.bytes > 0 && REMEMBERED.load(Ordering::Relaxed) > ALL_REMEMBERED
     }
 
     fn of(&self, id: i32) -> Option<&Executed> {
         let (_, before) = self.records.range(..=id).next_back()?;
         (i64::from(id) < i64::from(before.id) + i64::from(before.count)).then_some(before)
+    }
+}
+
+impl Drop for Statements {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -370,15 +389,22 @@ impl CheckedOut {
         self.open(op)?.take(op)?.enter()
     }
 
-    /// The statement is over and its transaction goes on, unless somebody has ended it meanwhile.
+    /// The statement is over, with a reply that takes so many bytes, and its transaction goes on, unless somebody has ended it meanwhile.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable when a definition changed of what the transaction has touched: then it is aborted.
-    pub fn leave(&mut self, entered: EnteredTransaction, op: &OpCtx) -> Result<()> {
+    pub fn leave(
+        &mut self,
+        entered: EnteredTransaction,
+        op: &OpCtx,
+        reply_bytes: usize,
+    ) -> Result<()> {
         let left = entered.leave();
         let number = self.txn_number;
         let goes_on = match (&mut self.state.usage, left) {
-            (Usage::Open(transaction), Ok(open)) => Ok(transaction.give_back(open, op)),
+            (Usage::Open(transaction), Ok(open)) => {
+                Ok(transaction.give_back(open, op, reply_bytes))
+            }
             (_, left) => left.map(|_| false),
         };
         if !matches!(goes_on, Ok(true)) {
@@ -477,7 +503,7 @@ impl CheckedOut {
 
 impl Drop for CheckedOut {
     fn drop(&mut self) {
-        if self.state.executed.bytes > MOST_REMEMBERED {
+        if self.state.executed.is_too_much() {
             self.state.executed.clear();
             self.doubt();
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use mayfly_base::memory::{self, Kept};
 use mayfly_base::{Clock, Error, ErrorCode, OpCtx};
 use mayfly_storage::OpenTransaction;
 use mayfly_value::DocBuf;
@@ -77,6 +78,10 @@ pub(crate) struct Transaction {
     /// When the statement that runs began.
     active_since: i64,
     active_micros: i64,
+    /// What it holds between two statements.
+    kept: Kept,
+    /// The memory of the thread when the statement that runs began.
+    mark: isize,
     is_committed: bool,
     /// Cursors that were opened in it are there as long as this is.
     alive: Arc<()>,
@@ -169,8 +174,8 @@ impl OpenTransactions {
 }
 
 impl Service {
-    /// Begins to look, once a second, for transactions whose time is over, until the server ends. A thread of its own does it: those
-    /// that run commands may all be waiting for just such a transaction.
+    /// Begins to look, once a second, for transactions and cursors whose time is over, until the server ends. A thread of its own does
+    /// it: those that run commands may all be waiting for just such a transaction, and on a quiet server nobody runs any.
     ///
     /// # Errors
     /// There is no further thread.
@@ -178,7 +183,9 @@ impl Service {
         let service = Arc::downgrade(self);
         let look = move || {
             while let Some(service) = service.upgrade().filter(|it| !it.shutdown.is_requested()) {
-                service.sessions.transactions.abort_expired(service.clock.monotonic_micros());
+                let now_micros = service.clock.monotonic_micros();
+                service.sessions.transactions.abort_expired(now_micros);
+                service.cursors.close_idle(now_micros);
                 drop(service);
                 std::thread::sleep(LOOK_EVERY);
             }
@@ -235,6 +242,8 @@ impl Transaction {
             started_micros: now_micros,
             active_since: now_micros,
             active_micros: 0,
+            kept: Kept::default(),
+            mark: memory::mark(),
             is_committed: false,
             alive: Arc::default(),
         }
@@ -245,19 +254,27 @@ impl Transaction {
         self.handle.is_over(op.clock().monotonic_micros())
     }
 
-    /// Takes it for a statement that this operation runs.
+    /// Takes it for a statement that this operation runs, on this thread.
     ///
     /// # Errors
     /// A bug when one runs already.
     pub(crate) fn take(&mut self, op: &Arc<OpCtx>) -> Result<OpenTransaction, Error> {
         *self.handle.op.lock() = Some(op.clone());
         self.active_since = op.clock().monotonic_micros();
+        self.mark = memory::mark();
+        memory::carry(self.kept.bytes());
         self.open.take().ok_or_else(|| Error::internal("a transaction runs two statements at once"))
     }
 
-    /// Gives it back after the statement; false when it is over.
+    /// Gives it back after the statement, whose reply takes so many bytes; false when it is over.
     #[must_use]
-    pub(crate) fn give_back(&mut self, open: OpenTransaction, op: &OpCtx) -> bool {
+    pub(crate) fn give_back(
+        &mut self,
+        open: OpenTransaction,
+        op: &OpCtx,
+        reply_bytes: usize,
+    ) -> bool {
+        self.kept.grown_since(self.mark, reply_bytes);
         self.active_micros += op.clock().monotonic_micros() - self.active_since;
         self.open = Some(open);
         *self.handle.op.lock() = None;

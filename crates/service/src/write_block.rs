@@ -29,7 +29,7 @@ pub(crate) fn load(store: &Store) -> Result<()> {
     if stored.get("blockUserWrites") == Some(RawValue::Bool(true)) {
         let reason = stored.get("userWritesBlockReason").and_then(RawValue::as_str);
         let reason = REASONS.iter().find(|known| Some(**known) == reason);
-        store.block_user_writes(Some(reason.unwrap_or(&UNSPECIFIED)));
+        store.block_user_writes(Some(reason.unwrap_or(&UNSPECIFIED)))?;
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ pub(crate) fn load(store: &Store) -> Result<()> {
 /// Blocks writes for this reason, or lets clients write again, from here on and after a restart.
 ///
 /// # Errors
-/// Those of the engine; then it stays as it was.
+/// Those of the engine; then it stays as it was. Those of the operation's deadline, while writes are under way; then it is set.
 pub fn set(store: &Store, op: &OpCtx, reason: Option<&'static str>) -> Result<()> {
     let mut out = DocBuilder::new();
     out.append("_id", PLACE.1);
@@ -47,6 +47,5 @@ pub fn set(store: &Store, op: &OpCtx, reason: Option<&'static str>) -> Result<()
         out.append("userWritesBlockReason", reason);
     }
     put(store, op, PLACE, out.finish().as_doc())?;
-    store.block_user_writes(reason);
-    Ok(())
+    store.block_user_writes(reason)
 }

@@ -17,13 +17,13 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
-use parking_lot::MutexGuard;
 
 use crate::Store;
-use crate::catalog::{Collection, CollectionState, Definition, Policy};
+use crate::catalog::{CatalogLock, Collection, CollectionState, Definition, Policy};
 use crate::catalog::{encode_collection, new_index};
 use crate::catalog::{id_index_spec, local};
 use crate::index::spec::IndexSpec;
@@ -70,9 +70,11 @@ impl Store {
     }
 
     /// The catalog's lock, for what a statement of an open transaction may do, too.
-    fn lock_catalog(&self) -> Result<MutexGuard<'_, ()>> {
-        let lock = &self.catalog.changing;
-        self.lock_in_time("the catalog", || lock.lock(), |longest| lock.try_lock_for(longest))
+    ///
+    /// # Errors
+    /// Those of the operation's deadline, 24 LockTimeout.
+    pub(crate) fn lock_catalog(&self) -> Result<CatalogLock<'_>> {
+        self.catalog.lock_by(|try_for| self.lock_in_time("the catalog", try_for))
     }
 
     fn create_new_locked(
@@ -145,11 +147,11 @@ impl Store {
         command: RawDoc<'_>,
         change: impl FnOnce(RawDoc<'_>) -> Result<DocBuf>,
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
-        let mut state = collection.state.write();
+        let mut state = collection.change_state()?;
         let options = change(state.options.as_doc())?;
         let (id_index, indexes) = (state.id_index.clone(), state.indexes.clone());
         let mut changed = CollectionState::new(options, id_index, indexes, &*self.filters)?;
@@ -254,7 +256,7 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_collection(&self, ns: &Namespace) -> Result<Option<i32>> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let Some(collection) = self.catalog.get(ns) else { return Ok(None) };
         self.drop_locked(&collection)?;
         Ok(Some(collection.indexes().len() as i32 + 1))
@@ -263,7 +265,7 @@ impl Store {
     fn drop_locked(&self, collection: &Collection) -> Result<()> {
         let ns = collection.namespace();
         // Writers in flight end first; those that come later see the mark.
-        let state = collection.state.write();
+        let state = collection.change_state()?;
         let mut command = DocBuilder::new();
         command.append("drop", ns.collection());
         let command = command.finish();
@@ -291,9 +293,10 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let all = self.collections(Some(db));
         for collection in &all {
+            spend(usize::MAX)?;
             self.drop_locked(collection)?;
         }
         if !all.is_empty() {
@@ -319,7 +322,7 @@ impl Store {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let Some(collection) = self.catalog.get(from) else {
             self.check_no_view(from)?;
             return Err(Error::new(
@@ -344,10 +347,10 @@ impl Store {
         let archiving = collection.archiving();
         let policies: Vec<_> = archiving.iter().map(|policy| &*policy.options).collect();
         self.check_no_circle(to, &policies, &[from])?;
-        let state = collection.state.write();
+        let state = collection.change_state()?;
         // Nobody else holds two of these locks: whoever takes one for a change holds the catalog's.
-        let target = target.as_ref().map(|target| (&**target, target.state.write()));
-        let target = target.as_ref().map(|(target, state)| (*target, &**state));
+        let target_state = target.as_ref().map(|target| target.change_state()).transpose()?;
+        let target = target.as_deref().zip(target_state.as_deref());
         self.give_name(&collection, &state, to, target)
     }
 

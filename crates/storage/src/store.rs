@@ -197,7 +197,10 @@ impl Store {
     /// As [`Writer::commit_open`]; 112 WriteConflict when the name of a collection that it made is taken.
     pub fn commit_transaction(&self, transaction: OpenTransaction) -> Result<u64> {
         // New names are given under the catalog's lock.
-        let changing = transaction.makes_collections().then(|| self.catalog.changing.lock());
+        let changing = match transaction.makes_collections() {
+            true => Some(self.lock_catalog()?),
+            false => None,
+        };
         for ns in transaction.made() {
             if self.catalog.get(&ns).is_some() || self.view(&ns)?.is_some() {
                 let text = format!("{ns} was created by another operation meanwhile");

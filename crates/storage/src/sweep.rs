@@ -126,6 +126,9 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn sweep_once(&self) -> Result<()> {
+        for collection in self.collections(None) {
+            self.forget_abandoned_builds(&collection)?;
+        }
         // What is kept of an object is kept before anybody begins to clear it.
         let _sweeping = self.catalog.sweeping.lock();
         loop {

@@ -169,7 +169,7 @@ impl Store {
         options: RawDoc<'_>,
         reads_of: ReadsOf<'_>,
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         if self.catalog.get(ns).is_some() {
             let text = format!("Collection {ns} already exists.");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
@@ -203,7 +203,7 @@ impl Store {
         options: RawDoc<'_>,
         reads_of: ReadsOf<'_>,
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let reads = reads_of(ns.db(), options);
         self.check_graph(ns, &reads, reads_of)?;
         self.check_collations(ns, options, &reads)?;
@@ -218,7 +218,7 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         if self.view(ns)?.is_none() {
             return Ok(false);
         }

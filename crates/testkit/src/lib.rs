@@ -5,6 +5,7 @@
 //! * [`Runner`]: runs a script over a fixture and says what differs, with file and line.
 //! * [`dialect`]: the shell dialect of the scripts, read and written.
 //! * [`history`]: whether what clients saw of transactions can have come from snapshot isolation.
+//! * [`outside`]: the server as a process, and messages to it.
 //! * [`expect`]: what "the answer is as expected" means.
 //!
 //! The library knows the memory engine only; tests hand in others.
@@ -15,6 +16,7 @@ mod fixture;
 pub mod gate;
 pub mod history;
 mod kept;
+pub mod outside;
 mod power;
 mod runner;
 pub mod script;

@@ -221,6 +221,12 @@ impl DocBuilder {
         self.buf.len()
     }
 
+    /// Bytes that the buffer takes.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// Whether nothing was appended to the outermost document yet.
     #[inline]
     pub fn is_empty(&self) -> bool {

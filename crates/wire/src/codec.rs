@@ -34,6 +34,13 @@ pub struct Outgoing<'a> {
     pub compressor: Option<Compressor>,
 }
 
+impl Codec {
+    /// The length of the message whose beginning this is, header included, as far as it is known and right.
+    pub fn announced(bytes: &[u8]) -> Option<usize> {
+        Header::peek(bytes).ok().flatten().map(|header| header.length)
+    }
+}
+
 impl Decoder for Codec {
     type Item = Message;
     type Error = WireError;

@@ -23,12 +23,13 @@ mod update;
 use std::time::Duration;
 
 use documents::{Random, item};
+use mayfly_server::allocator::Counting;
 use mayfly_value::DocBuf;
 use mayfly_value::extjson::parse_document;
 
 /// The allocator of the server.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counting = Counting;
 
 /// How long each is measured at least: the default, a hundred samples, is over before a processor is awake.
 const MEASURED: Duration = Duration::from_millis(200);

@@ -20,12 +20,13 @@ mod server;
 use std::hint::black_box;
 use std::process::ExitCode;
 
+use mayfly_server::allocator::Counting;
 use path::{Path, Work};
 use server::Server;
 
 /// The allocator of the server.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

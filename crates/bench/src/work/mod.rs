@@ -8,6 +8,7 @@ mod idle;
 mod ids;
 mod large;
 mod measurements;
+mod overload;
 mod plans;
 mod point;
 mod query;
@@ -185,6 +186,7 @@ pub(crate) const ALL: &[Work] = &[
     named_only("ids-ttl-object", "TTL deletion, 2 indexes, ObjectIds", ids::expire_object),
     named_only("ids-ttl-uuid", "TTL deletion, 2 indexes, UUID strings", ids::expire_uuid),
     named_only("ids-memory", "5,000,000 UUID strings, 2 scans, 2 builds", ids::memory),
+    named_only("overload", "finds by _id beside attacks", overload::overload),
     named_only("stall", "sustained insertMany, 3 further indexes", stall::stall),
     named_only("soak", "reads, inserts, updates, TTL for long", soak::soak),
 ];

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{Error, ErrorCode, Result, current};
 use mayfly_service::FailPoint;
 use mayfly_service::fail_points::Mode;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::dispatch::may_block;
 use crate::{CommandContext, Fields, Request, Row, RowFlags};
 
 // Not marked as commands of `admin` alone: where they do not exist, they do so on no database.
@@ -71,7 +70,7 @@ fn run_wait(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
         let text = "waitForFailPoint needs maxTimeMS";
         return Err(Error::new(ErrorCode::InvalidOptions, text));
     }
-    may_block(|| {
+    current::wait(|| {
         while ctx.service.fail_points.entered(point) < times {
             ctx.op.check()?;
             std::thread::sleep(LOOK);

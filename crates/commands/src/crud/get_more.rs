@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result, memory};
 use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
@@ -36,10 +36,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Some(size) => usize::try_from(size).ok(),
     };
     let cursors = &ctx.service.cursors;
-    let mut cursor =
-        cursors.take(id, &ns, &ctx.cursor_owner(), ctx.op.now_ms()).map_err(|error| match error
-            .code()
-        {
+    let began = memory::mark();
+    let reply_before = reply.capacity();
+    let (mut cursor, mut kept) = cursors
+        .take(id, &ns, &ctx.cursor_owner(), ctx.op.monotonic_micros())
+        .map_err(|error| match error.code() {
             // It was there when the wait began.
             ErrorCode::CursorNotFound if !ctx.waited.is_zero() => Error::new(
                 ErrorCode::CursorKilled,
@@ -61,7 +62,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         reply.append("postBatchResumeToken", &token);
     }
     taken.id = None;
-    let open = cursors.put_back(id, cursor, ctx.op.now_ms());
+    kept.grown_since(began, reply.capacity() - reply_before);
+    let open = cursors.put_back(id, (cursor, kept), ctx.op.monotonic_micros());
     reply.append("id", if open { id } else { 0 }).append("ns", ns.as_str()).end();
     Ok(())
 }
@@ -71,8 +73,8 @@ const AWAIT_DATA: Duration = Duration::from_secs(1);
 /// So long it waits before it looks whether its collection and itself are still there.
 const AWAIT_STEP: Duration = Duration::from_secs(1);
 
-/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline. The connection's
-/// loop waits and runs the command again: a thread for each that waits would be too much.
+/// Fills a batch. `maxTimeMS` says how long a cursor that awaits data waits for it; of others it is the deadline, and without one what
+/// the command that opened the cursor has left of its own: the time between batches does not count. The connection's loop waits and runs the command again: a thread for each that waits would be too much.
 fn fill(
     ctx: &mut CommandContext<'_>,
     request: &Request<'_>,
@@ -83,13 +85,18 @@ fn fill(
     let store = &ctx.service.store;
     let max_time_ms = request.generic.max_time_ms;
     let Some(awaited) = cursor.awaited() else {
-        if max_time_ms > 0 {
+        let left_micros = cursor.time_left_micros.filter(|_| max_time_ms == 0);
+        let limit_ms = left_micros.map_or(max_time_ms, |micros| (micros / 1000).max(1));
+        if limit_ms > 0 {
             match ctx.service.fail_points.any_on() {
-                true => crate::faults::limited(ctx.service, ctx.op, max_time_ms)?,
-                false => ctx.op.set_max_time_ms(max_time_ms),
+                true => crate::faults::limited(ctx.service, ctx.op, limit_ms)?,
+                false => ctx.op.set_max_time_ms(limit_ms),
             }
         }
         let count = cursor.fill(store, ctx.op, limit, reply)?;
+        if left_micros.is_some() {
+            cursor.time_left_micros = ctx.op.time_left_micros().or(left_micros);
+        }
         wait_for_shown(ctx, cursor, count);
         return Ok(());
     };

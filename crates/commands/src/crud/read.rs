@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mayfly_base::memory::{self, Kept};
 use mayfly_base::{Error, Namespace, Result, limits};
 use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_storage::Collection;
@@ -103,6 +104,7 @@ pub(crate) fn first_batch(
 ) -> Result<()> {
     let shown = shown_namespace(&cursor.namespace);
     let size = batch.documents();
+    let (began, reply_before) = (memory::mark(), reply.capacity());
     reply.start_document("cursor").start_array("firstBatch");
     let limit = BatchLimit { documents: Some(size) };
     let count = cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
@@ -122,7 +124,11 @@ pub(crate) fn first_batch(
         0
     } else {
         let owner = ctx.cursor_owner();
-        ctx.service.cursors.register(cursor, owner, batch.no_timeout, ctx.op.now_ms())
+        cursor.time_left_micros = ctx.op.time_left_micros();
+        let mut kept = Kept::default();
+        kept.grown_since(began, reply.capacity() - reply_before);
+        let now_micros = ctx.op.monotonic_micros();
+        ctx.service.cursors.register((cursor, kept), owner, batch.no_timeout, now_micros)
     };
     reply.append("id", id).append("ns", shown.as_str()).end();
     Ok(())

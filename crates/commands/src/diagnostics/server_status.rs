@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use mayfly_base::Result;
 use mayfly_base::spill::Operator;
+use mayfly_base::{Result, memory as held_memory, queued_operations};
 use mayfly_service::Service;
 use mayfly_service::metrics::OpCounters;
 use mayfly_value::{DocBuilder, RawValue};
@@ -171,7 +171,7 @@ fn global_lock(service: &Service, doc: &mut DocBuilder) {
     let read = |op: &str| matches!(op, "query" | "getmore" | "command");
     let readers = running.iter().filter(|running| read(running.info().op)).count();
     doc.append("totalTime", service.uptime_ms().saturating_mul(1000));
-    counts(doc, "currentQueue", 0, 0);
+    counts(doc, "currentQueue", small(queued_operations() as i64), 0);
     counts(doc, "activeClients", small(running.len() as i64), small(readers as i64));
 }
 
@@ -251,12 +251,21 @@ fn ttl(service: &Service, doc: &mut DocBuilder) {
     doc.append("suspendedPasses", get(&service.store.ttl_stats().suspended_passes));
 }
 
-fn memory(_: &Service, doc: &mut DocBuilder) {
+fn memory(service: &Service, doc: &mut DocBuilder) {
     let (resident, virt) = process::memory();
     let megabytes = |bytes: u64| small((bytes >> 20) as i64);
     doc.append("bits", 64);
     doc.append("resident", megabytes(resident)).append("virtual", megabytes(virt));
     doc.append("supported", true);
+    let (requests, replies, closed) = service.buffers.counts();
+    let bytes = |bytes: usize| i64::try_from(bytes).unwrap_or(i64::MAX);
+    doc.start_document("heap").append("limitBytes", bytes(held_memory::limit()));
+    doc.append("heldBytes", bytes(held_memory::total()));
+    doc.append("cursorBytes", bytes(service.cursors.kept_bytes()));
+    doc.append("requestBytes", bytes(requests)).append("replyBytes", bytes(replies));
+    doc.append("refusedOperations", i64::try_from(held_memory::refusals()).unwrap_or(i64::MAX));
+    doc.append("closedCursors", service.metrics.closed_for_memory.get());
+    doc.append("closedConnections", i64::try_from(closed).unwrap_or(i64::MAX)).end();
 }
 
 /// What operators wrote into files because memory did not suffice, and what was sorted.
@@ -296,7 +305,7 @@ fn metrics(service: &Service, doc: &mut DocBuilder) {
     doc.start_document("changeStreams")
         .append("logEntriesRead", i64::try_from(followed).unwrap_or(i64::MAX))
         .end();
-    let (open, timed_out) = service.cursors.counts();
+    let (open, timed_out) = service.cursors.counts(service.clock.monotonic_micros());
     doc.start_document("cursor").append("timedOut", timed_out);
     doc.start_document("open").append("total", open).end();
     doc.end();

@@ -184,11 +184,11 @@ fn find_all<'a>(
             out.end();
             check_size(out.len())?;
             // An empty match steps over one letter, so that the next one is another.
-            let step = match whole.end() - whole.start() {
-                0 => text[whole.end()..].chars().next().map_or(1, char::len_utf8),
+            let step = match whole.1.saturating_sub(whole.0) {
+                0 => text[whole.1..].chars().next().map_or(1, char::len_utf8),
                 _ => 0,
             };
-            from = whole.end() + step;
+            from = whole.1 + step;
             if from >= text.len() {
                 break;
             }

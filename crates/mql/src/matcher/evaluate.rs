@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use mayfly_base::Result;
+use mayfly_base::current::spend;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_by, visit_path_with};
 use mayfly_value::{
     Collation, Finder, Number, RawDoc, RawElement, RawValue, ValueSet, canonical_type,
@@ -45,6 +46,19 @@ pub(super) fn all<T>(
 /// themselves.
 const FEW: usize = 64;
 
+/// So many conditions on a small document are a unit of work.
+const CONDITIONS_PER_UNIT: usize = 16;
+
+/// A document that takes some time to go through, in bytes.
+const LARGE_BYTES: usize = 4 << 10;
+
+/// Each condition may go through the document, so that it counts as work of the operation where it is large.
+#[inline]
+fn spend_on(doc: RawDoc<'_>) -> Result<()> {
+    let bytes = doc.as_bytes().len();
+    if bytes < LARGE_BYTES { Ok(()) } else { spend(bytes >> 10) }
+}
+
 /// Whether the document satisfies the filter. Depth is bounded when the filter is parsed.
 pub(super) fn matches(expr: &Expr, doc: RawDoc<'_>) -> Result<bool> {
     matches_in(expr, doc, None)
@@ -70,6 +84,9 @@ fn matches_in(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Resu
 
 /// More conditions than documents mostly have fields.
 fn many_match(expr: &Expr, doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Result<bool> {
+    if let Expr::And(parts) | Expr::Or(parts) | Expr::Nor(parts) = expr {
+        spend(parts.len() / CONDITIONS_PER_UNIT)?;
+    }
     match expr {
         Expr::Or(parts) => any(parts, |part| matches_in(part, doc, finder)),
         Expr::Nor(parts) => Ok(!any(parts, |part| matches_in(part, doc, finder))?),
@@ -93,6 +110,7 @@ fn all_match(parts: &[Expr], doc: RawDoc<'_>, finder: Option<&Finder<'_>>) -> Re
     if plain_parts < 2 || finder.is_some() {
         return all(parts, |part| matches_in(part, doc, finder));
     }
+    spend_on(doc)?;
     let (together, others) = parts.split_at(plain_parts);
     Ok(plain_fields_match(together, doc)? && all(others, |part| matches_in(part, doc, None))?)
 }
@@ -123,6 +141,7 @@ fn same_path_matches(
     let Some(items) = items else {
         return all(parts, |part| matches_in(part, doc, finder));
     };
+    spend_on(items)?;
     items.iter().for_each(|item| {
         set.insert(item.value());
     });
@@ -179,6 +198,7 @@ fn path_matches_in(
     doc: RawDoc<'_>,
     finder: Option<&Finder<'_>>,
 ) -> Result<bool> {
+    spend_on(doc)?;
     if let Some(name) = path.as_single() {
         return field_matches(predicate, get_element(doc, name, finder));
     }
@@ -257,6 +277,7 @@ pub(super) fn asks_for_arrays(predicate: &Predicate) -> bool {
 
 /// Whether the predicate holds for a value; an array's items count too.
 pub(super) fn matches_item(predicate: &Predicate, value: RawValue<'_>) -> Result<bool> {
+    spend(1)?;
     match value {
         RawValue::Array(_) => array_matches(predicate, value),
         value => value_matches(predicate, value),
@@ -282,13 +303,18 @@ fn element_matches(predicate: &Predicate, element: RawElement<'_>) -> Result<boo
 }
 
 fn array_matches(predicate: &Predicate, array: RawValue<'_>) -> Result<bool> {
+    let items = array.as_array().unwrap_or(RawDoc::EMPTY);
+    let bytes = items.as_bytes().len();
+    // A filter may ask for thousands of things of one large array.
+    if bytes >= 1 << 10 {
+        spend(bytes >> 10)?;
+    }
     match predicate {
         Predicate::Not(inner) => return Ok(!array_matches(inner, array)?),
         Predicate::All(parts) => return all(parts, |part| array_matches(part, array)),
         _ if asks_for_arrays(predicate) => return value_matches(predicate, array),
         _ => {}
     }
-    let items = array.as_array().unwrap_or(RawDoc::EMPTY);
     Ok(any(items, |item| value_matches(predicate, item.value()))?
         || value_matches(predicate, array)?)
 }
@@ -332,7 +358,12 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> Resul
             .and_then(Number::to_i64_truncated)
             .is_some_and(|number| number.wrapping_rem(*divisor) == *remainder),
         Predicate::Bits(test, _) => test.holds(value),
-        Predicate::Geo(test, _) => test.holds(value),
+        Predicate::Geo(test, _) => {
+            let holds = test.holds(value)?;
+            // A test that was broken off says nothing.
+            spend(usize::MAX)?;
+            holds
+        }
         Predicate::Regex(regex) => regex.matches_value(value)?,
         Predicate::Size(size) => {
             value.as_array().is_some_and(|items| items.iter().count() as i64 == *size)
@@ -352,6 +383,7 @@ pub(super) fn value_matches(predicate: &Predicate, value: RawValue<'_>) -> Resul
 
 /// Whether an array's item is a document, or an array, that satisfies the filter.
 pub(super) fn item_document_matches(filter: &Expr, item: RawValue<'_>) -> Result<bool> {
+    spend(1)?;
     match item {
         RawValue::Document(inner) | RawValue::Array(inner) => matches(filter, inner),
         _ => Ok(false),
@@ -360,6 +392,7 @@ pub(super) fn item_document_matches(filter: &Expr, item: RawValue<'_>) -> Result
 
 /// Whether an array's item satisfies all conditions at once.
 pub(super) fn item_value_matches(parts: &[Predicate], item: RawValue<'_>) -> Result<bool> {
+    spend(1)?;
     all(parts, |part| value_matches(part, item))
 }
 

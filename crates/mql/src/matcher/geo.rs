@@ -1,5 +1,6 @@
 //! Conditions on places: within an area, in touch with a shape, by their distance from a point.
 
+use mayfly_base::Result;
 use mayfly_value::geo::{Area, EARTH_RADIUS_M, Geometry, Pair};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
@@ -18,16 +19,19 @@ pub enum GeoTest {
 
 impl GeoTest {
     /// Whether it holds for a value.
-    pub fn holds(&self, value: RawValue<'_>) -> bool {
+    ///
+    /// # Errors
+    /// Those of an operation that must end.
+    pub fn holds(&self, value: RawValue<'_>) -> Result<bool> {
         if !matches!(value, RawValue::Document(_) | RawValue::Array(_)) {
-            return false;
+            return Ok(false);
         }
         let geometry = || Geometry::of_value(value);
-        match self {
-            GeoTest::Within(area) => geometry().is_some_and(|found| area.contains(&found)),
-            GeoTest::Intersects(area) => geometry().is_some_and(|found| area.meets(&found)),
+        Ok(match self {
+            GeoTest::Within(area) => geometry()?.is_some_and(|found| area.contains(&found)),
+            GeoTest::Intersects(area) => geometry()?.is_some_and(|found| area.meets(&found)),
             GeoTest::Near(_) => true,
-        }
+        })
     }
 
     /// The area, when there is one.

@@ -332,3 +332,23 @@ fn many_conditions_are_as_few() {
         }
     }
 }
+
+/// A filter that asks for many things of one large array ends with its operation.
+#[test]
+fn looking_at_large_arrays_is_work() {
+    use mayfly_base::current::{Current, enter};
+    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use std::sync::Arc;
+
+    let document = parse_document(&format!("{{a: [{}]}}", vec!["7"; 100_000].join(","))).unwrap();
+    let filter = parse("{$or: [{a: 1}, {a: {$elemMatch: {$in: [2, 3]}}}]}").unwrap();
+    assert!(!filter.matches(document.as_doc()).unwrap());
+    let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+    op.kill(ErrorCode::Interrupted);
+    let _entered = enter(Current { op: Some(op) });
+    assert!(
+        parse("{a: 1}").unwrap().matches(parse_document("{a: [2, 1]}").unwrap().as_doc()).unwrap()
+    );
+    let error = filter.matches(document.as_doc()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Interrupted);
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::{Scripts, Unfinished};
 use mayfly_mql::matcher::explain_failure;
@@ -51,8 +52,8 @@ impl Validator {
 impl DocumentCheck for Validator {
     fn fits(&self, document: RawDoc<'_>) -> Result<bool> {
         match self.matcher.matches(document) {
-            // As in the reference, an expression that fails is one that does not hold.
-            Err(error) if error.code() != Unfinished::CODE => Ok(false),
+            // As in the reference, an expression that fails is one that does not hold; but not when the operation has to end.
+            Err(error) if error.code() != Unfinished::CODE => spend(usize::MAX).map(|()| false),
             known => known,
         }
     }

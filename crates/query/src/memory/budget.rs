@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mayfly_base::spill::{Operator, SpillCounters, Spilled};
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result, limits, memory};
 
 /// Operators tell of changes of at least this many bytes.
 const GRAIN_BYTES: usize = 256 << 10;
@@ -209,7 +209,11 @@ impl Share {
         let used = self.set(bytes);
         let operation = self.budget.limits().operation;
         let least = LEAST_BYTES.min(operation / 16);
-        bytes > self.limit || used > operation && bytes > least
+        // What the operation holds beside its operators counts, too; above three quarters of it little is left until it ends.
+        let full = used > operation
+            || memory::is_short()
+            || memory::held() > operation / 4 * 3 && bytes > operation / 8;
+        bytes > self.limit || full && bytes > least
     }
 
     /// The operator holds so many bytes now; gives what all hold.
@@ -242,11 +246,15 @@ impl Share {
             true => own(self.limit),
             false => Error::new(
                 ErrorCode::ExceededMemoryLimit,
-                format!(
-                    "the stages of the operation need more than {} bytes of memory together; see the parameter \
-                     maxOperationMemoryBytes",
-                    self.budget.limits().operation
-                ),
+                match memory::is_short() {
+                    true => "the server has no memory left for the stages of the operation; see the parameter memoryLimitMB"
+                        .to_owned(),
+                    false => format!(
+                        "the stages of the operation need more than {} bytes of memory together; see the parameter \
+                         maxOperationMemoryBytes",
+                        self.budget.limits().operation
+                    ),
+                },
             ),
         }
     }

@@ -130,6 +130,8 @@ fn search_and_act(
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;
         for key in &found {
+            // Documents may be large, and what is done to each may take long.
+            op.check()?;
             let acted = act(key)?;
             if acted && !multi {
                 return Ok(Searched::Done);
@@ -140,5 +142,31 @@ fn search_and_act(
             let all_taken = !multi && limit.is_some_and(|limit| lost_races as u64 >= limit);
             return Ok(if all_taken { Searched::AllTaken } else { Searched::Done });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Fixture;
+    use mayfly_value::DocBuilder;
+
+    #[test]
+    fn it_ends_between_two_records_that_were_found_together() {
+        let fixture = Fixture::new();
+        let document = |id: i32| DocBuilder::new().append("_id", id).closed_copy();
+        fixture.insert("c", &(0..20).map(document).collect::<Vec<_>>());
+        let collection = fixture.collection(&mayfly_base::Namespace::new("test", "c").unwrap());
+        let query = CanonicalQuery::everything(None).unwrap();
+        let (op, mut acts) = (fixture.op(), 0);
+        let act = &mut |_: &RecordKey| {
+            acts += 1;
+            op.kill(ErrorCode::Interrupted);
+            Ok(true)
+        };
+        let again = Again::UntilFirst;
+        let ended = for_each_record(fixture.store(), op, &collection, &query, true, again, act);
+        assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
+        assert_eq!(acts, 1);
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
 use mayfly_base::spill::Operator;
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, Result, memory};
 use mayfly_value::{DocBuilder, RawDoc, RawValue, check_depth};
 
 use super::fields::wanted;
@@ -151,6 +151,8 @@ impl Running for RunningFacet {
     ) -> Result<Flow> {
         let (metadata, output) = (context.metadata.get(), &self.output);
         for branch in &mut self.branches {
+            // Of many branches each may stay below what it tells of.
+            memory::check()?;
             context.metadata.set(&metadata);
             if branch.stages.iter().any(|stage| stage.is_satisfied()) {
                 continue;

@@ -297,7 +297,7 @@ impl Running for RunningDistances {
         if !matcher.matches(document)? {
             return Ok(Flow::More);
         }
-        match nearest(near, path, document) {
+        match nearest(near, path, document)? {
             Some((found, at)) if near.min <= found && found <= near.max => {
                 context.metadata.set(&told(found, at));
                 self.0.show(document, found, at, next)

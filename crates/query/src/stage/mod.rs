@@ -49,8 +49,10 @@ pub(crate) mod window_fields;
 mod window_partition;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt::Debug;
 
+use mayfly_base::current::spend;
 use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_storage::Store;
 use mayfly_value::{DocBuilder, RawDoc};
@@ -104,6 +106,9 @@ pub(crate) trait Stage: Any + Debug + Send + Sync {
     }
 }
 
+/// Documents that stages are shown between two looks at the deadline: each may be 16 MiB large.
+const SHOWN_UNCHECKED: u32 = 16;
+
 /// What a running stage may use.
 pub(crate) struct StageContext<'c> {
     /// The store.
@@ -114,6 +119,29 @@ pub(crate) struct StageContext<'c> {
     pub(crate) settings: &'c RunSettings,
     /// What is known about the document that is on its way.
     pub(crate) metadata: &'c InFlight,
+    /// Documents that were shown to stages since the operation was checked.
+    unchecked: Cell<u32>,
+}
+
+impl<'c> StageContext<'c> {
+    pub(crate) fn new(
+        store: &'c Store,
+        op: &'c OpCtx,
+        settings: &'c RunSettings,
+        metadata: &'c InFlight,
+    ) -> StageContext<'c> {
+        StageContext { store, op, settings, metadata, unchecked: Cell::new(0) }
+    }
+
+    /// Whether the operation may go on, looked at each time that some documents were shown: one that was read may become a million.
+    fn check_now_and_then(&self) -> Result<()> {
+        self.unchecked.set(self.unchecked.get() + 1);
+        if self.unchecked.get() < SHOWN_UNCHECKED {
+            return Ok(());
+        }
+        self.unchecked.set(0);
+        self.op.check()
+    }
 }
 
 /// A running stage.
@@ -179,7 +207,7 @@ pub(crate) type Reader<'r> = dyn FnMut(RawDoc<'_>) -> Result<Flow> + 'r;
 /// Shows a document to the first stage, whose results go to the second, and so on to the reader.
 ///
 /// # Errors
-/// Those of the stages and of the reader.
+/// Those of the stages and of the reader, and those of an operation that must end.
 pub(crate) fn show(
     stages: &mut [Box<dyn Running>],
     context: &StageContext<'_>,
@@ -189,6 +217,9 @@ pub(crate) fn show(
     match stages.split_first_mut() {
         None => reader(document),
         Some((first, behind)) => {
+            context.check_now_and_then()?;
+            // A stage may make many documents of one, and large ones.
+            spend(1 + (document.as_bytes().len() >> 10))?;
             let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
             let flow = first.push(context, document, next)?;
             Ok(if first.is_satisfied() { Flow::Pause } else { flow })

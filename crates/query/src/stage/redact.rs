@@ -1,5 +1,6 @@
 //! `$redact`: keeps, cuts out or looks into each document, on every level, as an expression says.
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Expression;
 use mayfly_value::shell::ShellValue;
@@ -37,6 +38,7 @@ struct RunningRedact(Expression);
 impl RunningRedact {
     /// What is left of a document; nothing when it goes.
     fn redacted(&self, document: RawDoc<'_>, metadata: &Metadata) -> Result<Option<DocBuf>> {
+        spend(1)?;
         let value = self.0.evaluate(metadata.frame(document))?;
         match value.as_raw() {
             Some(RawValue::String(KEEP)) => Ok(Some(document.to_owned())),

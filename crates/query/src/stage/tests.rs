@@ -52,6 +52,24 @@ fn what_spills_gives_the_same() {
     }
 }
 
+/// A document that becomes many keeps nobody from ending the operation.
+#[test]
+fn what_one_document_becomes_is_stopped() {
+    let fixture = Fixture::new();
+    let mut document = DocBuilder::new();
+    document.start_array("a");
+    (0..1000).for_each(|item| {
+        document.push(item);
+    });
+    let document = document.finish();
+    let stages: DocBuf =
+        parse_document(r#"{"p": [{"$unwind": "$a"}, {"$project": {"a": 1}}]}"#).unwrap();
+    let stages = stages.as_doc().get("p").and_then(RawValue::as_array).unwrap();
+    let (results, flow) = fixture.end_at_first(stages, document.as_doc());
+    assert_eq!(flow.err().map(|error| error.code()), Some(mayfly_base::ErrorCode::Interrupted));
+    assert!(results < 100, "{results}");
+}
+
 /// Most documents are at one place: all of them wait while the farther ones are looked for.
 #[test]
 fn a_search_by_distance_waits_in_a_file_where_it_may() {

@@ -3,10 +3,12 @@
 //! What fits memory stays there, its columns included. Otherwise the documents go into a file; each function in turn is given only the fields that it
 //! reads, and its column goes into a file, too. So only those fields of one function have to fit memory.
 
+use std::sync::Arc;
+
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::window::WindowFunction;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, ValueBuf};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
 
 use super::StageContext;
 use super::unwind::replaced;
@@ -22,7 +24,10 @@ const CHUNK_DOCUMENTS: usize = 256;
 pub(super) type Output = [(Vec<String>, WindowFunction)];
 
 /// In memory, one for each field of `output`.
-type Columns = Vec<std::vec::IntoIter<Option<ValueBuf>>>;
+type Columns = Vec<std::vec::IntoIter<Option<Arc<ValueBuf>>>>;
+
+/// In a file, in place of a value that is the one before it.
+const SAME: &str = "s";
 
 /// Memory of a value in a column.
 fn value_bytes(value: Option<&ValueBuf>) -> usize {
@@ -87,9 +92,17 @@ impl Collecting {
         let (share, mut bytes, several) = (&mut self.share, self.bytes, self.count > 1);
         let mut columns = Vec::with_capacity(output.len());
         for (_, function) in output {
-            let (mut column, mut full) = (Vec::with_capacity(self.count), false);
+            let (mut column, mut full) =
+                (Vec::<Option<Arc<ValueBuf>>>::with_capacity(self.count), false);
             let ran = function.run_each(&self.documents, &mut |value| {
-                bytes += value_bytes(value.as_ref());
+                // The same value for many documents (a window over all of them) is there once.
+                let value = match (value, column.last()) {
+                    (Some(value), Some(Some(last))) if value == **last => Some(Arc::clone(last)),
+                    (value, _) => {
+                        bytes += value_bytes(value.as_ref());
+                        value.map(Arc::new)
+                    }
+                };
                 if share.is_over(bytes) && several {
                     full = true;
                     return Err(share.failure(|_| no_disk_use("$setWindowFields")));
@@ -142,13 +155,32 @@ impl Collecting {
     }
 }
 
+/// A column in a file, read from its beginning.
+struct StoredColumn {
+    cells: Spool,
+    last: Option<ValueBuf>,
+}
+
+impl StoredColumn {
+    /// The next value.
+    fn next(&mut self) -> Result<Option<RawValue<'_>>> {
+        let cell = self.cells.next()?.unwrap_or(RawDoc::EMPTY);
+        match cell.get("v") {
+            Some(value) => self.last = Some(value.to_owned()),
+            None if cell.is_empty() => return Ok(None),
+            None => {}
+        }
+        Ok(self.last.as_ref().map(ValueBuf::as_raw))
+    }
+}
+
 /// The column of one function over the documents of a file.
 fn column(
     context: &StageContext<'_>,
     documents: &mut Spool,
     function: &WindowFunction,
     share: &mut Share,
-) -> Result<Spool> {
+) -> Result<StoredColumn> {
     let reads = function.dependencies();
     let kept = if reads.whole_document { None } else { keeping(&reads.paths) };
     let empty = !reads.whole_document && reads.paths.is_empty();
@@ -171,11 +203,18 @@ fn column(
     }
     let Some(folder) = share.folder()? else { return Err(share.failure(too_large)) };
     let mut column = SpoolWriter::new(folder)?;
-    let mut count = 0usize;
+    let (mut count, mut last) = (0usize, None);
     function.run_each(&partition, &mut |value| {
         let mut cell = DocBuilder::new();
-        if let Some(value) = &value {
-            cell.append("v", value);
+        match &value {
+            Some(_) if value == last => {
+                cell.append(SAME, true);
+            }
+            Some(given) => {
+                cell.append("v", given);
+                last = value;
+            }
+            None => {}
         }
         count += 1;
         if count.is_multiple_of(CHUNK_DOCUMENTS) {
@@ -185,7 +224,7 @@ fn column(
     })?;
     share.count(context.op, column.spilled());
     share.set(0);
-    column.finish()
+    Ok(StoredColumn { cells: column.finish()?, last: None })
 }
 
 /// A partition with its columns.
@@ -209,7 +248,7 @@ enum Rows {
         /// In their order.
         documents: Spool,
         /// One for each field of `output`.
-        columns: Vec<Spool>,
+        columns: Vec<StoredColumn>,
     },
 }
 
@@ -230,7 +269,7 @@ impl Computed {
                 let Some(mut document) = documents.next() else { return Ok(None) };
                 for ((path, _), column) in output.iter().zip(columns) {
                     let value = column.next().flatten();
-                    let value = value.as_ref().map(ValueBuf::as_raw);
+                    let value = value.as_deref().map(ValueBuf::as_raw);
                     document = replaced(document.as_doc(), path, value);
                 }
                 Ok(Some(document))
@@ -239,7 +278,7 @@ impl Computed {
                 let Some(document) = documents.next()? else { return Ok(None) };
                 let mut document = document.to_owned();
                 for ((path, _), column) in output.iter().zip(columns) {
-                    let value = column.next()?.unwrap_or(RawDoc::EMPTY).get("v");
+                    let value = column.next()?;
                     document = replaced(document.as_doc(), path, value);
                 }
                 Ok(Some(document))

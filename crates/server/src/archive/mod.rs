@@ -17,6 +17,7 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_kv_rocksdb::has_room;
 use mayfly_storage::ttl::{ArchivePlace, ArchiveSink};
 use mayfly_value::RawDoc;
 
@@ -109,9 +110,20 @@ impl ArchiveSink for Archive {
         }
         let folder = self.allowed_folder(place.path)?.join(folder);
         let root = self.options.folder.as_deref().unwrap_or(&folder);
+        let failed = |code, why: &dyn std::fmt::Display| {
+            Error::new(code, format!("cannot write the archive {}: {why}", folder.display()))
+        };
+        // Deletions without an archive need what is left of the disk.
+        has_room(root, bytes.len() as u64)
+            .map_err(|error| failed(ErrorCode::OutOfDiskSpace, &error))?;
         write_durably(root, &folder, &name, &bytes).map_err(|error| {
-            let text = format!("cannot write the archive {}: {error}", folder.display());
-            Error::new(ErrorCode::FileStreamFailed, text)
+            let code = match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    ErrorCode::OutOfDiskSpace
+                }
+                _ => ErrorCode::FileStreamFailed,
+            };
+            failed(code, &error)
         })
     }
 }

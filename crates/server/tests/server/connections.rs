@@ -1,9 +1,10 @@
 //! A whole server inside this process, over the memory engine, spoken to in bytes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use mayfly_base::ManualClock;
+use mayfly_base::{ManualClock, SystemClock};
 use mayfly_server::{Running, StartOptions, start};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Document, doc};
@@ -31,7 +32,7 @@ impl Client {
 
     async fn send(&mut self, command: Document, flags: u32, compressor: Option<Compressor>) -> i32 {
         let mut command = command;
-        command.insert("$db", "admin");
+        command.entry("$db".to_owned()).or_insert_with(|| "admin".into());
         let body = DocBuf::from_bson(&command);
         self.next_id += 1;
         let outgoing = Outgoing {
@@ -150,5 +151,133 @@ async fn a_port_in_use_is_named() {
     options.config.port = server.address().port();
     let why = start(options).await.err().unwrap();
     assert!(why.to_string().contains(&server.address().to_string()), "{why:#}");
+    server.stop().await.unwrap();
+}
+
+/// With few descriptors the server refuses connections before the engine lacks them for its files.
+#[test]
+fn connections_leave_descriptors_to_the_engine() {
+    const LIMIT: usize = 160;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_mayflydb");
+    // The soft limit alone is raised by the server: only the hard one counts.
+    let limited = format!("ulimit -S -n 32; ulimit -H -n {LIMIT}; exec {program} \"$@\"");
+    command.args(["-c", &limited, "sh"]);
+    let server = crate::common::Server::start_by(command, folder.path(), &[]);
+    let mut clients: Vec<_> = (0..2 * LIMIT).map(|_| server.connect()).collect();
+    let ping = mayfly_value::bson::doc! { "ping": 1, "$db": "admin" };
+    clients.retain_mut(|client| client.run(&ping).is_ok());
+    assert!((32..LIMIT - 64).contains(&clients.len()), "{} connections", clients.len());
+    // Files are opened: logs, tables, those of sorts.
+    let client = &mut clients[0];
+    for round in 0..20 {
+        let documents: Vec<_> = (0..50).map(|n| doc! { "n": n, "round": round }).collect();
+        client.ok(&doc! { "insert": "c", "documents": documents, "$db": "test" });
+        client.ok(&doc! { "compact": "c", "$db": "test" });
+    }
+    let found = client.ok(&doc! { "count": "c", "$db": "test" });
+    assert_eq!(found.as_doc().get("n"), Some(mayfly_value::RawValue::Int32(1000)));
+    // Whoever comes when others have gone is let in.
+    clients.truncate(1);
+    let come = || server.connect().run(&ping).is_ok();
+    while !come() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// A server whose operations age.
+async fn server_in_time() -> Running {
+    start(StartOptions::for_tests(Arc::new(SystemClock::new())).unwrap()).await.unwrap()
+}
+
+/// A find that never ends.
+fn endless() -> Document {
+    let body = "function() { while (true) {} }";
+    let script = doc! {"$function": {"body": body, "args": [], "lang": "js"}};
+    doc! {"find": "c", "filter": {"_id": 1}, "projection": {"x": script}, "$db": "test"}
+}
+
+/// Waits until it holds, or for longer than it can take.
+async fn wait_until(holds: impl Fn() -> bool) -> bool {
+    let began = Instant::now();
+    while !holds() && began.elapsed() < Duration::from_secs(20) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    holds()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_end_with_their_clients() {
+    let server = server_in_time().await;
+    let mut client = Client::connect(&server).await;
+    client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
+    let hello = client.run(doc! {"hello": 1}).await;
+    let version = hello.get_document("topologyVersion").unwrap().clone();
+    // One that computes, two that wait for what will not happen.
+    let mut computes = Client::connect(&server).await;
+    computes.send(endless(), 0, None).await;
+    let mut greets = Client::connect(&server).await;
+    let awaiting = doc! {"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 600_000};
+    greets.send(awaiting, Flags::EXHAUST_ALLOWED, None).await;
+    let mut follows = Client::connect(&server).await;
+    let stream = doc! {
+        "aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}, "$db": "test"
+    };
+    let stream = follows.run(stream).await;
+    let cursor = stream.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let more = doc! {"getMore": cursor, "collection": "c", "maxTimeMS": 600_000, "$db": "test"};
+    follows.send(more.clone(), 0, None).await;
+    let runs = || !server.service.ops.list().is_empty();
+    assert!(wait_until(runs).await);
+    // Two that wait for a lock, of which one wants no reply: what it wrote is written in any case.
+    client.run(doc! {"fsync": 1, "lock": true}).await;
+    let (mut waits, mut unacknowledged) =
+        (Client::connect(&server).await, Client::connect(&server).await);
+    waits.send(doc! {"insert": "c", "documents": [{"_id": 2}], "$db": "test"}, 0, None).await;
+    let forgotten =
+        doc! {"insert": "c", "documents": [{"_id": 3}], "writeConcern": {"w": 0}, "$db": "test"};
+    unacknowledged.send(forgotten, Flags::MORE_TO_COME, None).await;
+    assert!(wait_until(|| server.service.ops.list().len() == 3).await);
+    drop((computes, greets, follows, waits, unacknowledged));
+    assert!(wait_until(|| server.service.connections.current() == 2).await);
+    assert_eq!(server.service.ops.list().len(), 1);
+    client.run(doc! {"fsyncUnlock": 1}).await;
+    assert!(wait_until(|| server.service.connections.current() == 1).await);
+    let left = client.run(doc! {"find": "c", "projection": {"_id": 1}, "$db": "test"}).await;
+    let left = left.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
+    assert_eq!(left, vec![doc! {"_id": 1}.into(), doc! {"_id": 3}.into()]);
+    // Cursors stay, for whoever has their session.
+    let more = doc! {"getMore": cursor, "collection": "c", "$db": "test"};
+    let batch = client.run(more).await;
+    assert_eq!(batch.get_document("cursor").unwrap().get_array("nextBatch").unwrap().len(), 1);
+    server.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sends_no_more_is_gone_once_everything_was_read() {
+    let server = server_in_time().await;
+    let mut client = Client::connect(&server).await;
+    client.run(doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"}).await;
+    // Further commands are no end, whatever comes behind them.
+    let body = "function() { var end = Date.now() + 2000; while (Date.now() < end) {} return 7; }";
+    let script = doc! {"$function": {"body": body, "args": [], "lang": "js"}};
+    let slow = doc! {"find": "c", "projection": {"x": script}, "$db": "test"};
+    let mut half = Client::connect(&server).await;
+    let first = half.send(slow, 0, None).await;
+    let second = half.send(doc! {"ping": 1}, 0, None).await;
+    half.stream.shutdown().await.unwrap();
+    let reply = half.receive().await.unwrap();
+    assert_eq!((reply.header.response_to, decode(&reply).get_f64("ok").ok()), (first, Some(1.0)));
+    let reply = half.receive().await.unwrap();
+    assert_eq!((reply.header.response_to, decode(&reply).get_f64("ok").ok()), (second, Some(1.0)));
+    assert!(half.receive().await.is_none());
+    // The end is one, though the client would still read.
+    let mut half = Client::connect(&server).await;
+    half.send(endless(), 0, None).await;
+    half.stream.shutdown().await.unwrap();
+    let reply = decode(&half.receive().await.unwrap());
+    assert_eq!(reply.get_i32("code").unwrap(), 279, "{reply}");
+    assert!(half.receive().await.is_none());
     server.stop().await.unwrap();
 }

@@ -8,6 +8,7 @@ mod crash;
 mod expiry;
 mod failed_starts;
 mod memory;
+mod memory_limit;
 mod retry;
 mod threads;
 mod transactions;

@@ -1,13 +1,18 @@
 //! Commands that run on the threads that read messages, and take long after all.
 
+use std::io::Write;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mayfly_base::{ErrorCode, SystemClock};
 use mayfly_server::{StartOptions, start};
+use mayfly_value::RawValue;
 use mayfly_value::bson::spec::BinarySubtype;
-use mayfly_value::bson::{Binary, doc};
+use mayfly_value::bson::{Binary, Document, doc};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::common::{self, Server};
 use crate::connections::Client;
 
 /// More of them than the runtime has threads.
@@ -95,4 +100,165 @@ async fn writes_that_wait_for_fsync_unlock_let_it_through_and_are_done_once() {
     assert_eq!(found[0].as_document().unwrap().get_i32("n").ok(), Some(1 + 100 * (WRITERS - 2)));
     assert!(!late());
     server.stop().await.unwrap();
+}
+
+/// A stage that computes for long, with little memory.
+fn long_sums() -> Document {
+    let each = doc! {"$map": {"input": {"$range": [0, 1000]}, "in": {"$add": ["$$this", "$_id"]}}};
+    let sums =
+        doc! {"$map": {"input": {"$range": [0, {"$add": ["$_id", 30_000]}]}, "in": {"$sum": each}}};
+    doc! {"$project": {"x": {"$sum": sums}}}
+}
+
+/// Everything that keeps a server busy; the connections, on which nobody reads.
+fn keep_busy(server: &Server) -> Vec<common::Client> {
+    let mut client = server.connect();
+    let db = "test";
+    client.ok(&doc! {"insert": "c", "documents": [{"_id": 1}], "$db": db});
+    let doubled = doc! {"$reduce": {
+        "input": {"$range": [0, 22]}, "initialValue": "a", "in": {"$concat": ["$$value", "$$value"]}
+    }};
+    client.ok(&doc! {
+        "aggregate": "c", "pipeline": [{"$project": {"s": doubled}}, {"$out": "text"}], "cursor": {}, "$db": db
+    });
+    let loops =
+        doc! {"$function": {"body": "function() { for (;;) {} }", "args": [], "lang": "js"}};
+    let sums = long_sums();
+    let stream =
+        doc! {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}, "$db": db};
+    let pattern = doc! {"s": {"$regex": "(?=a{0,900}[^=]*+=)a|(?=c)c|d"}};
+    let mut busy = Vec::new();
+    for number in 0..20 {
+        let mut follows = server.connect();
+        let stream = follows.ok(&stream);
+        let cursor = stream.as_doc().get("cursor").and_then(RawValue::as_document).unwrap();
+        let Some(RawValue::Int64(cursor)) = cursor.get("id") else { panic!("{cursor:?}") };
+        let more = doc! {"getMore": cursor, "collection": "c", "maxTimeMS": 600_000, "$db": db};
+        follows.0.write_all(&common::message(&more)).unwrap();
+        busy.push(follows);
+        for command in [
+            doc! {"aggregate": "c", "pipeline": [{"$project": {"x": &loops}}], "cursor": {}, "$db": db},
+            doc! {"aggregate": "c", "pipeline": [&sums], "cursor": {}, "$db": db},
+            doc! {"find": "text", "filter": &pattern, "$db": db},
+        ] {
+            let mut other = server.connect();
+            // The second one begins when the first one has ended.
+            other.0.write_all(&common::message(&command)).unwrap();
+            other.0.write_all(&common::message(&command)).unwrap();
+            busy.push(other);
+        }
+        if number == 0 {
+            client.ok(&doc! {"fsync": 1, "lock": true, "$db": "admin"});
+        }
+        let mut waits = server.connect();
+        let insert = doc! {"insert": "c", "documents": [{"_id": 2}], "$db": db};
+        waits.0.write_all(&common::message(&insert)).unwrap();
+        busy.push(waits);
+    }
+    busy.push(client);
+    busy
+}
+
+/// A busy server took more than ten seconds once.
+const ENDS_WITHIN: Duration = Duration::from_secs(9);
+
+fn ends_soon(stop: impl FnOnce(&mut Server, common::Client)) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let busy = keep_busy(&server);
+    let client = server.connect();
+    let began = Instant::now();
+    stop(&mut server, client);
+    let ended = server.child.wait().unwrap();
+    assert!(ended.success() && began.elapsed() < ENDS_WITHIN, "{ended} {:?}", began.elapsed());
+    drop(busy);
+}
+
+#[test]
+fn a_busy_server_ends_when_it_is_told_to() {
+    ends_soon(|_, mut client| drop(client.ok(&doc! {"shutdown": 1, "$db": "admin"})));
+}
+
+#[test]
+fn a_busy_server_ends_by_a_signal() {
+    ends_soon(|server, _| {
+        let pid = server.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    });
+}
+
+/// So many clients wait for a lock, and so many compute. (An unoptimised server on a busy machine would not begin to compute for more of
+/// them in a minute.)
+const WAITING: usize = 600;
+const COMPUTING: usize = 40;
+/// An answer takes a tenth of a second at most where the machine has nothing else to do.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Each of them needs a socket at either end.
+fn allow_many_sockets() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+#[test]
+fn those_who_look_after_a_server_are_answered_beside_many_who_wait_and_many_who_compute() {
+    allow_many_sockets();
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path());
+    let mut client = server.connect();
+    client.ok(&doc! {"insert": "c", "documents": [{"_id": 1}], "$db": "test"});
+    client.ok(&doc! {"fsync": 1, "lock": true, "$db": "admin"});
+    let computes = doc! {"aggregate": "c", "pipeline": [long_sums()], "cursor": {}, "$db": "test"};
+    let waits = doc! {"insert": "c", "documents": [{"x": 1}], "$db": "test"};
+    let mut busy = Vec::new();
+    for (command, clients) in [(&waits, WAITING), (&computes, COMPUTING)] {
+        let message = common::message(command);
+        for _ in 0..clients {
+            let mut other = server.connect();
+            other.0.write_all(&message).unwrap();
+            busy.push(other);
+        }
+    }
+    let mut longest: Vec<(&str, Duration)> = Vec::new();
+    let mut timed = |client: &mut common::Client, name: &'static str, command: &Document| {
+        let began = Instant::now();
+        let reply = client.ok(command);
+        longest.push((name, began.elapsed()));
+        reply
+    };
+    let began = Instant::now();
+    let (mut shown, mut computing) = (0, None);
+    while shown < WAITING + COMPUTING && began.elapsed() < Duration::from_secs(60) {
+        let reply = timed(&mut client, "currentOp", &doc! {"currentOp": 1, "$db": "admin"});
+        let inprog = reply.as_doc().get("inprog").and_then(RawValue::as_array).unwrap();
+        shown = inprog.iter().count();
+        let ops = inprog.iter().filter_map(|op| op.value().as_document());
+        let mut aggregates = ops.filter(|op| op.get("op") == Some(RawValue::String("command")));
+        computing = aggregates.find_map(|op| match (op.get("opid"), op.get("ns")) {
+            (Some(RawValue::Int32(id)), Some(RawValue::String("test.c"))) => Some(id),
+            _ => None,
+        });
+    }
+    assert!(shown >= WAITING + COMPUTING, "{shown} operations");
+    let computing = computing.unwrap();
+    for _ in 0..3 {
+        for (name, command) in [
+            ("hello", doc! {"hello": 1, "$db": "admin"}),
+            ("ping", doc! {"ping": 1, "$db": "admin"}),
+            ("currentOp", doc! {"currentOp": 1, "$db": "admin"}),
+            ("serverStatus", doc! {"serverStatus": 1, "$db": "admin"}),
+            ("killOp", doc! {"killOp": 1, "op": computing, "$db": "admin"}),
+        ] {
+            timed(&mut client, name, &command);
+            // Also on a connection of its own.
+            timed(&mut server.connect(), name, &command);
+        }
+    }
+    timed(&mut client, "fsyncUnlock", &doc! {"fsyncUnlock": 1, "$db": "admin"});
+    timed(&mut client, "shutdown", &doc! {"shutdown": 1, "$db": "admin"});
+    let began = Instant::now();
+    assert!(server.child.wait().unwrap().success());
+    println!("{longest:?}, ended after {:?}", began.elapsed());
+    longest.retain(|(_, time)| *time > ANSWERED_WITHIN);
+    assert!(longest.is_empty(), "{longest:?}");
 }

@@ -4,11 +4,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::limits::{MAX_BLOCKING_MEMORY_BYTES, MAX_OPERATION_MEMORY_BYTES};
+use mayfly_base::memory;
 use mayfly_base::spill::Operator;
 use mayfly_query::{AccumulatorLimits, MemoryLimits};
 
 use crate::machine::Memory;
 
+/// The least that an operation may hold. What one of two documents of 16 MB needs does not depend on the machine.
+const LEAST_MOST: usize = 256 << 20;
 /// The least that operators share, however small the machine.
 const LEAST_OPERATION_BYTES: u64 = 64 << 20;
 
@@ -55,6 +58,30 @@ impl Default for MemoryParameters {
     }
 }
 
+/// `memoryLimitMB`: what the process may hold; 0 for as much as there is.
+pub(super) fn process_limit_mb() -> i64 {
+    match memory::process_limit() {
+        usize::MAX => 0,
+        bytes => i64::try_from(bytes >> 20).unwrap_or(i64::MAX),
+    }
+}
+
+/// Changes `memoryLimitMB`.
+pub(super) fn set_process_limit_mb(megabytes: i64) {
+    memory::set_process_limit(match usize::try_from(megabytes) {
+        Ok(0) | Err(_) => usize::MAX,
+        Ok(megabytes) => megabytes.saturating_mul(1 << 20),
+    });
+}
+
+/// Lets the process hold three quarters of the memory, of which so many bytes are the engine's.
+pub fn limit_memory(engine_bytes: usize) {
+    memory::set_others(engine_bytes);
+    if let Ok(all @ 1..) = usize::try_from(Memory::of_system().usable_bytes()) {
+        memory::set_process_limit(all / 4 * 3);
+    }
+}
+
 /// 1 GiB, or a quarter of the memory where that is less.
 fn operation_bytes() -> i64 {
     static BYTES: OnceLock<i64> = OnceLock::new();
@@ -83,6 +110,11 @@ impl MemoryParameters {
     /// Whether a command may use files that does not say so.
     pub fn allows_disk_use(&self) -> bool {
         self.allow_disk_use.load(Ordering::Relaxed)
+    }
+
+    /// What an operation may hold with everything that it has, in bytes. Its operators are told to do with less before that.
+    pub fn most_of_operation(&self) -> usize {
+        get(&self.operation).max(LEAST_MOST)
     }
 
     /// The limits of operators.

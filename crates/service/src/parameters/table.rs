@@ -297,6 +297,18 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    Parameter {
+        name: "memoryLimitMB",
+        set_at: SetAt::Both,
+        kind: NOT_NEGATIVE,
+        get: |_| Value::Number(super::memory::process_limit_mb()),
+        set: |_, value| {
+            if let Value::Number(megabytes) = value {
+                super::memory::set_process_limit_mb(*megabytes);
+            }
+        },
+    },
+    number!("maxConnectionsPerAddress", NOT_NEGATIVE, |s| s.connections.max_per_address),
     number!("maxOperationMemoryBytes", OPERATION_BYTES, |s| memory(s).operation),
     Parameter {
         name: "maxIndexBuildMemoryUsageMegabytes",

@@ -75,7 +75,7 @@ pub(crate) fn id_index_spec(collation: Option<&Arc<Collation>>) -> Result<IndexS
 impl Collection {
     /// Its limits, when it is capped.
     pub fn capped(&self) -> Option<Capped> {
-        self.state.read_recursive().capped
+        self.now().capped
     }
 
     /// How many commits followers were told of.

@@ -5,16 +5,18 @@
 //! moment of the change; readers take a copy of the `Arc`s and look at the `dropped` flags once per batch.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result, current};
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;
 use crate::catalog::held::HeldRecords;
 use crate::catalog::numbers::Numbers;
+use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
     Attached, Capped, CappedRuntime, Policy, PolicySource, TimeToLive, is_temporary, maintained,
 };
@@ -25,6 +27,11 @@ use crate::policy::{PolicyRuntime, TtlOptions};
 use crate::record::IdKey;
 use crate::record::layout::id_key_in;
 use crate::timeseries::{OpenBuckets, TimeSeries};
+
+/// A collection's state, shared with others.
+pub(crate) type SharedState<'c> = Ranked<RwLockReadGuard<'c, CollectionState>>;
+/// A collection's state, for a change.
+pub(crate) type ChangedState<'c> = Ranked<RwLockWriteGuard<'c, CollectionState>>;
 
 /// A collection.
 pub struct Collection {
@@ -108,6 +115,8 @@ pub struct IndexRuntime {
     pub(crate) ready: AtomicBool,
     /// What writers leave to its build.
     pub(crate) building: OnceLock<Building>,
+    /// Its build failed, and nobody could take it back yet.
+    pub(crate) abandoned: AtomicBool,
     /// Whether it is gone.
     pub(crate) dropped: AtomicBool,
     /// What it did as a policy.
@@ -275,6 +284,43 @@ impl Collection {
         *present = changed;
     }
 
+    /// The state, shared with others, in which nothing changes meanwhile.
+    ///
+    /// # Errors
+    /// Those of the operation's deadline: who changes the state waits for units that run, and these are as long as their documents
+    /// make them.
+    #[inline]
+    pub(crate) fn read_state(&self) -> Result<SharedState<'_>> {
+        self.read_state_by(|| current::acquire(|longest| self.state.try_read_for(longest)))
+    }
+
+    /// The same for who waits in a way of their own.
+    pub(crate) fn read_state_by<'c>(
+        &self,
+        take: impl FnOnce() -> Result<RwLockReadGuard<'c, CollectionState>>,
+    ) -> Result<SharedState<'c>> {
+        Ranked::take(Rank::Shared(self.id), take)
+    }
+
+    /// The state for a change, with no unit under way.
+    ///
+    /// # Errors
+    /// Those of the operation's deadline.
+    pub(crate) fn change_state(&self) -> Result<ChangedState<'_>> {
+        let take = || current::acquire(|longest| self.state.try_write_for(longest));
+        Ranked::take(Rank::Changing(self.id), take)
+    }
+
+    /// The state for a look at it, also by who has it shared.
+    pub(super) fn now(&self) -> SharedState<'_> {
+        let taken = Ranked::take(Rank::Shared(self.id), || {
+            Ok::<_, Infallible>(self.state.read_recursive())
+        });
+        match taken {
+            Ok(state) => state,
+        }
+    }
+
     fn note_policies(&self, state: &CollectionState) {
         let awake = !self.is_temporary();
         self.hides_expired.store(awake && state.hides_expired(), Ordering::Release);
@@ -304,7 +350,7 @@ impl Collection {
 
     /// Those of its policies that are wanted.
     fn policies(&self, wanted: impl Fn(&Policy) -> bool) -> Vec<Arc<Policy>> {
-        let state = self.state.read_recursive();
+        let state = self.now();
         state.policies.iter().filter(|policy| wanted(policy)).cloned().collect()
     }
 
@@ -315,14 +361,14 @@ impl Collection {
 
     /// The policy of this id as it is now, if documents go by it.
     pub(crate) fn policy(&self, id: u64) -> Option<Arc<Policy>> {
-        let state = self.state.read_recursive();
+        let state = self.now();
         state.policies.iter().find(|policy| policy.id == id && policy.is_ready()).cloned()
     }
 
     /// The policies that say what is hidden; none most of the time.
     pub(crate) fn hiding(&self) -> Vec<Arc<Policy>> {
         match self.hides_expired() {
-            true => self.state.read_recursive().hiding().cloned().collect(),
+            true => self.now().hiding().cloned().collect(),
             false => Vec::new(),
         }
     }
@@ -357,7 +403,7 @@ impl Collection {
 
     /// The index on `_id`; nothing where records are clustered by `_id`.
     pub fn id_index(&self) -> Option<Arc<Index>> {
-        self.state.read_recursive().id_index.clone()
+        self.now().id_index.clone()
     }
 
     /// The same for a read that began when the collection had this name.
@@ -412,17 +458,17 @@ impl Collection {
 
     /// Options as `listCollections` shows them.
     pub fn options(&self) -> DocBuf {
-        self.state.read_recursive().options.clone()
+        self.now().options.clone()
     }
 
     /// Its time series, when its documents are buckets.
     pub fn time_series(&self) -> Option<Arc<TimeSeries>> {
-        self.state.read_recursive().time_series.clone()
+        self.now().time_series.clone()
     }
 
     /// The field that records stand in the order of; nothing where that is no field.
     pub fn clustered_by(&self) -> Option<Cow<'static, str>> {
-        let state = self.state.read_recursive();
+        let state = self.now();
         match (&state.time_series, &state.id_index) {
             (Some(series), _) => Some(format!("control.min.{}", series.fields.time).into()),
             (None, Some(_)) => None,
@@ -442,22 +488,22 @@ impl Collection {
 
     /// All indexes but `_id_`, those still being built included.
     pub fn indexes(&self) -> Vec<Arc<Index>> {
-        self.state.read_recursive().indexes.clone()
+        self.now().indexes.clone()
     }
 
     /// The ids of all indexes, that on `_id` included.
     pub(crate) fn index_ids(&self) -> Vec<u64> {
-        self.state.read_recursive().maintained().map(|index| index.id).collect()
+        self.now().maintained().map(|index| index.id).collect()
     }
 
     /// Indexes whose build is over; that on `_id` is among them where there is one.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
-        self.state.read_recursive().maintained().filter(|index| index.is_ready()).cloned().collect()
+        self.now().maintained().filter(|index| index.is_ready()).cloned().collect()
     }
 
     /// Those of them that a plan may use: the entries of a last-modified policy are no values of documents.
     pub fn plannable_indexes(&self) -> Vec<Arc<Index>> {
-        let state = self.state.read_recursive();
+        let state = self.now();
         let plannable = |index: &&Arc<Index>| index.is_ready() && !index.spec.is_last_modified();
         state.maintained().filter(plannable).cloned().collect()
     }

@@ -7,19 +7,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result};
+use mayfly_base::{Error, ErrorCode, Namespace, PlannerSettings, Result, current};
 use mayfly_kv::{
     Direction, Engine, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, TxnOptions,
 };
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::index::FilterCompiler;
 use crate::index::spec::IndexSpec;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+
+use ranked::{Rank, Ranked};
 
 mod attached;
 mod capped;
@@ -33,6 +36,7 @@ mod id_hints;
 pub(crate) mod local;
 pub(crate) mod numbers;
 mod policy;
+pub(crate) mod ranked;
 mod temporary;
 
 pub use self::attached::Attached;
@@ -61,11 +65,14 @@ pub(crate) type Namespaces = imbl::GenericHashMap<
     imbl::shared_ptr::DefaultSharedPtr,
 >;
 
+/// The lock of all changes of definitions.
+pub(crate) type CatalogLock<'c> = Ranked<MutexGuard<'c, ()>>;
+
 /// The catalog in memory.
 pub(crate) struct Catalog {
     map: ArcSwap<Namespaces>,
     next_id: AtomicU64,
-    /// Held over every change.
+    /// Held over every change: [`Catalog::lock`].
     pub(crate) changing: Mutex<()>,
     /// Held while dropped objects are cleared.
     pub(crate) sweeping: Mutex<()>,
@@ -102,6 +109,24 @@ impl Catalog {
             dropped: Mutex::new(dropped),
             planner,
         })
+    }
+
+    /// The lock of all changes. `wait` takes it from the one who waits in their own way.
+    pub(crate) fn lock_by<'c>(
+        &'c self,
+        wait: impl FnOnce(
+            &mut dyn FnMut(Duration) -> Option<MutexGuard<'c, ()>>,
+        ) -> Result<MutexGuard<'c, ()>>,
+    ) -> Result<CatalogLock<'c>> {
+        Ranked::take(Rank::Catalog, || wait(&mut |longest| self.changing.try_lock_for(longest)))
+    }
+
+    /// The lock of all changes.
+    ///
+    /// # Errors
+    /// Those of the operation's deadline.
+    pub(crate) fn lock(&self) -> Result<CatalogLock<'_>> {
+        self.lock_by(|try_for| current::acquire(try_for))
     }
 
     /// The collection of this name.

@@ -115,7 +115,11 @@ impl Store {
             });
         op.update_info(|info| info.progress = None);
         if let Err(error) = result {
-            self.abandon_building(collection, building)?;
+            building.iter().for_each(|it| it.runtime.abandoned.store(true, Ordering::Release));
+            if let Err(why) = self.abandon_building(collection, building) {
+                // On a full disk, say. The sweeper tries again, and who wants to build it again.
+                tracing::warn!(%why, "an index build that failed cannot be taken back yet");
+            }
             return Err(error);
         }
         Ok(())
@@ -135,6 +139,16 @@ impl Store {
 
     fn index_build_bytes(&self) -> usize {
         usize::try_from(self.index_build_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Takes back indexes whose builds failed when that was not possible.
+    pub(crate) fn forget_abandoned_builds(&self, collection: &Collection) -> Result<()> {
+        let is_abandoned = |index: &Arc<Index>| index.runtime.abandoned.load(Ordering::Acquire);
+        let left: Vec<_> = collection.indexes().into_iter().filter(is_abandoned).collect();
+        match left.is_empty() {
+            true => Ok(()),
+            false => self.abandon_building(collection, &left),
+        }
     }
 
     /// Removes indexes that were being built when the server stopped.
@@ -200,8 +214,8 @@ impl<'s> Build<'s> {
             let (store, collection) = (self.store, self.collection);
             self.step("last");
             let disputes = {
-                let _changing = store.catalog.changing.lock();
-                let mut state = collection.state.write();
+                let _changing = store.lock_catalog()?;
+                let mut state = collection.change_state()?;
                 self.check()?;
                 let Some(disputes) = self.catch_up_alone()? else { continue };
                 if disputes.is_empty() {
@@ -264,7 +278,10 @@ impl<'s> Build<'s> {
         let mut tries = 0;
         loop {
             let attempt = {
-                let _state = (others == Others::Write).then(|| self.collection.state.read());
+                let _state = match others {
+                    Others::Write => Some(self.collection.read_state()?),
+                    Others::Wait => None,
+                };
                 self.check()?;
                 self.try_transact(&mut body)
             };

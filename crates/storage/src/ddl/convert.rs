@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
@@ -72,11 +73,12 @@ impl Store {
         let copied = self.copy(op, &source, &hidden, &made).and_then(|_| source.check_alive());
         copied.inspect_err(|_| {
             // What was made for the copy goes with it, unless somebody else has dropped it; when that fails, the client sees
-            // why the copy did.
-            let _changing = self.catalog.changing.lock();
-            if !made.is_dropped() {
-                let _ = self.drop_locked(&made);
-            }
+            // why the copy did. It goes also when the operation has to end.
+            let _nobody = current::enter(Current::default());
+            let _ = self.lock_catalog().and_then(|_changing| match made.is_dropped() {
+                true => Ok(()),
+                false => self.drop_locked(&made),
+            });
         })
     }
 
@@ -88,7 +90,7 @@ impl Store {
     /// while hidden documents are not archived; those of the engine.
     pub fn convert_collection(&self, op: &OpCtx, ns: &Namespace, capped: RawDoc<'_>) -> Result<()> {
         // Nobody changes options or indexes while the copy is made.
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let Some(source) = self.catalog.get(ns) else {
             self.check_no_view(ns)?;
             let text = format!("source collection {ns} does not exist");
@@ -104,7 +106,8 @@ impl Store {
                 Ok(true) => return Ok(()),
                 Ok(false) => self.drop_locked(&made)?,
                 Err(error) => {
-                    // The client sees why the copy failed, whether or not it can be taken away.
+                    // The client sees why the copy failed, whether or not it can be taken away; also when the operation has to end.
+                    let _nobody = current::enter(Current::default());
                     let _ = self.drop_locked(&made);
                     return Err(error);
                 }
@@ -128,7 +131,7 @@ impl Store {
         if !alone {
             left_out = self.copy(op, source, &hidden, made)?;
         }
-        let state = source.state.write();
+        let state = source.change_state()?;
         if alone {
             left_out = self.copy(op, source, &hidden, made)?;
         } else if source.commits.load(Ordering::Acquire) != before {
@@ -138,7 +141,7 @@ impl Store {
             let text = format!("{left_out} documents are due and have not been archived yet");
             return Err(Error::new(ErrorCode::ConflictingOperationInProgress, text));
         }
-        let made_state = made.state.write();
+        let made_state = made.change_state()?;
         self.give_name(made, &made_state, &source.namespace(), Some((source, &state)))?;
         Ok(true)
     }

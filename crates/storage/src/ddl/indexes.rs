@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result, limits};
 use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
@@ -117,6 +118,9 @@ impl Store {
         requests: &[RawDoc<'_>],
         options: CreateIndexesOptions,
     ) -> Result<Option<CreateIndexesResult>> {
+        if let Some(collection) = self.catalog.get(ns) {
+            self.forget_abandoned_builds(&collection)?;
+        }
         let series = self.time_series_not_hidden(ns);
         let mut rules = SpecRules { ignore_unknown: options.ignore_unknown, ..self.spec_rules() };
         if series.is_some() {
@@ -243,7 +247,7 @@ impl Store {
         if !empty {
             return refused("non-empty");
         }
-        let mut state = collection.state.write();
+        let mut state = collection.change_state()?;
         let mut changed = state.clone();
         self.change(|txn, oplog| {
             for spec in &specs {
@@ -268,7 +272,7 @@ impl Store {
         specs: Vec<IndexSpec>,
     ) -> Result<Vec<Arc<Index>>> {
         let ns = collection.namespace();
-        let mut state = collection.state.write();
+        let mut state = collection.change_state()?;
         if collection.is_dropped() {
             return Err(Error::new(ErrorCode::NamespaceNotFound, format!("{ns} was dropped")));
         }
@@ -316,7 +320,7 @@ impl Store {
     /// Drops indexes by position in the state. The caller holds the catalog's lock.
     fn drop_indexes_locked(&self, collection: &Collection, gone: &[Arc<Index>]) -> Result<()> {
         let ns = collection.namespace();
-        let mut state = collection.state.write();
+        let mut state = collection.change_state()?;
         let mut changed = state.clone();
         changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
         let _definition = self.definitions.changing(&ns, Definition::Changed);
@@ -347,7 +351,9 @@ impl Store {
         collection: &Collection,
         gone: &[Arc<Index>],
     ) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        // Also when the operation has to end.
+        let _nobody = current::enter(Current::default());
+        let _changing = self.lock_catalog()?;
         if collection.is_dropped() {
             return Ok(());
         }
@@ -363,7 +369,7 @@ impl Store {
         ns: &Namespace,
         selectors: Option<&[IndexSelector<'_>]>,
     ) -> Result<i32> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let series = self.time_series_not_hidden(ns);
         let named = series.as_ref().map(|(buckets, _)| buckets.clone());
         let Some(collection) = named.or_else(|| self.catalog.get(ns)) else {
@@ -401,7 +407,7 @@ impl Store {
         selector: IndexSelector<'_>,
         change: CollModChange<'_>,
     ) -> Result<CollModResult> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
@@ -483,7 +489,7 @@ impl Store {
             filter: old.filter.clone(),
             runtime: old.runtime.clone(),
         });
-        let mut state = collection.state.write();
+        let mut state = collection.change_state()?;
         let mut changed = state.clone();
         for index in &mut changed.indexes {
             if index.id == old.id {

@@ -25,13 +25,13 @@ impl Store {
     /// 11000 when a unique index finds duplicates, those of the engine and of the operation's deadline; the old indexes stay.
     pub fn rebuild_indexes(&self, op: &OpCtx, collection: &Collection) -> Result<i32> {
         let old = {
-            let _changing = self.catalog.changing.lock();
+            let _changing = self.lock_catalog()?;
             collection.indexes().into_iter().filter(|index| index.is_ready()).collect::<Vec<_>>()
         };
         if !old.is_empty() {
             let specs = old.iter().map(|index| index.spec.clone()).collect();
             let fresh = {
-                let _changing = self.catalog.changing.lock();
+                let _changing = self.lock_catalog()?;
                 self.register_building(collection, specs)?
             };
             self.build_and(op, collection, &fresh, IfDropped::GoesOn, |state| {

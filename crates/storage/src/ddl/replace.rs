@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use mayfly_base::current::{self, Current};
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
@@ -119,7 +120,7 @@ impl Store {
         existing: Option<&Collection>,
         options: DocBuf,
     ) -> Result<Replacement> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let mut name = temporary_name(becomes.db(), OF_AGGREGATION)?;
         if TimeSeries::name_of(becomes).is_some() {
             name = TimeSeries::buckets_of(&name).unwrap_or(name);
@@ -129,7 +130,7 @@ impl Store {
             return Ok(Replacement { collection, becomes: becomes.clone(), found: None });
         };
         let (found, indexes): (Found, Vec<IndexSpec>) = {
-            let state = existing.state.read();
+            let state = existing.read_state()?;
             let indexes = state.indexes.iter().map(|index| index.spec.clone());
             (Found::of(&state), indexes.collect())
         };
@@ -149,16 +150,16 @@ impl Store {
     /// view or, for buckets, another collection has got the name, 26 NamespaceNotFound when
     /// somebody dropped or renamed the replacement; those of the engine.
     pub fn finish_replacement(&self, replacement: &Replacement) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        let _changing = self.lock_catalog()?;
         let Replacement { collection, becomes, .. } = replacement;
-        let state = collection.state.write();
+        let state = collection.change_state()?;
         if !collection.is_in_preparation() {
             let text = format!("the collection that was to replace {becomes} is gone");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         }
         let target = self.catalog.get(becomes);
-        let target = target.as_ref().map(|target| (&**target, target.state.write()));
-        let target = target.as_ref().map(|(target, state)| (*target, &**state));
+        let target_state = target.as_ref().map(|target| target.change_state()).transpose()?;
+        let target = target.as_deref().zip(target_state.as_deref());
         self.check_name_free(becomes, target.is_some())?;
         replacement.check_target(target.map(|(_, state)| state))?;
         if let Some((target, state)) = target {
@@ -175,7 +176,9 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn abandon_replacement(&self, replacement: &Replacement) -> Result<()> {
-        let _changing = self.catalog.changing.lock();
+        // Also when the operation has to end.
+        let _nobody = current::enter(Current::default());
+        let _changing = self.lock_catalog()?;
         match replacement.collection.is_in_preparation() {
             true => self.drop_locked(&replacement.collection),
             false => Ok(()),

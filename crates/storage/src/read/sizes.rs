@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{OpCtx, Result, current};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::RawDoc;
 use mayfly_value::keys::{self, TypeBits};
@@ -93,9 +93,10 @@ impl Core {
 
     /// Counts a snapshot while writers go on: their changes add to a counter that begins at the snapshot.
     fn recount(&self, op: &OpCtx, collection: &Collection) -> Result<()> {
-        let _one_counts = collection.counts.counting.lock();
+        let counting = &collection.counts.counting;
+        let _one_counts = current::acquire(|longest| counting.try_lock_for(longest))?;
         let snapshot = {
-            let _no_writers = collection.state.write();
+            let _no_writers = collection.change_state()?;
             if collection.counts.exact.load(Ordering::Acquire) {
                 return Ok(());
             }

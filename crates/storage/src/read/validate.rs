@@ -118,7 +118,7 @@ impl Core {
         let indexes = collection.ready_indexes();
         let mut found = Validated::default();
         let (snapshot, kept_bytes) = {
-            let _no_writers = collection.state.write();
+            let _no_writers = collection.change_state()?;
             found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
             (self.snapshot()?, collection.counts.bytes.load(Ordering::Acquire))

@@ -161,6 +161,7 @@ impl Shared {
     }
 
     fn run(&self) {
+        let mut failing = false;
         loop {
             let (waiters, closing) = self.next_round();
             self.dirty.store(false, Ordering::Release);
@@ -169,9 +170,13 @@ impl Shared {
                 self.panicked.store(true, Ordering::Release);
                 Err(refused())
             });
-            if let Err(error) = &result {
-                tracing::error!(%error, "syncing the log failed; further writes are refused");
+            // Once, and not for everybody who is refused while it lasts.
+            if let Err(error) = &result
+                && !failing
+            {
+                tracing::error!(%error, "syncing the log failed; writes are refused");
             }
+            failing = result.is_err();
             for waiter in waiters.into_iter().chain(self.covered()) {
                 // A waiter that went away needs no answer.
                 let _ = waiter.answer.send(result.clone());

@@ -1,21 +1,25 @@
 //! The lock of `fsync`: while somebody holds it no writing command begins, and those that had begun are over.
 //!
-//! Whoever writes enters before and leaves after. Waiting is looking again every few milliseconds: the lock is held for
-//! backups, by people.
+//! Whoever writes enters before and leaves after. Who has to wait is woken, and asks in between whether it may go on waiting: the
+//! lock is held for backups, by people.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use mayfly_base::{OpCtx, Result};
+use parking_lot::{Condvar, Mutex};
 
-/// How often one who waits looks again.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often one who waits asks whether it may.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The lock.
 #[derive(Default)]
 pub struct FsyncLock {
     locks: AtomicI64,
     writers: AtomicI64,
+    /// Held by who is about to wait, and by who wakes others.
+    waiting: Mutex<()>,
+    changed: Condvar,
 }
 
 /// Somebody writes as long as this lives.
@@ -24,6 +28,9 @@ pub struct Writing<'l>(&'l FsyncLock);
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         self.0.writers.fetch_sub(1, Ordering::SeqCst);
+        if self.0.count() > 0 {
+            self.0.wake();
+        }
     }
 }
 
@@ -35,6 +42,10 @@ impl FsyncLock {
 
     /// Begins to write, unless it is locked.
     pub fn try_enter(&self) -> Option<Writing<'_>> {
+        if self.count() > 0 {
+            // Who holds it need not hear of those who come in vain.
+            return None;
+        }
         self.writers.fetch_add(1, Ordering::SeqCst);
         let writing = Writing(self);
         (self.count() == 0).then_some(writing)
@@ -49,9 +60,25 @@ impl FsyncLock {
             if let Some(writing) = self.try_enter() {
                 return Ok(writing);
             }
-            op.check()?;
-            std::thread::sleep(LOOK);
+            self.wait(op, || self.count() > 0)?;
         }
+    }
+
+    /// Waits for a change as long as this holds.
+    fn wait(&self, op: &OpCtx, holds: impl Fn() -> bool) -> Result<()> {
+        op.check()?;
+        let mut waiting = self.waiting.lock();
+        if holds() {
+            self.changed.wait_for(&mut waiting, LOOK);
+        }
+        Ok(())
+    }
+
+    /// Wakes those who wait, behind a change.
+    #[cold]
+    fn wake(&self) {
+        let _waiting = self.waiting.lock();
+        self.changed.notify_all();
     }
 
     /// Locks it once more; gives how often it is locked then. Whoever writes has ended.
@@ -60,12 +87,13 @@ impl FsyncLock {
     /// Those of the operation's deadline, and its killer's; it is not locked then.
     pub fn lock(&self, op: &OpCtx) -> Result<i64> {
         let count = self.locks.fetch_add(1, Ordering::SeqCst) + 1;
-        while self.writers.load(Ordering::SeqCst) > 0 {
-            if let Err(error) = op.check() {
+        let writes = || self.writers.load(Ordering::SeqCst) > 0;
+        while writes() {
+            if let Err(error) = self.wait(op, writes) {
                 self.locks.fetch_sub(1, Ordering::SeqCst);
+                self.wake();
                 return Err(error);
             }
-            std::thread::sleep(LOOK);
         }
         Ok(count)
     }
@@ -74,6 +102,7 @@ impl FsyncLock {
     pub fn unlock(&self) -> Option<i64> {
         let less = |count: i64| (count > 0).then_some(count - 1);
         let before = self.locks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        self.wake();
         before.ok().map(|before| before - 1)
     }
 }

@@ -240,11 +240,9 @@ impl Writer {
         op.check()?;
         let namespace = collection.namespace();
         let known = shared(self, collection)?;
-        let state = self.lock_in_time(
-            namespace.as_str(),
-            || collection.state.read(),
-            |longest| collection.state.try_read_for(longest),
-        )?;
+        let state = collection.read_state_by(|| {
+            self.lock_in_time(namespace.as_str(), |longest| collection.state.try_read_for(longest))
+        })?;
         check_writable(&state, namespace.as_str())?;
         local::with(|local| local.check_written(collection)).unwrap_or(Ok(()))?;
         let open = OpenArchives::open(archives);

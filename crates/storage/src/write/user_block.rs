@@ -24,16 +24,25 @@ const UNSPECIFIED: &str = "Unspecified";
 
 impl Writer {
     /// Keeps clients from writing, or lets them again. When this returns, no write is under way that was let in before.
-    pub fn block_user_writes(&self, reason: Option<&str>) {
+    ///
+    /// # Errors
+    /// Those of the operation's deadline, while writes are under way: no more begin all the same.
+    pub fn block_user_writes(&self, reason: Option<&str>) -> Result<()> {
         if let Some(reason) = reason {
             reason.clone_into(&mut self.user_block.reason.lock());
         }
         self.user_block.on.store(reason.is_some(), Ordering::SeqCst);
-        if reason.is_some() {
-            // Whoever commits holds one of these.
-            drop(self.catalog.changing.lock());
-            self.collections(None).iter().for_each(|collection| drop(collection.state.write()));
+        match reason {
+            Some(_) => self.wait_for_writes(),
+            None => Ok(()),
         }
+    }
+
+    /// Waits until what is under way now is over: whoever commits holds one of these locks.
+    fn wait_for_writes(&self) -> Result<()> {
+        drop(self.catalog.lock()?);
+        let all = self.collections(None);
+        all.iter().try_for_each(|collection| collection.change_state().map(drop))
     }
 
     /// Why clients may not write; nothing while they may.

@@ -102,21 +102,21 @@ impl Writer {
         finder.map_or_else(Vec::new, |finder| finder.archives_of(collection))
     }
 
-    /// Takes a lock, for which a statement of an open transaction waits only so long: who holds it may wait for the transaction.
+    /// Takes a lock that somebody may hold for long. A statement of an open transaction waits only so long: who holds it may wait for
+    /// the transaction.
     ///
     /// # Errors
-    /// 24 LockTimeout.
+    /// Those of the operation's deadline, 24 LockTimeout.
     pub(crate) fn lock_in_time<L>(
         &self,
         what: &str,
-        lock: impl FnOnce() -> L,
-        try_for: impl FnOnce(Duration) -> Option<L>,
+        mut try_for: impl FnMut(Duration) -> Option<L>,
     ) -> Result<L> {
-        if !in_transaction() {
-            return Ok(lock());
-        }
-        let millis = self.transaction_lock_timeout_ms.load(Ordering::Relaxed);
-        let Ok(longest) = u64::try_from(millis) else { return Ok(lock()) };
+        let millis = match in_transaction() {
+            true => self.transaction_lock_timeout_ms.load(Ordering::Relaxed),
+            false => -1,
+        };
+        let Ok(longest) = u64::try_from(millis) else { return current::acquire(try_for) };
         try_for(Duration::from_millis(longest)).ok_or_else(|| {
             let text = format!("Unable to acquire lock on {what} within {millis}ms.");
             Error::new(ErrorCode::LockTimeout, text)
@@ -252,7 +252,7 @@ impl Writer {
         archives: &[ArchiveCollection],
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
-        let state = collection.state.read();
+        let state = collection.read_state()?;
         let namespace = collection.namespace();
         if collection.is_dropped() {
             return Err(Error::new(
@@ -264,7 +264,11 @@ impl Writer {
         let moment = self.moment();
         let now_ms = moment.now_ms;
         // Units on a capped collection run one after the other.
-        let one_writes = state.capped.map(|_| collection.capped.writing.lock());
+        let turn = &collection.capped.writing;
+        let one_writes = match state.capped {
+            Some(_) => Some(current::acquire(|longest| turn.try_lock_for(longest))?),
+            None => None,
+        };
         let open = OpenArchives::open(archives);
         let mut txn = self.engine.begin(TxnOptions::default()).map_err(from_kv)?;
         let mut pending = Pending::new();

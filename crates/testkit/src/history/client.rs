@@ -200,14 +200,14 @@ impl Run {
     }
 }
 
-fn parsed(command: &str) -> DocBuf {
+pub(super) fn parsed(command: &str) -> DocBuf {
     match dialect::document(command, &Env::default()) {
         Ok(command) => command,
         Err(why) => panic!("{why}: {command}"),
     }
 }
 
-fn number(document: RawDoc<'_>, name: &str) -> i64 {
+pub(super) fn number(document: RawDoc<'_>, name: &str) -> i64 {
     match document.get(name) {
         Some(RawValue::Int32(number)) => i64::from(number),
         Some(RawValue::Int64(number)) => number,
@@ -215,7 +215,7 @@ fn number(document: RawDoc<'_>, name: &str) -> i64 {
     }
 }
 
-fn list(document: RawDoc<'_>) -> Vec<u64> {
+pub(super) fn list(document: RawDoc<'_>) -> Vec<u64> {
     let values = document.get("list").and_then(RawValue::as_array).unwrap_or(RawDoc::EMPTY);
     let value = |value| match value {
         RawValue::Int64(value) => value as u64,
@@ -224,7 +224,7 @@ fn list(document: RawDoc<'_>) -> Vec<u64> {
     values.iter().map(|element| value(element.value())).collect()
 }
 
-fn register(document: RawDoc<'_>) -> Option<u64> {
+pub(super) fn register(document: RawDoc<'_>) -> Option<u64> {
     Some(number(document, "value") as u64).filter(|value| *value > 0)
 }
 
@@ -697,6 +697,82 @@ pub fn disturb<L: Line>(run: &Run, line: &mut L, indexes: bool, clients: u8, see
             }
             _ => kill_one(line, &mut random),
         };
+    }
+}
+
+/// Changes definitions, fills and empties other collections, and lets documents expire, until the run is over. Of the lists and
+/// registers it changes what their clients do not see.
+pub fn upheave<L: Line>(run: &Run, line: &mut L, seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed.rotate_left(17));
+    while !run.over.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(random.random_range(5..60)));
+        let key = run.turn() * KEYS + random.random_range(0..KEYS);
+        let (db, collection) = match random.random_bool(0.3) {
+            true => run.register_at(key),
+            false => run.list_at(key),
+        };
+        let flag = random.random_bool(0.5);
+        let (db, command) = match random.random_range(0..16) {
+            0 => ("three", "{drop: 'side'}".to_owned()),
+            1 => ("three", "{create: 'side', validator: {a: {$gte: 0}}}".to_owned()),
+            2 => {
+                ("three", "{createIndexes: 'side', indexes: [{key: {a: 1}, name: 'a'}]}".to_owned())
+            }
+            3 => ("three", "{dropIndexes: 'side', index: 'a'}".to_owned()),
+            4 => ("three", "{collMod: 'side', validationLevel: 'moderate'}".to_owned()),
+            5 | 6 => {
+                let documents = "{at: Date(0)}, ".repeat(random.random_range(1..20));
+                (
+                    "three",
+                    format!("{{insert: 'due', documents: [{documents}]}}").replace(", ]", "]"),
+                )
+            }
+            7 => {
+                let index = "{key: {at: 1}, name: 'at', expireAfterSeconds: 0}";
+                ("three", format!("{{createIndexes: 'due', indexes: [{index}]}}"))
+            }
+            8 => (
+                db,
+                format!(
+                    "{{aggregate: '{collection}', pipeline: [{{$out: {{db: 'three', coll: 'copy'}}}}], cursor: {{}}}}"
+                ),
+            ),
+            9 => {
+                let into = "{db: 'three', coll: 'copies'}";
+                (
+                    db,
+                    format!(
+                        "{{aggregate: '{collection}', pipeline: [{{$merge: {{into: {into}}}}}], cursor: {{}}}}"
+                    ),
+                )
+            }
+            10 => (
+                "admin",
+                "{renameCollection: 'three.copy', to: 'three.renamed', dropTarget: true}"
+                    .to_owned(),
+            ),
+            11 => (
+                db,
+                format!(
+                    "{{collMod: '{collection}', changeStreamPreAndPostImages: {{enabled: {flag}}}}}"
+                ),
+            ),
+            12 => (
+                db,
+                format!("{{collMod: '{collection}', index: {{name: 'length', hidden: {flag}}}}}"),
+            ),
+            13 => {
+                let index = "{key: {never: 1}, name: 'never', expireAfterSeconds: 0}";
+                (db, format!("{{createIndexes: '{collection}', indexes: [{index}]}}"))
+            }
+            14 => (db, format!("{{dropIndexes: '{collection}', index: 'never'}}")),
+            _ => ("three", "{dropDatabase: 1}".to_owned()),
+        };
+        let Ok(reply) = line.ask(db, parsed(&command).as_doc()) else { continue };
+        let reply = Reply::of(reply);
+        if [1, 8].contains(&reply.code) {
+            run.complain(format!("{} to {command}", reply.shown()));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod capped;
 mod changes_model;
 mod collations;
 mod deletion;
+mod ends;
 mod every_plan;
 mod fsync_lock;
 mod growth;

@@ -95,3 +95,70 @@ fn what_is_killed_ends_while_it_writes_files() {
     let expected = vec![ErrorCode::Interrupted.0; PIPELINES.len()];
     assert_eq!(codes(Box::new(kill), begun), expected);
 }
+
+/// An engine may hold less than the server takes: keys of 1 KB, values of 1 MB, transactions of 10 MB. What does not fit is
+/// refused with a code, and nothing of it is there.
+#[test]
+fn an_engine_of_narrow_limits_refuses_what_does_not_fit() {
+    let limits = Some(mayfly_kv::chaos::NARROW_LIMITS);
+    let options = mayfly_kv::ChaosOptions { limits, ..Default::default() };
+    let engine: Arc<dyn Engine> =
+        Arc::new(mayfly_kv::ChaosEngine::new(Arc::new(MemoryEngine::new()), options));
+    let mut fixture = Fixture::new(Box::new(move || engine.clone()));
+    let code = |reply: &mayfly_value::DocBuf| {
+        let reply = reply.as_doc();
+        let first = reply.get("writeErrors").and_then(RawValue::as_array);
+        let first = first.and_then(|errors| errors.iter().next()?.value().as_document());
+        match first.unwrap_or(reply).get("code") {
+            Some(RawValue::Int32(code)) => code,
+            _ => 0,
+        }
+    };
+    let too_large = ErrorCode::TransactionTooLarge.0;
+    fixture.ok("test", "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]}");
+    fixture
+        .ok("test", "{insert: 'c', documents: [{_id: 0, a: 'short', pad: Repeat('x', 900000)}]}");
+    for refused in [
+        "{insert: 'c', documents: [{_id: 1, pad: Repeat('x', 1500000)}]}",
+        "{insert: 'c', documents: [{_id: 1, a: Repeat('x', 2000)}]}",
+        "{insert: 'c', documents: [{_id: Repeat('x', 2000)}]}",
+        "{update: 'c', updates: [{q: {_id: 0}, u: {$set: {a: Repeat('x', 2000)}}}]}",
+        "{update: 'c', updates: [{q: {_id: 0}, u: {$set: {more: Repeat('x', 200000)}}}]}",
+        "{createIndexes: 'c', indexes: [{key: {pad: 1}, name: 'pad'}]}",
+    ] {
+        assert_eq!(code(&fixture.run("test", refused)), too_large, "{refused}");
+    }
+    // Many documents are several transactions of the engine, but one of a client's is one.
+    let session = "lsid: {id: BinData(4, 'AAAAAAAAAAAAAAAAAAAABw==')}, txnNumber: NumberLong(1), autocommit: false";
+    for n in 1..=15 {
+        let insert = format!("insert: 'c', documents: [{{_id: {n}, pad: Repeat('x', 900000)}}]");
+        let begins = if n == 1 { ", startTransaction: true" } else { "" };
+        let reply = fixture.run("test", &format!("{{{insert}, {session}{begins}}}"));
+        let expected = match n {
+            1..=11 => 0,
+            12 => too_large,
+            _ => ErrorCode::NoSuchTransaction.0,
+        };
+        assert_eq!(code(&reply), expected, "statement {n}");
+    }
+    let count = |fixture: &Fixture| {
+        fixture.run("test", "{count: 'c'}").as_doc().get("n").map(|n| format!("{n:?}"))
+    };
+    assert_eq!(count(&fixture), Some("1".to_owned()));
+    for n in 1..=15 {
+        fixture.ok(
+            "test",
+            &format!(
+                "{{insert: 'c', documents: [{{_id: {n}, at: Date(0), pad: Repeat('x', 900000)}}]}}"
+            ),
+        );
+    }
+    fixture.ok(
+        "test",
+        "{createIndexes: 'c', indexes: [{key: {at: 1}, name: 'at', expireAfterSeconds: 0}]}",
+    );
+    fixture.ttl_pass();
+    assert_eq!(count(&fixture), Some("1".to_owned()), "what is due fits into several");
+    let found = fixture.ok("test", "{validate: 'c', full: true}");
+    assert_eq!(found.as_doc().get("valid"), Some(RawValue::Bool(true)));
+}

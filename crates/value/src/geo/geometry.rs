@@ -1,6 +1,6 @@
 //! What a field of a document holds: GeoJSON, or a legacy pair, which is a point in the plane and on the sphere.
 
-use mayfly_base::{Error, Result};
+use mayfly_base::{Error, ErrorCode, Result};
 
 use super::distance;
 use super::parse;
@@ -32,6 +32,11 @@ pub struct Geometry {
     pair: Option<Pair>,
 }
 
+/// Whether the error says something of the value, and not of the operation that reads it.
+pub fn is_bad(error: &Error) -> bool {
+    error.code() == ErrorCode::BadValue
+}
+
 impl Geometry {
     /// Reads the value of a field.
     ///
@@ -55,7 +60,7 @@ impl Geometry {
                     Ok((shape, crs)) => {
                         Ok(Geometry { crs, pair: shape.pair(), shape: Some(shape) })
                     }
-                    Err(_) if starts_with_number() => {
+                    Err(error) if is_bad(&error) && starts_with_number() => {
                         parse::legacy_pair(value).map(Geometry::of_pair)
                     }
                     Err(error) => Err(error),
@@ -69,10 +74,16 @@ impl Geometry {
     }
 
     /// Reads a value, for those who do not want to know why it is none.
-    pub fn of_value(value: RawValue<'_>) -> Option<Geometry> {
+    ///
+    /// # Errors
+    /// Those of an operation that must end: whether it is one is not known then.
+    pub fn of_value(value: RawValue<'_>) -> Result<Option<Geometry>> {
         match value {
-            RawValue::Array(_) | RawValue::Document(_) => Geometry::parse_named("", value).ok(),
-            _ => None,
+            RawValue::Array(_) | RawValue::Document(_) => match Geometry::parse_named("", value) {
+                Err(error) if is_bad(&error) => Ok(None),
+                parsed => parsed.map(Some),
+            },
+            _ => Ok(None),
         }
     }
 

@@ -27,7 +27,7 @@ mod validity;
 
 pub use area::{Area, Cap};
 pub use cells::{CellRange, index_cells};
-pub use geometry::{Crs, Geometry};
+pub use geometry::{Crs, Geometry, is_bad};
 pub use grid::{Grid, GridRange};
 pub use parse::{crs_of, legacy_pair, query_geometry};
 pub use plane::{FlatShape, flat_distance};

@@ -1,5 +1,6 @@
 //! From values to shapes: GeoJSON and legacy pairs, checked.
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, Result};
 
 use super::geometry::Crs;
@@ -277,7 +278,7 @@ fn ring(value: Option<RawValue<'_>>, budget: &mut usize) -> Result<Vec<Point>> {
         let shown = shown(value);
         return bad(format!("Loop must have at least 3 different vertices: {shown}"));
     }
-    match fault_of_ring(&points) {
+    match fault_of_ring(&points)? {
         Some(fault) => bad(format!("Loop is not valid: {} {fault}", shown(value))),
         None => Ok(points),
     }
@@ -303,9 +304,13 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
         if crs != Crs::StrictSphere {
             next.normalize();
         }
+        // Each is compared with all of the first.
+        spend(1 + loops.first().map_or(0, |first| first.edges().count() >> 6))?;
         if let Some(first) = loops.first()
             && !is_hole_of(first, &next)
         {
+            // Unless it was broken off.
+            spend(usize::MAX)?;
             return bad(format!(
                 "Secondary loops not contained by first exterior loop - secondary loops must be holes: {} first loop: {}",
                 ShellValue(element.value()),
@@ -317,8 +322,14 @@ fn polygon(coordinates: Option<RawValue<'_>>, crs: Crs, budget: &mut usize) -> R
     if loops.is_empty() {
         return bad("Polygon has no loops.");
     }
-    match fault_of_rings(&loops) {
-        Some(fault) => bad(format!("Polygon isn't valid: {fault} {}", shown(coordinates))),
-        None => Ok(Polygon::new(loops)),
+    if let Some(fault) = fault_of_rings(&loops)? {
+        return bad(format!("Polygon isn't valid: {fault} {}", shown(coordinates)));
     }
+    let several = loops.len() > 1;
+    let polygon = Polygon::new(loops);
+    if several {
+        // It looks at each loop beside each other one, and may have broken off.
+        spend(usize::MAX)?;
+    }
+    Ok(polygon)
 }

@@ -3,6 +3,8 @@
 use std::f64::consts::PI;
 use std::sync::OnceLock;
 
+use mayfly_base::current::spend;
+
 use super::distance::Bounds;
 use super::point::{Point, angle, vector};
 use super::predicate::{aside, changes_side, ordered, sign};
@@ -137,6 +139,9 @@ impl Polygon {
     pub(super) fn new(loops: Vec<Loop>) -> Polygon {
         let around = |at: usize| {
             let others = loops.iter().enumerate().filter(|(other, _)| *other != at);
+            // When the operation has to end, whoever parses it will say so.
+            let others =
+                others.take_while(|(_, other)| spend(1 + other.vertices.len() / 32).is_ok());
             others.filter(|(_, other)| other.holds_ring(&loops[at])).count()
         };
         let holes = (0..loops.len()).map(|at| around(at) % 2 == 1).collect();

@@ -2,8 +2,13 @@
 //!
 //! Borders that cross inside of their edges decide at once. Where they only share corners, the wedges at those corners decide. Where
 //! they do not meet at all, one corner of each stands for all.
+//!
+//! Large shapes are compared part by part, which counts as work of the operation. When that has to end, the answers here mean nothing: who
+//! gives one on asks [`spend`] once more.
 
 use std::collections::HashMap;
+
+use mayfly_base::current::spend;
 
 use super::cells::{leaf_meets_arc, leaf_of};
 use super::distance::Bounds;
@@ -11,6 +16,9 @@ use super::point::{Point, angle, bits};
 use super::polygon::Polygon;
 use super::predicate::{Crossing, Wedge, crossing, ordered};
 use super::shape::Shape;
+
+/// So many edges that are looked at are a unit of work.
+const EDGES_PER_UNIT: usize = 32;
 
 /// An arc and the box around it.
 #[derive(Clone, Debug)]
@@ -91,6 +99,9 @@ pub(super) fn any_pair<'a>(
         };
         let Some((next, behind)) = rest.split_first() else { return false };
         *rest = behind;
+        if must_end(others.len()) {
+            return false;
+        }
         others.retain(|other| other.bounds.last() >= next.bounds.first());
         let mut meeting = others.iter().filter(|other| other.bounds.meets(&next.bounds));
         let found = match take_left {
@@ -102,6 +113,17 @@ pub(super) fn any_pair<'a>(
         }
         own.push(next);
     }
+}
+
+/// Whether the operation has to end, before so many edges are looked at.
+fn must_end(edges: usize) -> bool {
+    spend(1 + edges / EDGES_PER_UNIT).is_err()
+}
+
+/// Whether a point is inside of a polygon.
+fn is_inside(polygon: &Polygon, point: &Point) -> bool {
+    let edges = polygon.loops().iter().map(|ring| ring.vertices().len()).sum();
+    !must_end(edges) && polygon.contains(point)
 }
 
 fn arcs_of_line(line: &[Point]) -> Vec<Arc> {
@@ -141,14 +163,14 @@ pub(super) fn polygon_contains(a: &Polygon, b: &Polygon) -> bool {
         let wedge = Wedge { before, after };
         let inside = match own.wedges(corner) {
             Some(mut wedges) => wedges.any(|own| own.contains(&wedge, corner)),
-            None => a.contains(corner),
+            None => is_inside(a, corner),
         };
         if !inside {
             return false;
         }
     }
     // A hole of a must not lie in b, nor may b go around all of a.
-    a.corners().all(|[_, corner, _]| others.has_corner(corner) || !b.contains(corner))
+    a.corners().all(|[_, corner, _]| others.has_corner(corner) || !is_inside(b, corner))
 }
 
 /// Whether both have some of the sphere in common; a common border alone is nothing, as in the reference.
@@ -163,7 +185,7 @@ pub(super) fn polygons_meet(a: &Polygon, b: &Polygon) -> bool {
         let wedge = Wedge { before, after };
         match polygon.prepared().wedges(corner) {
             Some(mut wedges) => wedges.any(|own| own.intersects(&wedge, corner)),
-            None => polygon.contains(corner),
+            None => is_inside(polygon, corner),
         }
     };
     b.corners().any(|corner| meets(a, corner)) || a.corners().any(|corner| meets(b, corner))
@@ -178,7 +200,7 @@ pub(super) fn polygon_contains_line(polygon: &Polygon, line: &[Point]) -> bool {
                 || next == wedge.after
                 || ordered(wedge.after, next, wedge.before, corner)
         }),
-        None => polygon.contains(corner),
+        None => is_inside(polygon, corner),
     };
     let all_inside =
         line.windows(2).all(|pair| into(&pair[0], &pair[1]) && into(&pair[1], &pair[0]));
@@ -186,7 +208,7 @@ pub(super) fn polygon_contains_line(polygon: &Polygon, line: &[Point]) -> bool {
 }
 
 fn polygon_meets_line(polygon: &Polygon, line: &[Point]) -> bool {
-    line.iter().any(|point| polygon.contains(point))
+    line.iter().any(|point| is_inside(polygon, point))
         || touch(&polygon.prepared().arcs, &arcs_of_line(line))
 }
 
@@ -196,7 +218,7 @@ fn lines_meet(a: &[Point], b: &[Point]) -> bool {
 
 /// A point is as large as the smallest cell, about a centimetre.
 fn polygon_meets_point(polygon: &Polygon, point: &Point) -> bool {
-    polygon.contains(point) || {
+    is_inside(polygon, point) || {
         let leaf = leaf_of(point);
         polygon.edges().any(|(a, b)| leaf_meets_arc(&leaf, a, b))
     }
@@ -204,14 +226,14 @@ fn polygon_meets_point(polygon: &Polygon, point: &Point) -> bool {
 
 fn line_meets_point(line: &[Point], point: &Point) -> bool {
     let leaf = leaf_of(point);
-    line.windows(2).any(|pair| leaf_meets_arc(&leaf, &pair[0], &pair[1]))
+    !must_end(line.len()) && line.windows(2).any(|pair| leaf_meets_arc(&leaf, &pair[0], &pair[1]))
 }
 
 /// Whether all of `inner` lies in the polygons of `outer`, each of its parts in one of them.
 pub(super) fn contains(outer: &Shape, inner: &Shape) -> bool {
     let polygons = outer.polygons();
     let any = |test: &dyn Fn(&Polygon) -> bool| polygons.iter().any(test);
-    inner.points().iter().all(|point| any(&|polygon| polygon.contains(point)))
+    inner.points().iter().all(|point| any(&|polygon| is_inside(polygon, point)))
         && inner.lines().iter().all(|line| any(&|polygon| polygon_contains_line(polygon, line)))
         && inner.polygons().iter().all(|other| any(&|polygon| polygon_contains(polygon, other)))
 }
@@ -230,7 +252,7 @@ pub(super) fn meet(a: &Shape, b: &Shape) -> bool {
     };
     let same_leaf = |x: &Point| {
         let leaf = leaf_of(x);
-        b.points().iter().any(|y| leaf_of(y).id == leaf.id)
+        !must_end(b.points().len()) && b.points().iter().any(|y| leaf_of(y).id == leaf.id)
     };
     a.points().iter().any(same_leaf)
         || points_on(a, b)

@@ -352,3 +352,25 @@ proptest! {
         }
     }
 }
+
+/// A star, whose long edges all lie near each other: each pair is looked at, until the operation has to end.
+#[test]
+fn looking_at_edges_is_work() {
+    use mayfly_base::current::{Current, enter};
+    use mayfly_base::{ErrorCode, ManualClock, OpCtx};
+    use std::sync::Arc;
+
+    let corner = |at: usize| {
+        let angle = std::f64::consts::TAU * (at % 400) as f64 / 400.0;
+        let radius = if at.is_multiple_of(2) { 5.0 } else { 10.0 };
+        format!("[{}, {}]", radius * angle.cos(), radius * angle.sin())
+    };
+    let ring = (0..=400).map(corner).collect::<Vec<_>>().join(", ");
+    let star = format!("{{type: 'Polygon', coordinates: [[{ring}]]}}");
+    geometry(&star);
+    let op = OpCtx::detached(Arc::new(ManualClock::at_ms(0)));
+    op.kill(ErrorCode::Interrupted);
+    let _entered = enter(Current { op: Some(op) });
+    geometry(SQUARE);
+    assert_eq!(parsed(&star).unwrap_err().code(), ErrorCode::Interrupted);
+}

@@ -1,6 +1,9 @@
-//! What a ring and rings together must be to be a polygon.
+//! What a ring and rings together must be to be a polygon. The answers mean nothing when the operation has to end.
 
 use std::collections::HashMap;
+
+use mayfly_base::Result;
+use mayfly_base::current::spend;
 
 use super::point::{Point, bits};
 use super::polygon::{Loop, Polygon};
@@ -8,23 +11,32 @@ use super::predicate::Crossing;
 use super::relation::{Arc, any_pair, polygon_contains, sorted_arcs};
 
 /// Why a ring is none: a vertex that occurs twice, or edges that cross.
-pub(super) fn fault_of_ring(vertices: &[Point]) -> Option<String> {
+///
+/// # Errors
+/// Those of an operation that must end: all edges of a ring may lie so that each pair has to be looked at.
+pub(super) fn fault_of_ring(vertices: &[Point]) -> Result<Option<String>> {
     let mut known: HashMap<[u64; 3], usize> = HashMap::new();
     for (at, vertex) in vertices.iter().enumerate() {
         if let Some(first) = known.insert(bits(vertex), at) {
-            return Some(format!("Duplicate vertices: {first} and {at}"));
+            return Ok(Some(format!("Duplicate vertices: {first} and {at}")));
         }
     }
     let arcs = sorted_arcs(edges(vertices));
     let mut found: Option<(&Arc, &Arc)> = None;
+    let mut may_go_on = Ok(());
     any_pair(&arcs, &arcs, &mut |x, y| {
+        may_go_on = spend(1);
+        if may_go_on.is_err() {
+            return true;
+        }
         let crosses = x.at < y.at && x.crosses(y) == Crossing::Inside;
         if crosses && found.is_none_or(|(a, b)| (x.at, y.at) < (a.at, b.at)) {
             found = Some((x, y));
         }
         false
     });
-    found.map(|(x, y)| {
+    may_go_on?;
+    Ok(found.map(|(x, y)| {
         let shown = |arc: &Arc| format!("{}-{}", in_degrees(&arc.a), in_degrees(&arc.b));
         format!(
             "Edges {} and {} cross. Edge locations in degrees: {} and {}",
@@ -33,7 +45,7 @@ pub(super) fn fault_of_ring(vertices: &[Point]) -> Option<String> {
             shown(x),
             shown(y)
         )
-    })
+    }))
 }
 
 fn edges(vertices: &[Point]) -> impl Iterator<Item = (&Point, &Point)> {
@@ -55,9 +67,12 @@ pub(super) fn is_hole_of(first: &Loop, ring: &Loop) -> bool {
 }
 
 /// Why rings are no polygon: an edge that two have, or edges that cross.
-pub(super) fn fault_of_rings(loops: &[Loop]) -> Option<String> {
+///
+/// # Errors
+/// Those of an operation that must end.
+pub(super) fn fault_of_rings(loops: &[Loop]) -> Result<Option<String>> {
     if loops.len() < 2 {
-        return None;
+        return Ok(None);
     }
     let mut known: HashMap<([u64; 3], [u64; 3]), (usize, usize)> = HashMap::new();
     for (at, ring) in loops.iter().enumerate() {
@@ -65,19 +80,25 @@ pub(super) fn fault_of_rings(loops: &[Loop]) -> Option<String> {
             let (a, b) = (bits(a), bits(b));
             let key = if a < b { (a, b) } else { (b, a) };
             if let Some((other, first)) = known.insert(key, (at, edge)) {
-                return Some(format!(
+                return Ok(Some(format!(
                     "Duplicate edge: loop {other}, edge {first} and loop {at}, edge {edge}"
-                ));
+                )));
             }
         }
     }
     let arcs: Vec<Vec<Arc>> = loops.iter().map(|ring| sorted_arcs(ring.edges())).collect();
     for (at, edges) in arcs.iter().enumerate() {
         for (other, others) in arcs.iter().enumerate().take(at) {
-            if any_pair(edges, others, &mut |x, y| x.crosses(y) == Crossing::Inside) {
-                return Some(format!("Loop {other} crosses loop {at}"));
+            let mut may_go_on = spend(1);
+            let crosses = any_pair(edges, others, &mut |x, y| {
+                may_go_on = spend(1);
+                may_go_on.is_err() || x.crosses(y) == Crossing::Inside
+            });
+            may_go_on?;
+            if crosses {
+                return Ok(Some(format!("Loop {other} crosses loop {at}")));
             }
         }
     }
-    None
+    Ok(None)
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use mayfly_base::Result;
+use mayfly_base::current::spend;
 use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::{DocBuilder, Finder, Number, RawDoc, RawElement, RawValue};
 
@@ -12,6 +13,12 @@ use super::{Additional, Arrays, Dependency, Items, Numbers, Objects, Schema, Tex
 impl Schema {
     /// Whether a value fits.
     pub(super) fn fits(&self, value: RawValue<'_>) -> Result<bool> {
+        let bytes = match value {
+            RawValue::Document(inner) | RawValue::Array(inner) => inner.as_bytes().len(),
+            RawValue::String(text) => text.len(),
+            _ => 0,
+        };
+        spend(1 + (bytes >> 10))?;
         let listed = self.types.is_none_or(|types| types.contains(value.type_byte()))
             && self.one_of_values.as_ref().is_none_or(|all| all.contains(&unordered_key(value)));
         if !listed {

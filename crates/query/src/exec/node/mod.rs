@@ -39,6 +39,9 @@ use crate::plan::{Plan, SortKeys};
 /// Entries looked at between two checks of the deadline.
 pub(super) const CHUNK_ENTRIES: usize = 256;
 
+/// Documents that are larger, in bytes, are looked at one by one.
+pub(super) const LARGE_BYTES: usize = 64 << 10;
+
 /// What a node gives.
 pub(super) struct Row<'r> {
     /// The key of the record; empty where results were sorted.

@@ -220,15 +220,23 @@ pub(crate) fn told(distance: f64, place: RawValue<'_>) -> Metadata {
 }
 
 /// The nearest of a document's places: its distance in the unit of the question, and the value.
+///
+/// # Errors
+/// Those of an operation that must end.
 pub(crate) fn nearest<'a>(
     near: &Near,
     path: &str,
     document: RawDoc<'a>,
-) -> Option<(f64, RawValue<'a>)> {
+) -> Result<Option<(f64, RawValue<'a>)>> {
     let parts: Vec<&str> = path.split('.').collect();
     let mut best: Option<(f64, RawValue<'a>)> = None;
+    let mut failure = None;
     let mut consider = |value: RawValue<'a>| {
-        let distance = Geometry::of_value(value).and_then(|found| near.distance_to(&found));
+        let geometry = Geometry::of_value(value).unwrap_or_else(|error| {
+            failure = Some(error);
+            None
+        });
+        let distance = geometry.and_then(|found| near.distance_to(&found));
         if let Some(distance) = distance
             && best.is_none_or(|(known, _)| distance < known)
         {
@@ -248,7 +256,7 @@ pub(crate) fn nearest<'a>(
         }
         ControlFlow::Continue(())
     });
-    best
+    failure.map_or(Ok(best), Err)
 }
 
 /// A running search.
@@ -323,7 +331,7 @@ impl Search {
             let Some(Reverse(found)) = state.waiting.pop() else { break };
             let (record, mut flow) = (&found.record, ControlFlow::Continue(()));
             let mut show = |document: RawDoc<'_>| {
-                if let Some((distance, place)) = nearest(&access.near, &access.path, document) {
+                if let Some((distance, place)) = nearest(&access.near, &access.path, document)? {
                     counters.returned += 1;
                     flow = rows(&Row::read(record, document, &told(distance, place)))?;
                 }
@@ -404,7 +412,7 @@ fn look_at(
         if !batch.matches(document)? {
             return Ok(ControlFlow::Continue(()));
         }
-        let distance = nearest(near, &access.path, document).map(|found| found.0);
+        let distance = nearest(near, &access.path, document)?.map(|found| found.0);
         let counts = |distance: &f64| near.min <= *distance && *distance <= near.max;
         if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
             let document = match for_write {

@@ -7,7 +7,7 @@ use mayfly_base::Result;
 use mayfly_storage::{Direction, KeyRange, RecordKey, ScanLimit, Scanned};
 
 use super::text::scored;
-use super::{Batch, CHUNK_ENTRIES, Counters, Node, Progress, Row, Rows};
+use super::{Batch, CHUNK_ENTRIES, Counters, LARGE_BYTES, Node, Progress, Row, Rows};
 use crate::exec::tail::{Tail, check_position};
 use crate::language::metadata::Metadata;
 use crate::plan::RecordScan;
@@ -55,7 +55,9 @@ impl Node for Scan {
                 if let Some(tail) = tail.as_mut() {
                     tail.looked_at(key);
                 }
-                if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
+                if looked.is_multiple_of(CHUNK_ENTRIES as u64)
+                    || document.as_bytes().len() > LARGE_BYTES
+                {
                     op.check()?;
                 }
                 stopped = !batch.spend(1);

@@ -33,7 +33,12 @@ impl Server {
 
     /// With further options of the command line.
     pub(crate) fn start_with(folder: &Path, options: &[&str]) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_mayflydb"))
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_mayflydb")), folder, options)
+    }
+
+    /// By a command that passes its arguments on to the program.
+    pub(crate) fn start_by(mut command: Command, folder: &Path, options: &[&str]) -> Server {
+        let mut child = command
             .args(["--port", "0", "--dbpath"])
             .arg(folder)
             .args(options)
@@ -75,11 +80,20 @@ pub(crate) struct Client(pub(crate) TcpStream);
 impl Client {
     pub(crate) fn run(&mut self, command: &Document) -> std::io::Result<DocBuf> {
         self.0.write_all(&message(command))?;
+        self.reply()
+    }
+
+    fn reply(&mut self) -> std::io::Result<DocBuf> {
         let mut length = [0; 4];
         self.0.read_exact(&mut length)?;
         let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
         self.0.read_exact(&mut rest)?;
         Ok(DocBuf::from_bytes(rest[17..].to_vec()).unwrap())
+    }
+
+    /// The reply to a command that was sent before.
+    pub(crate) fn read_reply(&mut self) -> DocBuf {
+        self.reply().unwrap()
     }
 
     pub(crate) fn ok(&mut self, command: &Document) -> DocBuf {

@@ -48,7 +48,7 @@ impl Build<'_> {
                 return Ok(());
             }
             let taken = {
-                let _no_writers = self.collection.state.write();
+                let _no_writers = self.collection.change_state()?;
                 self.notes.take()?
             };
             let began = self.store.clock.monotonic_micros();

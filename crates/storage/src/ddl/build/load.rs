@@ -72,7 +72,7 @@ impl Build<'_> {
         self.step("loaded");
         match place {
             Place::Beside(ingest) => {
-                let _state = self.collection.state.read();
+                let _state = self.collection.read_state()?;
                 self.check()?;
                 if !index.is_dropped() {
                     ingest.finish().map_err(from_kv)?;

@@ -737,6 +737,56 @@ fn a_full_disk_ends_a_build_and_no_write() {
     assert!((1..60).contains(&built), "{built} were built");
 }
 
+/// An engine that begins no writes when told.
+struct Unwritable {
+    inner: MemoryEngine,
+    refuses: Arc<AtomicBool>,
+}
+
+impl EngineAround for Unwritable {
+    fn inner(&self) -> &dyn Engine {
+        &self.inner
+    }
+
+    fn begin(
+        &self,
+        options: mayfly_kv::TxnOptions,
+    ) -> mayfly_kv::KvResult<Box<dyn mayfly_kv::Txn>> {
+        match self.refuses.load(Ordering::Relaxed) && !options.read_only {
+            true => Err(mayfly_kv::KvError::Unavailable("the disk is full".to_owned())),
+            false => self.inner.begin(options),
+        }
+    }
+}
+
+/// The failure of a build that cannot be taken back is reported, and the index goes when it can.
+#[test]
+fn a_build_that_cannot_be_taken_back_is_taken_back_later() {
+    for by_sweeper in [true, false] {
+        let refuses = Arc::new(AtomicBool::new(false));
+        let inner = MemoryEngine::new();
+        let f = over(Arc::new(Unwritable { inner, refuses: refuses.clone() }));
+        f.fill(60);
+        let refused = refuses.clone();
+        f.at("last", move |_| refused.store(true, Ordering::Relaxed));
+        let error = f.build(&two()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutOfDiskSpace);
+        assert_eq!(f.names().len(), 2, "they cannot be dropped yet");
+        f.at("none", |_| ());
+        assert!(f.store.sweep_once().is_err());
+        refuses.store(false, Ordering::Relaxed);
+        if by_sweeper {
+            f.store.sweep_once().unwrap();
+            assert!(f.names().is_empty());
+            assert_eq!(f.stored_entries(), 0);
+        }
+        f.build(&two()).unwrap();
+        f.store.sweep_once().unwrap();
+        assert_eq!(f.names().len(), 2);
+        f.check();
+    }
+}
+
 thread_local! {
     /// What is done while this thread waits.
     static WHILE_WAITING: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };

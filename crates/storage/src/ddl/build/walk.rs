@@ -20,6 +20,8 @@ use crate::record::layout::encode_unique_value;
 use crate::write::covered_keys;
 
 const SCANNING: &str = "Index Build: scanning collection";
+/// A document with more keys in one index is looked at by itself.
+const MANY_KEYS: usize = 256;
 /// What is read over one snapshot.
 const PAGE: ScanLimit = ScanLimit { rows: if cfg!(test) { 7 } else { 10_000 }, bytes: 16 << 20 };
 
@@ -43,6 +45,9 @@ impl Build<'_> {
             for (number, index) in self.indexes.iter().enumerate() {
                 covered_keys(index, record, &mut keys)?;
                 multikey[number] |= keys.multikey;
+                if keys.len() > MANY_KEYS {
+                    self.check()?;
+                }
                 for (values, bits) in keys.iter() {
                     encode_unique_value(&mut value, record_key, bits);
                     sorters[number].push(values, &value, &|| self.check())?;

@@ -5,8 +5,9 @@
 
 use std::ops::ControlFlow;
 
+use mayfly_base::current::spend;
 use mayfly_base::{Error, ErrorCode, Result, limits};
-use mayfly_value::geo::{Crs, Geometry, index_cells};
+use mayfly_value::geo::{Crs, Geometry, index_cells, is_bad};
 use mayfly_value::keys;
 use mayfly_value::paths::{Hit, LeafArrays, visit_path_with};
 use mayfly_value::shell::{Shell, ShellValue};
@@ -108,7 +109,15 @@ fn cells(field: &IndexField, document: RawDoc<'_>) -> Result<Option<Vec<ValueBuf
                 Err(Error::bad_value(text))
             }
         };
-        let found = Geometry::parse_named(name, value).and_then(cells_of).map_err(|error| {
+        let found = Geometry::parse_named(name, value).and_then(cells_of);
+        if found.is_err() {
+            // Perhaps it is no fault of the document.
+            spend(usize::MAX)?;
+        }
+        let found = found.map_err(|error| {
+            if !is_bad(&error) {
+                return error;
+            }
             let text = format!("Can't extract geo keys: {}  {}", Shell(document), error.message());
             Error::new(ErrorCode(16755), text)
         })?;

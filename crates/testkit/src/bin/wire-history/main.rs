@@ -5,7 +5,6 @@
 //! It keeps the history, and after a failure the folder, and says where.
 
 mod line;
-mod server;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,14 +14,15 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mayfly_testkit::dialect::{self, Env};
-use mayfly_testkit::history::client::{Client, Line, Run, disturb};
+use mayfly_testkit::history::client::{Client, Line, Run, disturb, upheave};
+use mayfly_testkit::history::events::Follower;
 use mayfly_testkit::history::{Outcome, Transaction, check};
+use mayfly_testkit::outside::Server;
 use mayfly_value::RawValue;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use line::{Network, Wire};
-use server::Server;
 
 /// Concurrent transactions over the network, kills of the server and cut connections, and a check of what the clients saw.
 #[derive(Parser)]
@@ -75,14 +75,21 @@ fn main() -> ExitCode {
 fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let folder = tempfile::Builder::new().prefix("mayfly-wire-history-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
-    let mut server = Server::start(&arguments.server, &arguments.server_arguments, folder.path())?;
+    let expiry = ["--setParameter", "ttlMonitorSleepSecs=1"].map(str::to_owned);
+    let server_arguments = [&expiry, arguments.server_arguments.as_slice()].concat();
+    let mut server = Server::start(&arguments.server, &server_arguments, folder.path())?;
     let (run, network) = (Run::with_slow_clients(), Network::default());
     network.port.store(server.port, Ordering::Release);
     let cutting = f64::from(arguments.cuts.min(1000)) / 1000.0;
     let mut ends = Ends::default();
     let mut failed = None;
+    let mut follower = Follower::new(&run);
+    // It sees everything from here on.
+    while !follower.is_open() {
+        follower.step(&mut Wire::new(&network, &run, seed, 0.0));
+    }
     let mut history: Vec<Transaction> = std::thread::scope(|threads| {
-        let (run, network) = (&run, &network);
+        let (run, network, follower) = (&run, &network, &mut follower);
         let client = |session: u8| {
             let line = Wire::new(network, run, seed.wrapping_mul(31) + u64::from(session), cutting);
             let mut client = Client::new(run, line, session, seed);
@@ -97,6 +104,13 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         let clients: Vec<_> = (1..=arguments.clients).map(client).collect();
         threads.spawn(|| {
             disturb(run, &mut Wire::new(network, run, seed, 0.0), true, arguments.clients, seed);
+        });
+        threads.spawn(|| upheave(run, &mut Wire::new(network, run, !seed, 0.0), seed));
+        threads.spawn(move || {
+            let mut line = Wire::new(network, run, seed.rotate_left(7), cutting);
+            while !run.over.load(Ordering::Acquire) {
+                follower.step(&mut line);
+            }
         });
         failed = ends.again_and_again(arguments, seed, &mut server, run, network).err();
         run.over.store(true, Ordering::Release);
@@ -115,7 +129,10 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let mut line = Wire::new(&network, &run, seed, 0.0);
     history.sort_by_key(|it| it.begin);
     history.push(run.read_all(&mut line)?);
+    let followed = follower.finish(&mut line);
     let mut wrong = run.complaints();
+    wrong.extend(followed.err());
+    wrong.extend(follower.check(&history));
     wrong.extend(damaged(&run, &mut line)?);
     wrong.extend(server.stop().err());
     wrong.extend(server.complaints());
@@ -124,7 +141,7 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
     let count = |outcome| history.iter().filter(|it| it.outcome == outcome).count();
     println!(
         "{} transactions in {seconds:.0} s: {} ok, {} failed, {} unknown; {} kills, {} orderly ends, {} cuts, \
-         {} answers lost; refused by code {:?}; asked again: {:?}; checked in {:.1} s",
+         {} answers lost; {} events of a stream that was opened {} times; refused by code {:?}; asked again: {:?}; checked in {:.1} s",
         history.len(),
         count(Outcome::Ok),
         count(Outcome::Fail),
@@ -133,6 +150,8 @@ fn history(arguments: &Arguments, seed: u64) -> Result<Vec<String>, String> {
         ends.stops,
         network.cuts.load(Ordering::Relaxed),
         network.lost.load(Ordering::Relaxed),
+        follower.events,
+        follower.opened,
         run.refusals(),
         run.repeats(),
         checked.elapsed().as_secs_f64(),

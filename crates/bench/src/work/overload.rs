@@ -1,0 +1,131 @@
+//! What clients that want too much leave to the others: finds by `_id` alone, and beside each attack.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mayfly_value::DocBuilder;
+
+use super::point::{RECORDS, load_records, reader};
+use super::{DATABASE, Plan};
+use crate::figures::{Measured, P99, RATE};
+use crate::load::{self, Load};
+use crate::server::Target;
+
+const CONNECTIONS: usize = 4;
+/// Clients that attack.
+const ATTACKERS: usize = 60;
+/// So long they are alone.
+const HEAD_START: Duration = Duration::from_secs(2);
+/// How often those that wait look whether it is over.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of half a message.
+const HALF: usize = 8 << 20;
+
+/// One attacker, until it is over.
+type Attack = fn(&Target, &AtomicBool) -> Result<()>;
+
+/// The figures: the rate as a part of that alone, and the slowest hundredth.
+const ATTACKS: [(&str, &str, Attack); 4] = [
+    ("beside aggregations", "p99 beside aggregations", aggregate),
+    ("beside endless scripts", "p99 beside endless scripts", scripts),
+    ("beside unread replies", "p99 beside unread replies", unread),
+    ("beside half messages", "p99 beside half messages", half),
+];
+
+pub(super) fn overload(target: &Target, plan: &Plan) -> Result<Measured> {
+    load_records(target, RECORDS, plan.records)?;
+    let finds = || {
+        let load = Load::new(plan, CONNECTIONS, |n| reader(1700 + n as u64, plan.records));
+        load::run(target, plan, &load)
+    };
+    let mut measured = finds()?;
+    let alone = measured.get(RATE).context("no rate was measured")?;
+    for (rate, slowest, attack) in ATTACKS {
+        let over = AtomicBool::new(false);
+        let beside = std::thread::scope(|scope| {
+            for _ in 0..ATTACKERS {
+                scope.spawn(|| attack(target, &over));
+            }
+            std::thread::sleep(HEAD_START);
+            let beside = finds();
+            over.store(true, Ordering::Relaxed);
+            beside
+        })?;
+        measured.set(rate, beside.get(RATE).unwrap_or(0.0) / alone, "x");
+        measured.set_known(slowest, beside.get(P99), "ms");
+    }
+    let resident = target.process.as_ref().and_then(|process| process.resident_bytes());
+    measured.set_known("resident after", resident.map(|bytes| bytes / 1e6), "MB");
+    Ok(measured)
+}
+
+/// Groups everything, again and again.
+fn aggregate(target: &Target, over: &AtomicBool) -> Result<()> {
+    let mut client = target.client()?;
+    while !over.load(Ordering::Relaxed) {
+        // One that fails is an attack as well.
+        let _ = client.run(|doc| {
+            doc.append("aggregate", RECORDS).start_array("pipeline");
+            doc.push_document().start_document("$group").append("_id", "$field0");
+            doc.start_document("n").append("$sum", 1).end().end().end();
+            doc.push_document().start_document("$sort").append("_id", 1).end().end();
+            doc.push_document().append("$limit", 1).end().end();
+            doc.start_document("cursor").end().append("$db", DATABASE);
+        });
+    }
+    Ok(())
+}
+
+/// Runs a loop that ends with its time.
+fn scripts(target: &Target, over: &AtomicBool) -> Result<()> {
+    let mut client = target.client()?;
+    while !over.load(Ordering::Relaxed) {
+        let _ = client.run(|doc| {
+            doc.append("aggregate", RECORDS).start_array("pipeline");
+            doc.push_document().append("$limit", 1).end();
+            doc.push_document().start_document("$project").start_document("x");
+            doc.start_document("$function").append("body", "function() { while (true) {} }");
+            doc.start_array("args").end().append("lang", "js").end().end().end().end().end();
+            doc.start_document("cursor").end().append("maxTimeMS", 1000).append("$db", DATABASE);
+        });
+    }
+    Ok(())
+}
+
+/// Asks for sixteen megabytes on several connections, and reads none of them.
+fn unread(target: &Target, over: &AtomicBool) -> Result<()> {
+    let mut clients = Vec::new();
+    for _ in 0..5 {
+        let mut client = target.client()?;
+        client.prepare(|request| {
+            request.command(|doc: &mut DocBuilder| {
+                doc.append("find", RECORDS).append("batchSize", 100_000).append("$db", DATABASE);
+            });
+        });
+        client.send()?;
+        clients.push(client);
+    }
+    wait(over);
+    Ok(())
+}
+
+/// Sends a part of a large message.
+fn half(target: &Target, over: &AtomicBool) -> Result<()> {
+    let mut stream = target.client()?.into_stream();
+    let mut message: Vec<u8> =
+        [40_000_000_i32, 1, 0, 2013, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    message.resize(HALF, 0);
+    stream.set_write_timeout(Some(LOOK))?;
+    // Whoever has to wait is not read.
+    let _ = stream.write_all(&message);
+    wait(over);
+    Ok(())
+}
+
+fn wait(over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,446 @@
+//! Cutting what a power cut left of the log behind its last sync, before RocksDB reads it.
+//!
+//! What was not synced may survive in any order: pages of the log behind a page that is missing, and a later log file although
+//! the end of the one before is gone. RocksDB replays such a log with a hole: it steps over zeros to the next block, and begins
+//! the next file wherever the last one ends. A record that updates a document would then be applied without the one that inserted
+//! it. So the log is read here first, and ends where it first breaks.
+//!
+//! A break may be damage instead, to what was synced and acknowledged; then the store must not open. Two things tell them apart:
+//!
+//! * *Marks*. The first commit behind a sync says which sequence numbers it covered ([`mark`]). A break before a mark that
+//!   covers it is damage. A mark speaks of its own run of the process only, because numbers that a cut has taken are used again.
+//! * What a power cut leaves is the beginning of what was written and zeros from there on, up to the end of a page at least.
+//!   Anything else is damage.
+//!
+//! ```text
+//! block of 32 KB:  record record ...                 a record never begins in the last 6 bytes
+//! record:          checksum 4, length 2, kind 1, payload
+//! kinds:           1 whole, 2 first part, 3 middle, 4 last part, 130 what the log file before this one held
+//! payload:         sequence number 8, operations 4, the operations; a mark is the first of them
+//! kind 130:        number of the log file 8, its bytes 8, its last sequence number 8
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use crate::open_error::OpenError;
+
+const BLOCK_BYTES: usize = 32 << 10;
+const HEADER_BYTES: usize = 7;
+const PAGE_BYTES: usize = 4096;
+/// Zeros at the end of a page that cannot be part of a document.
+const GAP_BYTES: usize = 64;
+
+const WHOLE: u8 = 1;
+const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
+const LAST: u8 = 4;
+const PREDECESSOR: u8 = 130;
+
+/// Of a batch: its sequence number and how many operations it has.
+const BATCH_HEADER_BYTES: usize = 12;
+/// The kind of an operation that writes nothing.
+const LOG_DATA: u8 = 3;
+const MARK: &[u8; 8] = b"mfSynced";
+/// How long a mark is.
+pub(crate) const MARK_BYTES: usize = MARK.len() + 16;
+/// So much of a batch's beginning is looked at.
+const HEAD_BYTES: usize = BATCH_HEADER_BYTES + 2 + MARK_BYTES;
+
+/// Says that everything after the first and up to the second sequence number is on the disk.
+pub(crate) fn mark(after: u64, upto: u64) -> [u8; MARK_BYTES] {
+    let mut mark = [0; MARK_BYTES];
+    mark[..8].copy_from_slice(MARK);
+    mark[8..16].copy_from_slice(&after.to_le_bytes());
+    mark[16..].copy_from_slice(&upto.to_le_bytes());
+    mark
+}
+
+/// What a log file says about the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Predecessor {
+    number: u64,
+    bytes: u64,
+}
+
+/// A log file as it was found.
+#[derive(Debug, Default)]
+struct LogFile {
+    path: PathBuf,
+    number: u64,
+    bytes: u64,
+    /// Where its last whole record ends.
+    end: u64,
+    predecessor: Option<Predecessor>,
+    /// Of its first record.
+    first: Option<u64>,
+    /// Behind its last whole record.
+    next: Option<u64>,
+    broken: bool,
+    /// It breaks as a power cut leaves it.
+    torn: bool,
+    /// The first sequence number behind where it breaks.
+    salvaged: Option<u64>,
+    /// By where they begin, how far marks go.
+    marks: BTreeMap<u64, u64>,
+}
+
+impl LogFile {
+    fn says_anything(&self) -> bool {
+        self.next.is_some() || self.broken || self.predecessor.is_some()
+    }
+
+    fn covers(&self, sequence: u64) -> bool {
+        self.marks.iter().any(|(after, upto)| *after < sequence && sequence <= *upto)
+    }
+}
+
+/// Cuts the logs of a folder that nobody has open. `lock` makes sure of that when there is something to cut.
+pub(crate) fn cut<L>(
+    folder: &Path,
+    lock: impl FnOnce() -> Result<L, OpenError>,
+) -> Result<(), OpenError> {
+    if !find_cuts(&read_all(folder)?)?.is_empty() {
+        let _lock = lock()?;
+        // Read again: somebody may have written to it until now.
+        let files = read_all(folder)?;
+        for (at, end) in find_cuts(&files)? {
+            let LogFile { path, bytes, .. } = &files[at];
+            let file = path.display();
+            warn!(%file, bytes, end, "the log's end, which no sync covered, is not whole; it is cut");
+            let open = OpenOptions::new().write(true).open(path);
+            open.and_then(|open| open.set_len(end))
+                .map_err(|error| OpenError::of_file(path, &error))?;
+        }
+    }
+    sync_all(folder)
+}
+
+/// What is read now must be there after the next power cut, too: RocksDB goes on from it.
+fn sync_all(folder: &Path) -> Result<(), OpenError> {
+    for (_, path) in log_files(folder)? {
+        File::open(&path)
+            .and_then(|file| file.sync_all())
+            .map_err(|error| OpenError::of_file(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn log_files(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, OpenError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(OpenError::of_file(folder, &error)),
+    };
+    let mut files = BTreeMap::new();
+    for entry in entries {
+        let path = entry.map_err(|error| OpenError::of_file(folder, &error))?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".log"));
+        if let Some(number) = number.and_then(|digits| digits.parse().ok()) {
+            files.insert(number, path);
+        }
+    }
+    Ok(files)
+}
+
+fn read_all(folder: &Path) -> Result<Vec<LogFile>, OpenError> {
+    let read = |(number, path): (u64, PathBuf)| {
+        read(number, &path).map_err(|error| OpenError::of_file(&path, &error))
+    };
+    log_files(folder)?.into_iter().map(read).collect()
+}
+
+/// Which files are to be cut, and where.
+fn find_cuts(files: &[LogFile]) -> Result<Vec<(usize, u64)>, OpenError> {
+    let (mut cuts, mut next) = (Vec::new(), None);
+    for (at, file) in files.iter().enumerate() {
+        // Behind all files until now.
+        next = file.next.or(next);
+        let follower = files[at + 1..].iter().find(|file| file.bytes > 0 && file.says_anything());
+        let follows = follower.map(|follower| match follower.predecessor {
+            // The first file of its run: those before were replayed, and are not needed any more.
+            None => true,
+            Some(said) => {
+                said.number != file.number
+                    || said.bytes == file.end
+                    // Its length counts an append that failed; the next one has the same sequence number.
+                    || matches!((follower.first, next), (Some(first), Some(next)) if first <= next)
+            }
+        });
+        let is_damaged = || {
+            Err(OpenError::Damaged(format!(
+                "the log {} is damaged at byte {}",
+                file.path.display(),
+                file.end
+            )))
+        };
+        match (file.broken, follows) {
+            (false, None | Some(true)) => continue,
+            // The end of an append that failed, or of an earlier run.
+            (true, Some(true)) if file.torn => cuts.push((at, file.end)),
+            (true, _) if !file.torn => return is_damaged(),
+            _ => {
+                let rest = &files[at..];
+                let missing =
+                    next.or_else(|| rest.iter().find_map(|it| it.salvaged?.checked_sub(1)));
+                if missing.is_some_and(|missing| rest.iter().any(|it| it.covers(missing))) {
+                    return is_damaged();
+                }
+                cuts.extend((file.bytes > file.end).then_some((at, file.end)));
+                let later = files.iter().enumerate().skip(at + 1).filter(|(_, it)| it.bytes > 0);
+                cuts.extend(later.map(|(at, _)| (at, 0)));
+                break;
+            }
+        }
+    }
+    Ok(cuts)
+}
+
+fn read(number: u64, path: &Path) -> io::Result<LogFile> {
+    let mut input = File::open(path)?;
+    let bytes = input.metadata()?.len();
+    let file = LogFile { path: path.to_owned(), number, bytes, ..LogFile::default() };
+    let mut reader = Reader { file, part: None };
+    let (mut block, mut at) = (Vec::with_capacity(BLOCK_BYTES), 0);
+    let mut broken = None;
+    loop {
+        block.clear();
+        (&mut input).take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
+        if block.is_empty() {
+            break;
+        }
+        let found = reader.block(&block, at);
+        if broken.is_none()
+            && let Some(place) = found
+        {
+            broken = Some(at + place as u64);
+        }
+        at += block.len() as u64;
+    }
+    // A record without its end.
+    if broken.is_none() && reader.part.is_some() {
+        broken = Some(bytes);
+    }
+    if let Some(place) = broken {
+        reader.file.broken = true;
+        reader.file.torn = is_torn(path, reader.file.end, place, bytes)?;
+    }
+    Ok(reader.file)
+}
+
+/// Whether what follows is what a power cut leaves: nothing, or a page that ends with zeros. The record that breaks begins at
+/// `start`; its part that is wrong, at `place`.
+fn is_torn(path: &Path, start: u64, place: u64, bytes: u64) -> io::Result<bool> {
+    let content = fs::read(path)?;
+    let (start, place) = (start as usize, place as usize);
+    if content.get(place..).is_none_or(|rest| rest.iter().take(HEADER_BYTES).all(|byte| *byte == 0))
+    {
+        return Ok(true);
+    }
+    let length = usize::from(u16::from_le_bytes([
+        content.get(place + 4).copied().unwrap_or(0),
+        content.get(place + 5).copied().unwrap_or(0),
+    ]));
+    let record_end = place + HEADER_BYTES + length;
+    if record_end > bytes as usize {
+        return Ok(true);
+    }
+    // Pages that the record touches.
+    let first = start / PAGE_BYTES;
+    let zeros = |page: usize| {
+        let end = ((page + 1) * PAGE_BYTES).min(content.len());
+        let from = end.saturating_sub(GAP_BYTES).max(page * PAGE_BYTES);
+        content[from..end].iter().all(|byte| *byte == 0)
+    };
+    Ok((first..=record_end.saturating_sub(1) / PAGE_BYTES).any(zeros))
+}
+
+struct Reader {
+    file: LogFile,
+    /// A record whose end was not read yet: its beginning.
+    part: Option<Vec<u8>>,
+}
+
+impl Reader {
+    /// Reads a block; gives where it breaks first. Behind that only marks are taken.
+    fn block(&mut self, block: &[u8], at: u64) -> Option<usize> {
+        let (mut place, mut broken) = (0, None);
+        while place + HEADER_BYTES <= block.len() {
+            match physical(&block[place..]) {
+                Some((kind, payload)) if self.takes(kind) => {
+                    let end = place + HEADER_BYTES + payload.len();
+                    let sound = !self.file.broken;
+                    self.record(kind, payload, sound.then_some(at + end as u64));
+                    place = end;
+                }
+                _ => {
+                    if !self.file.broken {
+                        broken = Some(place);
+                        self.file.broken = true;
+                    }
+                    self.part = None;
+                    place += 1;
+                }
+            }
+        }
+        // Bytes that no record begins in are zeros; fewer than a header at the end of the file are a torn one.
+        if !self.file.broken && block.len() < BLOCK_BYTES && place < block.len() {
+            self.file.broken = true;
+            broken = Some(place);
+        }
+        broken
+    }
+
+    /// Whether a record of this kind may follow.
+    fn takes(&self, kind: u8) -> bool {
+        match kind {
+            MIDDLE | LAST => self.part.is_some() || self.file.broken,
+            WHOLE | FIRST | PREDECESSOR => self.part.is_none() || self.file.broken,
+            // Kinds that may be ignored.
+            kind => kind & 0x80 != 0,
+        }
+    }
+
+    fn record(&mut self, kind: u8, payload: &[u8], sound_end: Option<u64>) {
+        match kind {
+            WHOLE => self.batch(payload, sound_end),
+            FIRST => self.part = Some(payload[..payload.len().min(HEAD_BYTES)].to_vec()),
+            MIDDLE | LAST => {
+                let Some(mut head) = self.part.take() else { return };
+                let more = HEAD_BYTES.saturating_sub(head.len()).min(payload.len());
+                head.extend_from_slice(&payload[..more]);
+                match kind {
+                    MIDDLE => self.part = Some(head),
+                    _ => self.batch(&head, sound_end),
+                }
+            }
+            PREDECESSOR => {
+                if let (Some(end), Some(number), Some(bytes)) =
+                    (sound_end, word(payload, 0), word(payload, 8))
+                {
+                    self.file.predecessor = Some(Predecessor { number, bytes });
+                    self.file.end = end;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn batch(&mut self, head: &[u8], sound_end: Option<u64>) {
+        let Some(sequence) = word(head, 0) else { return };
+        let count = head.get(8..12).and_then(|it| it.try_into().ok()).map_or(0, u32::from_le_bytes);
+        if let Some(end) = sound_end {
+            self.file.end = end;
+            self.file.first.get_or_insert(sequence);
+            self.file.next = Some(sequence.saturating_add(u64::from(count)));
+        } else {
+            self.file.salvaged.get_or_insert(sequence);
+        }
+        let operation = head.get(BATCH_HEADER_BYTES..).unwrap_or_default();
+        if let [LOG_DATA, length, mark @ ..] = operation
+            && usize::from(*length) == MARK_BYTES
+            && mark.starts_with(MARK)
+            && let (Some(after), Some(upto)) = (word(mark, 8), word(mark, 16))
+        {
+            let covered = self.file.marks.entry(after).or_default();
+            *covered = upto.max(*covered);
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The record that these bytes of a block begin with, if it is sound.
+fn physical(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let length = usize::from(u16::from_le_bytes([*bytes.get(4)?, *bytes.get(5)?]));
+    let kind = *bytes.get(6)?;
+    if !(WHOLE..=LAST).contains(&kind) && kind & 0x80 == 0 {
+        return None;
+    }
+    let checked = bytes.get(6..HEADER_BYTES + length)?;
+    let stored = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?);
+    // RocksDB stores checksums so, because a checksum of bytes that hold checksums is weak.
+    let sum = stored.wrapping_sub(0xA282_EAD8).rotate_left(15);
+    (crc32c::crc32c(checked) == sum).then(|| (kind, &checked[1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A whole log file of some bytes up to a sequence number, behind one that ended so.
+    fn file(number: u64, next: u64, said: Option<(u64, u64)>) -> LogFile {
+        let predecessor = said.map(|(number, bytes)| Predecessor { number, bytes });
+        let path = format!("{number}.log").into();
+        LogFile {
+            path,
+            number,
+            bytes: 100,
+            end: 100,
+            predecessor,
+            next: Some(next),
+            ..LogFile::default()
+        }
+    }
+
+    fn torn(number: u64, next: Option<u64>, said: Option<(u64, u64)>) -> LogFile {
+        LogFile {
+            next,
+            end: if next.is_some() { 60 } else { 0 },
+            broken: true,
+            torn: true,
+            ..file(number, 0, said)
+        }
+    }
+
+    #[track_caller]
+    fn cuts(files: &[LogFile], expected: &[(usize, u64)]) {
+        assert_eq!(find_cuts(files).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_log_ends_where_it_first_breaks() {
+        cuts(&[], &[]);
+        cuts(&[file(4, 10, None), file(7, 20, Some((4, 100))), file(9, 20, None)], &[]);
+        cuts(&[torn(4, Some(5), None)], &[(0, 60)]);
+        // The end of the first is gone, or a page in it: the second is not applied.
+        cuts(&[file(4, 10, None), file(7, 20, Some((4, 120)))], &[(1, 0)]);
+        cuts(&[torn(4, Some(5), None), file(7, 20, Some((4, 100)))], &[(0, 60), (1, 0)]);
+        // Nothing of the second is left but its name.
+        let empty = LogFile { bytes: 0, end: 0, next: None, ..file(7, 0, None) };
+        cuts(&[file(4, 10, None), empty, file(9, 20, Some((7, 120)))], &[(2, 0)]);
+        // An append failed, and the next file goes on.
+        cuts(&[torn(4, Some(5), None), file(7, 20, Some((4, 60)))], &[(0, 60)]);
+        let goes_on = LogFile { first: Some(5), ..file(7, 20, Some((4, 140))) };
+        cuts(&[torn(4, Some(5), None), goes_on], &[(0, 60)]);
+        let behind_a_gap = LogFile { first: Some(8), ..file(7, 20, Some((4, 140))) };
+        cuts(&[torn(4, Some(5), None), behind_a_gap], &[(0, 60), (1, 0)]);
+        // The next run has replayed what was whole.
+        cuts(&[torn(4, Some(5), None), file(7, 20, None)], &[(0, 60)]);
+        cuts(&[torn(4, None, None)], &[(0, 0)]);
+    }
+
+    #[test]
+    fn what_a_sync_covered_is_not_cut() {
+        let marked =
+            |after, upto, said| LogFile { marks: [(after, upto)].into(), ..file(7, 20, said) };
+        let damaged = |files: &[LogFile]| matches!(find_cuts(files), Err(OpenError::Damaged(_)));
+        assert!(damaged(&[LogFile { torn: false, ..torn(4, Some(5), None) }]));
+        assert!(damaged(&[LogFile { marks: [(1, 6)].into(), ..torn(4, Some(5), None) }]));
+        assert!(damaged(&[file(4, 10, None), marked(1, 12, Some((4, 120)))]));
+        // Marks of what came before the break, and of another run.
+        cuts(&[LogFile { marks: [(1, 4)].into(), ..torn(4, Some(5), None) }], &[(0, 60)]);
+        cuts(&[file(4, 10, None), marked(10, 12, Some((4, 120)))], &[(1, 0)]);
+        // The first sequence number is not known: it is the one before what is found behind the break.
+        let first =
+            |upto| LogFile { salvaged: Some(9), marks: [(1, upto)].into(), ..torn(4, None, None) };
+        assert!(damaged(&[first(8)]));
+        cuts(&[first(7)], &[(0, 0)]);
+    }
+}

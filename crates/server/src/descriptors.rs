@@ -1,0 +1,87 @@
+//! File descriptors: raising the limit of the process, and dividing it, so that connections never take those that the engine needs
+//! to write its files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Table files that the engine holds open, where there is room for so many.
+const MOST_TABLES: u64 = 512;
+/// For logs, files of running flushes and compactions, temporary files, listeners and the runtime.
+const MOST_OTHERS: u64 = 256;
+/// The least of these that a server works with.
+const LEAST_OTHERS: u64 = 64;
+
+/// How the descriptors of the process are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    /// Most of all.
+    limit: u64,
+    /// Most table files that the engine holds open.
+    pub(crate) tables: i32,
+    /// Most connections.
+    pub(crate) connections: usize,
+}
+
+impl Descriptors {
+    /// Raises the soft limit to the hard one and divides it.
+    pub(crate) fn of_process() -> Descriptors {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let current = match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit.maximum,
+            // Some systems allow less than they say.
+            Err(error) => {
+                tracing::warn!(%error, "the limit of open files cannot be raised");
+                limit.current
+            }
+        };
+        Descriptors::divided(current.unwrap_or(u64::MAX))
+    }
+
+    fn divided(limit: u64) -> Descriptors {
+        let tables = (limit / 4).min(MOST_TABLES);
+        let others = (limit / 8).clamp(LEAST_OTHERS, MOST_OTHERS);
+        let connections = limit.saturating_sub(tables + others).max(1);
+        Descriptors {
+            limit,
+            // At most a few hundred.
+            tables: tables as i32,
+            connections: usize::try_from(connections).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// As many connections as were asked for, or as there are descriptors for.
+    pub(crate) fn connections_of(self, wanted: usize) -> usize {
+        let Descriptors { limit, connections, .. } = self;
+        if wanted > connections {
+            tracing::info!(
+                limit,
+                wanted,
+                connections,
+                "the limit of open files allows fewer connections than net.maxIncomingConnections; ulimit -n or LimitNOFILE raises it"
+            );
+        }
+        wanted.min(connections)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_has_its_share_of_every_limit() {
+        for (limit, tables, connections) in [
+            (64, 16, 1),
+            (256, 64, 128),
+            (1024, 256, 640),
+            (4096, 512, 3328),
+            (1 << 20, 512, (1 << 20) - 768),
+            (u64::MAX, 512, usize::MAX - 768),
+        ] {
+            let divided = Descriptors::divided(limit);
+            assert_eq!(divided, Descriptors { limit, tables, connections }, "{limit}");
+        }
+        assert_eq!(Descriptors::divided(1024).connections_of(20_000), 640);
+        assert_eq!(Descriptors::divided(1 << 20).connections_of(20_000), 20_000);
+    }
+}

@@ -1,0 +1,97 @@
+//! The client at the other end of a connection: whether it is still there while one of its commands runs.
+//!
+//! A connection's task runs commands itself and reads nothing meanwhile, so that it would not notice that the client is gone. The
+//! task lends the socket while a command runs ([`lending`]); the watch over operations looks at the sockets of those that have run
+//! for a while ([`end_abandoned`]), and kills what nobody waits for. While the task itself waits for something to happen, it
+//! watches its socket, too ([`gone`]).
+//!
+//! The end of the client's bytes counts as its going, as in the reference: a client that sends no more has no more questions.
+//! Bytes that are there are further commands, and say nothing.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mayfly_base::{ErrorCode, LONG};
+use mayfly_service::{Connection, Service};
+use parking_lot::lock_api::ArcMutexGuard;
+use parking_lot::{Mutex, RawMutex};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::TcpStream;
+
+/// Longest time without traffic until the system asks whether the client's machine is still there.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(300);
+/// Longest time between two such questions.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The socket, locked by its task but while a command runs.
+pub(crate) type Lendable = ArcMutexGuard<RawMutex, TcpStream>;
+
+/// Takes the socket of a connection, which can say from now on whether its client is gone.
+pub(crate) fn attach(stream: TcpStream, connection: &Connection) -> Lendable {
+    let shared = Arc::new(Mutex::new(stream));
+    let weak = Arc::downgrade(&shared);
+    let is_gone = move || {
+        let Some(shared) = weak.upgrade() else { return true };
+        // Locked, it is in the hands of its task, which will notice by itself.
+        shared.try_lock().is_some_and(|stream| is_gone(&stream))
+    };
+    // A connection is served once.
+    let _ = connection.is_gone.set(Box::new(is_gone));
+    shared.lock_arc()
+}
+
+/// Runs a command. One that is awaited ends with its client; a write that nobody wants a reply to is done in any case, and so is
+/// what the client sent further commands behind.
+#[inline]
+pub(crate) fn lending<T>(stream: &mut Lendable, awaited: bool, command: impl FnOnce() -> T) -> T {
+    if awaited { ArcMutexGuard::unlocked(stream, command) } else { command() }
+}
+
+/// Ends the operations that have run for long and whose clients are gone.
+pub(crate) fn end_abandoned(service: &Service) {
+    let long = i64::try_from(LONG.as_micros()).unwrap_or(i64::MAX);
+    for op in service.ops.list() {
+        if op.is_killed() || op.elapsed_micros() < long {
+            continue;
+        }
+        let connection = match op.info().connection_id {
+            0 => None,
+            id => service.connections.get(id),
+        };
+        if let Some(connection) = connection
+            && connection.is_gone.get().is_some_and(|is_gone| is_gone())
+        {
+            tracing::debug!(ctx = &**connection.desc(), opId = op.id(), "its client is gone");
+            op.kill(ErrorCode::ClientDisconnect);
+        }
+    }
+}
+
+/// Whether nothing more will come from the client and everything that came was read.
+fn is_gone(stream: &TcpStream) -> bool {
+    use std::io::ErrorKind::{Interrupted, WouldBlock};
+    match SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]) {
+        Ok(bytes) => bytes == 0,
+        Err(error) => !matches!(error.kind(), WouldBlock | Interrupted),
+    }
+}
+
+/// Waits until the client is gone. When it has sent further commands, nobody can tell.
+pub(crate) async fn gone(stream: &TcpStream) {
+    if let Ok(1..) = stream.peek(&mut [0]).await {
+        std::future::pending().await
+    }
+}
+
+/// Makes the system notice when the client's machine is gone, without traffic: as the reference, sooner where the system is set so.
+pub(crate) fn keep_alive(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
+    let idle = socket.tcp_keepalive_time().map_or(KEEP_ALIVE_IDLE, |it| it.min(KEEP_ALIVE_IDLE));
+    let interval = socket.tcp_keepalive_interval();
+    let interval = interval.map_or(KEEP_ALIVE_INTERVAL, |it| it.min(KEEP_ALIVE_INTERVAL));
+    let wanted = TcpKeepalive::new().with_time(idle).with_interval(interval);
+    if let Err(error) = socket.set_tcp_keepalive(&wanted) {
+        tracing::debug!(error = %error, "a socket without keepalive");
+    }
+}

@@ -1,0 +1,164 @@
+//! One client cannot make the process take more memory than it was given.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use mayfly_value::RawValue;
+use mayfly_value::bson::{Document, doc};
+
+use crate::common::{Client, Server, message};
+
+/// Clients that ask for 15 MB and do not read them.
+const UNREAD: usize = 100;
+/// What the process may hold, in megabytes.
+const LIMIT: usize = 300;
+/// What allocators keep that is free, and what is allocated between two looks.
+const BESIDE: usize = 350;
+
+fn start(folder: &std::path::Path) -> Server {
+    let limit = format!("memoryLimitMB={LIMIT}");
+    Server::start_with(folder, &["--cacheSizeGB", "0.1", "--setParameter", &limit])
+}
+
+/// The most memory that the process had, in megabytes.
+fn most_memory(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
+}
+
+fn insert(client: &mut Client, collection: &str, documents: Vec<Document>) {
+    client.ok(&doc! { "insert": collection, "documents": documents, "$db": "m" });
+}
+
+fn code(client: &mut Client, command: &Document) -> Option<i32> {
+    let reply = client.run(command).unwrap();
+    match reply.as_doc().get("code") {
+        Some(RawValue::Int32(code)) => Some(code),
+        _ => None,
+    }
+}
+
+fn heap(client: &mut Client, field: &str) -> i64 {
+    let reply = client.ok(&doc! { "serverStatus": 1, "$db": "admin" });
+    let heap = reply.as_doc().get("mem").and_then(RawValue::as_document).unwrap();
+    let heap = heap.get("heap").and_then(RawValue::as_document).unwrap();
+    match heap.get(field) {
+        Some(RawValue::Int64(value)) => value,
+        other => panic!("{field} is {other:?}"),
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn operations_end_before_the_process_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path());
+    let mut client = server.connect();
+    let text = "x".repeat(1000);
+    insert(&mut client, "c", (0..1500).map(|n| doc! { "_id": n, "s": &text }).collect());
+    // Each branch is far below every limit of its own.
+    let facets: Document = (0..500)
+        .map(|n| (format!("f{n}"), doc! { "$group": { "_id": null, "a": { "$push": "$s" } } }))
+        .map(|(name, group)| {
+            (name, vec![group, doc! { "$project": { "n": { "$size": "$a" } } }].into())
+        })
+        .collect();
+    let facet =
+        doc! { "aggregate": "c", "pipeline": [{ "$facet": facets }], "cursor": {}, "$db": "m" };
+    assert_eq!(code(&mut client, &facet), Some(146));
+    // Idle cursors that may not use files, and hold what they sorted.
+    let sorted = doc! {
+        "aggregate": "c", "pipeline": [{ "$sort": { "s": 1, "_id": 1 } }, { "$set": { "q": 1 } }],
+        "cursor": { "batchSize": 1 }, "allowDiskUse": false, "$db": "m"
+    };
+    for _ in 0..250 {
+        let refused = code(&mut client, &sorted);
+        assert!(matches!(refused, None | Some(146)), "{refused:?}");
+    }
+    assert!(heap(&mut client, "closedCursors") > 0);
+    assert!(heap(&mut client, "cursorBytes") > 0);
+    // A transaction that does not end.
+    let lsid = doc! { "id": mayfly_value::bson::Binary {
+        subtype: mayfly_value::bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16],
+    } };
+    let large = "t".repeat(1 << 20);
+    let refused = (0..500).find_map(|n| {
+        let mut insert = doc! {
+            "insert": "t", "documents": [{ "_id": n, "s": &large }], "lsid": lsid.clone(), "txnNumber": 1i64,
+            "autocommit": false, "$db": "m"
+        };
+        if n == 0 {
+            insert.insert("startTransaction", true);
+        }
+        code(&mut client, &insert)
+    });
+    assert!(refused.is_some());
+    assert!(heap(&mut client, "refusedOperations") >= 2);
+    let most = most_memory(&server);
+    assert!(most < LIMIT + BESIDE, "{most} MB");
+    assert_eq!(client.all(&doc! { "find": "c", "filter": { "_id": 3 }, "$db": "m" }).len(), 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn messages_under_way_have_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path());
+    let mut client = server.connect();
+    let text = "x".repeat(1 << 20);
+    for n in 0..15 {
+        insert(&mut client, "big", vec![doc! { "_id": n, "s": &text }]);
+    }
+    // Replies of 15 MB that nobody reads.
+    let find = message(&doc! { "find": "big", "$db": "m" });
+    let mut unread: Vec<_> = (0..UNREAD).map(|_| server.connect()).collect();
+    for one in &mut unread {
+        one.0.write_all(&find).unwrap();
+    }
+    let began = Instant::now();
+    while server_files(&server) < 3 && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.ok(&doc! { "ping": 1, "$db": "admin" });
+    assert!(server_files(&server) > 0);
+    // What was put aside arrives whole; the others were told that there is no memory.
+    let mut whole = 0;
+    for one in &mut unread {
+        let reply = one.read_reply();
+        match reply.as_doc().get("code") {
+            None => whole += usize::from(reply.as_doc().as_bytes().len() > 15 << 20),
+            Some(code) => assert_eq!(code, RawValue::Int32(146)),
+        }
+    }
+    assert!(whole >= 3, "{whole}");
+    drop(unread);
+    // Halves of large requests.
+    let mut half = Vec::new();
+    for word in [40_000_000, 1, 0, 2013, 0] {
+        half.extend_from_slice(&i32::to_le_bytes(word));
+    }
+    half.resize(8 << 20, 0);
+    let mut halves: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    for one in &mut halves {
+        one.0.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+        // Whoever has to wait is not read.
+        let _ = one.0.write_all(&half);
+    }
+    client.ok(&doc! { "ping": 1, "$db": "admin" });
+    insert(&mut client, "c", vec![doc! { "s": "small" }]);
+    // Those that do not go on are closed, and one that is whole gets its turn.
+    insert(&mut client, "c", vec![doc! { "s": "y".repeat(14 << 20) }]);
+    let most = most_memory(&server);
+    assert!(most < LIMIT + BESIDE, "{most} MB");
+    assert!(heap(&mut client, "closedConnections") > 0);
+}
+
+/// Files without names that the server has open.
+fn server_files(server: &Server) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap();
+    files
+        .filter_map(|file| std::fs::read_link(file.ok()?.path()).ok())
+        .filter(|path| path.to_string_lossy().ends_with(" (deleted)"))
+        .count()
+}

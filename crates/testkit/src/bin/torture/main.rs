@@ -1,0 +1,115 @@
+//! Tortures a server's files: cuts the power, again and again (`power`), or lets calls fail (`faults`). A layer below the server's file calls
+//! (`tests/torture/files.c`), which is compiled at the start, sees what is written and synced.
+//!
+//! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same random numbers. Threads of the server
+//! and of the clients run as they like, so that a seed leads to the same kind of round, not to the same bytes.
+
+mod control;
+mod faults;
+mod journal;
+mod load;
+mod power;
+mod stream;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use clap::Parser;
+
+/// Power cuts and failing calls under load, and what the server has after them.
+#[derive(Parser)]
+struct Arguments {
+    /// The program mayflydb.
+    #[arg(long, env = "MAYFLYDB_BIN")]
+    server: PathBuf,
+    #[command(subcommand)]
+    what: What,
+    /// Where the random numbers begin.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Power cuts under load.
+    Power {
+        #[arg(long, default_value_t = 200)]
+        rounds: u32,
+    },
+    /// Calls that fail.
+    Faults {
+        /// At how many calls each kind of fault is met.
+        #[arg(long, default_value_t = 40)]
+        calls: u32,
+        /// Those alone whose description has this text.
+        #[arg(long, default_value = "")]
+        only: String,
+        /// So many kinds of faults, chosen at random; all of them, and a slow sync, when that is more than there are.
+        #[arg(long, default_value_t = usize::MAX)]
+        kinds: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
+    println!("seed {seed}");
+    match torture(&arguments, seed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}\nseed {seed}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
+    let folder = tempfile::Builder::new().prefix("mayfly-torture-").tempdir();
+    let folder = folder.map_err(|error| error.to_string())?;
+    let layer = compile(folder.path())?;
+    let (program, sum) = (&arguments.server, power::Sum::default());
+    let mut rounds = power::Rounds { program, layer: &layer, folder: folder.path(), seed, sum };
+    let done = match arguments.what {
+        What::Power { rounds: count } => power_cuts(&mut rounds, count),
+        What::Faults { calls, ref only, kinds } => rounds.faults(calls, only, kinds),
+    };
+    if done.is_err() {
+        println!("kept: {}", folder.keep().display());
+    }
+    done
+}
+
+fn power_cuts(rounds: &mut power::Rounds<'_>, count: u32) -> Result<(), String> {
+    let began = Instant::now();
+    rounds.run(count)?;
+    let sum = &rounds.sum;
+    println!(
+        "power: {} cuts ({} while it started) in {:.0} s: {} commands acknowledged, {} syncs, {} files with unsynced bytes, \
+         {} unsynced names, {} events read again",
+        count,
+        sum.cuts_at_start,
+        began.elapsed().as_secs_f64(),
+        sum.acknowledged,
+        sum.syncs,
+        sum.unsynced,
+        sum.names,
+        sum.events
+    );
+    Ok(())
+}
+
+/// Compiles the layer below the server.
+fn compile(folder: &Path) -> Result<PathBuf, String> {
+    let layer = folder.join("files.so");
+    let source = folder.join("files.c");
+    let text = include_str!("../../../../../tests/torture/files.c");
+    std::fs::write(&source, text).map_err(|error| error.to_string())?;
+    let compiled =
+        Command::new("cc").args(["-O2", "-fPIC", "-shared", "-o"]).args([&layer, &source]).status();
+    match compiled {
+        Ok(status) if status.success() => Ok(layer),
+        Ok(status) => Err(format!("cc ends with {status}")),
+        Err(error) => Err(format!("cc: {error}")),
+    }
+}

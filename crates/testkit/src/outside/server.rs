@@ -1,0 +1,239 @@
+//! The server's process: started again and again over one folder, ended by its id.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const START_PATIENCE: Duration = Duration::from_secs(60);
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server.
+pub struct Server {
+    program: PathBuf,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    environment: Vec<(String, String)>,
+    child: Child,
+    /// How often it was started.
+    pub starts: u32,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Server {
+    /// Starts it over the folder `data` in this one, which is made where it is missing.
+    ///
+    /// # Errors
+    /// What went wrong, with what the server said.
+    pub fn start(program: &Path, arguments: &[String], folder: &Path) -> Result<Server, String> {
+        Server::start_with(program, arguments, &[], folder)
+    }
+
+    /// The same with these variables in its environment.
+    ///
+    /// # Errors
+    /// What went wrong, with what the server said.
+    pub fn start_with(
+        program: &Path,
+        arguments: &[String],
+        environment: &[(String, String)],
+        folder: &Path,
+    ) -> Result<Server, String> {
+        std::fs::create_dir_all(folder.join("data")).map_err(|error| error.to_string())?;
+        let child = spawn(program, arguments, environment, &log_file(folder, 1), folder)?;
+        let mut server = Server {
+            program: program.to_owned(),
+            arguments: arguments.to_vec(),
+            folder: folder.to_owned(),
+            environment: environment.to_vec(),
+            child,
+            starts: 1,
+            port: 0,
+        };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Starts it again; it must have ended.
+    ///
+    /// # Errors
+    /// What went wrong, with what the server said.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.launch()?;
+        self.wait_until_ready()
+    }
+
+    /// Starts it again and does not wait until it is ready.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn launch(&mut self) -> Result<(), String> {
+        self.starts += 1;
+        let log = log_file(&self.folder, self.starts);
+        self.child = spawn(&self.program, &self.arguments, &self.environment, &log, &self.folder)?;
+        Ok(())
+    }
+
+    /// What it has logged since its last start.
+    pub fn log(&self) -> String {
+        let text = std::fs::read(log_file(&self.folder, self.starts)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The memory that it has; 0 when it has ended, or where nobody tells.
+    pub fn resident_bytes(&self) -> u64 {
+        self.figure("VmRSS:") << 10
+    }
+
+    /// The time that it has spent on processors; 0 when it has ended, or where nobody tells.
+    pub fn processor_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let stat = stat.unwrap_or_default();
+        // Behind the name, which may hold spaces: user and system time are the 12th and 13th, in hundredths of a second.
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks =
+            rest.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
+        Duration::from_millis(ticks.sum::<u64>() * 10)
+    }
+
+    /// A number of its `/proc/<id>/status`.
+    pub fn figure(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("");
+        line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// Whether it has ended by itself.
+    ///
+    /// # Errors
+    /// How it ended.
+    pub fn check_alive(&mut self) -> Result<(), String> {
+        match self.child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => Err(format!("the server ended by itself: {status}")),
+            None => Ok(()),
+        }
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let log = log_file(&self.folder, self.starts);
+        let began = Instant::now();
+        while began.elapsed() < START_PATIENCE {
+            let said = std::fs::read(&log).map_err(|error| error.to_string())?;
+            let said = String::from_utf8_lossy(&said);
+            let port = said.split_once("ready on 127.0.0.1:").and_then(|(_, rest)| {
+                let digits = rest.find(|it: char| !it.is_ascii_digit())?;
+                rest[..digits].parse().ok()
+            });
+            if let Some(port) = port {
+                self.port = port;
+                return Ok(());
+            }
+            self.check_alive().map_err(|why| format!("{why}, before it was ready: {said}"))?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err(format!("the server was not ready within {START_PATIENCE:?}"))
+    }
+
+    /// Ends it without a warning.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.check_alive()?;
+        self.child.kill().and_then(|()| self.child.wait()).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Asks it to end, which it must do with status 0.
+    ///
+    /// # Errors
+    /// It did not.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.stop_within(STOP_PATIENCE)
+    }
+
+    /// The same with a limit of time.
+    ///
+    /// # Errors
+    /// It did not end with status 0 within the limit.
+    pub fn stop_within(&mut self, limit: Duration) -> Result<(), String> {
+        self.check_alive()?;
+        let asked = Command::new("kill").arg(self.child.id().to_string()).status();
+        asked.map_err(|error| error.to_string())?;
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => {
+                    return Err(format!("the server ended with {status} after SIGTERM"));
+                }
+                None if began.elapsed() > limit => {
+                    return Err(format!("the server did not end within {limit:?} of SIGTERM"));
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Errors and panics in its logs.
+    pub fn complaints(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for start in 1..=self.starts {
+            let text = std::fs::read(log_file(&self.folder, start)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let is_bad = |line: &&str| {
+                ["\"s\":\"E\"", "\"s\":\"F\"", "panicked at", " ERROR "]
+                    .iter()
+                    .any(|mark| line.contains(mark))
+            };
+            found.extend(text.lines().filter(is_bad).map(|line| format!("start {start}: {line}")));
+        }
+        found
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+fn log_file(folder: &Path, start: u32) -> PathBuf {
+    folder.join(format!("server-{start}.log"))
+}
+
+fn spawn(
+    program: &Path,
+    arguments: &[String],
+    environment: &[(String, String)],
+    log: &Path,
+    folder: &Path,
+) -> Result<Child, String> {
+    let text = |error: std::io::Error| format!("{}: {error}", program.display());
+    let out = File::create(log).map_err(text)?;
+    let mut command = Command::new(program);
+    // What is said of a server in the environment is said of another one.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MAYFLYDB_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(["--port", "0", "--storageEngine", "rocksdb", "--dbpath"])
+        .arg(folder.join("data"))
+        .args(["--setParameter", "transactionLifetimeLimitSeconds=1"])
+        .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stderr(out.try_clone().map_err(text)?)
+        .stdout(out)
+        .spawn()
+        .map_err(text)
+}
