@@ -18,13 +18,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("kv", &["base"]),
     ("runs", &["base"]),
     ("kv-rocksdb", &["kv", "base"]),
+    ("auth", &["value", "base"]),
     ("wire", &["value", "base"]),
     ("expr", &["value", "base"]),
     ("storage", &["kv", "runs", "value", "base"]),
     ("mql", &["expr", "value", "base"]),
     ("query", &["mql", "expr", "storage", "runs", "value", "base"]),
-    ("service", &["query", "storage", "mql", "value", "base"]),
-    ("commands", &["service", "query", "mql", "expr", "storage", "wire", "kv", "value", "base"]),
+    ("service", &["query", "storage", "mql", "auth", "value", "base"]),
+    (
+        "commands",
+        &["service", "query", "mql", "expr", "storage", "auth", "wire", "kv", "value", "base"],
+    ),
 ];
 
 /// The floors of crates that have them, from the ground up. A floor uses itself and those before it, and nothing else of its

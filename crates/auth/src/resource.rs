@@ -1,0 +1,147 @@
+//! What privileges are on (resources), and what commands ask for (targets). Manual: "Resource Document".
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+/// Prefix of the collections that hold the buckets of time series.
+pub(crate) const BUCKETS_PREFIX: &str = "system.buckets.";
+
+/// The resource of a privilege. An empty name stands for all: of `db` every database, of `collection` every collection that
+/// is not one of the system's, of `system_buckets` every collection of buckets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Resource {
+    /// `{ anyResource: true }`
+    Any,
+    /// `{ cluster: true }`
+    Cluster,
+    /// `{ db, collection }`
+    Namespace {
+        /// The database; empty: each, but for collections of the system and, without a collection, `local` and `config`.
+        db: String,
+        /// The collection; empty: each that is not one of the system's.
+        collection: String,
+    },
+    /// `{ db, system_buckets }`
+    SystemBuckets {
+        /// The database; empty or absent: each.
+        db: String,
+        /// The name of the time series; empty: each.
+        series: String,
+    },
+}
+
+impl Resource {
+    /// `{ db, collection }`.
+    pub fn namespace(db: impl Into<String>, collection: impl Into<String>) -> Resource {
+        Resource::Namespace { db: db.into(), collection: collection.into() }
+    }
+
+    /// Whether it reaches beyond a database.
+    pub fn is_beyond(&self, database: &str) -> bool {
+        match self {
+            Resource::Any | Resource::Cluster => true,
+            Resource::Namespace { db, .. } | Resource::SystemBuckets { db, .. } => db != database,
+        }
+    }
+
+    /// The database that decides who may grant privileges on it: its own, else `admin`.
+    pub fn owner(&self) -> &str {
+        match self {
+            Resource::Namespace { db, .. } | Resource::SystemBuckets { db, .. }
+                if !db.is_empty() =>
+            {
+                db
+            }
+            _ => "admin",
+        }
+    }
+
+    /// Reads a resource document.
+    ///
+    /// # Errors
+    /// 9 FailedToParse for anything but exactly one of the known forms.
+    pub fn parse(document: RawDoc<'_>) -> Result<Resource> {
+        let fault = |text: &str| Err(Error::new(ErrorCode::FailedToParse, text));
+        let (mut db, mut collection, mut buckets) = (None, None, None);
+        let (mut any, mut cluster) = (false, false);
+        for field in document {
+            let text = match (field.name(), field.value()) {
+                ("db" | "collection" | "system_buckets", RawValue::String(text)) => text,
+                ("cluster" | "anyResource", RawValue::Bool(true)) => "",
+                ("cluster" | "anyResource", _) => {
+                    return fault("'cluster' and 'anyResource' must be true where they are given");
+                }
+                ("db" | "collection" | "system_buckets", _) => {
+                    return fault("'db' and 'collection' of a resource must be strings");
+                }
+                _ => return fault("a resource has an unknown field"),
+            };
+            let again = match field.name() {
+                "db" => db.replace(text).is_some(),
+                "collection" => collection.replace(text).is_some(),
+                "system_buckets" => buckets.replace(text).is_some(),
+                "cluster" => std::mem::replace(&mut cluster, true),
+                _ => std::mem::replace(&mut any, true),
+            };
+            if again {
+                return fault("a resource has the same field twice");
+            }
+        }
+        match (any, cluster, db, collection, buckets) {
+            (true, false, None, None, None) => Ok(Resource::Any),
+            (false, true, None, None, None) => Ok(Resource::Cluster),
+            (false, false, Some(db), Some(collection), None) => {
+                Ok(Resource::namespace(db, collection))
+            }
+            (false, false, db, None, Some(series)) => Ok(Resource::SystemBuckets {
+                db: db.unwrap_or_default().to_owned(),
+                series: series.to_owned(),
+            }),
+            _ => fault(
+                "resource must have 'db' and 'collection', or 'cluster', or 'anyResource', or 'system_buckets'",
+            ),
+        }
+    }
+
+    /// Writes its fields into an open document.
+    pub fn append_to(&self, out: &mut DocBuilder) {
+        match self {
+            Resource::Any => out.append("anyResource", true),
+            Resource::Cluster => out.append("cluster", true),
+            Resource::Namespace { db, collection } => {
+                out.append("db", db.as_str()).append("collection", collection.as_str())
+            }
+            Resource::SystemBuckets { db, series } if db.is_empty() => {
+                out.append("system_buckets", series.as_str())
+            }
+            Resource::SystemBuckets { db, series } => {
+                out.append("db", db.as_str()).append("system_buckets", series.as_str())
+            }
+        };
+    }
+}
+
+/// What a command wants to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// The server as a whole.
+    Cluster,
+    /// Everything: only privileges on any resource reach it.
+    Everything,
+    /// All collections that are not the system's, of all databases.
+    AllNormal,
+    /// A database as a whole, with all its collections that are not the system's.
+    Database(&'a str),
+    /// A collection: its database and its name.
+    Collection(&'a str, &'a str),
+}
+
+/// Whether a collection is one of the system's, which privileges on databases do not reach.
+pub(crate) fn is_system(db: &str, collection: &str) -> bool {
+    collection.starts_with("system.") || (db == "local" && collection.starts_with("replset."))
+}
+
+/// Databases that are meant only by name.
+pub(crate) fn is_internal(db: &str) -> bool {
+    matches!(db, "local" | "config")
+}

@@ -1,0 +1,205 @@
+//! From where a user may log in: `authenticationRestrictions` of users and roles.
+//!
+//! A user has a list of restrictions of which one must be met; so has each of the user's roles, and all those lists must be
+//! met. A restriction is met when the client's address is in `clientSource` and the server's in `serverAddress`, where they
+//! are given.
+
+use std::net::IpAddr;
+
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+/// Addresses of both ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// The client's; nothing where it is not known.
+    pub client: Option<IpAddr>,
+    /// The one that the client connected to.
+    pub server: Option<IpAddr>,
+}
+
+/// One restriction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restriction {
+    client_source: Option<Vec<Range>>,
+    server_address: Option<Vec<Range>>,
+}
+
+/// An address, or all with the same leading bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    address: IpAddr,
+    prefix: u8,
+    /// As it was given.
+    text: String,
+}
+
+impl Range {
+    fn parse(text: &str) -> Option<Range> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(most);
+        (prefix <= most).then(|| Range { address, prefix, text: text.to_owned() })
+    }
+
+    fn contains(&self, other: IpAddr) -> bool {
+        match (self.address, other.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let shift = 32 - u32::from(self.prefix);
+                own.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let shift = 128 - u32::from(self.prefix);
+                own.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Restriction {
+    /// Reads an array of restrictions.
+    ///
+    /// # Errors
+    /// 2 BadValue and 14 TypeMismatch for what is no list of addresses and ranges (`10.0.0.0/8`).
+    pub fn parse_all(array: RawDoc<'_>) -> Result<Vec<Restriction>> {
+        let one = |value: RawValue<'_>| match value {
+            RawValue::Document(document) => Restriction::parse(document),
+            _ => Err(Error::type_mismatch(
+                "restriction array sub-documents must be address restriction objects",
+            )),
+        };
+        array.iter().map(|element| one(element.value())).collect()
+    }
+
+    fn parse(document: RawDoc<'_>) -> Result<Restriction> {
+        let mut restriction = Restriction::default();
+        for field in document {
+            let place = match field.name() {
+                "clientSource" => &mut restriction.client_source,
+                "serverAddress" => &mut restriction.server_address,
+                other => {
+                    let text = format!("unknown authentication restriction '{other}'");
+                    return Err(Error::new(ErrorCode::UnsupportedFormat, text));
+                }
+            };
+            if place.replace(ranges(field.value())?).is_some() {
+                return Err(Error::bad_value("an authentication restriction is given twice"));
+            }
+        }
+        match restriction == Restriction::default() {
+            true => Err(Error::bad_value("an authentication restriction must not be empty")),
+            false => Ok(restriction),
+        }
+    }
+
+    /// Writes its fields into an open document.
+    pub fn append_to(&self, out: &mut DocBuilder) {
+        let lists =
+            [("clientSource", &self.client_source), ("serverAddress", &self.server_address)];
+        for (name, ranges) in lists {
+            let Some(ranges) = ranges else { continue };
+            out.start_array(name);
+            for range in ranges {
+                out.push(range.text.as_str());
+            }
+            out.end();
+        }
+    }
+
+    /// Writes restrictions as an array of this name.
+    pub fn append_all(restrictions: &[Restriction], name: &str, out: &mut DocBuilder) {
+        out.start_array(name);
+        for restriction in restrictions {
+            restriction.append_to(out.push_document());
+            out.end();
+        }
+        out.end();
+    }
+
+    /// Whether a list of restrictions lets these addresses in: it is empty, or one of them is met.
+    pub fn admits(restrictions: &[Restriction], addresses: Addresses) -> bool {
+        restrictions.is_empty() || restrictions.iter().any(|one| one.is_met(addresses))
+    }
+
+    fn is_met(&self, addresses: Addresses) -> bool {
+        let within = |ranges: &Option<Vec<Range>>, address: Option<IpAddr>| match ranges {
+            None => true,
+            Some(ranges) => address.is_some_and(|it| ranges.iter().any(|range| range.contains(it))),
+        };
+        within(&self.client_source, addresses.client)
+            && within(&self.server_address, addresses.server)
+    }
+}
+
+fn ranges(value: RawValue<'_>) -> Result<Vec<Range>> {
+    let wrong = || {
+        Error::bad_value("an address restriction must be an array of IP addresses and CIDR ranges")
+    };
+    let one = |value: RawValue<'_>| value.as_str().and_then(Range::parse).ok_or_else(wrong);
+    match value {
+        RawValue::Array(list) => list.iter().map(|item| one(item.value())).collect(),
+        single => Ok(vec![one(single)?]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mayfly_value::DocBuf;
+    use mayfly_value::bson::doc;
+
+    fn parse(list: mayfly_value::bson::Array) -> Result<Vec<Restriction>> {
+        let document = DocBuf::from_bson(&doc! { "r": list });
+        Restriction::parse_all(document.as_doc().get("r").unwrap().as_array().unwrap())
+    }
+
+    fn admits(list: &[Restriction], client: &str, server: &str) -> bool {
+        let addresses = Addresses { client: client.parse().ok(), server: server.parse().ok() };
+        Restriction::admits(list, addresses)
+    }
+
+    #[test]
+    fn one_restriction_of_a_list_must_be_met_whole() {
+        let list = parse(vec![
+            doc! { "clientSource": ["10.0.0.0/8", "::1"], "serverAddress": ["127.0.0.1"] }.into(),
+            doc! { "clientSource": ["192.168.1.7"] }.into(),
+        ])
+        .unwrap();
+        assert!(admits(&list, "10.1.2.3", "127.0.0.1"));
+        assert!(admits(&list, "::ffff:10.1.2.3", "127.0.0.1"), "mapped addresses are IPv4");
+        assert!(admits(&list, "::1", "127.0.0.1"));
+        assert!(!admits(&list, "10.1.2.3", "127.0.0.2"));
+        assert!(admits(&list, "192.168.1.7", "127.0.0.2"));
+        assert!(!admits(&list, "192.168.1.8", "127.0.0.1"));
+        assert!(!admits(&list, "unknown", "127.0.0.1"), "who is not known is not let in");
+        assert!(admits(&[], "unknown", "unknown"));
+    }
+
+    #[test]
+    fn prefixes_of_all_lengths() {
+        let all = parse(vec![doc! { "clientSource": ["0.0.0.0/0", "::/0"] }.into()]).unwrap();
+        assert!(admits(&all, "255.1.2.3", "") && admits(&all, "fe80::1", ""));
+        let one = parse(vec![doc! { "clientSource": ["1.2.3.4/31"] }.into()]).unwrap();
+        assert!(admits(&one, "1.2.3.5", "") && !admits(&one, "1.2.3.6", ""));
+    }
+
+    #[test]
+    fn what_is_no_restriction_is_refused() {
+        for wrong in [
+            doc! {},
+            doc! { "clientSource": ["10.0.0.0/33"] },
+            doc! { "clientSource": ["localhost"] },
+            doc! { "clientSource": 5 },
+            doc! { "clientSource": [5] },
+            doc! { "from": ["10.0.0.1"] },
+        ] {
+            assert!(parse(vec![wrong.clone().into()]).is_err(), "{wrong}");
+        }
+        assert!(parse(vec!["10.0.0.1".into()]).is_err());
+    }
+}

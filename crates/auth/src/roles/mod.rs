@@ -1,0 +1,142 @@
+//! Roles: built-in ones, those that users define, and what somebody with some of them may do.
+
+mod built_in;
+mod role;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use built_in::{BUILT_IN_ADMIN, BUILT_IN_ANYWHERE, built_in};
+pub use role::{Role, RoleName};
+
+use mayfly_base::{Error, ErrorCode, Result};
+
+use crate::{Privilege, Restriction};
+
+/// All roles that users have defined, as they were at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    defined: BTreeMap<RoleName, Role>,
+    /// Roles whose documents cannot be read: they exist, and give nothing.
+    damaged: BTreeSet<RoleName>,
+}
+
+/// What a list of roles amounts to.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    /// The roles of the list and all that they inherit from, each once, ascending by database and name. Roles that do not
+    /// exist are left out.
+    pub roles: Vec<RoleName>,
+    /// The privileges of all of them.
+    pub privileges: Vec<Privilege>,
+    /// The restrictions of each role that has some; all of these lists must be met.
+    pub restrictions: Vec<Vec<Restriction>>,
+    /// A role of the list, or one that it inherits from, cannot be read. Its restrictions are unknown: nobody may log in with it.
+    pub damaged: bool,
+}
+
+impl Roles {
+    /// Takes a role that was read.
+    pub fn insert(&mut self, role: Role) {
+        self.defined.insert(role.name.clone(), role);
+    }
+
+    /// Notes a role whose document cannot be read.
+    pub fn insert_damaged(&mut self, name: RoleName) {
+        self.damaged.insert(name);
+    }
+
+    /// The role of this name that users have defined.
+    pub fn defined(&self, name: &RoleName) -> Option<&Role> {
+        self.defined.get(name)
+    }
+
+    /// All roles that users have defined, ascending by database and name.
+    pub fn all_defined(&self) -> impl Iterator<Item = &Role> {
+        self.defined.values()
+    }
+
+    /// Whether there is such a role, built in or defined.
+    pub fn exists(&self, name: &RoleName) -> bool {
+        self.defined.contains_key(name) || built_in(name).is_some()
+    }
+
+    /// That there is such a role.
+    ///
+    /// # Errors
+    /// 31 RoleNotFound.
+    pub fn require(&self, name: &RoleName) -> Result<()> {
+        match self.exists(name) {
+            true => Ok(()),
+            false => Err(not_found(name)),
+        }
+    }
+
+    /// What these roles amount to, with all that they inherit. Every role is visited once, so that cycles end.
+    pub fn resolve<'r>(&self, roles: impl IntoIterator<Item = &'r RoleName>) -> Resolved {
+        let mut resolved = Resolved::default();
+        let mut open: Vec<RoleName> = roles.into_iter().cloned().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(name) = open.pop() {
+            if seen.contains(&name) {
+                continue;
+            }
+            if let Some(privileges) = built_in(&name) {
+                resolved.privileges.extend(privileges);
+            } else if let Some(role) = self.defined.get(&name) {
+                resolved.privileges.extend(role.privileges.iter().cloned());
+                open.extend(role.roles.iter().cloned());
+                if !role.restrictions.is_empty() {
+                    resolved.restrictions.push(role.restrictions.clone());
+                }
+            } else {
+                resolved.damaged |= self.damaged.contains(&name);
+                continue;
+            }
+            seen.insert(name);
+        }
+        resolved.roles = seen.into_iter().collect();
+        resolved
+    }
+
+    /// The roles that a role inherits from, itself not among them.
+    pub fn inherited(&self, name: &RoleName) -> Vec<RoleName> {
+        let direct = self.defined.get(name).map(|role| role.roles.as_slice()).unwrap_or_default();
+        self.resolve(direct).roles
+    }
+
+    /// That a role may inherit from others: they exist, do not inherit from it, and do not reach beyond its database.
+    ///
+    /// # Errors
+    /// 31 RoleNotFound, 49 InvalidRoleModification for a cycle or for a role of another database, unless it is one of `admin`'s.
+    pub fn check_inheritance(&self, heir: &RoleName, parents: &[RoleName]) -> Result<()> {
+        for parent in parents {
+            if parent == heir {
+                let text = format!("Cannot grant role {heir} to itself.");
+                return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+            }
+            self.require(parent)?;
+            if heir.db != "admin" && parent.db != heir.db {
+                let text = format!(
+                    "Roles on the '{}' database cannot be granted roles from other databases",
+                    heir.db
+                );
+                return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+            }
+            if self.inherited(parent).contains(heir) {
+                let text = format!(
+                    "Granting {parent} to {heir} would introduce a cycle in the role graph."
+                );
+                return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// 31 RoleNotFound.
+fn not_found(name: &RoleName) -> Error {
+    Error::new(ErrorCode::RoleNotFound, format!("Could not find role: {name}"))
+}
+
+#[cfg(test)]
+mod tests;
