@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mayfly_base::OpCtx;
 use mayfly_query::Awaited;
-use mayfly_service::{CheckedOut, Connection, CursorOwner, Service, SessionId};
+use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
 
 use crate::OpKind;
 use crate::faults::Faults;
@@ -19,6 +19,8 @@ pub struct CommandContext<'a> {
     pub op: &'a Arc<OpCtx>,
     /// The connection that it came in on.
     pub connection: &'a Arc<Connection>,
+    /// By what right it runs.
+    pub authority: Authority,
     /// Set it after a write that must be durable before the reply goes out.
     pub wait_for_sync: bool,
     /// Set it after a read: everything up to this timestamp of the log must be durable before the reply goes out.
@@ -80,6 +82,10 @@ impl CommandContext<'_> {
     /// Whose cursors it opens and asks for.
     pub fn cursor_owner(&self) -> CursorOwner {
         CursorOwner {
+            user: match &self.authority {
+                Authority::User(user) => Some(user.name.clone()),
+                Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => None,
+            },
             session: self.session,
             transaction: self.transaction.as_ref().map(|held| (held.txn_number(), held.alive())),
         }

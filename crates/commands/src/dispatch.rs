@@ -14,6 +14,7 @@ use mayfly_service::{CheckedOut, Connection, Service};
 use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
 
+use crate::access::{needs, redaction};
 use crate::diagnostics::observe::Observed;
 use crate::faults::{self, Faults};
 use crate::registry::Entry;
@@ -196,6 +197,9 @@ fn run_row(
     // In its place from the beginning: it is long.
     let generic = generic::parse(body, row.name)?;
     let mut request = Request { row, name, db, body, generic, sequences: incoming.sequences };
+    // Before anything of the request changes anything.
+    let authority = service.access.authority(&service.store, connection)?;
+    needs::check(&authority, &request)?;
     let generic = &mut request.generic;
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
@@ -267,6 +271,7 @@ fn run_row(
         service,
         op: guard.op(),
         connection,
+        authority,
         wait_for_sync: false,
         shown_up_to: 0,
         only_durable: implied::only_durable(service, &request),
@@ -563,7 +568,7 @@ pub(crate) fn counter(service: &Service, kind: OpKind) -> &Counter {
 
 #[inline(always)]
 fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
-    let body = request.body.as_bytes();
+    let body = redaction::shown(request.row, request.body);
     let ns = match request.target().as_str() {
         Some(collection) => format!("{}.{collection}", request.db),
         None => format!("{}.$cmd", request.db),
@@ -572,7 +577,7 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         desc: connection.desc().clone(),
         op: request.row.kind.op_name(),
         ns,
-        command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.to_vec() } else { Vec::new() },
+        command: if body.len() <= MAX_SHOWN_COMMAND_BYTES { body.into_owned() } else { Vec::new() },
         plan_summary: Cow::Borrowed(""),
         connection_id: connection.id,
         client: connection.client.clone(),

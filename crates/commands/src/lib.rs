@@ -8,6 +8,7 @@
 //! To add a command: one file with a handler, one row in its group's `ROWS`. Commands of the reference that have
 //! no row of their own are in [`missing`](crate::registry) and answer "not implemented". No opcodes here.
 
+mod access;
 mod admin;
 mod context;
 mod crud;
@@ -26,6 +27,7 @@ mod retry;
 mod row;
 mod transaction;
 
+pub use access::{Demands, Needs};
 pub use context::{CommandContext, DataWait, Exhaust};
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{

@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use foldhash::{HashMap, HashMapExt};
 use mayfly_value::{Number, RawDoc};
 
-use crate::{OpKind, Row, RowFlags, admin, crud, ddl, diagnostics, missing};
+use crate::{OpKind, Row, RowFlags, access, admin, crud, ddl, diagnostics, missing};
 
 /// The groups in order of precedence.
-const GROUPS: &[&[Row]] = &[crud::ROWS, ddl::ROWS, diagnostics::ROWS, admin::ROWS, missing::ROWS];
+const GROUPS: &[&[Row]] =
+    &[crud::ROWS, ddl::ROWS, diagnostics::ROWS, access::ROWS, admin::ROWS, missing::ROWS];
 
 /// A row and its place in the table, which is its counter's place in the metrics.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request};
+use crate::{CommandContext, Needs, Request};
 
 /// A handler appends the fields of its reply, without `ok`. When it fails, what it wrote is thrown away.
 pub type Run = fn(&mut CommandContext<'_>, &Request<'_>, &mut DocBuilder) -> Result<()>;
@@ -74,6 +74,9 @@ impl RowFlags {
     /// Changes data only for some arguments; takes a write concern.
     pub const MAY_WRITE: RowFlags = RowFlags(512);
 
+    /// Carries secrets, which nobody is shown.
+    pub const SECRET: RowFlags = RowFlags(1024);
+
     /// Known only to a server with test commands.
     pub const TEST_ONLY: RowFlags = RowFlags(1 << 15);
 
@@ -104,6 +107,8 @@ pub struct Row {
     pub flags: RowFlags,
     /// Its counter.
     pub kind: OpKind,
+    /// Which rights it needs.
+    pub needs: Needs,
     /// What answers it.
     pub handler: Handler,
 }
@@ -118,6 +123,7 @@ impl Row {
             since: "<=2.6",
             flags: RowFlags::NONE,
             kind: OpKind::Command,
+            needs: Needs::Undeclared,
             handler: Handler::Run(run),
         }
     }
@@ -132,6 +138,12 @@ impl Row {
     #[must_use]
     pub const fn since(self, since: &'static str) -> Row {
         Row { since, ..self }
+    }
+
+    /// The same with these needs.
+    #[must_use]
+    pub const fn needs(self, needs: Needs) -> Row {
+        Row { needs, ..self }
     }
 
     /// The same with these properties.
@@ -155,6 +167,7 @@ impl Row {
             since,
             flags: RowFlags::LENIENT,
             kind: OpKind::Command,
+            needs: Needs::Undeclared,
             handler: Handler::Missing,
         }
     }

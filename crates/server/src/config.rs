@@ -49,6 +49,8 @@ pub struct Config {
     pub advertise: Option<String>,
     /// Whether scripts run: `$where`, `$function`.
     pub javascript_enabled: bool,
+    /// Whether commands need a user with a right to them.
+    pub authorization: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
     /// Log file; nothing for the standard output.
@@ -98,6 +100,7 @@ impl Config {
             repl_set: optional("replication.replSetName")?,
             advertise: optional("replication.advertise")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,
+            authorization: layers.text("security.authorization")? == "enabled",
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),
@@ -175,6 +178,19 @@ mod tests {
         assert!(!Config::from_layers(&by_flag).unwrap().javascript_enabled);
         let by_environment = collect(&[], &[("MAYFLYDB_JAVASCRIPTENABLED", "false")]).unwrap();
         assert!(!Config::from_layers(&by_environment).unwrap().javascript_enabled);
+    }
+
+    #[test]
+    fn authorization_is_off_until_somebody_asks_for_it() {
+        let is_on = |words: &[&str], environment: &[(&str, &str)]| {
+            Config::from_layers(&collect(words, environment).unwrap()).unwrap().authorization
+        };
+        assert!(!is_on(&[], &[]));
+        assert!(is_on(&["--auth"], &[]));
+        assert!(is_on(&[], &[("MAYFLYDB_AUTH", "enabled")]));
+        assert!(!is_on(&[], &[("MAYFLYDB_AUTH", "disabled")]));
+        // What is neither is refused, not taken for off.
+        assert!(collect(&[], &[("MAYFLYDB_AUTH", "true")]).is_err());
     }
 
     #[test]

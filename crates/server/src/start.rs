@@ -246,6 +246,9 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
 fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
     service.settings.set_scripts_enabled(config.javascript_enabled);
+    if config.authorization {
+        service.access.enforce();
+    }
     for (name, value) in &config.parameters {
         let parameter = parameters::find(name);
         let parameter = parameter.with_context(|| format!("unknown server parameter '{name}'"))?;

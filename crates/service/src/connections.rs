@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use mayfly_value::DocBuf;
 use parking_lot::Mutex;
 
-use crate::Shutdown;
+use crate::{ConnectionAccess, Shutdown};
 
 /// One connection.
 pub struct Connection {
@@ -24,6 +24,8 @@ pub struct Connection {
     pub close: Shutdown,
     /// Says whether its client is gone, while one of its commands runs; nothing without a network.
     pub is_gone: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+    /// Its user.
+    pub access: ConnectionAccess,
     desc: Arc<str>,
     info: Mutex<ClientInfo>,
 }
@@ -51,6 +53,7 @@ impl Connection {
             opened_ms,
             close: Shutdown::default(),
             is_gone: OnceLock::new(),
+            access: ConnectionAccess::default(),
             desc: format!("conn{id}").into(),
             info: Mutex::new(ClientInfo::default()),
         }

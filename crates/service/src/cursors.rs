@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use mayfly_auth::UserName;
 use mayfly_base::memory::{self, Kept};
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
 use mayfly_query::Cursor;
@@ -29,6 +30,8 @@ pub struct Cursors {
 /// Whose cursor it is, or who asks for one.
 #[derive(Clone, Debug, Default)]
 pub struct CursorOwner {
+    /// The user, where users matter.
+    pub user: Option<UserName>,
     /// The session.
     pub session: Option<SessionId>,
     /// The transaction's number, and what is there as long as it is open.
@@ -171,13 +174,22 @@ impl Cursors {
         self.open.lock().remove(&id);
     }
 
-    /// Closes cursors of a namespace.
-    pub fn kill(&self, ids: &[i64], namespace: &Namespace) -> Killed {
+    /// Closes cursors of a namespace, those whose owner may be asked for. The others look as if there were none.
+    pub fn kill(
+        &self,
+        ids: &[i64],
+        namespace: &Namespace,
+        may: impl Fn(&CursorOwner) -> bool,
+    ) -> Killed {
         let mut open = self.open.lock();
         let mut result = Killed::default();
         for id in ids {
             match open.get_mut(id) {
-                Some(entry) if entry.namespace == *namespace && !entry.owner.is_over() => {
+                Some(entry)
+                    if entry.namespace == *namespace
+                        && !entry.owner.is_over()
+                        && may(&entry.owner) =>
+                {
                     if entry.cursor.is_some() {
                         open.remove(id);
                     } else {
@@ -246,6 +258,10 @@ impl CursorOwner {
                 format!("Cannot run getMore on cursor {id}, which was {how}"),
             ))
         };
+        if self.user != asker.user {
+            let text = format!("cursor id {id} was not created by the authenticated user");
+            return Err(Error::new(ErrorCode::Unauthorized, text));
+        }
         match (self.session, asker.session) {
             (None, Some(asks)) => {
                 return refused(50736, format!("not created in a session, in session {asks}"));

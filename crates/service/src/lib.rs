@@ -2,6 +2,7 @@
 //!
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
+pub mod access;
 mod buffers;
 pub mod connections;
 pub mod cursors;
@@ -23,6 +24,7 @@ mod topology;
 mod transactions;
 pub mod write_block;
 
+pub use access::{Access, Authority, ConnectionAccess, LoggedIn, OpenLogin};
 pub use buffers::{Buffers, LARGE_BYTES, UnderWay};
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};

@@ -12,8 +12,8 @@ use mayfly_value::DocBuf;
 use crate::parameters::Settings;
 use crate::write_block;
 use crate::{
-    Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler, QuerySettings,
-    ReplicaSet, Sessions, Shutdown, Top, Topology,
+    Access, Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler,
+    QuerySettings, ReplicaSet, Sessions, Shutdown, Top, Topology,
 };
 
 /// Idle cursors that hold less stay when memory is used up.
@@ -84,6 +84,8 @@ pub struct Service {
     pub defaults: Defaults,
     /// What administrators say about queries of one shape.
     pub query_settings: QuerySettings,
+    /// Users, roles, and whether commands need a right.
+    pub access: Access,
     /// Places at which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
@@ -135,6 +137,7 @@ impl Service {
             top: Top::default(),
             defaults,
             query_settings,
+            access: Access::default(),
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

@@ -42,6 +42,11 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   operators: `$set` of a whole document is told field by field. Deletions by a TTL policy carry `ttl`. A stream over everything
   leaves out `admin`, `config` and `local`. Streams that wait read nothing while others write; how many entries of the log streams have
   read is `serverStatus.metrics.changeStreams.logEntriesRead`.
+* With `--auth` the handshake lists all mechanisms for a user that does not exist, where the reference lists none and so tells that
+  there is no such user; an unknown mechanism fails with 18 as a wrong password does. Operations and sessions are not told apart by
+  users: `$currentOp`, `killOp`, `$listSessions`, `$listLocalSessions` and `killSessions` without a list need `inprog`, `killop`,
+  `listSessions` and `killAnySession` also for one's own. A policy that archives into a collection needs `insert` on it. A login
+  replaces the one before it on the same connection.
 * A statement that is sent again and had no effect the first time is run again.
 * Updates by operators are logged as deltas, replacements as whole documents.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those

@@ -277,8 +277,12 @@ const SYSTEM_USERS_READS: &[Action] =
 /// The privileges of a built-in role; nothing when there is none of that name in that database.
 pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
     let (role, db) = (name.role.as_str(), name.db.as_str());
-    let anywhere = BUILT_IN_ANYWHERE.contains(&role) && !db.is_empty();
-    if !anywhere && !(db == "admin" && BUILT_IN_ADMIN.contains(&role)) {
+    let exists = match db {
+        "" => false,
+        "admin" => BUILT_IN_ANYWHERE.contains(&role) || BUILT_IN_ADMIN.contains(&role),
+        _ => BUILT_IN_ANYWHERE.contains(&role),
+    };
+    if !exists {
         return None;
     }
     let mut list = List::default();

@@ -1,3 +1,5 @@
+//! Roles: the built-in ones against the manual, inheritance, and documents that are damaged.
+
 use super::*;
 use crate::{Action, ActionSet, Privileges, Resource, Target};
 use mayfly_value::DocBuf;

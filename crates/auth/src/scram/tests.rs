@@ -1,3 +1,5 @@
+//! SCRAM against a client written from the RFC, and against what is no SCRAM.
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mayfly_value::DocBuilder;

@@ -17,13 +17,15 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Together;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use crate::access::demands;
 use crate::crud::{check_writable, wrote};
 use crate::fields::whole_number;
-use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
 use document::DocumentChange;
 use entry::{Entry, EntryKind};
 
 pub(super) const ROW: Row = Row::new("applyOps", "Applies entries of a log", run)
+    .needs(Needs::Demands(demands::everything))
     .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::LENIENT));
 
 /// Most commands that stand in each other.

@@ -3,9 +3,11 @@
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::access::demands;
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const STATUS: Row = Row::new("balancerStatus", "Shows what the balancer does", run)
+    .needs(Needs::Demands(demands::config_settings))
     .since("3.4")
     .flags(RowFlags::ADMIN_ONLY);
 

@@ -1,18 +1,21 @@
 //! `getClusterParameter` and `setClusterParameter`: parameters that all members of a cluster share. Of the reference's this
 //! server has those that change something here.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::defaults;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::crud::wrote;
 use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(super) const GET: Row = Row::new("getClusterParameter", "Shows cluster parameters", run_get)
+    .needs(Needs::Cluster(&[Action::GetClusterParameter]))
     .since("6.0")
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 pub(super) const SET: Row = Row::new("setClusterParameter", "Sets a cluster parameter", run_set)
+    .needs(Needs::Cluster(&[Action::SetClusterParameter]))
     .since("6.0")
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::WRITE_CONCERN));
 

@@ -1,14 +1,16 @@
 //! `setFeatureCompatibilityVersion`. There is one version; setting it again changes nothing.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::parameters::FEATURE_COMPATIBILITY_VERSION;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::crud::wrote;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const ROW: Row =
     Row::new("setFeatureCompatibilityVersion", "Sets the version of the data's format", run)
+        .needs(Needs::Cluster(&[Action::SetFeatureCompatibilityVersion]))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
 

@@ -1,19 +1,22 @@
 //! `getDefaultRWConcern` and `setDefaultRWConcern`: the concerns of operations that give none.
 //! Manual: "setDefaultRWConcern", "getDefaultRWConcern".
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{DefaultConcerns, defaults};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::wrote;
-use crate::{CommandContext, Fields, Request, Row, RowFlags, WriteConcern};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, WriteConcern};
 
 pub(super) const GET: Row =
     Row::new("getDefaultRWConcern", "Shows the default read and write concern", run_get)
+        .needs(Needs::Cluster(&[Action::GetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY);
 pub(super) const SET: Row =
     Row::new("setDefaultRWConcern", "Sets the default read and write concern", run_set)
+        .needs(Needs::Cluster(&[Action::SetDefaultRwConcern]))
         .since("4.4")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
 

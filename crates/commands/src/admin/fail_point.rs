@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, current};
 use mayfly_service::FailPoint;
 use mayfly_service::fail_points::Mode;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 // Not marked as commands of `admin` alone: where they do not exist, they do so on no database.
 pub(super) const CONFIGURE: Row = Row::new(
@@ -16,9 +17,11 @@ pub(super) const CONFIGURE: Row = Row::new(
     "Makes the server fail at one of its fail points",
     run_configure,
 )
+.needs(Needs::Cluster(&[Action::SetParameter]))
 .flags(RowFlags::TEST_ONLY);
 pub(super) const WAIT: Row =
     Row::new("waitForFailPoint", "Waits until a fail point has fired so often", run_wait)
+        .needs(Needs::Cluster(&[Action::SetParameter]))
         .since("4.4")
         .flags(RowFlags::TEST_ONLY);
 

@@ -1,13 +1,16 @@
 //! `fsync` and `fsyncUnlock`: everything on disk; and no writing while somebody makes a backup.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("fsync", "Syncs to disk, and may lock out writers", run)
+    .needs(Needs::Cluster(&[Action::Fsync]))
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
 pub(crate) const UNLOCK: Row = Row::new("fsyncUnlock", "Takes back the lock of fsync", run_unlock)
+    .needs(Needs::Cluster(&[Action::Unlock]))
     .since("3.2")
     .flags(RowFlags::ADMIN_ONLY);
 

@@ -1,13 +1,15 @@
 //! `getParameter`: one, several or all server parameters.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::parameters::{Parameter, SetAt, TABLE, find};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::generic::is_generic;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("getParameter", "Shows server parameters", run)
+    .needs(Needs::Cluster(&[Action::GetParameter]))
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

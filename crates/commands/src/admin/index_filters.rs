@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, Result};
 use mayfly_query::{
     AllowedBy, AllowedIndexes, CanonicalQuery, FindOptions, Hint, IndexFilter, IndexFilters,
@@ -13,14 +14,17 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::plan_cache::find_collection;
 use crate::crud::Collating;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
-pub(super) const SET: Row =
-    Row::new("planCacheSetFilter", "Sets an index filter", run_set).flags(RowFlags::LENIENT);
-pub(super) const LIST: Row =
-    Row::new("planCacheListFilters", "Lists index filters", run_list).flags(RowFlags::LENIENT);
-pub(super) const CLEAR: Row =
-    Row::new("planCacheClearFilters", "Removes index filters", run_clear).flags(RowFlags::LENIENT);
+pub(super) const SET: Row = Row::new("planCacheSetFilter", "Sets an index filter", run_set)
+    .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
+    .flags(RowFlags::LENIENT);
+pub(super) const LIST: Row = Row::new("planCacheListFilters", "Lists index filters", run_list)
+    .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
+    .flags(RowFlags::LENIENT);
+pub(super) const CLEAR: Row = Row::new("planCacheClearFilters", "Removes index filters", run_clear)
+    .needs(Needs::Collection(&[Action::PlanCacheIndexFilter]))
+    .flags(RowFlags::LENIENT);
 
 /// The query that a command about its shape names.
 pub(super) struct Named<'a> {

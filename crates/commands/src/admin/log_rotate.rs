@@ -1,13 +1,15 @@
 //! `logRotate`: the log goes on in a new file.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::fields::whole_number;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("logRotate", "Begins a new log file", run).flags(RowFlags::ADMIN_ONLY);
+pub(crate) const ROW: Row = Row::new("logRotate", "Begins a new log file", run)
+    .needs(Needs::Cluster(&[Action::LogRotate]))
+    .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;

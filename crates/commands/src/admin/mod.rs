@@ -21,7 +21,6 @@ mod set_parameter;
 mod shutdown;
 mod transactions;
 mod ttl_resume;
-mod users;
 mod write_block;
 
 use crate::Row;
@@ -59,7 +58,6 @@ pub(crate) const ROWS: &[Row] = &[
     sessions::END,
     sessions::KILL,
     sessions::KILL_ALL,
-    sessions::LOGOUT,
     sessions::REFRESH,
     sessions::START,
     set_parameter::ROW,
@@ -69,7 +67,5 @@ pub(crate) const ROWS: &[Row] = &[
     transactions::COORDINATE,
     transactions::PREPARE,
     ttl_resume::ROW,
-    users::ROLES,
-    users::USERS,
     write_block::ROW,
 ];

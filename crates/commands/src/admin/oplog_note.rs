@@ -1,12 +1,14 @@
 //! `appendOplogNote`: an entry in the log that does nothing. Tools use it to move times on.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::crud::wrote;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const ROW: Row = Row::new("appendOplogNote", "Writes a note into the log", run)
+    .needs(Needs::Cluster(&[Action::AppendOplogNote]))
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::LENIENT));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {

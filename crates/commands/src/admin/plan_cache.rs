@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_query::forget_plans;
 use mayfly_storage::Collection;
 use mayfly_value::DocBuilder;
 
 use super::index_filters::Named;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
-pub(super) const CLEAR: Row =
-    Row::new("planCacheClear", "Forgets plans", run_clear).flags(RowFlags::LENIENT);
+pub(super) const CLEAR: Row = Row::new("planCacheClear", "Forgets plans", run_clear)
+    .needs(Needs::Collection(&[Action::PlanCacheWrite]))
+    .flags(RowFlags::LENIENT);
 
 /// The collection of a command, if there is one.
 ///

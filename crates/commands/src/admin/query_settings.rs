@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_expr::Scope;
 use mayfly_mql::Matcher;
@@ -16,13 +17,15 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::crud::{Collating, arguments_of, wrote};
-use crate::{CommandContext, Fields, Generic, Request, Row, RowFlags, registry};
+use crate::{CommandContext, Fields, Generic, Needs, Request, Row, RowFlags, registry};
 
 pub(super) const SET: Row = Row::new("setQuerySettings", "Sets query settings", run_set)
+    .needs(Needs::Cluster(&[Action::QuerySettings]))
     .since("8.0")
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
 pub(super) const REMOVE: Row =
     Row::new("removeQuerySettings", "Removes query settings", run_remove)
+        .needs(Needs::Cluster(&[Action::QuerySettings]))
         .since("8.0")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
 

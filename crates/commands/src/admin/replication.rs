@@ -1,30 +1,37 @@
 //! The replica-set commands: of a set of one member, or of a server that is in none.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::{ReplicaSet, Service};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::fields::whole_number;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 const FLAGS: RowFlags = RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT);
 
 pub(crate) const GET_STATUS: Row =
-    Row::new("replSetGetStatus", "Shows the state of the replica set", run_status).flags(FLAGS);
+    Row::new("replSetGetStatus", "Shows the state of the replica set", run_status)
+        .needs(Needs::Cluster(&[Action::ReplSetGetStatus]))
+        .flags(FLAGS);
 pub(crate) const GET_CONFIG: Row =
     Row::new("replSetGetConfig", "Shows the replica set's configuration", run_config)
+        .needs(Needs::Cluster(&[Action::ReplSetGetConfig]))
         .since("3.0")
         .flags(FLAGS);
-pub(crate) const INITIATE: Row =
-    Row::new("replSetInitiate", "Begins a replica set", run_initiate).flags(FLAGS);
+pub(crate) const INITIATE: Row = Row::new("replSetInitiate", "Begins a replica set", run_initiate)
+    .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
+    .flags(FLAGS);
 pub(crate) const STEP_DOWN: Row =
     Row::new("replSetStepDown", "Makes the primary a secondary for a while", run_step_down)
+        .needs(Needs::Cluster(&[Action::ReplSetStateChange]))
         .flags(FLAGS);
 pub(crate) const FREEZE: Row = Row::new(
     "replSetFreeze",
     "Keeps a secondary from becoming the primary, or, with 0, lets it",
     run_freeze,
 )
+.needs(Needs::Cluster(&[Action::ReplSetStateChange]))
 .flags(FLAGS);
 
 /// Seconds that others have to catch up before a step-down.

@@ -6,13 +6,15 @@
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const REFRESH: Row =
     Row::new("refreshLogicalSessionCacheNow", "Refreshes the sessions at once", run_refresh)
+        .needs(Needs::Nothing)
         .since("3.6");
 pub(super) const REAP: Row =
     Row::new("reapLogicalSessionCacheNow", "Removes sessions that timed out", run_reap)
+        .needs(Needs::Nothing)
         .since("3.6")
         .flags(RowFlags::MAY_BLOCK);
 

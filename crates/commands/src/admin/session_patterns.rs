@@ -3,6 +3,7 @@
 //!
 //! There are no users: every session belongs to nobody, and a pattern that names users or roles describes none.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::SessionId;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
@@ -11,10 +12,11 @@ use super::sessions::kill;
 use crate::diagnostics::local_sessions::NOBODY;
 use crate::fields::wrong_type;
 use crate::generic::session_id;
-use crate::{CommandContext, Fields, Request, Row};
+use crate::{CommandContext, Fields, Needs, Request, Row};
 
 pub(super) const ROW: Row =
     Row::new("killAllSessionsByPattern", "Ends the sessions that patterns describe", run)
+        .needs(Needs::Cluster(&[Action::KillAnySession]))
         .since("3.6");
 
 /// How errors call a pattern.

@@ -1,27 +1,34 @@
-//! Logical sessions: begin, keep, end, kill; and `logout`, which ends nothing while there are no users.
+//! Logical sessions: begin, keep, end, kill.
 
+use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Result};
 use mayfly_service::{Service, SessionId};
 use mayfly_value::{DocBuilder, RawValue, bson};
 
+use crate::access::demands;
 use crate::fields::wrong_type;
 use crate::generic::{session_id, session_of};
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const START: Row =
-    Row::new("startSession", "Begins a logical session", run_start).since("3.6");
+pub(crate) const START: Row = Row::new("startSession", "Begins a logical session", run_start)
+    .needs(Needs::Nothing)
+    .since("3.6");
 pub(crate) const REFRESH: Row =
-    Row::new("refreshSessions", "Keeps logical sessions alive", run_refresh).since("3.6");
+    Row::new("refreshSessions", "Keeps logical sessions alive", run_refresh)
+        .needs(Needs::Nothing)
+        .since("3.6");
 pub(crate) const END: Row = Row::new("endSessions", "Ends logical sessions", run_end)
+    .needs(Needs::Nothing)
     .since("3.6")
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const KILL: Row =
-    Row::new("killSessions", "Ends logical sessions and what runs in them", run_kill).since("3.6");
+    Row::new("killSessions", "Ends logical sessions and what runs in them", run_kill)
+        .needs(Needs::Demands(demands::kill_sessions))
+        .since("3.6");
 pub(crate) const KILL_ALL: Row =
     Row::new("killAllSessions", "Ends all logical sessions and what runs in them", run_kill_all)
+        .needs(Needs::Cluster(&[Action::KillAnySession]))
         .since("3.6");
-pub(crate) const LOGOUT: Row = Row::new("logout", "Logs the user out", run_logout)
-    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 
 fn run_start(
     ctx: &mut CommandContext<'_>,
@@ -73,10 +80,6 @@ fn run_kill_all(
 ) -> Result<()> {
     request.fields(&[])?;
     kill(ctx.service, ctx.op.id(), |_| true);
-    Ok(())
-}
-
-fn run_logout(_: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     Ok(())
 }
 

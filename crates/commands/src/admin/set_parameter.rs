@@ -1,13 +1,15 @@
 //! `setParameter`: changes server parameters while the server runs.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::parameters::find;
 use mayfly_value::DocBuilder;
 
 use crate::generic::is_generic;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("setParameter", "Changes server parameters", run)
+    .needs(Needs::Cluster(&[Action::SetParameter]))
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

@@ -1,12 +1,14 @@
 //! `shutdown`: the same clean stop as a SIGTERM.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("shutdown", "Stops the server", run).flags(RowFlags::ADMIN_ONLY);
+pub(crate) const ROW: Row = Row::new("shutdown", "Stops the server", run)
+    .needs(Needs::Cluster(&[Action::Shutdown]))
+    .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&["force", "timeoutSecs"])?;

@@ -1,29 +1,34 @@
 //! `commitTransaction` and `abortTransaction`; and what only shards do, which this server is not.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::CheckedOut;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::crud::wrote;
 use crate::fields::wrong_type;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 const FLAGS: RowFlags = RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::MAY_BLOCK);
 
 pub(crate) const COMMIT: Row =
     Row::new("commitTransaction", "Commits a transaction of several statements", run_commit)
+        .needs(Needs::Nothing)
         .since("4.0")
         .flags(FLAGS);
 pub(crate) const ABORT: Row =
     Row::new("abortTransaction", "Aborts a transaction of several statements", run_abort)
+        .needs(Needs::Nothing)
         .since("4.0")
         .flags(FLAGS);
 pub(crate) const PREPARE: Row =
     Row::new("prepareTransaction", "Prepares a transaction on a shard", refuse)
+        .needs(Needs::Cluster(&[Action::Internal]))
         .since("4.2")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 pub(crate) const COORDINATE: Row =
     Row::new("coordinateCommitTransaction", "Commits a transaction of several shards", refuse)
+        .needs(Needs::Cluster(&[Action::Internal]))
         .since("4.2")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 

@@ -1,14 +1,16 @@
 //! `setUserWriteBlockMode`: keeps clients from writing to their databases. Manual: "setUserWriteBlockMode".
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::write_block::{REASONS, UNSPECIFIED, set};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::crud::wrote;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const ROW: Row =
     Row::new("setUserWriteBlockMode", "Blocks the writes of users, or allows them", run)
+        .needs(Needs::Cluster(&[Action::SetUserWriteBlockMode]))
         .since("6.0")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN).and(RowFlags::MAY_BLOCK));
 

@@ -17,14 +17,16 @@ use super::view::{
     source,
 };
 use super::write::wrote;
+use crate::access::demands;
 use crate::diagnostics::coll_stats::{
     Shown, coll_stats_document, log_stats_document, view_stats_document,
 };
 use crate::diagnostics::index_stats::index_stats;
 use crate::primacy::not_writable;
-use crate::{CommandContext, CurrentOpOptions, Fields, Request, Row, RowFlags, current_ops};
+use crate::{CommandContext, CurrentOpOptions, Fields, Needs, Request, Row, RowFlags, current_ops};
 
 pub(crate) const ROW: Row = Row::new("aggregate", "Runs a pipeline", run)
+    .needs(Needs::Demands(demands::aggregate))
     .since("2.2")
     .flags(RowFlags::MAY_BLOCK.and(RowFlags::MAY_WRITE));
 

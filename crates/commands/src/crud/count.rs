@@ -1,5 +1,6 @@
 //! `count`.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun, check_absent};
 use mayfly_storage::ResolvedView;
@@ -7,9 +8,11 @@ use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
 use super::read::{Collating, hint};
 use super::view::{Source, Stages, budget, check_collation, only, reads_log, run_settings, source};
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row = Row::new("count", "Counts documents", run).flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Row = Row::new("count", "Counts documents", run)
+    .needs(Needs::Collection(&[Action::Find]))
+    .flags(RowFlags::MAY_BLOCK);
 
 /// Arguments; `fields` is ignored.
 pub(crate) const KNOWN: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];

@@ -1,5 +1,6 @@
 //! `delete`.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{
     CanonicalQuery, DeleteSpec, FindOptions, Hint, Image, ModifyOutcome, Repeatable, check_absent,
@@ -13,9 +14,10 @@ use super::write::{
     keep_empty_timestamps, ordered, was_dropped, wrote,
 };
 use crate::retry::Attempt;
-use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
+    .needs(Needs::Collection(&[Action::Remove]))
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Delete);
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_query::{
     CanonicalQuery, Executor, FindOptions, Flow, RunSettings, allowed_on, check_absent,
@@ -14,10 +15,11 @@ use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue};
 use super::read::{Collating, hint};
 use super::settings::settings_to_run;
 use super::view::{Source, Stages, budget, check_collation, for_each, run_settings, source};
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("distinct", "Lists the different values of a field", run).flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Row = Row::new("distinct", "Lists the different values of a field", run)
+    .needs(Needs::Collection(&[Action::Find]))
+    .flags(RowFlags::MAY_BLOCK);
 
 pub(crate) const KNOWN: &[&str] = &["key", "query", "hint", "collation"];
 

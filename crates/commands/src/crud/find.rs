@@ -1,5 +1,6 @@
 //! `find`.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{
     CanonicalQuery, Cursor, CursorSource, Executor, FindOptions, Hint, ResultShape, RunSettings,
@@ -16,10 +17,12 @@ use super::view::{
 };
 use crate::dispatch::may_block;
 use crate::fields::whole_number;
-use crate::{CommandContext, Fields, OpKind, Request, Row};
+use crate::{CommandContext, Fields, Needs, OpKind, Request, Row};
 
-pub(crate) const ROW: Row =
-    Row::new("find", "Finds documents", run).since("3.2").kind(OpKind::Query);
+pub(crate) const ROW: Row = Row::new("find", "Finds documents", run)
+    .needs(Needs::Collection(&[Action::Find]))
+    .since("3.2")
+    .kind(OpKind::Query);
 
 /// Arguments that work, then those that are refused when they ask for something.
 pub(crate) const KNOWN: &[&str] = &[

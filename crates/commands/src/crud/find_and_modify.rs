@@ -17,10 +17,12 @@ use super::write::{
     array_filters, bypass_validation, check_writable, ends_command, keep_empty_timestamps,
     on_collection, was_dropped, wrote,
 };
+use crate::access::demands;
 use crate::retry::Attempt;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one document", run)
+    .needs(Needs::Demands(demands::find_and_modify))
     .aliases(&["findandmodify"])
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK));
 

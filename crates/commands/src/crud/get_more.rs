@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
+use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, ErrorLabel, Namespace, Result, memory};
 use mayfly_query::{BatchLimit, Cursor};
-use mayfly_service::Cursors;
+use mayfly_service::{CursorOwner, Cursors};
 use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::read::wait_for_shown;
-use crate::{CommandContext, DataWait, OpKind, Request, Row, RowFlags};
+use crate::access::demands;
+use crate::{CommandContext, DataWait, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
+    .needs(Needs::Demands(demands::get_more))
     .since("3.2")
     .flags(RowFlags::MAY_BLOCK.and(RowFlags::OWN_MAX_TIME))
     .kind(OpKind::GetMore);
-pub(crate) const KILL_CURSORS: Row = Row::new("killCursors", "Closes cursors", kill).since("3.2");
+pub(crate) const KILL_CURSORS: Row =
+    Row::new("killCursors", "Closes cursors", kill).needs(Needs::InHandler).since("3.2");
 
 fn cursor_namespace(request: &Request<'_>, collection: &str) -> Result<Namespace> {
     Namespace::new(request.db, collection)
@@ -181,7 +185,11 @@ fn kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuil
             }
         }
     }
-    let result = ctx.service.cursors.kill(&ids, &ns);
+    let asker = ctx.cursor_owner().user;
+    let collection = Target::Collection(ns.db(), ns.collection());
+    let may_any = ctx.authority.allows(collection, Action::KillAnyCursor);
+    let may = |owner: &CursorOwner| may_any || owner.user == asker;
+    let result = ctx.service.cursors.kill(&ids, &ns, may);
     let mut list = |name: &str, ids: &[i64]| {
         reply.start_array(name);
         ids.iter().for_each(|id| {

@@ -12,15 +12,17 @@ use super::write::{
     WriteResults, bypass_validation, check_count, ends_command, keep_empty_timestamps,
     on_collection, ordered, wrote,
 };
+use crate::access::demands;
 use crate::dispatch::may_block;
 use crate::retry::Attempt;
-use crate::{CommandContext, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, OpKind, Request, Row, RowFlags};
 
 /// Most documents, and about most bytes, in one write unit.
 const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
 
 pub(crate) const ROW: Row = Row::new("insert", "Inserts documents", run)
+    .needs(Needs::Demands(demands::insert))
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Insert);
 

@@ -15,10 +15,12 @@ use super::write::{
     WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
     keep_empty_timestamps, on_collection, ordered, wrote,
 };
+use crate::access::demands;
 use crate::retry::Attempt;
-use crate::{CommandContext, Fields, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
+    .needs(Needs::Demands(demands::update))
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Update);
 

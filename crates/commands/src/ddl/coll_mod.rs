@@ -11,9 +11,11 @@ use super::options::{
     with_ttl,
 };
 use super::{time_series, view, wrote};
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::access::demands;
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection or index", run)
+    .needs(Needs::Demands(demands::coll_mod))
     .flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are missing here.

@@ -7,11 +7,13 @@ use mayfly_value::{DocBuilder, RawValue};
 
 use super::options::{Defining, check_view_options, collection_options, invalid};
 use super::{time_series, view, wrote};
+use crate::access::demands;
 use crate::crud::check_writable;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("create", "Creates a collection or view", run).flags(RowFlags::WRITE_CONCERN);
+pub(crate) const ROW: Row = Row::new("create", "Creates a collection or view", run)
+    .needs(Needs::Demands(demands::create))
+    .flags(RowFlags::WRITE_CONCERN);
 
 /// Options that exist in the reference and are refused here when they ask for something.
 const MISSING: &[&str] = &["encryptedFields", "temp"];

@@ -6,10 +6,12 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::time_series::on_measurements;
 use super::wrote;
+use crate::access::demands;
 use crate::crud::check_writable;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("createIndexes", "Creates indexes", run)
+    .needs(Needs::Demands(demands::create_indexes))
     .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

@@ -1,16 +1,19 @@
 //! `drop` and `dropDatabase`.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
 use super::wrote;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("drop", "Drops a collection", run).flags(RowFlags::WRITE_CONCERN);
-pub(crate) const DATABASE: Row =
-    Row::new("dropDatabase", "Drops a database", run_database).flags(RowFlags::WRITE_CONCERN);
+pub(crate) const ROW: Row = Row::new("drop", "Drops a collection", run)
+    .needs(Needs::Collection(&[Action::DropCollection]))
+    .flags(RowFlags::WRITE_CONCERN);
+pub(crate) const DATABASE: Row = Row::new("dropDatabase", "Drops a database", run_database)
+    .needs(Needs::Database(&[Action::DropDatabase]))
+    .flags(RowFlags::WRITE_CONCERN);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

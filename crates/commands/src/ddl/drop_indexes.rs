@@ -1,13 +1,15 @@
 //! `dropIndexes`.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_storage::IndexSelector;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::wrote;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("dropIndexes", "Drops indexes", run)
+    .needs(Needs::Collection(&[Action::DropIndex]))
     .aliases(&["deleteIndexes"])
     .flags(RowFlags::WRITE_CONCERN);
 

@@ -8,11 +8,13 @@ use mayfly_query::{Cursor, CursorSource};
 use mayfly_storage::{Collection, OPLOG, TimeSeries, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use crate::access::demands;
 use crate::crud::{FirstBatch, first_batch};
-use crate::{CommandContext, Fields, Request, Row};
+use crate::{CommandContext, Fields, Needs, Request, Row};
 
-pub(crate) const ROW: Row =
-    Row::new("listCollections", "Lists the collections of a database", run).since("3.0");
+pub(crate) const ROW: Row = Row::new("listCollections", "Lists the collections of a database", run)
+    .needs(Needs::Demands(demands::list_collections))
+    .since("3.0");
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[
@@ -23,7 +25,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         "includePendingDrops",
     ])?;
     let name_only = fields.bool("nameOnly")?.unwrap_or(false);
-    fields.bool("authorizedCollections")?;
+    let own = fields.bool("authorizedCollections")?.unwrap_or(false);
+    let is_shown = |name: &str| match ctx.authority.privileges() {
+        Some(privileges) if own => privileges.touches_collection(request.db, name),
+        Some(_) | None => true,
+    };
     let filter = fields
         .document("filter")?
         .map(|filter| Matcher::parse(filter, &ParseContext::default()))
@@ -53,6 +59,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         .chain(views.iter().map(|view| view_entry(view, name_only)));
     let mut documents = VecDeque::new();
     for entry in entries {
+        let name = entry.as_doc().get("name").and_then(RawValue::as_str);
+        if !name.is_none_or(is_shown) {
+            continue;
+        }
         if filter.as_ref().map_or(Ok(true), |filter| filter.matches(entry.as_doc()))? {
             documents.push_back(entry);
         }

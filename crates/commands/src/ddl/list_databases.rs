@@ -4,15 +4,18 @@
 
 use std::collections::BTreeMap;
 
+use mayfly_auth::{Action, Target};
 use mayfly_base::Result;
 use mayfly_mql::{Matcher, ParseContext};
 use mayfly_service::Service;
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::access::demands;
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("listDatabases", "Lists databases", run).flags(RowFlags::ADMIN_ONLY);
+pub(crate) const ROW: Row = Row::new("listDatabases", "Lists databases", run)
+    .needs(Needs::Demands(demands::list_databases))
+    .flags(RowFlags::ADMIN_ONLY);
 
 /// What a listing says about a database.
 #[derive(Default)]
@@ -29,6 +32,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     {
         return Err(fields.wrong("authorizedDatabases", value, "bool"));
     }
+    // Who may not see all of them sees those that it may read something of.
+    let own = fields.bool("authorizedDatabases")?.unwrap_or(false)
+        || !ctx.authority.allows(Target::Cluster, Action::ListDatabases);
+    let is_shown = |name: &str| match ctx.authority.privileges() {
+        Some(privileges) if own => privileges.touches_database(name, Action::Find),
+        Some(_) | None => true,
+    };
     let filter = fields
         .document("filter")?
         .map(|filter| Matcher::parse(filter, &ParseContext::default()))
@@ -36,6 +46,9 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let mut total = 0;
     reply.start_array("databases");
     for (name, found) in databases(ctx.service, name_only)? {
+        if !is_shown(&name) {
+            continue;
+        }
         let mut database = DocBuilder::new();
         database.append("name", name.as_str());
         let size = i64::try_from(found.bytes).unwrap_or(i64::MAX);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_query::{Cursor, CursorSource};
 use mayfly_storage::OPLOG;
@@ -9,10 +10,11 @@ use mayfly_value::DocBuilder;
 
 use super::list_collections::cursor_batch_size;
 use crate::crud::{FirstBatch, first_batch};
-use crate::{CommandContext, Request, Row};
+use crate::{CommandContext, Needs, Request, Row};
 
-pub(crate) const ROW: Row =
-    Row::new("listIndexes", "Lists the indexes of a collection", run).since("3.0");
+pub(crate) const ROW: Row = Row::new("listIndexes", "Lists the indexes of a collection", run)
+    .needs(Needs::Collection(&[Action::ListIndexes]))
+    .since("3.0");
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;

@@ -5,10 +5,12 @@ use mayfly_storage::{OPLOG, TimeSeries};
 use mayfly_value::DocBuilder;
 
 use super::wrote;
+use crate::access::demands;
 use crate::crud::check_writable;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("renameCollection", "Gives a collection another name", run)
+    .needs(Needs::Demands(demands::rename))
     .flags(RowFlags::WRITE_CONCERN.and(RowFlags::ADMIN_ONLY));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {

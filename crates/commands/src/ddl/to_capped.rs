@@ -1,17 +1,21 @@
 //! `convertToCapped` and `cloneCollectionAsCapped`.
 
+use mayfly_auth::Action;
 use mayfly_base::{Namespace, Result};
 use mayfly_value::{DocBuf, DocBuilder};
 
 use super::options::{capped_size, compact, invalid};
 use super::wrote;
+use crate::access::demands;
 use crate::crud::check_writable;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const CONVERT: Row = Row::new("convertToCapped", "Makes a collection capped", convert)
+    .needs(Needs::Collection(&[Action::ConvertToCapped]))
     .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
 pub(crate) const CLONE: Row =
     Row::new("cloneCollectionAsCapped", "Copies a collection into a capped one", clone)
+        .needs(Needs::Demands(demands::clone_as_capped))
         .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
 
 fn convert(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Collection;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const COMPACT: Row =
-    Row::new("compact", "Gives back the space of a collection", compact).flags(RowFlags::MAY_BLOCK);
+    Row::new("compact", "Gives back the space of a collection", compact)
+        .needs(Needs::Collection(&[Action::Compact]))
+        .flags(RowFlags::MAY_BLOCK);
 pub(super) const RE_INDEX: Row =
     Row::new("reIndex", "Builds the indexes of a collection anew", re_index)
+        .needs(Needs::Collection(&[Action::ReIndex]))
         .flags(RowFlags::MAY_BLOCK.and(RowFlags::WRITE_CONCERN));
 
 /// The collection of a command that views do not have.

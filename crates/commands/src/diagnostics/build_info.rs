@@ -3,13 +3,14 @@
 use mayfly_base::{Result, limits};
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 /// The reference version whose behaviour this server has; agrees with `maxWireVersion` 25.
 pub(crate) const VERSION: &str = "8.0.4";
 const VERSION_PARTS: [i32; 4] = [8, 0, 4, 0];
 
 pub(crate) const ROW: Row = Row::new("buildInfo", "Tells version and build", run)
+    .needs(Needs::Nothing)
     .aliases(&["buildinfo"])
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 

@@ -2,6 +2,7 @@
 //!
 //! Where records are clustered by `_id`, that takes no room of its own and shows 0.
 
+use mayfly_auth::Action;
 use mayfly_base::{Namespace, Result};
 use mayfly_query::is_clustered;
 use mayfly_service::top::Latencies;
@@ -10,9 +11,10 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
 use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("collStats", "Shows the sizes of a collection", run)
+    .needs(Needs::Collection(&[Action::CollStats]))
     .aliases(&["collstats"])
     .flags(RowFlags::MAY_BLOCK);
 

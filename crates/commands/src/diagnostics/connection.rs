@@ -1,37 +1,36 @@
 //! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `isdbgrid`,
 //! `getCmdLineOpts`.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::access::authenticate;
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const CONNECTION_STATUS: Row =
     Row::new("connectionStatus", "Tells who is logged in on this connection", run_status)
+        .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH);
 pub(crate) const WHATS_MY_URI: Row =
     Row::new("whatsmyuri", "Tells the client's own address", run_uri)
+        .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const IS_DB_GRID: Row = Row::new("isdbgrid", "Tells that this is a router", run_router)
+    .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const CMD_LINE_OPTS: Row =
     Row::new("getCmdLineOpts", "Tells how the server was started", run_options)
+        .needs(Needs::Cluster(&[Action::GetCmdLineOpts]))
         .flags(RowFlags::ADMIN_ONLY);
 
 fn run_status(
-    _: &mut CommandContext<'_>,
+    ctx: &mut CommandContext<'_>,
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
     let fields = request.fields(&["showPrivileges"])?;
-    doc.start_document("authInfo");
-    doc.start_array("authenticatedUsers").end();
-    doc.start_array("authenticatedUserRoles").end();
-    if fields.bool("showPrivileges")? == Some(true) {
-        doc.start_array("authenticatedUserPrivileges").end();
-    }
-    doc.end();
-    Ok(())
+    authenticate::append_status(ctx, fields.bool("showPrivileges")? == Some(true), doc)
 }
 
 fn run_uri(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {

@@ -4,13 +4,14 @@
 
 use std::collections::HashSet;
 
+use mayfly_auth::Action;
 use mayfly_base::op::{OpInfo, OpProgress};
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
 use mayfly_service::{ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::fields::whole_number;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 /// How the monitor calls itself.
 const TTL_MONITOR: &str = "TTLMonitor";
@@ -19,10 +20,13 @@ const TRUNCATED_COMMAND_BYTES: usize = 1000;
 
 pub(crate) const ROW: Row =
     Row::new("currentOp", "Lists the operations that run now", run_current_op)
+        .needs(Needs::Cluster(&[Action::Inprog]))
         .since("3.2")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
-pub(crate) const KILL_OP: Row =
-    Row::new("killOp", "Ends an operation", run_kill_op).since("3.2").flags(RowFlags::ADMIN_ONLY);
+pub(crate) const KILL_OP: Row = Row::new("killOp", "Ends an operation", run_kill_op)
+    .needs(Needs::Cluster(&[Action::KillOp]))
+    .since("3.2")
+    .flags(RowFlags::ADMIN_ONLY);
 
 /// Which operations to list.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,8 +120,13 @@ fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOption
     if info.connection_id != 0 {
         doc.append("connectionId", info.connection_id);
         let connection = service.connections.get(info.connection_id);
-        let said = connection.map(|connection| connection.info()).unwrap_or_default();
+        let said = connection.as_ref().map(|it| it.info()).unwrap_or_default();
         append_client(&mut doc, &info.client, &said);
+        if let Some(user) = connection.and_then(|connection| connection.access.user()) {
+            doc.start_array("effectiveUsers").push_document();
+            doc.append("user", user.name.user.as_str()).append("db", user.name.db.as_str());
+            doc.end().end();
+        }
     }
     doc.append("active", true);
     doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());

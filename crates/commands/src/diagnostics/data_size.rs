@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{Collection, CountLimit, Counted, Index, KeyRange, position_of, whole_range};
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("dataSize", "Measures the documents of a collection", run)
+    .needs(Needs::FullName(&[Action::Find]))
     .aliases(&["datasize"])
     .flags(RowFlags::MAY_BLOCK);
 

@@ -5,14 +5,16 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, whole_range};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use md5::{Digest, Md5};
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const ROW: Row = Row::new("dbHash", "Hashes the documents of a database", run)
+    .needs(Needs::Database(&[Action::DbHash]))
     .aliases(&["dbhash"])
     .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
 

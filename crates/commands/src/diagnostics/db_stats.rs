@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::Service;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale};
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("dbStats", "Shows the sizes of a database", run)
+    .needs(Needs::Database(&[Action::DbStats]))
     .aliases(&["dbstats"])
     .flags(RowFlags::MAY_BLOCK);
 

@@ -1,13 +1,15 @@
 //! `getDiagnosticData`: what monitoring reads in one command. Nothing is collected beside it: the data are of now.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::server_status;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const ROW: Row =
     Row::new("getDiagnosticData", "Shows the server's counters for monitoring", run)
+        .needs(Needs::Cluster(&[Action::ServerStatus, Action::ReplSetGetStatus]))
         .since("3.4")
         .flags(RowFlags::ADMIN_ONLY);
 

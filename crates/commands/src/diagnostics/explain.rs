@@ -17,12 +17,14 @@ use mayfly_service::parameters::{self, Value};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::build_info::VERSION;
+use crate::access::demands;
 use crate::crud::{Collating, Source, arguments_of, settings_of, source};
-use crate::{CommandContext, Fields, Generic, Handler, Request, Row, RowFlags, registry};
+use crate::{CommandContext, Fields, Generic, Handler, Needs, Request, Row, RowFlags, registry};
 
 pub(crate) use pipeline::explain_aggregate;
 
 pub(crate) const ROW: Row = Row::new("explain", "Tells how another command would run", run)
+    .needs(Needs::Demands(demands::explain))
     .since("3.0")
     .flags(RowFlags::MAY_BLOCK);
 

@@ -1,12 +1,14 @@
 //! `getLog`: the last lines of the log.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue};
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("getLog", "Shows the last lines of the log", run).flags(RowFlags::ADMIN_ONLY);
+pub(crate) const ROW: Row = Row::new("getLog", "Shows the last lines of the log", run)
+    .needs(Needs::Cluster(&[Action::GetLog]))
+    .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

@@ -11,16 +11,21 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_service::ClientInfo;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use crate::access::authenticate;
 use crate::admin::replication::append_member;
 use crate::fields::{whole_number, wrong_type};
-use crate::{CommandContext, Fields, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT);
 
-pub(crate) const HELLO: Row =
-    Row::new("hello", "Tells what the server is and can do", run).since("4.4.2").flags(FLAGS);
-pub(crate) const IS_MASTER: Row =
-    Row::new("isMaster", "The old name of hello", run).aliases(&["ismaster"]).flags(FLAGS);
+pub(crate) const HELLO: Row = Row::new("hello", "Tells what the server is and can do", run)
+    .needs(Needs::Nothing)
+    .since("4.4.2")
+    .flags(FLAGS);
+pub(crate) const IS_MASTER: Row = Row::new("isMaster", "The old name of hello", run)
+    .needs(Needs::Nothing)
+    .aliases(&["ismaster"])
+    .flags(FLAGS);
 
 /// Versions of the wire protocol.
 const MIN_WIRE_VERSION: i32 = 0;
@@ -57,7 +62,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         take_client(ctx, client)?;
     }
     write_reply(ctx, request, &fields, counter, doc);
-    Ok(())
+    match repeated {
+        true => Ok(()),
+        false => authenticate::append_handshake(ctx, &fields, doc),
+    }
 }
 
 struct Awaited {

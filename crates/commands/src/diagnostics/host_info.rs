@@ -1,14 +1,16 @@
 //! `hostInfo`: the machine. Compass ends the connection when this fails, so it never does.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::machine::Memory;
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::process;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("hostInfo", "Tells about the machine", run).flags(RowFlags::LENIENT);
+pub(crate) const ROW: Row = Row::new("hostInfo", "Tells about the machine", run)
+    .needs(Needs::Cluster(&[Action::HostInfo]))
+    .flags(RowFlags::LENIENT);
 
 fn run(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let memory = Memory::of_system();

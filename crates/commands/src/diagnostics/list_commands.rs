@@ -3,10 +3,11 @@
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Handler, Request, Row, RowFlags, registry};
+use crate::{CommandContext, Handler, Needs, Request, Row, RowFlags, registry};
 
-pub(crate) const ROW: Row =
-    Row::new("listCommands", "Lists the commands", run).flags(RowFlags::BEFORE_AUTH);
+pub(crate) const ROW: Row = Row::new("listCommands", "Lists the commands", run)
+    .needs(Needs::Nothing)
+    .flags(RowFlags::BEFORE_AUTH);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

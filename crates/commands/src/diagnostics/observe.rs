@@ -13,6 +13,7 @@ use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
+use crate::access::redaction;
 use crate::fields::whole_number;
 use crate::{OpKind, Request, RowFlags};
 
@@ -136,7 +137,8 @@ impl Observed<'_> {
         let info = self.op.info();
         let mut doc = DocBuilder::new();
         doc.append("op", info.op).append("ns", info.ns.as_str());
-        let body = self.request.body;
+        let body = redaction::shown(self.request.row, self.request.body);
+        let body = RawDoc::new(&body).unwrap_or(RawDoc::EMPTY);
         match body.as_bytes().len() <= MAX_COMMAND_BYTES {
             true => doc.append("command", body),
             false => doc.append("command", RawDoc::EMPTY),
@@ -172,7 +174,15 @@ impl Observed<'_> {
         if !app_name.is_empty() {
             doc.append("appName", app_name.as_str());
         }
-        doc.start_array("allUsers").end().append("user", "");
+        let user = self.connection.access.user();
+        doc.start_array("allUsers");
+        if let Some(user) = &user {
+            doc.push_document().append("user", user.name.user.as_str());
+            doc.append("db", user.name.db.as_str()).end();
+        }
+        doc.end();
+        let shown = user.map(|user| user.name.to_string()).unwrap_or_default();
+        doc.append("user", shown.as_str());
         doc.finish()
     }
 

@@ -1,13 +1,16 @@
 //! What a server without other servers has little to say about: `connPoolStats`, `lockInfo`.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const CONN_POOL_STATS: Row =
-    Row::new("connPoolStats", "Shows connections to other servers", run_pools);
+    Row::new("connPoolStats", "Shows connections to other servers", run_pools)
+        .needs(Needs::Cluster(&[Action::ConnPoolStats]));
 pub(crate) const LOCK_INFO: Row = Row::new("lockInfo", "Lists locks that are held", run_locks)
+    .needs(Needs::Cluster(&[Action::ServerStatus]))
     .since("3.4")
     .flags(RowFlags::ADMIN_ONLY);
 

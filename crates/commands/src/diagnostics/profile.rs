@@ -6,9 +6,11 @@ use mayfly_service::profiler::Profiled;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::scale::small;
-use crate::{CommandContext, Fields, Request, Row};
+use crate::access::demands;
+use crate::{CommandContext, Fields, Needs, Request, Row};
 
-pub(crate) const ROW: Row = Row::new("profile", "Says which operations are recorded", run);
+pub(crate) const ROW: Row = Row::new("profile", "Says which operations are recorded", run)
+    .needs(Needs::Demands(demands::profile));
 
 const NOTE: &str = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query \
                     log lines.";

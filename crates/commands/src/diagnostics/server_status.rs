@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use mayfly_auth::Action;
 use mayfly_base::spill::Operator;
 use mayfly_base::{Result, memory as held_memory, queued_operations};
 use mayfly_service::Service;
@@ -14,10 +15,11 @@ use super::build_info::VERSION;
 use super::process;
 use crate::admin::replication::append_member;
 use crate::fields::whole_number;
-use crate::{CommandContext, Request, Row, RowFlags, registry};
+use crate::{CommandContext, Needs, Request, Row, RowFlags, registry};
 
-pub(crate) const ROW: Row =
-    Row::new("serverStatus", "Shows the server's counters", run).flags(RowFlags::LENIENT);
+pub(crate) const ROW: Row = Row::new("serverStatus", "Shows the server's counters", run)
+    .needs(Needs::Cluster(&[Action::ServerStatus]))
+    .flags(RowFlags::LENIENT);
 
 /// A section: its name and what writes its fields.
 type Section = (&'static str, fn(&Service, &mut DocBuilder));

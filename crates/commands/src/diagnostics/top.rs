@@ -1,14 +1,16 @@
 //! `top`: how often and how long each collection was used since the start.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::top::{NamespaceUse, Usage, Use};
 use mayfly_value::DocBuilder;
 
 use super::scale::small;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
-pub(crate) const ROW: Row =
-    Row::new("top", "Shows how much collections are used", run).flags(RowFlags::ADMIN_ONLY);
+pub(crate) const ROW: Row = Row::new("top", "Shows how much collections are used", run)
+    .needs(Needs::Cluster(&[Action::Top]))
+    .flags(RowFlags::ADMIN_ONLY);
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;

@@ -1,12 +1,14 @@
 //! `ttlStatus`: how all policies are doing (expiry contract, section 9). An extension.
 
+use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row =
     Row::new("ttlStatus", "Shows what is due by each TTL policy, and how fast it goes", run)
+        .needs(Needs::Cluster(&[Action::ServerStatus]))
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {

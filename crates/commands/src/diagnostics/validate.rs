@@ -1,14 +1,16 @@
 //! `validate`: checks the records and indexes of a collection while everybody goes on working with it.
 
+use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{EntryFinding, ValidateOptions, Validated, record_id};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
 use crate::fields::whole_number;
-use crate::{CommandContext, Request, Row, RowFlags};
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("validate", "Checks a collection and its indexes", run)
+    .needs(Needs::Collection(&[Action::Validate]))
     .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
 
 /// Most single findings that one list of the reply has.

@@ -48,6 +48,9 @@ pub struct Flags {
     /// Prefixes of URLs under which they may, separated by commas
     #[arg(long = "archiveUrls", value_name = "URLS")]
     pub(super) archive_urls: Option<String>,
+    /// Run no command without a user who has a right to it
+    #[arg(long)]
+    pub(super) auth: bool,
     /// Refuse $where, $function and what else runs scripts
     #[arg(long)]
     pub(super) noscripting: bool,
@@ -111,6 +114,9 @@ impl Flags {
             texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
         if self.bind_ip_all {
             given.push(("bind_ip_all", "true".to_owned()));
+        }
+        if self.auth {
+            given.push(("auth", "enabled".to_owned()));
         }
         if self.noscripting {
             given.push(("javascriptEnabled", "false".to_owned()));

@@ -51,6 +51,7 @@ pub(super) const KEYS: &[Key] = &[
     key("replication.advertise", "advertise", Kind::Text),
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
     key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
+    key("security.authorization", "auth", Kind::Word(&["enabled", "disabled"])),
     key("archive.folder", "archiveFolder", Kind::Text),
     key("archive.urls", "archiveUrls", Kind::Text),
     key("systemLog.path", "logpath", Kind::Text),

@@ -1,6 +1,7 @@
 //! The server as a whole, in one binary: inside a test with a clock of its own, and as a process that is killed, started
 //! wrongly, or asked twice.
 
+mod authorization;
 mod clock;
 mod common;
 mod connections;

@@ -378,6 +378,12 @@ impl Collection {
         self.id
     }
 
+    /// How many commits have written to it since the server began: who read its documents before this number was the same has
+    /// seen all of them.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Acquire)
+    }
+
     /// `info.uuid` of `listCollections`.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid

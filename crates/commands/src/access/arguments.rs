@@ -1,0 +1,148 @@
+//! Arguments that several of these commands have: names, roles, restrictions, and which of them somebody asks for.
+
+use mayfly_auth::{Restriction, RoleName, UserName};
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuf, RawValue};
+
+use crate::fields::wrong_type;
+use crate::{CommandContext, Fields, Request};
+
+/// The name that is the command's own value.
+///
+/// # Errors
+/// 14 TypeMismatch, 2 BadValue for a name that is empty.
+pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
+    match request.target() {
+        RawValue::String("") => {
+            Err(Error::bad_value("the name of a user or role must not be empty"))
+        }
+        RawValue::String(name) => Ok(name),
+        other => Err(wrong_type(&format!("{0}.{0}", request.row.name), other, "string")),
+    }
+}
+
+/// The user that is the command's own value.
+///
+/// # Errors
+/// Those of [`own_name`].
+pub(super) fn own_user(request: &Request<'_>) -> Result<UserName> {
+    Ok(UserName::new(own_name(request)?, request.db))
+}
+
+/// The role that is the command's own value.
+///
+/// # Errors
+/// Those of [`own_name`].
+pub(super) fn own_role(request: &Request<'_>) -> Result<RoleName> {
+    Ok(RoleName::new(own_name(request)?, request.db))
+}
+
+/// The roles of an array: names of the command's database, or `{ role, db }`, each once.
+///
+/// # Errors
+/// 14 TypeMismatch, 2 BadValue.
+pub(super) fn roles(
+    request: &Request<'_>,
+    fields: &Fields<'_>,
+    name: &str,
+) -> Result<Option<Vec<RoleName>>> {
+    let Some(array) = fields.array(name)? else { return Ok(None) };
+    let mut roles: Vec<RoleName> = Vec::new();
+    for element in array {
+        let role = match named(element.value(), request.db, "role")? {
+            (role, db) if role.is_empty() || db.is_empty() => {
+                return Err(Error::bad_value("Role names and their databases must not be empty"));
+            }
+            (role, db) => RoleName::new(role, db),
+        };
+        if !roles.contains(&role) {
+            roles.push(role);
+        }
+    }
+    Ok(Some(roles))
+}
+
+/// The same where at least one is needed.
+///
+/// # Errors
+/// Those of [`roles`], 2 BadValue for none.
+pub(super) fn some_roles(request: &Request<'_>, fields: &Fields<'_>) -> Result<Vec<RoleName>> {
+    fields.required("roles")?;
+    match roles(request, fields, "roles")? {
+        Some(roles) if !roles.is_empty() => Ok(roles),
+        _ => {
+            let name = request.row.name;
+            Err(Error::bad_value(format!("{name} command requires a non-empty \"roles\" array")))
+        }
+    }
+}
+
+/// `authenticationRestrictions`.
+///
+/// # Errors
+/// 14 TypeMismatch, 2 BadValue.
+pub(super) fn restrictions(fields: &Fields<'_>) -> Result<Option<Vec<Restriction>>> {
+    fields.array("authenticationRestrictions")?.map(Restriction::parse_all).transpose()
+}
+
+/// `customData`.
+///
+/// # Errors
+/// 14 TypeMismatch.
+pub(super) fn custom_data(fields: &Fields<'_>) -> Result<Option<DocBuf>> {
+    Ok(fields.document("customData")?.map(|data| data.to_owned()))
+}
+
+/// Which users or roles are asked for.
+pub(super) enum Wanted<'a> {
+    /// Those of the command's database.
+    OfDatabase,
+    /// Those of all databases.
+    Everywhere,
+    /// These: name and database.
+    Named(Vec<(&'a str, &'a str)>),
+}
+
+impl<'a> Wanted<'a> {
+    /// Reads the command's value; `kind` is `user` or `role`.
+    pub(super) fn parse(request: &Request<'a>, kind: &str) -> Result<Wanted<'a>> {
+        match request.target() {
+            number if number.is_number() && crate::fields::whole_number(number) == Some(1) => {
+                Ok(Wanted::OfDatabase)
+            }
+            RawValue::Document(all) if kind == "user" && all.get("forAllDBs").is_some() => {
+                match all.get("forAllDBs") {
+                    Some(RawValue::Bool(true)) if all.iter().count() == 1 => Ok(Wanted::Everywhere),
+                    _ => Err(Error::bad_value("forAllDBs must be true and the only field")),
+                }
+            }
+            RawValue::Array(several) => {
+                let named = several.iter().map(|one| named(one.value(), request.db, kind));
+                Ok(Wanted::Named(named.collect::<Result<_>>()?))
+            }
+            one => Ok(Wanted::Named(vec![named(one, request.db, kind)?])),
+        }
+    }
+}
+
+/// `"name"` or `{ user: "name", db: "database" }`.
+fn named<'a>(value: RawValue<'a>, db: &'a str, kind: &str) -> Result<(&'a str, &'a str)> {
+    let fault = |text: String| Err(Error::bad_value(text));
+    let doc = match value {
+        RawValue::String(name) => return Ok((name, db)),
+        RawValue::Document(doc) => doc,
+        _ => return fault("User and role names must be either strings or objects".to_owned()),
+    };
+    if let Some(other) = doc.iter().find(|field| ![kind, "db"].contains(&field.name())) {
+        return fault(format!("the name of a {kind} has the unknown field '{}'", other.name()));
+    }
+    match (doc.get(kind), doc.get("db")) {
+        (Some(RawValue::String(name)), Some(RawValue::String(db))) => Ok((name, db)),
+        _ => fault(format!("the name of a {kind} needs the strings '{kind}' and 'db'")),
+    }
+}
+
+/// What these commands wrote is as durable as other writes.
+pub(super) fn wrote(ctx: &mut CommandContext<'_>, request: &Request<'_>) {
+    crate::crud::wrote(ctx, request);
+}

@@ -1,0 +1,287 @@
+//! `saslStart`, `saslContinue`, `logout`, and the first step of a login inside of `hello`.
+//!
+//! 1. `saslStart`, or `speculativeAuthenticate` of the handshake, brings the client's first message and is answered with salt
+//!    and nonce.
+//! 2. `saslContinue` brings the proof and is answered with the server's.
+//! 3. Clients that did not ask for `skipEmptyExchange` agree by one more `saslContinue`, which is empty. Only then are they
+//!    logged in.
+//!
+//! A wrong user, a wrong password, a mechanism that is unknown or that the user does not have, and an address that is not admitted
+//! look all the same: 18 `Authentication failed.`, at the same step. The log says which.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mayfly_auth::scram::{ClientFirst, Conversation};
+use mayfly_auth::{Mechanism, UserName};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::OpenLogin;
+use mayfly_service::access::LoginStep;
+use mayfly_value::{DocBuilder, RawValue};
+
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+
+const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET);
+
+pub(super) const START: Row =
+    Row::new("saslStart", "Begins to log a user in", run_start).needs(Needs::Nothing).flags(FLAGS);
+pub(super) const CONTINUE: Row =
+    Row::new("saslContinue", "Goes on logging a user in", run_continue)
+        .needs(Needs::Nothing)
+        .flags(FLAGS);
+pub(super) const LOGOUT: Row = Row::new("logout", "Logs the user out", run_logout)
+    .needs(Needs::Nothing)
+    .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+
+/// A connection has one conversation at a time, so that all have the same number.
+const CONVERSATION_ID: i32 = 1;
+
+/// What a client is told whatever the reason was.
+fn failed() -> Error {
+    Error::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
+}
+
+fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> Error {
+    tracing::info!(
+        component = "ACCESS",
+        ctx = &**ctx.connection.desc(),
+        client = &*ctx.connection.client,
+        user,
+        why = %why,
+        "Authentication failed"
+    );
+    failed()
+}
+
+/// A message of the mechanism, and how the client sent it.
+struct Payload {
+    bytes: Vec<u8>,
+    /// As a string in base64, not as bytes.
+    is_text: bool,
+}
+
+impl Payload {
+    fn parse(fields: &Fields<'_>) -> Result<Payload> {
+        match fields.required("payload")? {
+            RawValue::Binary { bytes, .. } => Ok(Payload { bytes: bytes.to_vec(), is_text: false }),
+            RawValue::String(text) => match STANDARD.decode(text) {
+                Ok(bytes) => Ok(Payload { bytes, is_text: true }),
+                Err(_) => Err(Error::failed_to_parse("the payload is not valid base64")),
+            },
+            other => Err(fields.wrong("payload", other, "binData")),
+        }
+    }
+
+    fn answer(&self, done: bool, message: &[u8], reply: &mut DocBuilder) {
+        reply.append("conversationId", CONVERSATION_ID).append("done", done);
+        match self.is_text {
+            true => reply.append("payload", STANDARD.encode(message).as_str()),
+            false => reply.append("payload", RawValue::Binary { subtype: 0, bytes: message }),
+        };
+    }
+}
+
+fn run_start(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = Fields::new(request.body, request.row.name);
+    start(ctx, &fields, (request.db, OtherMechanism::Conceal), reply)
+}
+
+/// What becomes of a login by a mechanism that the user does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OtherMechanism {
+    /// It fails at the proof, like one with a wrong password.
+    Conceal,
+    /// It fails at once: the handshake lists the user's mechanisms, and the client shall choose one of those.
+    Refuse,
+}
+
+fn start(
+    ctx: &CommandContext<'_>,
+    fields: &Fields<'_>,
+    (db, other): (&str, OtherMechanism),
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    ctx.connection.access.take_login();
+    let Some(RawValue::String(mechanism)) = fields.get("mechanism") else {
+        return Err(fields.missing("mechanism"));
+    };
+    let payload = Payload::parse(fields)?;
+    let skip_empty = match fields.document("options")? {
+        Some(options) => Fields::new(options, "options").bool("skipEmptyExchange")?,
+        None => None,
+    };
+    let Some(mechanism) = Mechanism::by_name(mechanism) else {
+        return Err(refuse(ctx, "", "unknown mechanism"));
+    };
+    let first =
+        ClientFirst::parse(mechanism, &payload.bytes).map_err(|why| refuse(ctx, "", why))?;
+    let name = UserName::new(first.user.as_str(), db);
+    let access = &ctx.service.access;
+    let user = access.find_user(&ctx.service.store, &name)?;
+    let stored = user.as_ref().and_then(|user| user.credentials.get(mechanism));
+    if user.is_some() && stored.is_none() && other == OtherMechanism::Refuse {
+        return Err(refuse(ctx, &name.to_string(), "the user does not have the mechanism"));
+    }
+    let (conversation, message) = Conversation::begin(
+        &first,
+        &name.id(),
+        stored,
+        &access.decoys,
+        mechanism.default_iterations(),
+        &rand::random(),
+    );
+    payload.answer(false, message.as_bytes(), reply);
+    ctx.connection.access.begin_login(OpenLogin {
+        name,
+        step: LoginStep::Proof(Box::new(conversation)),
+        skip_empty: skip_empty.unwrap_or(false),
+    });
+    Ok(())
+}
+
+fn run_continue(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = Fields::new(request.body, request.row.name);
+    let protocol = |text: &str| Err(Error::new(ErrorCode::ProtocolError, text));
+    // Whatever goes wrong ends the login.
+    let Some(login) = ctx.connection.access.take_login() else {
+        return protocol("No SASL session state found");
+    };
+    if fields.long("conversationId")? != Some(i64::from(CONVERSATION_ID)) {
+        return protocol("sasl: Mismatched conversation id");
+    }
+    let payload = Payload::parse(&fields)?;
+    let OpenLogin { name, step, skip_empty } = login;
+    let shown = name.to_string();
+    if name.db != request.db {
+        return Err(refuse(ctx, &shown, "the database changed"));
+    }
+    match step {
+        LoginStep::Proof(conversation) => {
+            let proof =
+                conversation.finish(&payload.bytes).map_err(|why| refuse(ctx, &shown, why))?;
+            if skip_empty {
+                log_in(ctx, &name)?;
+            } else {
+                let step = LoginStep::Agreement;
+                ctx.connection.access.begin_login(OpenLogin { name, step, skip_empty });
+            }
+            payload.answer(skip_empty, proof.as_bytes(), reply);
+        }
+        LoginStep::Agreement if payload.bytes.is_empty() => {
+            log_in(ctx, &name)?;
+            payload.answer(true, &[], reply);
+        }
+        LoginStep::Agreement => return Err(refuse(ctx, &shown, "a message after the end")),
+    }
+    Ok(())
+}
+
+/// Logs a user in who has proved its identity. It is read again: it may have been dropped meanwhile.
+fn log_in(ctx: &CommandContext<'_>, name: &UserName) -> Result<()> {
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let shown = name.to_string();
+    let Some(user) = access.find_user(store, name)? else {
+        return Err(refuse(ctx, &shown, "the user was dropped"));
+    };
+    match access.log_in(store, ctx.connection, &user)? {
+        true => {
+            tracing::info!(
+                component = "ACCESS",
+                ctx = &**ctx.connection.desc(),
+                client = &*ctx.connection.client,
+                user = shown,
+                "Authentication succeeded"
+            );
+            Ok(())
+        }
+        false => Err(refuse(ctx, &shown, "authentication restrictions")),
+    }
+}
+
+fn run_logout(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    ctx.connection.access.take_login();
+    ctx.connection.access.set(None);
+    Ok(())
+}
+
+/// What the handshake says about logging in: the mechanisms of a user, and the answer to a login's first message. Whatever is
+/// wrong with that message, the handshake goes on without an answer, and the client begins anew.
+///
+/// # Errors
+/// 2 BadValue for a user's name without a database, those of the engine.
+pub(crate) fn append_handshake(
+    ctx: &CommandContext<'_>,
+    fields: &Fields<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    if let Some(RawValue::String(name)) = fields.get("saslSupportedMechs") {
+        append_mechanisms(ctx, name, reply)?;
+    }
+    let Some(RawValue::Document(first)) = fields.get("speculativeAuthenticate") else {
+        return Ok(());
+    };
+    if first.get("saslStart").is_none() {
+        return Ok(());
+    }
+    let Some(RawValue::String(db)) = first.get("db") else { return Ok(()) };
+    let mut answer = DocBuilder::new();
+    let fields = Fields::new(first, "speculativeAuthenticate");
+    if start(ctx, &fields, (db, OtherMechanism::Refuse), &mut answer).is_ok() {
+        reply.append("speculativeAuthenticate", &answer.finish());
+    }
+    Ok(())
+}
+
+/// Of a user that does not exist all mechanisms are told; the reference tells none, and so that there is no such user.
+fn append_mechanisms(ctx: &CommandContext<'_>, name: &str, reply: &mut DocBuilder) -> Result<()> {
+    let Some((db, user)) = name.split_once('.') else {
+        let text =
+            format!("UserName must contain a '.' separated database.user pair, not '{name}'");
+        return Err(Error::bad_value(text));
+    };
+    let user = ctx.service.access.find_user(&ctx.service.store, &UserName::new(user, db))?;
+    reply.start_array("saslSupportedMechs");
+    match user {
+        Some(user) => user.credentials.mechanisms().for_each(|name| {
+            reply.push(name);
+        }),
+        None => Mechanism::ALL.iter().for_each(|one| {
+            reply.push(one.name());
+        }),
+    }
+    reply.end();
+    Ok(())
+}
+
+/// `authInfo` of `connectionStatus`.
+///
+/// # Errors
+/// Those of the engine.
+pub(crate) fn append_status(
+    ctx: &CommandContext<'_>,
+    privileges: bool,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let user = ctx.service.access.user(&ctx.service.store, ctx.connection)?;
+    reply.start_document("authInfo").start_array("authenticatedUsers");
+    if let Some(user) = &user {
+        reply.push_document();
+        reply.append("user", user.name.user.as_str()).append("db", user.name.db.as_str()).end();
+    }
+    reply.end();
+    let roles = user.as_ref().map(|user| user.roles.as_slice()).unwrap_or_default();
+    mayfly_auth::RoleName::append_all(roles, "authenticatedUserRoles", reply);
+    if privileges {
+        let listed = user.as_ref().map(|user| user.listed.as_slice()).unwrap_or_default();
+        mayfly_auth::Role::append_privileges(listed, "authenticatedUserPrivileges", reply);
+    }
+    reply.end();
+    Ok(())
+}

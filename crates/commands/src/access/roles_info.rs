@@ -1,0 +1,151 @@
+//! `rolesInfo`.
+
+use mayfly_auth::{
+    Action, BUILT_IN_ADMIN, BUILT_IN_ANYWHERE, Privilege, Restriction, Role, RoleName, Roles,
+    Target, built_in,
+};
+use mayfly_base::{Error, Result};
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+
+use super::arguments::Wanted;
+use crate::{CommandContext, Fields, Needs, Request, Row};
+
+pub(super) const ROW: Row = Row::new("rolesInfo", "Lists roles", run).needs(Needs::InHandler);
+
+const KNOWN: &[&str] =
+    &["showPrivileges", "showBuiltinRoles", "showAuthenticationRestrictions", "filter"];
+
+/// What is told of each role.
+struct Shown {
+    privileges: bool,
+    restrictions: bool,
+    filter: Option<Matcher>,
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    let wanted = Wanted::parse(request, "role")?;
+    permit(ctx, request, &wanted)?;
+    let as_fragment = as_fragment(&fields)?;
+    let flag = |name: &str| Ok::<_, Error>(fields.bool(name)?.unwrap_or(false));
+    let filter = fields.document("filter")?;
+    let shown = Shown {
+        privileges: !as_fragment && flag("showPrivileges")?,
+        restrictions: flag("showAuthenticationRestrictions")?,
+        filter: filter
+            .map(|filter| Matcher::parse(filter, &ParseContext::default()))
+            .transpose()?,
+    };
+    let built_in_too = flag("showBuiltinRoles")?;
+    let roles = ctx.service.access.roles(&ctx.service.store)?;
+    let names = match wanted {
+        Wanted::OfDatabase | Wanted::Everywhere => of_database(&roles, request.db, built_in_too),
+        Wanted::Named(named) => {
+            let names = named.into_iter().map(|(role, db)| RoleName::new(role, db));
+            names.filter(|name| roles.exists(name)).collect()
+        }
+    };
+    if as_fragment {
+        let resolved = roles.resolve(&names);
+        RoleName::append_all(&names, "roles", reply.start_document("userFragment"));
+        RoleName::append_all(&resolved.roles, "inheritedRoles", reply);
+        let privileges = Privilege::merge(resolved.privileges);
+        Role::append_privileges(&privileges, "inheritedPrivileges", reply);
+        reply.end();
+        return Ok(());
+    }
+    reply.start_array("roles");
+    for name in names {
+        let document = shown.document(&name, &roles);
+        let matches = |filter: &Matcher| filter.matches(document.as_doc());
+        if shown.filter.as_ref().map_or(Ok(true), matches)? {
+            reply.push(&document);
+        }
+    }
+    reply.end();
+    Ok(())
+}
+
+/// Whether the roles are asked for as what a user with all of them would have.
+fn as_fragment(fields: &Fields<'_>) -> Result<bool> {
+    match fields.get("showPrivileges") {
+        Some(RawValue::String("asUserFragment")) => Ok(true),
+        Some(RawValue::String(other)) => {
+            let text = format!("'{other}' is not a value of 'showPrivileges'");
+            Err(Error::failed_to_parse(text))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The roles of a database, ascending by name.
+fn of_database(roles: &Roles, db: &str, built_in_too: bool) -> Vec<RoleName> {
+    let defined = roles.all_defined().map(|role| role.name.clone());
+    let mut names: Vec<_> = defined.filter(|name| name.db == db).collect();
+    if built_in_too {
+        let admin = if db == "admin" { BUILT_IN_ADMIN } else { &[] };
+        names.extend(admin.iter().chain(BUILT_IN_ANYWHERE).map(|role| RoleName::new(*role, db)));
+    }
+    names
+}
+
+impl Shown {
+    fn document(&self, name: &RoleName, roles: &Roles) -> DocBuf {
+        let mut out = DocBuilder::new();
+        let built_in = built_in(name);
+        let defined = roles.defined(name).filter(|_| built_in.is_none());
+        if defined.is_some() {
+            out.append("_id", name.id().as_str());
+        }
+        out.append("role", name.role.as_str()).append("db", name.db.as_str());
+        out.append("isBuiltin", built_in.is_some());
+        let direct = defined.map(|role| role.roles.as_slice()).unwrap_or_default();
+        RoleName::append_all(direct, "roles", &mut out);
+        let inherited = roles.resolve(direct);
+        RoleName::append_all(&inherited.roles, "inheritedRoles", &mut out);
+        if self.privileges {
+            let own = built_in.or_else(|| defined.map(|role| role.privileges.clone()));
+            let own = Privilege::merge(own.unwrap_or_default());
+            Role::append_privileges(&own, "privileges", &mut out);
+            let all = Privilege::merge(own.into_iter().chain(inherited.privileges));
+            Role::append_privileges(&all, "inheritedPrivileges", &mut out);
+        }
+        if self.restrictions {
+            let own = defined.map(|role| role.restrictions.as_slice()).unwrap_or_default();
+            Restriction::append_all(own, "authenticationRestrictions", &mut out);
+            out.start_array("inheritedAuthenticationRestrictions");
+            for of_role in
+                std::iter::once(own).chain(inherited.restrictions.iter().map(Vec::as_slice))
+            {
+                if of_role.is_empty() {
+                    continue;
+                }
+                out.push_array();
+                for restriction in of_role {
+                    restriction.append_to(out.push_document());
+                    out.end();
+                }
+                out.end();
+            }
+            out.end();
+        }
+        out.finish()
+    }
+}
+
+/// A user sees its own roles, and others with `viewRole` on their database.
+fn permit(ctx: &CommandContext<'_>, request: &Request<'_>, wanted: &Wanted<'_>) -> Result<()> {
+    let view = Action::ViewRole;
+    match wanted {
+        Wanted::OfDatabase | Wanted::Everywhere => {
+            ctx.permit(request, Target::Database(request.db), view)
+        }
+        Wanted::Named(names) => {
+            names.iter().try_for_each(|(role, db)| match ctx.has_role(&RoleName::new(*role, *db)) {
+                true => Ok(()),
+                false => ctx.permit(request, Target::Database(db), view),
+            })
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `grantRolesToUser` and `revokeRolesFromUser`.
+
+use mayfly_auth::{Action, User};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::DocBuilder;
+
+use super::arguments::{own_user, some_roles, wrote};
+use super::users::require_roles;
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
+
+pub(super) const GRANT: Row = Row::new("grantRolesToUser", "Gives roles to a user", run_grant)
+    .needs(Needs::InHandler)
+    .flags(RowFlags::WRITE);
+pub(super) const REVOKE: Row =
+    Row::new("revokeRolesFromUser", "Takes roles from a user", run_revoke)
+        .needs(Needs::InHandler)
+        .flags(RowFlags::WRITE);
+
+fn run_grant(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let roles = some_roles(request, &request.fields(&["roles"])?)?;
+    ctx.permit_roles(request, &roles, Action::GrantRole)?;
+    change(ctx, request, |user| {
+        require_roles(ctx, &roles)?;
+        for role in &roles {
+            if !user.roles.contains(role) {
+                user.roles.push(role.clone());
+            }
+        }
+        Ok(())
+    })?;
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn run_revoke(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let roles = some_roles(request, &request.fields(&["roles"])?)?;
+    ctx.permit_roles(request, &roles, Action::RevokeRole)?;
+    change(ctx, request, |user| {
+        require_roles(ctx, &roles)?;
+        user.roles.retain(|role| !roles.contains(role));
+        Ok(())
+    })?;
+    wrote(ctx, request);
+    Ok(())
+}
+
+/// Changes the user that the command names.
+fn change(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    change: impl FnOnce(&mut User) -> Result<()>,
+) -> Result<()> {
+    let name = own_user(request)?;
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let _changing = access.change();
+    let Some(mut user) = access.find_user(store, &name)? else {
+        let text = format!("Could not find user \"{}\" for db \"{}\"", name.user, name.db);
+        return Err(Error::new(ErrorCode::UserNotFound, text));
+    };
+    change(&mut user)?;
+    access.put_user(store, ctx.op, &user)
+}

@@ -1,0 +1,294 @@
+//! `createUser`, `updateUser`, `dropUser`, `dropAllUsersFromDatabase` and `invalidateUserCache`.
+
+use mayfly_auth::scram::Credential;
+use mayfly_auth::{Action, Credentials, Mechanism, RoleName, Target, User, UserName};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_value::{DocBuilder, RawValue, bson};
+use zeroize::Zeroizing;
+
+use super::arguments::{custom_data, own_user, restrictions, roles, wrote};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+
+const FLAGS: RowFlags = RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::SECRET);
+
+pub(super) const CREATE: Row =
+    Row::new("createUser", "Creates a user", run_create).needs(Needs::InHandler).flags(FLAGS);
+pub(super) const UPDATE: Row =
+    Row::new("updateUser", "Changes a user's password, roles or data", run_update)
+        .needs(Needs::InHandler)
+        .flags(FLAGS);
+pub(super) const DROP: Row =
+    Row::new("dropUser", "Drops a user", run_drop).needs(Needs::InHandler).flags(RowFlags::WRITE);
+pub(super) const DROP_ALL: Row =
+    Row::new("dropAllUsersFromDatabase", "Drops all users of a database", run_drop_all)
+        .needs(Needs::InHandler)
+        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
+pub(super) const FORGET: Row =
+    Row::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
+        .needs(Needs::InHandler);
+
+/// The database of users that somebody else authenticates.
+const EXTERNAL: &str = "$external";
+
+const KNOWN: &[&str] = &[
+    "pwd",
+    "customData",
+    "roles",
+    "digestPassword",
+    "passwordDigestor",
+    "authenticationRestrictions",
+    "mechanisms",
+];
+
+/// A password and how to keep it.
+struct NewPassword {
+    text: Zeroizing<String>,
+    /// It is the MD5 digest already.
+    is_digested: bool,
+}
+
+impl NewPassword {
+    fn parse(fields: &Fields<'_>) -> Result<Option<NewPassword>> {
+        let by_client = match fields.get("passwordDigestor") {
+            None | Some(RawValue::String("server")) => false,
+            Some(RawValue::String("client")) => true,
+            Some(_) => {
+                let text = "passwordDigestor must be either \"server\" or \"client\"";
+                return Err(Error::bad_value(text));
+            }
+        };
+        let digests = fields.bool("digestPassword")?;
+        let text = match fields.get("pwd") {
+            None => return Ok(None),
+            Some(RawValue::String("")) => {
+                return Err(Error::new(ErrorCode(50687), "Password cannot be empty"));
+            }
+            Some(RawValue::String(text)) => Zeroizing::new(text.to_owned()),
+            Some(other) => return Err(fields.wrong("pwd", other, "string")),
+        };
+        Ok(Some(NewPassword { text, is_digested: by_client || digests == Some(false) }))
+    }
+
+    fn credentials(&self, user: &str, mechanisms: &[Mechanism]) -> Result<Credentials> {
+        let mut credentials = Credentials::default();
+        for mechanism in mechanisms {
+            let random: [u8; 28] = rand::random();
+            let salt = &random[..mechanism.salt_bytes()];
+            let iterations = mechanism.default_iterations();
+            let credential = match (self.is_digested, mechanism) {
+                (true, Mechanism::ScramSha256) => {
+                    let text = "Use of SCRAM-SHA-256 requires undigested passwords";
+                    return Err(Error::bad_value(text));
+                }
+                (true, Mechanism::ScramSha1) => {
+                    Credential::derive_prepared(*mechanism, &self.text, salt, iterations)
+                }
+                (false, _) => Credential::derive(*mechanism, user, &self.text, salt, iterations)?,
+            };
+            credentials.set(*mechanism, credential);
+        }
+        Ok(credentials)
+    }
+}
+
+/// `mechanisms`; nothing when it is not given.
+fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
+    let Some(array) = fields.array("mechanisms")? else { return Ok(None) };
+    let mut mechanisms = Vec::new();
+    for element in array {
+        let RawValue::String(name) = element.value() else {
+            return Err(Error::bad_value("mechanisms field must be an array of strings"));
+        };
+        match Mechanism::by_name(name) {
+            Some(mechanism) if !mechanisms.contains(&mechanism) => mechanisms.push(mechanism),
+            Some(_) => {}
+            None => return Err(Error::bad_value(format!("Unknown auth mechanism '{name}'"))),
+        }
+    }
+    match mechanisms.is_empty() {
+        true => Err(Error::bad_value("mechanisms field must not be empty")),
+        false => Ok(Some(mechanisms)),
+    }
+}
+
+fn run_create(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    let name = own_user(request)?;
+    fields.required("roles")?;
+    let roles = roles(request, &fields, "roles")?.unwrap_or_default();
+    let restrictions = restrictions(&fields)?;
+    ctx.permit(request, Target::Database(request.db), Action::CreateUser)?;
+    ctx.permit_roles(request, &roles, Action::GrantRole)?;
+    if restrictions.is_some() {
+        let restrict = Action::SetAuthenticationRestriction;
+        ctx.permit(request, Target::Database(request.db), restrict)?;
+    }
+    if request.db == "local" {
+        return Err(Error::bad_value("Cannot create users in the local database"));
+    }
+    let password = NewPassword::parse(&fields)?;
+    let credentials = match (password, mechanisms(&fields)?) {
+        (None, _) if request.db != EXTERNAL => {
+            let text = "Must provide a 'pwd' field for all user documents, except those with '$external' as the \
+                        user's source db";
+            return Err(Error::bad_value(text));
+        }
+        (Some(_), _) if request.db == EXTERNAL => {
+            let text = "Cannot set the password for users defined on the '$external' database";
+            return Err(Error::bad_value(text));
+        }
+        (None, _) => Credentials::external(),
+        (Some(password), chosen) => {
+            password.credentials(&name.user, chosen.as_deref().unwrap_or(&Mechanism::ALL))?
+        }
+    };
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let changing = access.change();
+    if access.find_user(store, &name)?.is_some() {
+        return Err(Error::new(ErrorCode(51003), format!("User \"{name}\" already exists")));
+    }
+    require_roles(ctx, &roles)?;
+    let user = User {
+        name,
+        id: Some(bson::Uuid::new().bytes()),
+        credentials,
+        roles,
+        custom_data: custom_data(&fields)?,
+        restrictions: restrictions.unwrap_or_default(),
+    };
+    access.put_user(store, ctx.op, &user)?;
+    drop(changing);
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn run_update(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(KNOWN)?;
+    let name = own_user(request)?;
+    let password = NewPassword::parse(&fields)?;
+    let (mechanisms, data) = (mechanisms(&fields)?, custom_data(&fields)?);
+    let (roles, restrictions) = (roles(request, &fields, "roles")?, restrictions(&fields)?);
+    let something = password.is_some() || data.is_some() || roles.is_some();
+    if !something && mechanisms.is_none() && restrictions.is_none() {
+        let text = "Must specify at least one field to update in updateUser";
+        return Err(Error::bad_value(text));
+    }
+    let database = Target::Database(request.db);
+    let own = ctx.is_user(&name);
+    let may = |all: Action, of_own: Action| match own
+        && ctx.authority.allows(Target::Database(request.db), of_own)
+    {
+        true => Ok(()),
+        false => ctx.permit(request, database, all),
+    };
+    if password.is_some() || mechanisms.is_some() {
+        may(Action::ChangePassword, Action::ChangeOwnPassword)?;
+    }
+    if data.is_some() {
+        may(Action::ChangeCustomData, Action::ChangeOwnCustomData)?;
+    }
+    if let Some(roles) = &roles {
+        ctx.permit(request, Target::AllNormal, Action::RevokeRole)?;
+        ctx.permit_roles(request, roles, Action::GrantRole)?;
+    }
+    if restrictions.is_some() {
+        ctx.permit(request, database, Action::SetAuthenticationRestriction)?;
+    }
+    if password.is_some() && request.db == EXTERNAL {
+        let text = "Cannot set the password for users defined on the '$external' database";
+        return Err(Error::bad_value(text));
+    }
+    let chosen = mechanisms.as_deref().unwrap_or(&Mechanism::ALL);
+    let credentials =
+        password.map(|password| password.credentials(&name.user, chosen)).transpose()?;
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let changing = access.change();
+    let Some(mut user) = access.find_user(store, &name)? else { return Err(not_found(&name)) };
+    match (credentials, mechanisms) {
+        (Some(credentials), _) => user.credentials = credentials,
+        (None, Some(kept)) if kept.iter().any(|it| user.credentials.get(*it).is_none()) => {
+            let text = "mechanisms field must be a subset of previously set mechanisms";
+            return Err(Error::bad_value(text));
+        }
+        (None, Some(kept)) => user.credentials.keep_only(&kept),
+        (None, None) => {}
+    }
+    if let Some(roles) = roles {
+        require_roles(ctx, &roles)?;
+        user.roles = roles;
+    }
+    user.custom_data = data.or(user.custom_data);
+    user.restrictions = restrictions.unwrap_or(user.restrictions);
+    access.put_user(store, ctx.op, &user)?;
+    drop(changing);
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    request.fields(&[])?;
+    let name = own_user(request)?;
+    ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
+    let changing = ctx.service.access.change();
+    let found = ctx.service.access.remove_user(&ctx.service.store, ctx.op, &name)?;
+    drop(changing);
+    if !found {
+        return Err(not_found(&name));
+    }
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn run_drop_all(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let changing = access.change();
+    let mut names = Vec::new();
+    access.each_user(store, Some(request.db), &mut |user| names.push(user.name))?;
+    let mut dropped = 0;
+    for name in names {
+        dropped += i32::from(access.remove_user(store, ctx.op, &name)?);
+    }
+    drop(changing);
+    reply.append("n", dropped);
+    wrote(ctx, request);
+    Ok(())
+}
+
+fn run_forget(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    ctx.permit(request, Target::Cluster, Action::InvalidateUserCache)?;
+    ctx.service.access.forget();
+    Ok(())
+}
+
+/// That roles exist.
+///
+/// # Errors
+/// 31 RoleNotFound, those of the engine.
+pub(super) fn require_roles(ctx: &CommandContext<'_>, roles: &[RoleName]) -> Result<()> {
+    let known = ctx.service.access.roles(&ctx.service.store)?;
+    roles.iter().try_for_each(|role| known.require(role))
+}
+
+/// 11 UserNotFound.
+fn not_found(name: &UserName) -> Error {
+    Error::new(ErrorCode::UserNotFound, format!("User '{name}' not found"))
+}

@@ -1,0 +1,133 @@
+//! `usersInfo`.
+
+use mayfly_auth::{Action, Privilege, Restriction, Role, RoleName, Roles, Target, User, UserName};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_mql::{Matcher, ParseContext};
+use mayfly_value::{DocBuf, DocBuilder};
+
+use super::arguments::Wanted;
+use crate::{CommandContext, Fields, Needs, Request, Row};
+
+pub(super) const ROW: Row = Row::new("usersInfo", "Lists users", run).needs(Needs::InHandler);
+
+const KNOWN: &[&str] = &[
+    "showCredentials",
+    "showCustomData",
+    "showPrivileges",
+    "showAuthenticationRestrictions",
+    "filter",
+];
+
+/// What is told of each user.
+struct Shown {
+    credentials: bool,
+    custom_data: bool,
+    privileges: bool,
+    restrictions: bool,
+    filter: Option<Matcher>,
+}
+
+impl Shown {
+    fn parse(fields: &Fields<'_>) -> Result<Shown> {
+        let flag = |name: &str, default: bool| Ok(fields.bool(name)?.unwrap_or(default));
+        let filter = fields.document("filter")?;
+        Ok(Shown {
+            credentials: flag("showCredentials", false)?,
+            custom_data: flag("showCustomData", true)?,
+            privileges: flag("showPrivileges", false)?,
+            restrictions: flag("showAuthenticationRestrictions", false)?,
+            filter: filter
+                .map(|filter| Matcher::parse(filter, &ParseContext::default()))
+                .transpose()?,
+        })
+    }
+
+    fn document(&self, user: &User, roles: &Roles) -> DocBuf {
+        let mut out = DocBuilder::new();
+        out.append("_id", user.name.id().as_str());
+        user.append_identity(&mut out);
+        if self.credentials {
+            user.append_credentials(&mut out);
+        }
+        out.start_array("mechanisms");
+        user.credentials.mechanisms().for_each(|name| {
+            out.push(name);
+        });
+        out.end();
+        if let (true, Some(data)) = (self.custom_data, &user.custom_data) {
+            out.append("customData", data);
+        }
+        RoleName::append_all(&user.roles, "roles", &mut out);
+        if self.privileges || self.restrictions {
+            let resolved = roles.resolve(&user.roles);
+            RoleName::append_all(&resolved.roles, "inheritedRoles", &mut out);
+            if self.privileges {
+                let privileges = Privilege::merge(resolved.privileges);
+                Role::append_privileges(&privileges, "inheritedPrivileges", &mut out);
+            }
+            out.start_array("inheritedAuthenticationRestrictions");
+            for of_role in &resolved.restrictions {
+                out.push_array();
+                for restriction in of_role {
+                    restriction.append_to(out.push_document());
+                    out.end();
+                }
+                out.end();
+            }
+            out.end();
+            Restriction::append_all(&user.restrictions, "authenticationRestrictions", &mut out);
+        }
+        out.finish()
+    }
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+    let shown = Shown::parse(&request.fields(KNOWN)?)?;
+    let wanted = Wanted::parse(request, "user")?;
+    permit(ctx, request, &wanted)?;
+    if (shown.privileges || shown.restrictions) && !matches!(wanted, Wanted::Named(_)) {
+        let text = "Privilege or restriction details require exact-match usersInfo queries";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    }
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let roles = access.roles(store)?;
+    let mut users = Vec::new();
+    match wanted {
+        Wanted::OfDatabase => {
+            access.each_user(store, Some(request.db), &mut |user| users.push(user))?;
+        }
+        Wanted::Everywhere => access.each_user(store, None, &mut |user| users.push(user))?,
+        Wanted::Named(names) => {
+            for (user, db) in names {
+                users.extend(access.find_user(store, &UserName::new(user, db))?);
+            }
+        }
+    }
+    users.sort_by(|a, b| a.name.cmp(&b.name));
+    reply.start_array("users");
+    for user in users {
+        ctx.op.check()?;
+        let document = shown.document(&user, &roles);
+        let matches = |filter: &Matcher| filter.matches(document.as_doc());
+        if shown.filter.as_ref().map_or(Ok(true), matches)? {
+            reply.push(&document);
+        }
+    }
+    reply.end();
+    Ok(())
+}
+
+/// A user sees itself, and others with `viewUser` on their database.
+fn permit(ctx: &CommandContext<'_>, request: &Request<'_>, wanted: &Wanted<'_>) -> Result<()> {
+    let view = Action::ViewUser;
+    match wanted {
+        Wanted::OfDatabase => ctx.permit(request, Target::Database(request.db), view),
+        Wanted::Everywhere => ctx.permit(request, Target::AllNormal, view),
+        Wanted::Named(names) => {
+            names.iter().try_for_each(|(user, db)| match ctx.is_user(&UserName::new(*user, *db)) {
+                true => Ok(()),
+                false => ctx.permit(request, Target::Database(db), view),
+            })
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A server with `--auth`, spoken to by a client of a few lines that logs in by SCRAM.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use mayfly_value::bson::spec::BinarySubtype;
+use mayfly_value::bson::{Binary, Bson, Document, doc};
+use sha2::{Digest, Sha256};
+
+use crate::common::{Client, Server};
+
+fn start(options: &[&str]) -> (tempfile::TempDir, Server) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = [&["--auth", "--storageEngine", "memory"], options].concat();
+    let server = Server::start_with(folder.path(), &options);
+    (folder, server)
+}
+
+fn run(client: &mut Client, command: Document) -> Document {
+    let reply = client.run(&command).unwrap();
+    Document::from_reader(reply.as_bytes()).unwrap()
+}
+
+fn ok(client: &mut Client, command: Document) -> Document {
+    let reply = run(client, command.clone());
+    assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command}: {reply}");
+    reply
+}
+
+fn refused(client: &mut Client, command: Document) -> String {
+    let reply = run(client, command.clone());
+    assert_eq!(reply.get_i32("code").ok(), Some(13), "{command}: {reply}");
+    reply.get_str("errmsg").unwrap().to_owned()
+}
+
+fn bytes(text: &str) -> Bson {
+    let bytes = text.as_bytes().to_vec();
+    Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes })
+}
+
+fn text(reply: &Document) -> String {
+    String::from_utf8(reply.get_binary_generic("payload").unwrap().clone()).unwrap()
+}
+
+fn keyed(key: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(data);
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// The client's side of SCRAM-SHA-256 after the server's first message.
+fn proof(bare: &str, first: &str, password: &str) -> String {
+    let part = |name: &str| first.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
+    let salt = STANDARD.decode(part("s=")).unwrap();
+    let mut block = keyed(password.as_bytes(), &[salt.as_slice(), &[0, 0, 0, 1]].concat());
+    let mut salted = block.clone();
+    for _ in 1..part("i=").parse::<u32>().unwrap() {
+        block = keyed(password.as_bytes(), &block);
+        salted.iter_mut().zip(&block).for_each(|(byte, other)| *byte ^= other);
+    }
+    let key = keyed(&salted, b"Client Key");
+    let start = format!("c=biws,r={}", part("r="));
+    let signed = format!("{bare},{first},{start}");
+    let signature = keyed(&Sha256::digest(&key), signed.as_bytes());
+    let proof: Vec<u8> = key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
+    format!("{start},p={}", STANDARD.encode(proof))
+}
+
+/// Logs in; gives the last reply, good or bad.
+fn log_in(client: &mut Client, user: &str, db: &str, password: &str) -> Document {
+    let bare = format!("n={user},r=abcdefghijklmnop");
+    let first = run(
+        client,
+        doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": bytes(&format!("n,,{bare}")),
+        "options": { "skipEmptyExchange": true }, "$db": db },
+    );
+    if first.get_f64("ok").ok() != Some(1.0) {
+        return first;
+    }
+    let last = proof(&bare, &text(&first), password);
+    run(client, doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(&last), "$db": db })
+}
+
+fn root(server: &Server) -> Client {
+    let mut client = server.connect();
+    let create = doc! { "createUser": "root", "pwd": "pw", "roles": ["root"], "$db": "admin" };
+    ok(&mut client, create);
+    ok_login(&mut client, "root", "admin", "pw");
+    client
+}
+
+fn ok_login(client: &mut Client, user: &str, db: &str, password: &str) {
+    let reply = log_in(client, user, db, password);
+    assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply}");
+    assert_eq!(reply.get_bool("done").ok(), Some(true), "{reply}");
+}
+
+#[test]
+fn nobody_does_anything_before_the_first_user_exists_but_create_it() {
+    let (_folder, server) = start(&[]);
+    let mut client = server.connect();
+    for command in [
+        doc! { "hello": 1, "$db": "admin" },
+        doc! { "ping": 1, "$db": "admin" },
+        doc! { "buildInfo": 1, "$db": "admin" },
+        doc! { "connectionStatus": 1, "$db": "admin" },
+    ] {
+        ok(&mut client, command);
+    }
+    let find = doc! { "find": "c", "$db": "test" };
+    assert_eq!(refused(&mut client, find.clone()), "Command find requires authentication");
+    refused(&mut client, doc! { "createUser": "u", "pwd": "pw", "roles": [], "$db": "test" });
+    refused(&mut client, doc! { "dropUser": "u", "$db": "admin" });
+    refused(&mut client, doc! { "usersInfo": 1, "$db": "admin" });
+    let mut admin = root(&server);
+    // The exception is over.
+    refused(&mut client, doc! { "createUser": "v", "pwd": "pw", "roles": [], "$db": "admin" });
+    refused(&mut client, find.clone());
+    ok(&mut admin, find);
+}
+
+#[test]
+fn wrong_users_and_wrong_passwords_look_the_same() {
+    let (_folder, server) = start(&[]);
+    let _admin = root(&server);
+    let mut replies = Vec::new();
+    for (user, db, password) in
+        [("root", "admin", "wrong"), ("nobody", "admin", "pw"), ("root", "test", "pw")]
+    {
+        let mut client = server.connect();
+        let mut reply = log_in(&mut client, user, db, password);
+        assert_eq!(reply.get_i32("code").ok(), Some(18), "{reply}");
+        reply.remove("$clusterTime");
+        reply.remove("operationTime");
+        replies.push(reply);
+        refused(&mut client, doc! { "find": "c", "$db": "test" });
+    }
+    assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
+    assert_eq!(replies[0].get_str("errmsg").ok(), Some("Authentication failed."));
+}
+
+#[test]
+fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    for (user, role) in [("reader", "read"), ("writer", "readWrite")] {
+        let create = doc! { "createUser": user, "pwd": "pw", "roles": [role], "$db": "shop" };
+        ok(&mut admin, create);
+    }
+    let (mut reader, mut writer) = (server.connect(), server.connect());
+    ok_login(&mut reader, "reader", "shop", "pw");
+    ok_login(&mut writer, "writer", "shop", "pw");
+
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }], "$db": "shop" };
+    let shown = refused(&mut reader, insert.clone());
+    assert!(shown.starts_with("not authorized on shop to execute command { insert: "), "{shown}");
+    ok(&mut writer, insert);
+    let find = doc! { "find": "c", "batchSize": 1, "$db": "shop" };
+    let reply = ok(&mut reader, find.clone());
+    // A cursor belongs to the user that made it.
+    let cursor = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let more = doc! { "getMore": cursor, "collection": "c", "$db": "shop" };
+    refused(&mut writer, more.clone());
+    let kill = doc! { "killCursors": "c", "cursors": [cursor], "$db": "shop" };
+    assert_eq!(ok(&mut writer, kill).get_array("cursorsNotFound").unwrap().len(), 1);
+    ok(&mut reader, more);
+
+    for denied in [
+        doc! { "find": "c", "$db": "other" },
+        doc! { "find": "system.users", "$db": "admin" },
+        doc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {}, "$db": "shop" },
+        doc! { "aggregate": "c", "pipeline": [{ "$lookup": { "from": { "db": "other", "coll": "x" }, "as": "y", "pipeline": [] } }],
+        "cursor": {}, "$db": "shop" },
+        doc! { "aggregate": "c", "pipeline": [{ "$facet": { "a": [{ "$unionWith": { "coll": "system.profile" } }] } }],
+        "cursor": {}, "$db": "shop" },
+        doc! { "explain": { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } } }] }, "$db": "shop" },
+        doc! { "findAndModify": "c", "query": {}, "remove": true, "$db": "shop" },
+        doc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": {} }], "nsInfo": [{ "ns": "shop.c" }], "$db": "admin" },
+        doc! { "create": "v", "viewOn": "system.profile", "pipeline": [], "$db": "shop" },
+        doc! { "renameCollection": "shop.c", "to": "shop.d", "$db": "admin" },
+        doc! { "listCollections": 1, "$db": "other" },
+        doc! { "currentOp": 1, "$db": "admin" },
+        doc! { "shutdown": 1, "$db": "admin" },
+        doc! { "serverStatus": 1, "$db": "admin" },
+        doc! { "createUser": "x", "pwd": "y", "roles": ["root"], "$db": "admin" },
+        doc! { "updateUser": "reader", "roles": ["dbOwner"], "$db": "shop" },
+        doc! { "listDatabases": 1, "authorizedDatabases": false, "$db": "admin" },
+    ] {
+        refused(&mut reader, denied);
+    }
+    let names = |reply: &Document, list: &str| -> Vec<String> {
+        let list = match reply.get_document("cursor") {
+            Ok(cursor) => cursor.get_array("firstBatch").unwrap(),
+            Err(_) => reply.get_array(list).unwrap(),
+        };
+        let name = |one: &Bson| one.as_document().unwrap().get_str("name").unwrap().to_owned();
+        list.iter().map(name).collect()
+    };
+    let listed = ok(&mut reader, doc! { "listDatabases": 1, "$db": "admin" });
+    assert_eq!(names(&listed, "databases"), ["shop"]);
+    let own = doc! { "listCollections": 1, "nameOnly": true, "authorizedCollections": true };
+    let mut of_shop = own.clone();
+    of_shop.insert("$db", "shop");
+    assert_eq!(names(&ok(&mut reader, of_shop), ""), ["c"]);
+    let mut of_admin = own;
+    of_admin.insert("$db", "admin");
+    assert!(names(&ok(&mut reader, of_admin), "").is_empty());
+    ok(&mut reader, doc! { "usersInfo": "reader", "$db": "shop" });
+    refused(&mut reader, doc! { "usersInfo": "writer", "$db": "shop" });
+
+    // A policy that archives writes elsewhere.
+    let index = |to: &str| {
+        let policy = doc! { "archive": { "collection": to } };
+        let index =
+            doc! { "key": { "at": 1 }, "name": to, "expireAfterSeconds": 60, "ttl": policy };
+        doc! { "createIndexes": "c", "indexes": [index], "$db": "shop" }
+    };
+    refused(&mut writer, index("other.c"));
+    ok(&mut writer, index("shop.old"));
+
+    // Changes hold for the next command, whoever wrote them and however.
+    ok(&mut admin, doc! { "grantRolesToUser": "reader", "roles": ["readWrite"], "$db": "shop" });
+    ok(&mut reader, doc! { "insert": "c", "documents": [{ "_id": 3 }], "$db": "shop" });
+    ok(
+        &mut admin,
+        doc! { "revokeRolesFromUser": "reader", "roles": ["readWrite", "read"], "$db": "shop" },
+    );
+    refused(&mut reader, find.clone());
+    let privileges = doc! { "resource": { "db": "shop", "collection": "c" }, "actions": ["find"] };
+    let role =
+        doc! { "createRole": "only-c", "privileges": [privileges], "roles": [], "$db": "shop" };
+    ok(&mut admin, role);
+    ok(&mut admin, doc! { "grantRolesToUser": "reader", "roles": ["only-c"], "$db": "shop" });
+    ok(&mut reader, find.clone());
+    refused(&mut reader, doc! { "find": "d", "$db": "shop" });
+    ok(
+        &mut admin,
+        doc! { "update": "system.roles", "$db": "admin",
+        "updates": [{ "q": { "_id": "shop.only-c" }, "u": { "$set": { "privileges": "damaged" } } }] },
+    );
+    refused(&mut reader, find.clone());
+    ok(&mut admin, doc! { "dropUser": "writer", "$db": "shop" });
+    let shown = refused(&mut writer, find);
+    assert_eq!(shown, "Command find requires authentication");
+}
+
+#[test]
+fn restrictions_decide_from_where() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    for (user, source) in [("near", "127.0.0.0/8"), ("far", "10.0.0.1")] {
+        ok(
+            &mut admin,
+            doc! { "createUser": user, "pwd": "pw", "roles": ["read"], "$db": "shop",
+            "authenticationRestrictions": [{ "clientSource": [source] }] },
+        );
+    }
+    ok_login(&mut server.connect(), "near", "shop", "pw");
+    let reply = log_in(&mut server.connect(), "far", "shop", "pw");
+    assert_eq!(reply.get_i32("code").ok(), Some(18), "{reply}");
+}
+
+#[test]
+fn speculative_logins_and_logouts() {
+    let (_folder, server) = start(&[]);
+    let _admin = root(&server);
+    let mut client = server.connect();
+    let bare = "n=root,r=abcdefghijklmnop";
+    let first = doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": bytes(&format!("n,,{bare}")), "db": "admin" };
+    let hello = doc! { "hello": 1, "saslSupportedMechs": "admin.root", "speculativeAuthenticate": first, "$db": "admin" };
+    let reply = ok(&mut client, hello);
+    let offered = reply.get_array("saslSupportedMechs").unwrap();
+    assert_eq!(offered, &[Bson::from("SCRAM-SHA-1"), Bson::from("SCRAM-SHA-256")]);
+    let speculative = reply.get_document("speculativeAuthenticate").unwrap();
+    let last = proof(bare, &text(speculative), "pw");
+    let next = |payload: &str| {
+        doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(payload), "$db": "admin" }
+    };
+    assert_eq!(ok(&mut client, next(&last)).get_bool("done").ok(), Some(false));
+    // Without skipEmptyExchange the login is not over before the client has agreed.
+    refused(&mut client, doc! { "find": "c", "$db": "test" });
+    assert_eq!(run(&mut client, next("x")).get_i32("code").ok(), Some(18));
+    let reply = ok(
+        &mut client,
+        doc! { "hello": 1, "$db": "admin", "speculativeAuthenticate": {
+        "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": bytes(&format!("n,,{bare}")), "db": "admin" } },
+    );
+    let first = text(reply.get_document("speculativeAuthenticate").unwrap());
+    ok(&mut client, next(&proof(bare, &first, "pw")));
+    assert_eq!(ok(&mut client, next("")).get_bool("done").ok(), Some(true));
+    let status =
+        ok(&mut client, doc! { "connectionStatus": 1, "showPrivileges": true, "$db": "admin" });
+    let info = status.get_document("authInfo").unwrap();
+    assert_eq!(
+        info.get_array("authenticatedUsers").unwrap(),
+        &[Bson::from(doc! { "user": "root", "db": "admin" })]
+    );
+    assert!(!info.get_array("authenticatedUserPrivileges").unwrap().is_empty());
+    ok(&mut client, doc! { "find": "c", "$db": "test" });
+    ok(&mut client, doc! { "logout": 1, "$db": "admin" });
+    refused(&mut client, doc! { "find": "c", "$db": "test" });
+}
+
+#[test]
+fn passwords_are_told_to_nobody() {
+    let (_folder, server) = start(&["-vvvvv"]);
+    let mut admin = root(&server);
+    ok(&mut admin, doc! { "profile": 2, "slowms": 0, "$db": "shop" });
+    let secret = "hunter2hunter2";
+    let create = doc! { "createUser": "u", "pwd": secret, "roles": ["read"], "$db": "shop" };
+    ok(&mut admin, create.clone());
+    let mut shown = vec![run(&mut admin, create).to_string()];
+    ok(&mut admin, doc! { "updateUser": "u", "pwd": secret, "$db": "shop" });
+    let mut user = server.connect();
+    ok_login(&mut user, "u", "shop", secret);
+    shown.push(refused(
+        &mut user,
+        doc! { "createUser": "v", "pwd": secret, "roles": ["root"], "$db": "admin" },
+    ));
+    shown.push(
+        run(
+            &mut admin,
+            doc! { "createUser": "w", "pwd": { "x": secret }, "roles": [], "$db": "shop" },
+        )
+        .to_string(),
+    );
+    let profile = ok(
+        &mut admin,
+        doc! { "aggregate": "system.profile", "$db": "shop", "cursor": { "batchSize": 1000 },
+        "pipeline": [{ "$match": {} }] },
+    );
+    shown.push(profile.to_string());
+    assert!(shown.iter().all(|text| !text.contains(secret)), "{shown:#?}");
+    let log = ok(&mut admin, doc! { "getLog": "global", "$db": "admin" }).to_string();
+    assert!(log.contains("Slow query") && log.contains("createUser"), "{log}");
+    assert!(!log.contains(secret), "{log}");
+}

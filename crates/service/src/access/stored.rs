@@ -1,0 +1,196 @@
+//! Users and roles in the store.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, LazyLock};
+
+use mayfly_auth::{Role, RoleName, Roles, User, UserName};
+use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, UpdateStyle, whole_range};
+use mayfly_value::{DocBuf, RawDoc, RawValue};
+
+use super::{Access, Stamp};
+
+type Name = LazyLock<Option<Namespace>>;
+
+static USERS: Name = LazyLock::new(|| Namespace::new("admin", "system.users").ok());
+static ROLES: Name = LazyLock::new(|| Namespace::new("admin", "system.roles").ok());
+
+fn collection(store: &Store, name: &Name) -> Option<Arc<Collection>> {
+    store.collection(name.as_ref()?)
+}
+
+/// The state of both collections.
+pub(super) fn stamp(store: &Store) -> Stamp {
+    let of = |name: &Name| match collection(store, name) {
+        Some(collection) => (collection.id(), collection.commits()),
+        None => (0, 0),
+    };
+    Stamp { users: of(&USERS), roles: of(&ROLES) }
+}
+
+/// Hands every document of a collection over until the function breaks off.
+fn scan(
+    store: &Store,
+    name: &Name,
+    visit: &mut dyn FnMut(RawDoc<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let Some(collection) = collection(store, name) else { return Ok(()) };
+    let (mut range, direction) = (whole_range(), Direction::Forward);
+    let snapshot = store.snapshot()?;
+    let mut ended = false;
+    loop {
+        let scanned = snapshot.scan_records(
+            &collection,
+            &range,
+            direction,
+            ScanLimit::NONE,
+            &mut |_, document| {
+                let flow = visit(document);
+                ended |= flow.is_break();
+                Ok(flow)
+            },
+        )?;
+        match scanned {
+            Scanned::Paused(last) if !ended => range = range.after(&last, direction),
+            Scanned::Paused(_) | Scanned::Exhausted => return Ok(()),
+        }
+    }
+}
+
+/// Whether there is any user or role, however damaged: from then on nobody enters without a login.
+pub(super) fn has_users_or_roles(store: &Store) -> Result<bool> {
+    let mut any = false;
+    for name in [&USERS, &ROLES] {
+        scan(store, name, &mut |_| {
+            any = true;
+            ControlFlow::Break(())
+        })?;
+    }
+    Ok(any)
+}
+
+/// All roles that users have defined.
+pub(super) fn read_roles(store: &Store) -> Result<Roles> {
+    let mut roles = Roles::default();
+    scan(store, &ROLES, &mut |document| {
+        match Role::parse(document) {
+            Ok(role) => roles.insert(role),
+            Err(error) => {
+                let name = Role::name_of(document);
+                let shown = name.as_ref().map(RoleName::to_string).unwrap_or_default();
+                tracing::warn!(role = shown, %error, "a role cannot be read and allows nothing");
+                name.into_iter().for_each(|name| roles.insert_damaged(name));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(roles)
+}
+
+impl Access {
+    /// The user of this name. One whose document is damaged counts as none.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn find_user(&self, store: &Store, name: &UserName) -> Result<Option<User>> {
+        let Some(document) = read(store, &USERS, &name.id())? else { return Ok(None) };
+        Ok(user_of(document.as_doc()).filter(|user| user.name == *name))
+    }
+
+    /// Hands over the users of a database, or of all, until the function breaks off.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn each_user(
+        &self,
+        store: &Store,
+        db: Option<&str>,
+        visit: &mut dyn FnMut(User),
+    ) -> Result<()> {
+        scan(store, &USERS, &mut |document| {
+            let of_database = document.get("db").and_then(RawValue::as_str);
+            if (db.is_none() || of_database == db)
+                && let Some(user) = user_of(document)
+            {
+                visit(user);
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Writes a user, over the one of the same name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn put_user(&self, store: &Store, op: &OpCtx, user: &User) -> Result<()> {
+        put(store, op, &USERS, &user.name.id(), user.to_document().as_doc())
+    }
+
+    /// Removes a user. False when there is none, damaged ones not excepted.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn remove_user(&self, store: &Store, op: &OpCtx, name: &UserName) -> Result<bool> {
+        remove(store, op, &USERS, &name.id())
+    }
+
+    /// Writes a role, over the one of the same name.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn put_role(&self, store: &Store, op: &OpCtx, role: &Role) -> Result<()> {
+        put(store, op, &ROLES, &role.name.id(), role.to_document().as_doc())
+    }
+
+    /// Removes a role. False when there is none, damaged ones not excepted.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn remove_role(&self, store: &Store, op: &OpCtx, name: &RoleName) -> Result<bool> {
+        remove(store, op, &ROLES, &name.id())
+    }
+}
+
+fn user_of(document: RawDoc<'_>) -> Option<User> {
+    match User::parse(document) {
+        Ok(user) => Some(user),
+        Err(error) => {
+            let id = document.get("_id").and_then(RawValue::as_str).unwrap_or_default();
+            tracing::warn!(user = id, %error, "a user cannot be read and cannot log in");
+            None
+        }
+    }
+}
+
+fn read(store: &Store, name: &Name, id: &str) -> Result<Option<DocBuf>> {
+    let Some(collection) = collection(store, name) else { return Ok(None) };
+    match store.locate(&collection, RawValue::String(id))? {
+        Some(key) => store.read_one(&collection, &key, |document| document.to_owned()),
+        None => Ok(None),
+    }
+}
+
+fn put(store: &Store, op: &OpCtx, name: &Name, id: &str, document: RawDoc<'_>) -> Result<()> {
+    let Some(name) = name.as_ref() else { return Ok(()) };
+    let (collection, _) = store.get_or_create(name)?;
+    let key = store.locate(&collection, RawValue::String(id))?;
+    store.write(op, &collection, |unit| {
+        let old = match &key {
+            Some(key) => unit.read(key)?.map(|old| (key, old)),
+            None => None,
+        };
+        match old {
+            Some((key, old)) => unit.update(key, &old, document, UpdateStyle::Replacement),
+            None => unit.insert(document),
+        }
+    })
+}
+
+fn remove(store: &Store, op: &OpCtx, name: &Name, id: &str) -> Result<bool> {
+    let Some(collection) = collection(store, name) else { return Ok(false) };
+    let Some(key) = store.locate(&collection, RawValue::String(id))? else { return Ok(false) };
+    store.write(op, &collection, |unit| match unit.read(&key)? {
+        Some(old) => unit.delete(&key, &old).map(|()| true),
+        None => Ok(false),
+    })
+}

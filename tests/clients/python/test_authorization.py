@@ -1,0 +1,136 @@
+"""Logging in by a driver, and what a server with --auth refuses."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+READY = re.compile(r"ready on (127\.0\.0\.1:\d+)")
+START_SECS, STOP_SECS = 30, 20
+# SASLprep makes these one password: the composed and the decomposed form of one character.
+PASSWORD, SAME_PASSWORD = "p\u00e4ss/w:rd@", "pa\u0308ss/w:rd@"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The address of a server with --auth, a root user, and users of the database `shop`."""
+    folder = tmp_path_factory.mktemp("auth")
+    log = folder / "log"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAYFLYDB_")}
+    arguments = ["--port", "0", "--dbpath", str(folder / "data"), "--storageEngine", "memory", "--auth"]
+    (folder / "data").mkdir()
+    with open(log, "wb") as out:
+        process = subprocess.Popen(
+            [os.environ["MAYFLYDB_BIN"], *arguments],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
+        )
+    try:
+        deadline = time.monotonic() + START_SECS
+        while not (ready := READY.search(log.read_text(errors="replace"))):
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
+            time.sleep(0.02)
+        with MongoClient(f"mongodb://{ready[1]}") as client:
+            client.admin.command("createUser", "root", pwd=PASSWORD, roles=["root"])
+        with connect(ready[1], "root", "admin") as root:
+            create = root.shop.command
+            create("createUser", "both", pwd=PASSWORD, roles=["readWrite"])
+            create("createUser", "old", pwd=PASSWORD, roles=["read"], mechanisms=["SCRAM-SHA-1"])
+            create("createUser", "new", pwd=PASSWORD, roles=["read"], mechanisms=["SCRAM-SHA-256"])
+            create("createUser", "a,b=c@d", pwd=PASSWORD, roles=["read"])
+            root.shop.orders.insert_many({"_id": number} for number in range(10))
+        yield ready[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_SECS) == 0
+        shown = log.read_text(errors="replace")
+        assert PASSWORD not in shown and SAME_PASSWORD not in shown
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def connect(address, user, source, password=PASSWORD, **options):
+    return MongoClient(f"mongodb://{address}", username=user, password=password, authSource=source, **options)
+
+
+def code_of(action):
+    with pytest.raises(OperationFailure) as failed:
+        action()
+    return failed.value.code
+
+
+@pytest.mark.parametrize(
+    "user, options",
+    [
+        ("both", {}),
+        ("both", {"authMechanism": "SCRAM-SHA-1"}),
+        ("both", {"authMechanism": "SCRAM-SHA-256"}),
+        ("old", {}),
+        ("old", {"authMechanism": "SCRAM-SHA-1"}),
+        ("new", {}),
+        ("new", {"authMechanism": "SCRAM-SHA-256"}),
+        ("a,b=c@d", {}),
+        ("both", {"authMechanism": "SCRAM-SHA-256", "password": SAME_PASSWORD}),
+    ],
+)
+def test_users_log_in_by_their_mechanisms(address, user, options):
+    with connect(address, user, "shop", **options) as client:
+        assert client.shop.orders.count_documents({}) == 10
+        status = client.admin.command("connectionStatus")["authInfo"]
+        assert status["authenticatedUsers"] == [{"user": user, "db": "shop"}]
+
+
+@pytest.mark.parametrize(
+    "user, source, options",
+    [
+        ("both", "shop", {"password": "wrong"}),
+        ("both", "shop", {"password": "wrong", "authMechanism": "SCRAM-SHA-1"}),
+        ("both", "admin", {}),
+        ("nobody", "shop", {}),
+        ("old", "shop", {"authMechanism": "SCRAM-SHA-256"}),
+        ("new", "shop", {"authMechanism": "SCRAM-SHA-1"}),
+    ],
+)
+def test_others_are_refused_alike(address, user, source, options):
+    with connect(address, user, source, **options) as client:
+        with pytest.raises(OperationFailure) as failed:
+            client.shop.orders.find_one()
+        assert failed.value.code == 18 and "Authentication failed." in str(failed.value)
+
+
+def test_without_a_login_there_is_nothing_but_the_handshake(address):
+    with MongoClient(f"mongodb://{address}") as client:
+        assert client.admin.command("ping")["ok"] == 1
+        assert code_of(lambda: client.shop.orders.find_one()) == 13
+        assert code_of(lambda: client.admin.command("createUser", "x", pwd="y", roles=["root"])) == 13
+
+
+def test_rights_end_where_the_roles_do(address):
+    with connect(address, "new", "shop") as client:
+        assert [database["name"] for database in client.list_databases()] == ["shop"]
+        assert client.shop.list_collection_names(authorizedCollections=True, nameOnly=True) == ["orders"]
+        assert len(list(client.shop.orders.find(batch_size=2))) == 10
+        assert code_of(lambda: client.shop.orders.insert_one({})) == 13
+        assert code_of(lambda: list(client.shop.orders.aggregate([{"$out": "copy"}]))) == 13
+        assert code_of(lambda: client.other.c.find_one()) == 13
+        assert code_of(lambda: client.admin.command("serverStatus")) == 13
+    with connect(address, "both", "shop") as client, client.start_session() as session:
+        with session.start_transaction():
+            client.shop.orders.insert_one({"_id": "t"}, session=session)
+        client.shop.orders.delete_one({"_id": "t"})
+        list(client.shop.orders.aggregate([{"$out": "copy"}]))
+        client.shop.copy.drop()
+
+
+def test_a_changed_role_holds_for_open_connections(address):
+    with connect(address, "root", "admin") as root, connect(address, "old", "shop") as client:
+        assert client.shop.orders.find_one() is not None
+        root.shop.command("revokeRolesFromUser", "old", roles=["read"])
+        assert code_of(lambda: client.shop.orders.find_one()) == 13
+        root.shop.command("grantRolesToUser", "old", roles=["read"])
+        assert client.shop.orders.find_one() is not None
