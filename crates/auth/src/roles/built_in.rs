@@ -439,9 +439,9 @@ fn back_up(list: &mut List) {
         SetUserWriteBlockMode,
     ]);
     list.add(Resource::Any, &[ListCollections, ListIndexes]);
-    list.on("", "", &[CollStats, Find]);
+    list.on("", "", &[Find]);
     for db in ["config", "local"] {
-        list.on(db, "", &[CollStats, Find]);
+        list.on(db, "", &[Find]);
     }
     for collection in ["system.js", "system.profile", "system.views"] {
         list.on("", collection, &[Find]);

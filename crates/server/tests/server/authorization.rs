@@ -9,19 +9,19 @@ use sha2::{Digest, Sha256};
 
 use crate::common::{Client, Server};
 
-fn start(options: &[&str]) -> (tempfile::TempDir, Server) {
+pub(crate) fn start(options: &[&str]) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let options = [&["--auth", "--storageEngine", "memory"], options].concat();
     let server = Server::start_with(folder.path(), &options);
     (folder, server)
 }
 
-fn run(client: &mut Client, command: Document) -> Document {
+pub(crate) fn run(client: &mut Client, command: Document) -> Document {
     let reply = client.run(&command).unwrap();
     Document::from_reader(reply.as_bytes()).unwrap()
 }
 
-fn ok(client: &mut Client, command: Document) -> Document {
+pub(crate) fn ok(client: &mut Client, command: Document) -> Document {
     let reply = run(client, command.clone());
     assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command}: {reply}");
     reply
@@ -81,7 +81,7 @@ fn log_in(client: &mut Client, user: &str, db: &str, password: &str) -> Document
     run(client, doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(&last), "$db": db })
 }
 
-fn root(server: &Server) -> Client {
+pub(crate) fn root(server: &Server) -> Client {
     let mut client = server.connect();
     let create = doc! { "createUser": "root", "pwd": "pw", "roles": ["root"], "$db": "admin" };
     ok(&mut client, create);
@@ -89,7 +89,7 @@ fn root(server: &Server) -> Client {
     client
 }
 
-fn ok_login(client: &mut Client, user: &str, db: &str, password: &str) {
+pub(crate) fn ok_login(client: &mut Client, user: &str, db: &str, password: &str) {
     let reply = log_in(client, user, db, password);
     assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply}");
     assert_eq!(reply.get_bool("done").ok(), Some(true), "{reply}");

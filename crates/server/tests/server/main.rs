@@ -2,6 +2,7 @@
 //! wrongly, or asked twice.
 
 mod authorization;
+mod built_in_roles;
 mod clock;
 mod common;
 mod connections;
