@@ -83,7 +83,9 @@ fn log_in(client: &mut Client, user: &str, db: &str, password: &str) -> Document
 
 pub(crate) fn root(server: &Server) -> Client {
     let mut client = server.connect();
-    let create = doc! { "createUser": "root", "pwd": "pw", "roles": ["root"], "$db": "admin" };
+    let roles = doc! { "role": "dbOwner", "db": "shop" };
+    let create =
+        doc! { "createUser": "root", "pwd": "pw", "roles": ["root", roles], "$db": "admin" };
     ok(&mut client, create);
     ok_login(&mut client, "root", "admin", "pw");
     client

@@ -76,10 +76,13 @@ impl Authority {
         match self {
             Authority::Unrestricted => true,
             Authority::User(user) => user.privileges.allows(target, action),
-            Authority::FirstUser => {
-                target == Target::Database("admin")
-                    && matches!(action, Action::CreateUser | Action::CreateRole | Action::GrantRole)
-            }
+            Authority::FirstUser => match (target, action) {
+                // The first user may get any role.
+                (Target::Database(_), Action::GrantRole) => true,
+                (Target::Database("admin"), Action::CreateUser | Action::CreateRole) => true,
+                (Target::Database("admin"), Action::SetAuthenticationRestriction) => true,
+                _ => false,
+            },
             Authority::Nobody => false,
         }
     }
