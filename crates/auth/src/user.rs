@@ -242,7 +242,7 @@ mod tests {
             read.credentials.mechanisms().collect::<Vec<_>>(),
             ["SCRAM-SHA-1", "SCRAM-SHA-256"]
         );
-        let mut less = read.credentials.clone();
+        let mut less = read.credentials;
         less.keep_only(&[Mechanism::ScramSha256]);
         assert_eq!(less.mechanisms().collect::<Vec<_>>(), ["SCRAM-SHA-256"]);
     }

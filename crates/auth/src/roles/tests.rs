@@ -40,6 +40,9 @@ fn there_are_the_manuals_roles_and_no_others() {
     assert!(built_in(&name("read", "")).is_none());
 }
 
+/// Actions on targets.
+type Wishes<'t> = &'t [(Target<'t>, Action)];
+
 /// Written down from the manual's page "Built-In Roles", not from the code: what each role may and may not do.
 #[test]
 fn built_in_roles_allow_what_the_manual_lists() {
@@ -53,7 +56,7 @@ fn built_in_roles_allow_what_the_manual_lists() {
     let local = Target::Collection("local", "oplog.rs");
     let (database, cluster) = (Target::Database("shop"), Target::Cluster);
     #[rustfmt::skip]
-    let table: &[(&str, &str, &[(Target<'_>, Action)], &[(Target<'_>, Action)])] = &[
+    let table: &[(&str, &str, Wishes<'_>, Wishes<'_>)] = &[
         ("read", "shop",
             &[(shop, Find), (shop, ChangeStream), (shop, CollStats), (shop, DbHash), (database, DbStats), (shop, KillCursors),
               (shop, ListIndexes), (database, ListCollections), (system_js, Find)],
