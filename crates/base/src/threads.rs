@@ -8,7 +8,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64};
-
 use std::sync::{OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
@@ -152,18 +151,23 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
             // Who woke it is over in a moment, and others will follow.
             idle = 0;
         }
-        let (mut running, mut long, mut oldest) = (false, false, 0);
+        let (mut running, mut long, mut oldest, mut busy) = (false, false, 0, 0);
         registry.each(&mut |op| {
             running = true;
-            oldest = oldest.max(op.elapsed_micros());
-            if op.thread.is_set() && op.elapsed_micros() > short {
-                op.thread.ask(op.elapsed_micros());
-                long = true;
+            let elapsed = op.elapsed_micros();
+            oldest = oldest.max(elapsed);
+            match op.thread.is_set() {
+                true if elapsed > short => {
+                    op.thread.ask(elapsed);
+                    long = true;
+                }
+                kept => busy += usize::from(kept),
             }
-            if op.thread.wants_turn(op.elapsed_micros()) {
+            if op.thread.wants_turn(elapsed) {
                 op.thread.asked.store(true, Relaxed);
             }
         });
+        TURNS.note_short(busy);
         idle = if running { 0 } else { (idle + 1).min(IDLE_AFTER) };
         // An operation that registers from now on sees it asleep, and one that has registered meanwhile is seen here: both look
         // under the registry's lock.

@@ -1,7 +1,7 @@
 //! Operations that take long run by turns, so that short ones find a processor.
 //!
-//! An operation that has run for [`SHORT`] needs a turn. There are as many as the machine has processors; who has had one for a while gives
-//! it to whoever has waited longest. Nobody waits much longer at a time than all those before it take, because an operation may hold what
+//! An operation that has run for [`SHORT`] needs a turn. There are as many as the machine has processors, and half as many while short
+//! operations are busy; who has had one for a while gives it to whoever has waited longest. Nobody waits much longer at a time than all those before it take, because an operation may hold what
 //! another one with a turn waits for. Waits for something else, and the end of the operation, give the turn back.
 
 use std::collections::VecDeque;
@@ -19,6 +19,10 @@ pub(crate) const SHORT: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The longest wait however many there are.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
+/// Looks at what runs that an average remembers.
+const REMEMBERED: f64 = 32.0;
+/// So many short operations at once, on average, are enough for the processors to be divided.
+const BUSY: f64 = 0.5;
 /// How often one who waits looks whether it may go on waiting.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -30,14 +34,18 @@ pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| {
 
 /// Turns, and who waits for one.
 pub(crate) struct Turns {
-    most: usize,
+    processors: usize,
     state: Mutex<State>,
     waiting: AtomicUsize,
 }
 
 struct State {
-    free: usize,
+    most: usize,
+    /// Turns that nobody has.
+    free: isize,
     queue: VecDeque<Arc<Waiter>>,
+    /// Short operations that run at once, on average.
+    short: f64,
 }
 
 #[derive(Default)]
@@ -47,9 +55,21 @@ struct Waiter {
 }
 
 impl Turns {
-    pub(crate) fn new(most: usize) -> Turns {
-        let state = State { free: most, queue: VecDeque::new() };
-        Turns { most, state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+    pub(crate) fn new(processors: usize) -> Turns {
+        let (free, queue) = (processors.cast_signed(), VecDeque::new());
+        let state = State { most: processors, free, queue, short: 0.0 };
+        Turns { processors, state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+    }
+
+    /// So many short operations run at this moment; to be told again and again.
+    pub(crate) fn note_short(&self, running: usize) {
+        let mut state = self.state.lock();
+        state.short += (running as f64 - state.short) / REMEMBERED;
+        let divided = state.short > BUSY;
+        let most = if divided { (self.processors / 2).max(1) } else { self.processors };
+        state.free += most.cast_signed() - state.most.cast_signed();
+        state.most = most;
+        state.hand_out();
     }
 
     /// How many wait.
@@ -72,7 +92,7 @@ impl Turns {
         state.queue.push_back(waiter.clone());
         self.waiting.fetch_add(1, Relaxed);
         // Twice what those before it take with their turns.
-        let before = u32::try_from(state.queue.len() / self.most).unwrap_or(u32::MAX);
+        let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
         let patience = PATIENCE.saturating_add(SHORT.saturating_mul(2).saturating_mul(before));
         let mut looks = patience.min(MOST_PATIENCE).as_millis() / LOOK.as_millis();
         while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
@@ -90,21 +110,26 @@ impl Turns {
     /// Gives a turn back.
     pub(crate) fn give_back(&self) {
         let mut state = self.state.lock();
-        match state.queue.pop_front() {
-            Some(next) => {
-                next.has_turn.store(true, Relaxed);
-                next.given.notify_one();
-            }
-            None => state.free += 1,
-        }
+        state.free += 1;
+        state.hand_out();
     }
 }
 
 impl State {
     fn take(&mut self) -> bool {
         let there = self.free > 0;
-        self.free -= usize::from(there);
+        self.free -= isize::from(there);
         there
+    }
+
+    fn hand_out(&mut self) {
+        while self.free > 0
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.free -= 1;
+            next.has_turn.store(true, Relaxed);
+            next.given.notify_one();
+        }
     }
 }
 
@@ -136,5 +161,28 @@ mod tests {
         });
         assert_eq!(order.into_inner(), [0, 1, 2]);
         assert!(turns.take(|| true));
+    }
+
+    #[test]
+    fn short_operations_that_are_busy_have_half_of_the_processors() {
+        let turns = Turns::new(4);
+        assert!((0..4).all(|_| turns.try_take()) && !turns.try_take());
+        let told = |running: usize| (0..200).for_each(|_| turns.note_short(running));
+        told(1);
+        // Four are out, and two are too many.
+        turns.give_back();
+        turns.give_back();
+        assert!(!turns.try_take());
+        turns.give_back();
+        assert!(turns.try_take() && !turns.try_take());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.take(|| true));
+            while turns.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            told(0);
+            assert!(waiting.join().unwrap());
+        });
+        assert!(turns.try_take() && !turns.try_take());
     }
 }

@@ -8,7 +8,7 @@ use mayfly_service::Cursors;
 use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::read::wait_for_shown;
-use crate::{CommandContext, DataWait, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, DataWait, OpKind, Request, Row, RowFlags, Wait};
 
 pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
     .since("3.2")
@@ -110,7 +110,7 @@ fn fill(
     wait_for_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);
-        ctx.data_wait = Some(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) });
+        ctx.wait = Some(Wait::Data(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) }));
     }
     Ok(())
 }
