@@ -1,8 +1,9 @@
-//! Operations that take long run by turns, so that short ones find a processor.
+//! Turns of long operations, so that short ones find a processor.
 //!
-//! An operation that has run for [`SHORT`] needs a turn. There are as many as the machine has processors, and half as many while short
-//! operations are busy; who has had one for a while gives it to whoever has waited longest. Nobody waits much longer at a time than all those before it take, because an operation may hold what
-//! another one with a turn waits for. Waits for something else, and the end of the operation, give the turn back.
+//! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
+//! short operations keep half a thread busy or more. An operation that has had its turn for a while passes it to the one that has
+//! waited longest. The wait for a turn is bounded, because an operation may hold a lock that another one needs, one that has a turn. An
+//! operation that waits for something else, or ends, gives its turn back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// So long an operation runs without a turn, and with one while others wait.
+/// How long an operation runs without a turn, and with one while others wait.
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
-/// The longest wait for a turn of who is alone in the queue.
+/// How long the only operation in the queue waits for a turn.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The longest wait however many there are.
+/// The longest wait for a turn.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// Looks at what runs that an average remembers.
+/// Samples that the average of running short operations goes over, about.
 const REMEMBERED: f64 = 32.0;
-/// So many short operations at once, on average, are enough for the processors to be divided.
+/// When more short operations than this run at once on average, they get half of the processors.
 const BUSY: f64 = 0.5;
-/// How often one who waits looks whether it may go on waiting.
+/// How often a waiting operation checks whether it has to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Those of this process.
@@ -32,7 +33,7 @@ pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| {
     Turns::new(processors)
 });
 
-/// Turns, and who waits for one.
+/// Turns, and the operations that wait for one.
 pub(crate) struct Turns {
     processors: usize,
     state: Mutex<State>,
@@ -41,7 +42,7 @@ pub(crate) struct Turns {
 
 struct State {
     most: usize,
-    /// Turns that nobody has.
+    /// Turns that no operation has; below zero when more are out than there should be.
     free: isize,
     queue: VecDeque<Arc<Waiter>>,
     /// Short operations that run at once, on average.
@@ -61,7 +62,7 @@ impl Turns {
         Turns { processors, state: Mutex::new(state), waiting: AtomicUsize::new(0) }
     }
 
-    /// So many short operations run at this moment; to be told again and again.
+    /// Takes a sample of how many short operations run at the same time.
     pub(crate) fn note_short(&self, running: usize) {
         let mut state = self.state.lock();
         state.short += (running as f64 - state.short) / REMEMBERED;

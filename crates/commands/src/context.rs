@@ -47,11 +47,11 @@ pub struct CommandContext<'a> {
     pub collection_uuid: Option<[u8; 16]>,
     /// How long the command has waited for data so far.
     pub waited: Duration,
-    /// Set by the handler: run me again behind this wait.
+    /// Set by the handler: wait for this, then run the command again.
     pub wait: Option<Wait>,
 }
 
-/// What a command waits for that cannot be answered yet; then it runs again.
+/// What a command that cannot be answered yet waits for, before it runs again.
 pub enum Wait {
     /// Data.
     Data(DataWait),
@@ -65,7 +65,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// It ends behind that, whatever happens.
+    /// How long the wait may take at most.
     pub fn longest(&self) -> Duration {
         match self {
             Wait::Data(data) => data.longest,

@@ -56,9 +56,9 @@ pub struct Repeat {
 
 /// What the connection loop does next.
 pub enum Next {
-    /// It sends the reply, with this before and after it.
+    /// It sends the reply; the outcome says what to do before and after.
     Reply(Outcome),
-    /// It sends nothing, waits, and dispatches again.
+    /// It sends nothing, waits for this, and dispatches the request again.
     Wait(Wait),
     /// It closes the connection and sends nothing.
     HangUp,
@@ -89,7 +89,7 @@ pub struct Dispatched {
     pub next: Next,
 }
 
-/// What is known about it while the command runs.
+/// What the command has decided so far about the time after it.
 #[derive(Default)]
 struct After {
     outcome: Outcome,

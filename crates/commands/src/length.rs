@@ -1,8 +1,8 @@
-//! Which work is expected to keep its thread for long, and which reply to be large: decided here and nowhere else.
+//! Which work is expected to take long, and which reply to be large. No other file decides that.
 //!
-//! Short work runs on the thread that has read the message, because handing the thread over costs more than a find of one document.
-//! Long work says so before it begins, and the runtime lends another thread to whatever else this one had to do. What is only
-//! expected to be short is watched ([`mayfly_base::threads`]): when it takes long after all, it hands its thread over then.
+//! Short work runs on the thread that read the message, because handing the thread over costs more than a find of one document does.
+//! Long work announces itself before it starts, and the runtime gives the other tasks of this thread to another one. Work that was
+//! expected to be short and takes long is detected by [`watch`](mayfly_base::watch) and hands its thread over then.
 
 use mayfly_base::current;
 use mayfly_query::Executor;
@@ -12,11 +12,11 @@ use crate::crud::insert::UNIT_DOCUMENTS;
 use crate::registry::{self, Entry};
 use crate::{OpKind, Request, RowFlags};
 
-/// What is about to be done.
+/// Work that is about to start.
 pub(crate) enum Work<'w> {
     /// A whole command.
     Command(&'w Request<'w>),
-    /// So many inserts.
+    /// Inserts of this many documents.
     Inserts(usize),
     /// The first batch of a plan.
     Plan(&'w Executor),
@@ -42,14 +42,14 @@ impl Work<'_> {
 /// How long something is expected to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// It keeps its thread.
+    /// It runs on the thread of the runtime that it has.
     Short,
-    /// It does not.
+    /// It gives the thread back to the runtime first.
     Long,
 }
 
 impl Length {
-    /// Does it.
+    /// Runs the work.
     pub(crate) fn run<T>(self, act: impl FnOnce() -> T) -> T {
         match self {
             Length::Short => act(),
@@ -81,7 +81,7 @@ fn is_point_write(request: &Request<'_>) -> bool {
     }
 }
 
-/// Whether the reply to a command may be large. One document is not.
+/// Whether the reply to a command may be large: anything that may hold more than one document.
 pub fn may_answer_much(command: RawDoc<'_>) -> bool {
     let name = command.iter().next().map_or("", |element| element.name());
     let limit = command.get("limit").and_then(Number::from_value).and_then(Number::to_i64_exact);
@@ -93,7 +93,7 @@ pub fn may_answer_much(command: RawDoc<'_>) -> bool {
     })
 }
 
-/// Tells a multi-threaded runtime that this thread may be gone for a while.
+/// Runs work while the runtime, where it has several threads, gives this thread's other tasks to another thread.
 fn without_thread<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
@@ -109,7 +109,7 @@ fn without_thread<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Makes waits deep inside commands give their threads and their turns away.
+/// Makes waits deep inside commands give their threads and their turns back.
 pub fn announce_waits() {
     current::announce_waits_by(|wait| {
         if let Some(op) = current::current().op {

@@ -27,7 +27,7 @@ pub struct Buffers {
     replies: Pool,
     /// Requests get room one after the other.
     turn: Mutex<()>,
-    /// And replies go into files.
+    /// Replies are written into files one after the other.
     filing: Mutex<()>,
     closed: AtomicU64,
 }
@@ -124,7 +124,7 @@ impl Buffers {
         }
     }
 
-    /// Waits until nobody else writes a reply into a file.
+    /// Waits until no other reply is being written into a file.
     pub async fn filing(&self) -> MutexGuard<'_, ()> {
         self.filing.lock().await
     }

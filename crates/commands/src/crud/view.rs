@@ -218,7 +218,7 @@ pub(crate) fn budget(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Bu
     Ok(budget_with(ctx, fields.bool("allowDiskUse")?))
 }
 
-/// What the search of a write for its documents may use.
+/// Memory and files that a write may use to find its documents.
 pub(crate) fn write_budget(ctx: &CommandContext<'_>, multi: bool) -> Budget {
     if multi { budget_with(ctx, None) } else { Budget::default() }
 }

@@ -170,7 +170,7 @@ fn watched<T>(timeout_ms: i64, run: impl FnOnce() -> Result<T>) -> Result<T> {
     if let Some(ended) = watch::end() {
         return Err(ended);
     }
-    // The interpreter may make something of its end before anybody has asked what it ended of.
+    // The interpreter may fail before it asks its interrupt handler again.
     result.map_err(|thrown| op.and_then(|op| op.check().err()).unwrap_or(thrown))
 }
 

@@ -48,7 +48,7 @@ pub struct UpdateSpec {
     pub repeatable: Option<Repeatable>,
     /// Documents need not follow the collection's rules.
     pub bypass_validation: bool,
-    /// What the search for several may use of memory and of files.
+    /// Memory and files for the search, where it is for several documents.
     pub budget: Budget,
 }
 
@@ -60,7 +60,7 @@ pub struct DeleteSpec {
     pub multi: bool,
     /// How it is recorded, when the client may send it again; only for single documents.
     pub repeatable: Option<Repeatable>,
-    /// What the search for several may use of memory and of files.
+    /// Memory and files for the search, where it is for several documents.
     pub budget: Budget,
 }
 

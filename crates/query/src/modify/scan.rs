@@ -25,14 +25,14 @@ pub(super) enum Again {
     UntilFirst,
 }
 
-/// Which records a write means.
+/// The records that a write applies to.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'w> {
     /// Those that it finds.
     pub(super) query: &'w CanonicalQuery,
     /// All of them, or one.
     pub(super) multi: bool,
-    /// What the search for all may use.
+    /// Memory and files for the search for all of them.
     pub(super) budget: &'w Budget,
     pub(super) again: Again,
 }

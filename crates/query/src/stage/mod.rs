@@ -105,7 +105,7 @@ pub(crate) trait Stage: Any + Debug + Send + Sync {
     }
 }
 
-/// What showing a document to a stage counts for, in units of `spend`, beside one for each KiB.
+/// Work that passing a document to a stage counts as, in units of [`spend`]; each KiB of the document adds one.
 const SHOWN_UNITS: usize = 8;
 
 /// What a running stage may use.

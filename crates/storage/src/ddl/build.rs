@@ -108,7 +108,7 @@ impl Store {
         if_dropped: IfDropped,
         publish: impl FnOnce(&mut CollectionState) -> Result<()>,
     ) -> Result<()> {
-        // Beside what the command may hold: the sorters go into files at the end of this.
+        // The sorters have a limit of their own and go into files when they reach it.
         memory::allow(self.index_build_bytes());
         let result =
             Build::new(self, op, collection, building, if_dropped).and_then(|mut build| {

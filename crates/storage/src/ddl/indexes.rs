@@ -357,7 +357,7 @@ impl Store {
         if collection.is_dropped() {
             return Ok(());
         }
-        // Somebody else may have taken some of them back, or dropped them.
+        // Some of them may have been dropped meanwhile.
         let mut left = collection.indexes();
         left.retain(|index| gone.iter().any(|gone| gone.id == index.id));
         if left.is_empty() { Ok(()) } else { self.drop_indexes_locked(collection, &left) }
@@ -585,7 +585,7 @@ impl Collection {
         self.wanted_indexes().iter().filter_map(|index| shown_to_clients(&index.spec)).collect()
     }
 
-    /// All but those whose build has failed and that are only to be taken back.
+    /// All indexes except those whose failed build could not be removed yet.
     fn wanted_indexes(&self) -> Vec<Arc<Index>> {
         let mut indexes = self.indexes();
         indexes.retain(|index| !index.runtime.abandoned.load(Ordering::Acquire));

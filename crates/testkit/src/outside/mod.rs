@@ -8,7 +8,7 @@ mod wire;
 pub use server::Server;
 pub use wire::Connection;
 
-/// Says how a program came to its end that found these faults, or could not go on.
+/// Prints the faults that a run found, or why it could not go on; gives the exit code of the program.
 pub fn ended(run: Result<Vec<String>, String>, seed: u64) -> ExitCode {
     match run {
         Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
