@@ -169,7 +169,7 @@ impl Fixture {
             self.op.kill(mayfly_base::ErrorCode::Interrupted);
             Ok(Flow::More)
         };
-        let _entered = current::enter(Current { op: Some(self.op.clone()), ..Current::default() });
+        let _entered = current::enter(Current { op: Some(self.op.clone()) });
         let flow = show(&mut stages, &context, document, &mut take);
         (results, flow)
     }
