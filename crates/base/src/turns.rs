@@ -2,8 +2,10 @@
 //!
 //! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
 //! short operations keep half a thread busy or more. An operation that has had its turn for a while passes it to the one that has
-//! waited longest. The wait for a turn is bounded, because an operation may hold a lock that another one needs, one that has a turn. An
-//! operation that waits for something else, or ends, gives its turn back.
+//! waited longest. An operation that waits for something else, or ends, gives its turn back.
+//!
+//! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
+//! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,11 +29,20 @@ const BUSY: f64 = 0.5;
 /// How often a waiting operation checks whether it has to end.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How many long operations may be in their first [`SHORT`] at the same time, for each processor.
+const FIRST_FOR_EACH_PROCESSOR: usize = 8;
+
 /// Those of this process.
-pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    Turns::new(processors)
-});
+pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(processors()));
+
+/// Turns of long operations that start. Hundreds of them that start at once would take the processors before anybody can ask them to
+/// queue.
+pub(crate) static FIRST_TURNS: LazyLock<Turns> =
+    LazyLock::new(|| Turns::new(processors() * FIRST_FOR_EACH_PROCESSOR));
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
 
 /// Turns, and the operations that wait for one.
 pub(crate) struct Turns {

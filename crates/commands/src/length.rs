@@ -53,7 +53,12 @@ impl Length {
     pub(crate) fn run<T>(self, act: impl FnOnce() -> T) -> T {
         match self {
             Length::Short => act(),
-            Length::Long => without_thread(act),
+            Length::Long => without_thread(|| {
+                if let Some(op) = current::current().op {
+                    op.thread.begin_long(&op);
+                }
+                act()
+            }),
         }
     }
 }
