@@ -12,7 +12,7 @@ use std::sync::{OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::turns::{self, FIRST_TURNS, TURNS};
+use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS};
 use crate::{OpCtx, OpRegistry, current};
 
 /// So long an operation may keep its thread.
@@ -54,6 +54,13 @@ impl Keeps {
     /// It is a client's: when it takes long it takes turns with others.
     pub fn set_queues(&self) {
         self.queues.store(true, Relaxed);
+    }
+
+    /// Takes over the turn that was waited for before the operation began.
+    pub fn begin_with(&self, turn: &FirstTurn) {
+        if turn.take_over() {
+            self.has_first_turn.store(true, Relaxed);
+        }
     }
 
     /// Waits while many other operations that are expected to take long have started and not run for long yet.

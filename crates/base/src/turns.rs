@@ -8,10 +8,12 @@
 //! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -26,8 +28,10 @@ const MOST_PATIENCE: Duration = Duration::from_secs(10);
 const REMEMBERED: f64 = 32.0;
 /// When more short operations than this run at once on average, they get half of the processors.
 const BUSY: f64 = 0.5;
-/// How often a waiting operation checks whether it has to end.
+/// How often a waiting operation checks whether it has to end; each operation before it adds [`LONGER_LOOK`], up to [`LONGEST_LOOK`].
 const LOOK: Duration = Duration::from_millis(50);
+const LONGER_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// How many long operations may be in their first [`SHORT`] at the same time, for each processor.
 const FIRST_FOR_EACH_PROCESSOR: usize = 8;
@@ -64,6 +68,93 @@ struct State {
 struct Waiter {
     has_turn: AtomicBool,
     given: Condvar,
+    /// Of a task that waits, in place of a thread.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// A turn to begin. It is given back when this is dropped, unless an operation has taken it over.
+#[must_use]
+pub struct FirstTurn {
+    turns: &'static Turns,
+    taken_over: AtomicBool,
+}
+
+impl FirstTurn {
+    fn of(turns: &'static Turns) -> FirstTurn {
+        FirstTurn { turns, taken_over: AtomicBool::new(false) }
+    }
+
+    /// Whether the caller has the turn from now on, and gives it back; only once.
+    pub(crate) fn take_over(&self) -> bool {
+        !self.taken_over.swap(true, Relaxed)
+    }
+
+    /// Gives it back, unless it was taken over.
+    pub fn give_back(&self) {
+        if self.take_over() {
+            self.turns.give_back();
+        }
+    }
+}
+
+impl Drop for FirstTurn {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Waits, without a thread, until an operation that is expected to take long may begin.
+pub fn first_turn() -> impl Future<Output = FirstTurn> {
+    WaitsForTurn { turns: &FIRST_TURNS, waiter: None }
+}
+
+struct WaitsForTurn {
+    turns: &'static Turns,
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl Future for WaitsForTurn {
+    type Output = FirstTurn;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FirstTurn> {
+        let turns = self.turns;
+        let mut state = turns.state.lock();
+        let waiter = match self.waiter.take() {
+            None if state.take() => return Poll::Ready(FirstTurn::of(turns)),
+            None => {
+                let waiter = Arc::new(Waiter::default());
+                state.queue.push_back(waiter.clone());
+                turns.waiting.fetch_add(1, Relaxed);
+                waiter
+            }
+            Some(waiter) if waiter.has_turn.load(Relaxed) => {
+                turns.waiting.fetch_sub(1, Relaxed);
+                return Poll::Ready(FirstTurn::of(turns));
+            }
+            Some(waiter) => waiter,
+        };
+        *waiter.waker.lock() = Some(context.waker().clone());
+        drop(state);
+        self.waiter = Some(waiter);
+        Poll::Pending
+    }
+}
+
+impl Drop for WaitsForTurn {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let turns = self.turns;
+        turns.waiting.fetch_sub(1, Relaxed);
+        let mut state = turns.state.lock();
+        match waiter.has_turn.load(Relaxed) {
+            // It came when nobody wanted it any more.
+            true => {
+                state.free += 1;
+                state.hand_out();
+            }
+            false => state.queue.retain(|other| !Arc::ptr_eq(other, &waiter)),
+        }
+    }
 }
 
 impl Turns {
@@ -106,10 +197,11 @@ impl Turns {
         // Twice what those before it take with their turns.
         let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
         let patience = PATIENCE.saturating_add(SHORT.saturating_mul(2).saturating_mul(before));
-        let mut looks = patience.min(MOST_PATIENCE).as_millis() / LOOK.as_millis();
+        let look = LOOK.saturating_add(LONGER_LOOK.saturating_mul(before)).min(LONGEST_LOOK);
+        let mut looks = patience.min(MOST_PATIENCE).as_millis() / look.as_millis();
         while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
             looks -= 1;
-            waiter.given.wait_for(&mut state, LOOK);
+            waiter.given.wait_for(&mut state, look);
         }
         self.waiting.fetch_sub(1, Relaxed);
         if !waiter.has_turn.load(Relaxed) {
@@ -141,6 +233,9 @@ impl State {
             self.free -= 1;
             next.has_turn.store(true, Relaxed);
             next.given.notify_one();
+            if let Some(waker) = next.waker.lock().take() {
+                waker.wake();
+            }
         }
     }
 }
@@ -173,6 +268,31 @@ mod tests {
         });
         assert_eq!(order.into_inner(), [0, 1, 2]);
         assert!(turns.take(|| true));
+    }
+
+    #[test]
+    fn tasks_wait_for_a_turn_in_order_and_may_stop_waiting() {
+        let turns: &'static Turns = Box::leak(Box::new(Turns::new(1)));
+        let context = &mut Context::from_waker(Waker::noop());
+        let waits = || Box::pin(WaitsForTurn { turns, waiter: None });
+        let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("there is one") };
+        let (mut first, mut second, mut third) = (waits(), waits(), waits());
+        assert!(first.as_mut().poll(context).is_pending());
+        assert!(second.as_mut().poll(context).is_pending());
+        assert!(third.as_mut().poll(context).is_pending());
+        drop(second);
+        assert_eq!(turns.waiting(), 2);
+        drop(turn);
+        assert!(third.as_mut().poll(context).is_pending());
+        // It was given the turn, and does not want it any more.
+        drop(first);
+        let Poll::Ready(turn) = third.as_mut().poll(context) else { panic!("it is next") };
+        assert!(!turns.try_take() && turns.waiting() == 0);
+        drop(turn);
+        let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("it is back") };
+        assert!(turn.take_over() && !turn.take_over());
+        drop(turn);
+        assert!(!turns.try_take());
     }
 
     #[test]

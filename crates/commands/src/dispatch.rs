@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result, memory};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, FirstTurn, OpCtx, OpInfo, Result, memory};
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{CheckedOut, Connection, Service};
@@ -41,6 +41,8 @@ pub struct Incoming<'a> {
     pub exhaust_allowed: bool,
     /// Why it runs again, when it does.
     pub repeat: Repeat,
+    /// The turn to begin, where the command had to wait for one ([`starts_long`](crate::starts_long)).
+    pub first_turn: Option<&'a FirstTurn>,
 }
 
 /// State of a request that is run more than once.
@@ -279,6 +281,9 @@ fn run_row(
     let _counted = memory::begin(service.settings.memory.most_of_operation());
     guard.op().thread.set(true);
     guard.op().thread.set_queues();
+    if let Some(turn) = incoming.first_turn {
+        guard.op().thread.begin_with(turn);
+    }
     let mut context = CommandContext {
         service,
         op: guard.op(),

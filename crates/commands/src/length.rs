@@ -86,6 +86,15 @@ fn is_point_write(request: &Request<'_>) -> bool {
     }
 }
 
+/// Whether a command is expected to take long by its name alone, so that it should wait for a turn before it gets a thread. What other
+/// commands turn out to need, they wait for when they have been parsed.
+pub fn starts_long(command: RawDoc<'_>) -> bool {
+    let name = command.iter().next().map_or("", |element| element.name());
+    registry::find(name).is_some_and(|Entry { row, .. }| {
+        row.flags.has(RowFlags::MAY_BLOCK) && !matches!(row.kind, OpKind::Update | OpKind::Delete)
+    })
+}
+
 /// Whether the reply to a command may be large: anything that may hold more than one document.
 pub fn may_answer_much(command: RawDoc<'_>) -> bool {
     let name = command.iter().next().map_or("", |element| element.name());

@@ -55,6 +55,7 @@ impl Server {
             legacy_db: None,
             exhaust_allowed,
             repeat,
+            first_turn: None,
         };
         self.send(&incoming)
     }
@@ -72,8 +73,14 @@ impl Server {
     fn waits(&self, command: &Document, repeat: Repeat) -> (i64, Duration) {
         let command = DocBuf::from_bson(command);
         let body = command.as_doc();
-        let incoming =
-            Incoming { body, sequences: &[], legacy_db: None, exhaust_allowed: true, repeat };
+        let incoming = Incoming {
+            body,
+            sequences: &[],
+            legacy_db: None,
+            exhaust_allowed: true,
+            repeat,
+            first_turn: None,
+        };
         let dispatched = dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
         match dispatched.next {
             Next::Wait(Wait::Topology { seen, longest }) => (seen, longest),
@@ -125,6 +132,7 @@ fn unknown_missing_and_misplaced_commands() {
         legacy_db: None,
         exhaust_allowed: false,
         repeat: Repeat::default(),
+        first_turn: None,
     };
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40571);
 }
@@ -329,6 +337,7 @@ fn unknown_sequences_are_unknown_fields() {
         legacy_db: None,
         exhaust_allowed: false,
         repeat: Repeat::default(),
+        first_turn: None,
     };
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40415);
 }

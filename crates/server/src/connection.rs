@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use mayfly_base::{Error, memory};
 use mayfly_commands::{
     Dispatched, DocumentSequence, Incoming, Next, Repeat, Wait, append_failure, dispatch,
-    may_answer_much,
+    may_answer_much, starts_long,
 };
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
@@ -157,7 +157,19 @@ impl Served<'_> {
             legacy_db: message.legacy_db.as_deref(),
             exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
             repeat: Repeat::default(),
+            first_turn: None,
         };
+        let mut first_turn = None;
+        if starts_long(incoming.body) {
+            tokio::select! {
+                biased;
+                turn = mayfly_base::first_turn() => first_turn = Some(turn),
+                () = self.service.shutdown.requested() => {}
+                () = self.connection.close.requested() => {}
+                () = peer::gone(&self.stream), if !self.behind => return Ok(Now::Close),
+            }
+        }
+        incoming.first_turn = first_turn.as_ref();
         if memory::is_short() {
             self.service.relieve_memory();
         }
@@ -180,6 +192,7 @@ impl Served<'_> {
             let outcome = match next {
                 Next::Reply(outcome) => outcome,
                 Next::Wait(wait) => {
+                    incoming.first_turn.inspect(|turn| turn.give_back());
                     self.take_back(doc.finish_buffer());
                     let clock = &self.service.clock;
                     let began = clock.monotonic_micros();

@@ -235,6 +235,7 @@ fn incoming(body: &DocBuf) -> Incoming<'_> {
         legacy_db: None,
         exhaust_allowed: false,
         repeat: Repeat::default(),
+        first_turn: None,
     }
 }
 

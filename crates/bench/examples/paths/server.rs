@@ -89,6 +89,7 @@ impl Server {
             legacy_db: message.legacy_db.as_deref(),
             exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
             repeat: Repeat::default(),
+            first_turn: None,
         };
         let mut output = std::mem::take(&mut self.output);
         output.clear();
