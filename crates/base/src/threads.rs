@@ -105,6 +105,9 @@ impl Keeps {
             current::wait(|| std::thread::sleep(TAKEN_OVER));
         }
         if self.wants_turn(op.elapsed_micros()) && !current::holds_lock() {
+            if self.has_turn.load(Relaxed) && TURNS.is_divided() && !self.is_set() {
+                std::thread::sleep(turns::PAUSE);
+            }
             self.end_turn();
             let has_turn = TURNS.try_take() || current::wait(|| TURNS.take(|| op.goes_on()));
             self.has_turn.store(has_turn, Relaxed);

@@ -1,7 +1,7 @@
 //! Turns of long operations, so that short ones find a processor.
 //!
 //! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
-//! short operations keep half a thread busy or more. An operation that has had its turn for a while passes it to the one that has
+//! short operations keep half a thread busy or more, each with a pause of [`PAUSE`] before it is passed on. An operation that has had its turn for a while passes it to the one that has
 //! waited longest. An operation that waits for something else, or ends, gives its turn back.
 //!
 //! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
@@ -22,6 +22,9 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
 /// How long the only operation in the queue waits for a turn.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a turn stays unused between two operations while short ones are busy: a processor that computes without a break is one
+/// that short operations have to wait for.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 /// The longest wait for a turn.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
 /// Samples that the average of running short operations goes over, about.
@@ -34,7 +37,7 @@ const LONGER_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// How many long operations may be in their first [`SHORT`] at the same time, for each processor.
-const FIRST_FOR_EACH_PROCESSOR: usize = 8;
+const FIRST_FOR_EACH_PROCESSOR: usize = 2;
 
 /// Those of this process.
 pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(processors()));
@@ -53,6 +56,8 @@ pub(crate) struct Turns {
     processors: usize,
     state: Mutex<State>,
     waiting: AtomicUsize,
+    /// Short operations are busy.
+    divided: AtomicBool,
 }
 
 struct State {
@@ -161,7 +166,8 @@ impl Turns {
     pub(crate) fn new(processors: usize) -> Turns {
         let (free, queue) = (processors.cast_signed(), VecDeque::new());
         let state = State { most: processors, free, queue, short: 0.0 };
-        Turns { processors, state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+        let (waiting, divided) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Turns { processors, state: Mutex::new(state), waiting, divided }
     }
 
     /// Takes a sample of how many short operations run at the same time.
@@ -169,10 +175,16 @@ impl Turns {
         let mut state = self.state.lock();
         state.short += (running as f64 - state.short) / REMEMBERED;
         let divided = state.short > BUSY;
+        self.divided.store(divided, Relaxed);
         let most = if divided { (self.processors / 2).max(1) } else { self.processors };
         state.free += most.cast_signed() - state.most.cast_signed();
         state.most = most;
         state.hand_out();
+    }
+
+    /// Whether short operations have half of the processors.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.divided.load(Relaxed)
     }
 
     /// How many wait.
@@ -304,7 +316,7 @@ mod tests {
         // Four are out, and two are too many.
         turns.give_back();
         turns.give_back();
-        assert!(!turns.try_take());
+        assert!(!turns.try_take() && turns.is_divided());
         turns.give_back();
         assert!(turns.try_take() && !turns.try_take());
         std::thread::scope(|scope| {
