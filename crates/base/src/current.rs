@@ -76,6 +76,35 @@ pub fn wait<T>(waiting: impl FnOnce() -> T) -> T {
     }
 }
 
+thread_local! {
+    static LOCKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A lock that other operations may wait for, held by this thread.
+pub struct HoldsLock(PhantomData<*const ()>);
+
+impl HoldsLock {
+    /// To be called after the lock was taken.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a default that counts would surprise")]
+    pub fn new() -> HoldsLock {
+        LOCKS.set(LOCKS.get() + 1);
+        HoldsLock(PhantomData)
+    }
+}
+
+impl Drop for HoldsLock {
+    fn drop(&mut self) {
+        LOCKS.set(LOCKS.get() - 1);
+    }
+}
+
+/// Whether this thread holds a lock that other operations may wait for.
+pub(crate) fn holds_lock() -> bool {
+    LOCKS.get() > 0
+}
+
 /// How long a wait for a lock goes on until the operation is asked whether it may.
 const LOCK_LOOK: Duration = Duration::from_millis(100);
 

@@ -25,3 +25,4 @@ pub use op::{OpCtx, OpGuard, OpInfo, OpRegistry, Planning};
 pub use planner::{AtomicF64, PlannerSettings};
 pub use scripts::ScriptLimits;
 pub use threads::{Keeps, LONG, queued_operations, watch};
+pub use turns::{FirstTurn, first_turn};

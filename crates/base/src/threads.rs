@@ -8,12 +8,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64};
-
 use std::sync::{OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::turns::{self, TURNS};
+use crate::turns::{self, FIRST_TURNS, FirstTurn, TURNS};
 use crate::{OpCtx, OpRegistry, current};
 
 /// So long an operation may keep its thread.
@@ -39,6 +38,7 @@ pub struct Keeps {
     /// It is a client's, which takes turns with others when it takes long.
     queues: AtomicBool,
     has_turn: AtomicBool,
+    has_first_turn: AtomicBool,
     /// Microseconds of the operation when it got its turn, or waited in vain.
     turn_at: AtomicI64,
     /// Microseconds of the operation after which it is asked again; 0 before the first time.
@@ -56,10 +56,28 @@ impl Keeps {
         self.queues.store(true, Relaxed);
     }
 
+    /// Takes over the turn that was waited for before the operation began.
+    pub fn begin_with(&self, turn: &FirstTurn) {
+        if turn.take_over() {
+            self.has_first_turn.store(true, Relaxed);
+        }
+    }
+
+    /// Waits while many other operations that are expected to take long have started and not run for long yet.
+    pub fn begin_long(&self, op: &OpCtx) {
+        if self.queues.load(Relaxed) && !self.has_first_turn.load(Relaxed) {
+            let has_turn =
+                FIRST_TURNS.try_take() || current::wait(|| FIRST_TURNS.take(|| op.goes_on()));
+            self.has_first_turn.store(has_turn, Relaxed);
+        }
+    }
+
     /// Gives its turn back: it waits for something, or is over.
     pub fn end_turn(&self) {
-        if self.has_turn.load(Relaxed) && self.has_turn.swap(false, Relaxed) {
-            TURNS.give_back();
+        for (has_turn, turns) in [(&self.has_turn, &TURNS), (&self.has_first_turn, &FIRST_TURNS)] {
+            if has_turn.load(Relaxed) && has_turn.swap(false, Relaxed) {
+                turns.give_back();
+            }
         }
     }
 
@@ -86,7 +104,10 @@ impl Keeps {
         if self.is_set() {
             current::wait(|| std::thread::sleep(TAKEN_OVER));
         }
-        if self.wants_turn(op.elapsed_micros()) {
+        if self.wants_turn(op.elapsed_micros()) && !current::holds_lock() {
+            if self.has_turn.load(Relaxed) && TURNS.is_divided() && !self.is_set() {
+                std::thread::sleep(turns::PAUSE);
+            }
             self.end_turn();
             let has_turn = TURNS.try_take() || current::wait(|| TURNS.take(|| op.goes_on()));
             self.has_turn.store(has_turn, Relaxed);
@@ -116,7 +137,7 @@ fn micros(duration: Duration) -> i64 {
 
 /// How many operations wait for their turn.
 pub fn queued_operations() -> usize {
-    TURNS.waiting()
+    TURNS.waiting() + FIRST_TURNS.waiting()
 }
 
 /// The thread of the watch while it sleeps.
@@ -152,18 +173,23 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
             // Who woke it is over in a moment, and others will follow.
             idle = 0;
         }
-        let (mut running, mut long, mut oldest) = (false, false, 0);
+        let (mut running, mut long, mut oldest, mut busy) = (false, false, 0, 0);
         registry.each(&mut |op| {
             running = true;
-            oldest = oldest.max(op.elapsed_micros());
-            if op.thread.is_set() && op.elapsed_micros() > short {
-                op.thread.ask(op.elapsed_micros());
-                long = true;
+            let elapsed = op.elapsed_micros();
+            oldest = oldest.max(elapsed);
+            match op.thread.is_set() {
+                true if elapsed > short => {
+                    op.thread.ask(elapsed);
+                    long = true;
+                }
+                kept => busy += usize::from(kept),
             }
-            if op.thread.wants_turn(op.elapsed_micros()) {
+            if op.thread.wants_turn(elapsed) {
                 op.thread.asked.store(true, Relaxed);
             }
         });
+        TURNS.note_short(busy);
         idle = if running { 0 } else { (idle + 1).min(IDLE_AFTER) };
         // An operation that registers from now on sees it asleep, and one that has registered meanwhile is seen here: both look
         // under the registry's lock.
@@ -195,6 +221,53 @@ mod tests {
 
     use super::*;
     use crate::{OpInfo, SystemClock};
+
+    #[test]
+    fn who_holds_a_lock_does_not_wait_for_a_turn() {
+        let clock = Arc::new(crate::ManualClock::at_ms(0));
+        let registry = OpRegistry::new(clock.clone());
+        let long = registry.begin(OpInfo::default());
+        let op = long.op();
+        op.thread.set_queues();
+        clock.advance_ms(1000);
+        let taken = std::iter::from_fn(|| TURNS.try_take().then_some(())).count();
+        let held = current::HoldsLock::new();
+        op.thread.asked.store(true, Relaxed);
+        op.check().unwrap();
+        assert_eq!(op.thread.turn_at.load(Relaxed), 0, "it was not asked to wait");
+        drop(held);
+        op.thread.asked.store(true, Relaxed);
+        op.check().unwrap();
+        assert!(op.thread.turn_at.load(Relaxed) > 0, "it has waited, in vain");
+        (0..taken).for_each(|_| TURNS.give_back());
+    }
+
+    #[test]
+    fn of_many_long_operations_few_begin_at_once() {
+        let registry = OpRegistry::new(Arc::new(SystemClock::new()));
+        let long: Vec<_> = std::iter::from_fn(|| {
+            let guard = registry.begin(OpInfo::default());
+            guard.op().thread.set_queues();
+            FIRST_TURNS.try_take().then(|| {
+                guard.op().thread.has_first_turn.store(true, Relaxed);
+                guard
+            })
+        })
+        .collect();
+        std::thread::scope(|scope| {
+            let next = registry.begin(OpInfo::default());
+            next.op().thread.set_queues();
+            let waiting = scope.spawn(move || {
+                next.op().thread.begin_long(next.op());
+                next.op().thread.has_first_turn.load(Relaxed)
+            });
+            while FIRST_TURNS.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            drop(long);
+            assert!(waiting.join().unwrap());
+        });
+    }
 
     #[test]
     fn only_what_keeps_its_thread_is_asked_to_leave_it_and_a_sleeping_watch_wakes() {

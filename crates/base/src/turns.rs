@@ -1,55 +1,190 @@
-//! Operations that take long run by turns, so that short ones find a processor.
+//! Turns of long operations, so that short ones find a processor.
 //!
-//! An operation that has run for [`SHORT`] needs a turn. There are as many as the machine has processors; who has had one for a while gives
-//! it to whoever has waited longest. Nobody waits much longer at a time than all those before it take, because an operation may hold what
-//! another one with a turn waits for. Waits for something else, and the end of the operation, give the turn back.
+//! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
+//! short operations keep half a thread busy or more, each with a pause of [`PAUSE`] before it is passed on. An operation that has had its turn for a while passes it to the one that has
+//! waited longest. An operation that waits for something else, or ends, gives its turn back.
+//!
+//! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
+//! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// So long an operation runs without a turn, and with one while others wait.
+/// How long an operation runs without a turn, and with one while others wait.
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
-/// The longest wait for a turn of who is alone in the queue.
+/// How long the only operation in the queue waits for a turn.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The longest wait however many there are.
+/// How long a turn stays unused between two operations while short ones are busy: a processor that computes without a break is one
+/// that short operations have to wait for.
+pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+/// The longest wait for a turn.
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// How often one who waits looks whether it may go on waiting.
+/// Samples that the average of running short operations goes over, about.
+const REMEMBERED: f64 = 32.0;
+/// When more short operations than this run at once on average, they get half of the processors.
+const BUSY: f64 = 0.5;
+/// How often a waiting operation checks whether it has to end; each operation before it adds [`LONGER_LOOK`], up to [`LONGEST_LOOK`].
 const LOOK: Duration = Duration::from_millis(50);
+const LONGER_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
+/// How many long operations may be in their first [`SHORT`] at the same time, for each processor.
+const FIRST_FOR_EACH_PROCESSOR: usize = 2;
 
 /// Those of this process.
-pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(2, usize::from);
-    Turns::new(processors)
-});
+pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(processors()));
 
-/// Turns, and who waits for one.
+/// Turns of long operations that start. Hundreds of them that start at once would take the processors before anybody can ask them to
+/// queue.
+pub(crate) static FIRST_TURNS: LazyLock<Turns> =
+    LazyLock::new(|| Turns::new(processors() * FIRST_FOR_EACH_PROCESSOR));
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// Turns, and the operations that wait for one.
 pub(crate) struct Turns {
-    most: usize,
+    processors: usize,
     state: Mutex<State>,
     waiting: AtomicUsize,
+    /// Short operations are busy.
+    divided: AtomicBool,
 }
 
 struct State {
-    free: usize,
+    most: usize,
+    /// Turns that no operation has; below zero when more are out than there should be.
+    free: isize,
     queue: VecDeque<Arc<Waiter>>,
+    /// Short operations that run at once, on average.
+    short: f64,
 }
 
 #[derive(Default)]
 struct Waiter {
     has_turn: AtomicBool,
     given: Condvar,
+    /// Of a task that waits, in place of a thread.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// A turn to begin. It is given back when this is dropped, unless an operation has taken it over.
+#[must_use]
+pub struct FirstTurn {
+    turns: &'static Turns,
+    taken_over: AtomicBool,
+}
+
+impl FirstTurn {
+    fn of(turns: &'static Turns) -> FirstTurn {
+        FirstTurn { turns, taken_over: AtomicBool::new(false) }
+    }
+
+    /// Whether the caller has the turn from now on, and gives it back; only once.
+    pub(crate) fn take_over(&self) -> bool {
+        !self.taken_over.swap(true, Relaxed)
+    }
+
+    /// Gives it back, unless it was taken over.
+    pub fn give_back(&self) {
+        if self.take_over() {
+            self.turns.give_back();
+        }
+    }
+}
+
+impl Drop for FirstTurn {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// Waits, without a thread, until an operation that is expected to take long may begin.
+pub fn first_turn() -> impl Future<Output = FirstTurn> {
+    WaitsForTurn { turns: &FIRST_TURNS, waiter: None }
+}
+
+struct WaitsForTurn {
+    turns: &'static Turns,
+    waiter: Option<Arc<Waiter>>,
+}
+
+impl Future for WaitsForTurn {
+    type Output = FirstTurn;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<FirstTurn> {
+        let turns = self.turns;
+        let mut state = turns.state.lock();
+        let waiter = match self.waiter.take() {
+            None if state.take() => return Poll::Ready(FirstTurn::of(turns)),
+            None => {
+                let waiter = Arc::new(Waiter::default());
+                state.queue.push_back(waiter.clone());
+                turns.waiting.fetch_add(1, Relaxed);
+                waiter
+            }
+            Some(waiter) if waiter.has_turn.load(Relaxed) => {
+                turns.waiting.fetch_sub(1, Relaxed);
+                return Poll::Ready(FirstTurn::of(turns));
+            }
+            Some(waiter) => waiter,
+        };
+        *waiter.waker.lock() = Some(context.waker().clone());
+        drop(state);
+        self.waiter = Some(waiter);
+        Poll::Pending
+    }
+}
+
+impl Drop for WaitsForTurn {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        let turns = self.turns;
+        turns.waiting.fetch_sub(1, Relaxed);
+        let mut state = turns.state.lock();
+        match waiter.has_turn.load(Relaxed) {
+            // It came when nobody wanted it any more.
+            true => {
+                state.free += 1;
+                state.hand_out();
+            }
+            false => state.queue.retain(|other| !Arc::ptr_eq(other, &waiter)),
+        }
+    }
 }
 
 impl Turns {
-    pub(crate) fn new(most: usize) -> Turns {
-        let state = State { free: most, queue: VecDeque::new() };
-        Turns { most, state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+    pub(crate) fn new(processors: usize) -> Turns {
+        let (free, queue) = (processors.cast_signed(), VecDeque::new());
+        let state = State { most: processors, free, queue, short: 0.0 };
+        let (waiting, divided) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Turns { processors, state: Mutex::new(state), waiting, divided }
+    }
+
+    /// Takes a sample of how many short operations run at the same time.
+    pub(crate) fn note_short(&self, running: usize) {
+        let mut state = self.state.lock();
+        state.short += (running as f64 - state.short) / REMEMBERED;
+        let divided = state.short > BUSY;
+        self.divided.store(divided, Relaxed);
+        let most = if divided { (self.processors / 2).max(1) } else { self.processors };
+        state.free += most.cast_signed() - state.most.cast_signed();
+        state.most = most;
+        state.hand_out();
+    }
+
+    /// Whether short operations have half of the processors.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.divided.load(Relaxed)
     }
 
     /// How many wait.
@@ -72,12 +207,13 @@ impl Turns {
         state.queue.push_back(waiter.clone());
         self.waiting.fetch_add(1, Relaxed);
         // Twice what those before it take with their turns.
-        let before = u32::try_from(state.queue.len() / self.most).unwrap_or(u32::MAX);
+        let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
         let patience = PATIENCE.saturating_add(SHORT.saturating_mul(2).saturating_mul(before));
-        let mut looks = patience.min(MOST_PATIENCE).as_millis() / LOOK.as_millis();
+        let look = LOOK.saturating_add(LONGER_LOOK.saturating_mul(before)).min(LONGEST_LOOK);
+        let mut looks = patience.min(MOST_PATIENCE).as_millis() / look.as_millis();
         while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
             looks -= 1;
-            waiter.given.wait_for(&mut state, LOOK);
+            waiter.given.wait_for(&mut state, look);
         }
         self.waiting.fetch_sub(1, Relaxed);
         if !waiter.has_turn.load(Relaxed) {
@@ -90,21 +226,29 @@ impl Turns {
     /// Gives a turn back.
     pub(crate) fn give_back(&self) {
         let mut state = self.state.lock();
-        match state.queue.pop_front() {
-            Some(next) => {
-                next.has_turn.store(true, Relaxed);
-                next.given.notify_one();
-            }
-            None => state.free += 1,
-        }
+        state.free += 1;
+        state.hand_out();
     }
 }
 
 impl State {
     fn take(&mut self) -> bool {
         let there = self.free > 0;
-        self.free -= usize::from(there);
+        self.free -= isize::from(there);
         there
+    }
+
+    fn hand_out(&mut self) {
+        while self.free > 0
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.free -= 1;
+            next.has_turn.store(true, Relaxed);
+            next.given.notify_one();
+            if let Some(waker) = next.waker.lock().take() {
+                waker.wake();
+            }
+        }
     }
 }
 
@@ -136,5 +280,53 @@ mod tests {
         });
         assert_eq!(order.into_inner(), [0, 1, 2]);
         assert!(turns.take(|| true));
+    }
+
+    #[test]
+    fn tasks_wait_for_a_turn_in_order_and_may_stop_waiting() {
+        let turns: &'static Turns = Box::leak(Box::new(Turns::new(1)));
+        let context = &mut Context::from_waker(Waker::noop());
+        let waits = || Box::pin(WaitsForTurn { turns, waiter: None });
+        let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("there is one") };
+        let (mut first, mut second, mut third) = (waits(), waits(), waits());
+        assert!(first.as_mut().poll(context).is_pending());
+        assert!(second.as_mut().poll(context).is_pending());
+        assert!(third.as_mut().poll(context).is_pending());
+        drop(second);
+        assert_eq!(turns.waiting(), 2);
+        drop(turn);
+        assert!(third.as_mut().poll(context).is_pending());
+        // It was given the turn, and does not want it any more.
+        drop(first);
+        let Poll::Ready(turn) = third.as_mut().poll(context) else { panic!("it is next") };
+        assert!(!turns.try_take() && turns.waiting() == 0);
+        drop(turn);
+        let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("it is back") };
+        assert!(turn.take_over() && !turn.take_over());
+        drop(turn);
+        assert!(!turns.try_take());
+    }
+
+    #[test]
+    fn short_operations_that_are_busy_have_half_of_the_processors() {
+        let turns = Turns::new(4);
+        assert!((0..4).all(|_| turns.try_take()) && !turns.try_take());
+        let told = |running: usize| (0..200).for_each(|_| turns.note_short(running));
+        told(1);
+        // Four are out, and two are too many.
+        turns.give_back();
+        turns.give_back();
+        assert!(!turns.try_take() && turns.is_divided());
+        turns.give_back();
+        assert!(turns.try_take() && !turns.try_take());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.take(|| true));
+            while turns.waiting() == 0 {
+                std::thread::yield_now();
+            }
+            told(0);
+            assert!(waiting.join().unwrap());
+        });
+        assert!(turns.try_take() && !turns.try_take());
     }
 }

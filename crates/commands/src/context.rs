@@ -49,8 +49,31 @@ pub struct CommandContext<'a> {
     pub collection_uuid: Option<[u8; 16]>,
     /// How long the command has waited for data so far.
     pub waited: Duration,
-    /// Set by the handler: run me again when there is data.
-    pub data_wait: Option<DataWait>,
+    /// Set by the handler: wait for this, then run the command again.
+    pub wait: Option<Wait>,
+}
+
+/// What a command that cannot be answered yet waits for, before it runs again.
+pub enum Wait {
+    /// Data.
+    Data(DataWait),
+    /// A change of the topology.
+    Topology {
+        /// The counter that the client knows.
+        seen: i64,
+        /// At most so long.
+        longest: Duration,
+    },
+}
+
+impl Wait {
+    /// How long the wait may take at most.
+    pub fn longest(&self) -> Duration {
+        match self {
+            Wait::Data(data) => data.longest,
+            Wait::Topology { longest, .. } => *longest,
+        }
+    }
 }
 
 /// What a command that found nothing waits for.
@@ -72,8 +95,6 @@ pub struct Exhaust {
     pub last_counter: Option<i64>,
     /// The wait that the handler asked for is over.
     pub waited: bool,
-    /// Set by the handler: run me again after a topology change or this many milliseconds.
-    pub wait_ms: Option<u64>,
     /// Set by the handler: this reply is followed by another.
     pub more_to_come: bool,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, OpInfo, Result, memory};
+use mayfly_base::{Error, ErrorCode, ErrorLabel, FirstTurn, OpCtx, OpInfo, Result, memory};
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{CheckedOut, Connection, Service};
@@ -17,12 +17,13 @@ use mayfly_value::{DocBuilder, RawDoc};
 use crate::access::{needs, redaction};
 use crate::diagnostics::observe::Observed;
 use crate::faults::{self, Faults};
+use crate::length::Work;
 use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
     CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, ReadConcern, ReadLevel,
-    Request, Row, RowFlags, generic, implied, primacy, registry, transaction,
+    Request, Row, RowFlags, Wait, generic, implied, primacy, registry, transaction,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -41,6 +42,8 @@ pub struct Incoming<'a> {
     pub exhaust_allowed: bool,
     /// Why it runs again, when it does.
     pub repeat: Repeat,
+    /// The turn to begin, where the command had to wait for one ([`starts_long`](crate::starts_long)).
+    pub first_turn: Option<&'a FirstTurn>,
 }
 
 /// State of a request that is run more than once.
@@ -54,6 +57,16 @@ pub struct Repeat {
     pub waited_for: Duration,
 }
 
+/// What the connection loop does next.
+pub enum Next {
+    /// It sends the reply; the outcome says what to do before and after.
+    Reply(Outcome),
+    /// It sends nothing, waits for this, and dispatches the request again.
+    Wait(Wait),
+    /// It closes the connection and sends nothing.
+    HangUp,
+}
+
 /// What the connection loop has to do before or after it sends the reply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
@@ -61,28 +74,30 @@ pub struct Outcome {
     pub wait_durable: bool,
     /// Await that everything up to this timestamp of the log is durable; 0 for nothing.
     pub wait_shown: u64,
-    /// Send nothing; await a topology change or this many milliseconds, then dispatch again.
-    pub wait_ms: Option<u64>,
     /// Flag the reply, send it, and dispatch again.
     pub more_to_come: bool,
     /// The reply says `ok: 0`.
     pub failed: bool,
     /// Close the connection after the reply.
     pub close: bool,
-    /// Close the connection and send nothing.
-    pub hang_up: bool,
     /// The topology counter in the reply.
     pub counter: Option<i64>,
 }
 
 /// The reply's document, not closed yet, and what to do with it.
 pub struct Dispatched {
-    /// The document.
+    /// The document; empty where none is sent.
     pub doc: DocBuilder,
     /// What to do.
-    pub outcome: Outcome,
-    /// Send nothing; await this, then dispatch again.
-    pub data_wait: Option<DataWait>,
+    pub next: Next,
+}
+
+/// What the command has decided so far about the time after it.
+#[derive(Default)]
+struct After {
+    outcome: Outcome,
+    wait: Option<Wait>,
+    hang_up: bool,
 }
 
 /// Runs a command. Its reply is written into `doc`, which is empty.
@@ -93,22 +108,28 @@ pub fn dispatch(
     mut doc: DocBuilder,
 ) -> Dispatched {
     let start = doc.len() - 4;
-    let (mut outcome, mut data_wait) = (Outcome::default(), None);
-    let result = run(service, connection, incoming, &mut doc, (&mut outcome, &mut data_wait));
-    if let Err(error) = result {
-        let Outcome { close, hang_up, .. } = outcome;
-        outcome = Outcome { failed: true, close, hang_up, ..Outcome::default() };
-        data_wait = None;
-        service.metrics.asserts.user.add(1);
-        doc = rewind(doc, start);
-        append_failure(service, &error, &mut doc);
-    } else if outcome.wait_ms.is_some() || data_wait.is_some() {
-        doc = rewind(doc, start);
-    } else {
-        doc.append("ok", 1.0);
-        primacy::append_gossip(service, None, &mut doc);
-    }
-    Dispatched { doc, outcome, data_wait }
+    let mut after = After::default();
+    let result = run(service, connection, incoming, &mut doc, &mut after);
+    let After { mut outcome, wait, hang_up } = after;
+    let next = match (result, wait) {
+        (Err(error), _) => {
+            outcome = Outcome { failed: true, close: outcome.close, ..Outcome::default() };
+            service.metrics.asserts.user.add(1);
+            doc = rewind(doc, start);
+            append_failure(service, &error, &mut doc);
+            Next::Reply(outcome)
+        }
+        (Ok(()), Some(wait)) => {
+            doc = rewind(doc, start);
+            Next::Wait(wait)
+        }
+        (Ok(()), None) => {
+            doc.append("ok", 1.0);
+            primacy::append_gossip(service, None, &mut doc);
+            Next::Reply(outcome)
+        }
+    };
+    Dispatched { doc, next: if hang_up { Next::HangUp } else { next } }
 }
 
 /// Throws away what was written since the reply began.
@@ -143,15 +164,12 @@ fn append_error(doc: &mut DocBuilder, error: &Error) {
     }
 }
 
-/// What to do before or after the reply is sent.
-type After<'a> = (&'a mut Outcome, &'a mut Option<DataWait>);
-
 fn run(
     service: &Arc<Service>,
     connection: &Arc<Connection>,
     incoming: &Incoming<'_>,
     doc: &mut DocBuilder,
-    after: After<'_>,
+    after: &mut After,
 ) -> Result<()> {
     let name = incoming.body.iter().next().map_or("", |element| element.name());
     let Some(entry) = registry::find(name) else {
@@ -177,7 +195,7 @@ fn run_row(
     Entry { row, .. }: Entry,
     name: &str,
     doc: &mut DocBuilder,
-    (outcome, data_wait): After<'_>,
+    after: &mut After,
 ) -> Result<()> {
     // A command that waited is the same command again.
     if !incoming.repeat.waited
@@ -243,7 +261,7 @@ fn run_row(
     if may_fail {
         let waited = incoming.repeat.waited;
         let passed = faults.before(service, connection, guard.op(), &request, waited);
-        outcome.hang_up = faults.hangs_up();
+        after.hang_up = faults.hangs_up();
         passed?;
     }
     let time = request.generic.read_concern.time();
@@ -254,7 +272,7 @@ fn run_row(
             let text = "the wait for a cluster time ends with the server or the connection";
             return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
         }
-        *data_wait = Some(wait);
+        after.wait = Some(Wait::Data(wait));
         return Ok(());
     }
     let pinned = match request.generic.read_concern.level {
@@ -267,6 +285,9 @@ fn run_row(
     let _counted = memory::begin(service.settings.memory.most_of_operation());
     guard.op().thread.set(true);
     guard.op().thread.set_queues();
+    if let Some(turn) = incoming.first_turn {
+        guard.op().thread.begin_with(turn);
+    }
     let mut context = CommandContext {
         service,
         op: guard.op(),
@@ -294,7 +315,7 @@ fn run_row(
         keep_empty_timestamps: false,
         collection_uuid: None,
         waited: incoming.repeat.waited_for,
-        data_wait: None,
+        wait: None,
     };
     let began_at = doc.len();
     let reply_before = doc.capacity();
@@ -313,9 +334,8 @@ fn run_row(
         Some(session) if !transaction::is_finishing(row.name) => Some(session.enter(guard.op())?),
         _ => None,
     };
-    let mut guarded = || run_guarded(run, &mut context, &request, doc);
-    let may_take_long = row.flags.has(RowFlags::MAY_BLOCK) && !request.is_point_write();
-    let result = if may_take_long { may_block(guarded) } else { guarded() };
+    let guarded = || run_guarded(run, &mut context, &request, doc);
+    let result = Work::Command(&request).length().run(guarded);
     let result = match (statement, &mut context.transaction) {
         (Some(statement), Some(session)) => {
             // The commit waits for the log.
@@ -342,8 +362,8 @@ fn run_row(
             context.shown_up_to = context.shown_up_to.max(shown);
         }
     }
-    *data_wait = context.data_wait.take().filter(|_| result.is_ok());
-    if data_wait.is_none() {
+    after.wait = context.wait.take().filter(|_| result.is_ok());
+    if after.wait.is_none() {
         Observed {
             service,
             connection,
@@ -357,16 +377,18 @@ fn run_row(
     }
     if let (Some(unmet), Ok(())) = (unmet, &result) {
         unmet.append(request.body, doc);
-    } else if may_fail && result.is_ok() && data_wait.is_none() {
+    } else if may_fail && result.is_ok() && after.wait.is_none() {
         faults::after(service, connection, &request, doc);
     }
-    outcome.wait_durable = context.wait_for_sync;
-    outcome.wait_shown = context.shown_up_to;
-    outcome.wait_ms = context.exhaust.wait_ms;
-    outcome.more_to_come = context.exhaust.more_to_come;
-    outcome.counter = context.exhaust.last_counter;
-    outcome.close = context.close_connection;
-    outcome.hang_up = context.faults.hangs_up();
+    after.hang_up = context.faults.hangs_up();
+    after.outcome = Outcome {
+        wait_durable: context.wait_for_sync,
+        wait_shown: context.shown_up_to,
+        more_to_come: context.exhaust.more_to_come,
+        failed: false,
+        close: context.close_connection,
+        counter: context.exhaust.last_counter,
+    };
     result
 }
 
@@ -507,32 +529,6 @@ fn run_guarded(
             Err(Error::internal(format!("internal error in '{}': {why}", request.row.name)))
         }
     }
-}
-
-/// Tells a multi-threaded runtime that this thread may be gone for a while.
-pub(crate) fn may_block<T>(work: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
-    if !matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
-        return work();
-    }
-    let op = current::current().op;
-    let kept = op.as_ref().is_some_and(|op| op.thread.release());
-    let result = tokio::task::block_in_place(work);
-    if let (Some(op), true) = (op, kept) {
-        op.thread.set(true);
-    }
-    result
-}
-
-/// Makes waits deep inside commands give their threads and their turns away.
-pub fn announce_waits() {
-    current::announce_waits_by(|wait| {
-        if let Some(op) = current::current().op {
-            op.thread.end_turn();
-        }
-        may_block(wait);
-    });
 }
 
 /// The database: `$db`, or the one in the message's own header.

@@ -4,9 +4,8 @@
 use std::sync::OnceLock;
 
 use foldhash::{HashMap, HashMapExt};
-use mayfly_value::{Number, RawDoc};
 
-use crate::{OpKind, Row, RowFlags, access, admin, crud, ddl, diagnostics, missing};
+use crate::{Row, access, admin, crud, ddl, diagnostics, missing};
 
 /// The groups in order of precedence.
 const GROUPS: &[&[Row]] =
@@ -48,18 +47,6 @@ fn table() -> &'static Table {
 /// The command with this name or alias.
 pub fn find(name: &str) -> Option<Entry> {
     table().by_name.get(name).copied()
-}
-
-/// Whether the reply to a command may be large. One document is not.
-pub fn may_answer_much(command: RawDoc<'_>) -> bool {
-    let name = command.iter().next().map_or("", |element| element.name());
-    let limit = command.get("limit").and_then(Number::from_value).and_then(Number::to_i64_exact);
-    if limit.is_some_and(|limit| limit.abs() == 1) {
-        return false;
-    }
-    find(name).is_some_and(|Entry { row, .. }| {
-        row.kind == OpKind::Query || row.flags.has(RowFlags::MAY_BLOCK)
-    })
 }
 
 /// All rows, each once.

@@ -5,7 +5,7 @@ use mayfly_value::{RawDoc, RawElement, RawValue};
 
 use crate::fields::{NameSet, wrong_type};
 use crate::generic::is_generic;
-use crate::{Fields, Generic, OpKind, Row, RowFlags};
+use crate::{Fields, Generic, Row, RowFlags};
 
 /// Documents that came in a section of their own for one field of the command.
 #[derive(Clone, Copy, Debug)]
@@ -86,31 +86,6 @@ impl<'a> Request<'a> {
                 ErrorCode::InvalidNamespace,
                 format!("collection name has invalid type {}", other.type_name()),
             )),
-        }
-    }
-
-    /// Whether it is an update or delete of one statement that names its record by `_id`: work so short that
-    /// announcing it as long would cost more than the work.
-    pub(crate) fn is_point_write(&self) -> bool {
-        let name = match self.row.kind {
-            OpKind::Update => "updates",
-            OpKind::Delete => "deletes",
-            OpKind::Insert | OpKind::Query | OpKind::GetMore | OpKind::Command => return false,
-        };
-        let Ok(Some(mut statements)) = self.documents(name) else { return false };
-        let (Some(statement), 0) = (statements.next(), statements.len()) else { return false };
-        let filter = statement.get("q").and_then(RawValue::as_document);
-        // Expressions and scripts may take any time for one document.
-        let computes = |filter: RawDoc<'_>| filter.iter().any(|part| part.name().starts_with('$'));
-        if filter.is_some_and(computes) || matches!(statement.get("u"), Some(RawValue::Array(_))) {
-            return false;
-        }
-        match filter.and_then(|filter| filter.get("_id")) {
-            // Operators may name many, and the others name none.
-            None | Some(RawValue::Document(_) | RawValue::Array(_) | RawValue::Regex { .. }) => {
-                false
-            }
-            Some(_) => true,
         }
     }
 

@@ -1,9 +1,12 @@
 //! Commands through the dispatcher, over the memory engine and a clock that stands still.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mayfly_base::{Clock, ErrorCode, ManualClock, OpRegistry};
-use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Outcome, Repeat, dispatch};
+use mayfly_commands::{
+    Dispatched, DocumentSequence, Incoming, Next, Outcome, Repeat, Wait, dispatch,
+};
 use mayfly_kv::MemoryEngine;
 use mayfly_service::{CommandLine, Connection, LogRing, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
@@ -52,17 +55,37 @@ impl Server {
             legacy_db: None,
             exhaust_allowed,
             repeat,
+            first_turn: None,
         };
         self.send(&incoming)
     }
 
     fn send(&self, incoming: &Incoming<'_>) -> (Document, Outcome) {
         let doc = DocBuilder::in_buffer(b"header".to_vec());
-        let Dispatched { doc, outcome, .. } =
-            dispatch(&self.service, &self.connection, incoming, doc);
+        let Dispatched { doc, next } = dispatch(&self.service, &self.connection, incoming, doc);
         let bytes = doc.finish_buffer();
         assert!(bytes.starts_with(b"header"));
+        let Next::Reply(outcome) = next else { panic!("it is not answered") };
         (Document::from_reader(&bytes[6..]).unwrap(), outcome)
+    }
+
+    /// How long a handshake waits for a change of the topology, and from which counter.
+    fn waits(&self, command: &Document, repeat: Repeat) -> (i64, Duration) {
+        let command = DocBuf::from_bson(command);
+        let body = command.as_doc();
+        let incoming = Incoming {
+            body,
+            sequences: &[],
+            legacy_db: None,
+            exhaust_allowed: true,
+            repeat,
+            first_turn: None,
+        };
+        let dispatched = dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
+        match dispatched.next {
+            Next::Wait(Wait::Topology { seen, longest }) => (seen, longest),
+            Next::Wait(Wait::Data(_)) | Next::Reply(_) | Next::HangUp => panic!("it does not wait"),
+        }
     }
 
     fn run(&self, mut command: Document) -> Document {
@@ -109,6 +132,7 @@ fn unknown_missing_and_misplaced_commands() {
         legacy_db: None,
         exhaust_allowed: false,
         repeat: Repeat::default(),
+        first_turn: None,
     };
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40571);
 }
@@ -239,14 +263,14 @@ fn hello_waits_streams_and_keeps_the_client() {
     let waiting = doc! {
         "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 10_000, "$db": "admin",
     };
-    let (_, outcome) = server.full(&waiting, true, Repeat::default());
-    assert_eq!(outcome.wait_ms, Some(10_000));
+    let ten_seconds = Duration::from_secs(10);
+    assert_eq!(server.waits(&waiting, Repeat::default()), (0, ten_seconds));
     let repeat = Repeat { waited: true, ..Repeat::default() };
     let (reply, outcome) = server.full(&waiting, true, repeat);
     assert_eq!(reply.get_f64("ok").unwrap(), 1.0);
     assert!(outcome.more_to_come);
     let repeat = Repeat { last_counter: outcome.counter, ..Repeat::default() };
-    assert_eq!(server.full(&waiting, true, repeat).1.wait_ms, Some(10_000));
+    assert_eq!(server.waits(&waiting, repeat), (0, ten_seconds));
     server.service.topology.changed();
     let (reply, _) = server.full(&waiting, true, Repeat { waited: false, ..repeat });
     assert_eq!(reply.get_document("topologyVersion").unwrap().get_i64("counter").unwrap(), 1);
@@ -313,6 +337,7 @@ fn unknown_sequences_are_unknown_fields() {
         legacy_db: None,
         exhaust_allowed: false,
         repeat: Repeat::default(),
+        first_turn: None,
     };
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40415);
 }

@@ -3,9 +3,9 @@
 //! * A full disk refuses the write and nothing was applied: [`KvError::Unavailable`]. RocksDB resumes by itself when
 //!   there is room again (it looks every few seconds), so the next attempt is let through to it.
 //!   Until then nothing is synced: asking a log that failed to be appended to would be fatal to RocksDB.
-//! * RocksDB stops for good where nothing is in doubt: it has no descriptor for a file, or a sync asks in the moment between a
-//!   failed append and the call of [`Health::write_failed`]. Nothing was applied either. The engine *stalls*: the store is opened
-//!   again when that can work (`reopen`), and so it is when RocksDB does not resume.
+//! * RocksDB stops for good although nothing is in doubt: it has no descriptor for a file, or a sync asks in the moment between a
+//!   failed append and the call of [`Health::write_failed`], or the disk is full when a sync adds to RocksDB's list of files. The
+//!   engine *stalls*: the store is opened again when that can work (`reopen`), and so it is when RocksDB does not resume.
 //! * Any other failed write or any failed sync fences the engine: nobody knows what the disk holds. Reads go on.
 
 use std::sync::OnceLock;
@@ -97,7 +97,7 @@ impl Health {
     pub(crate) fn sync_failed(&self, error: &Error) -> KvError {
         let text = error.to_string();
         // The disk was not asked: the file has refused because of an append, whose own caller knows what failed.
-        if text.contains(SEEN_ERROR) {
+        if text.contains(SEEN_ERROR) || is_manifest_full(&text) {
             return self.stall(&text);
         }
         self.fence(&text);
@@ -133,8 +133,31 @@ fn lacks_descriptors(text: &str) -> bool {
     text.contains("Too many open files")
 }
 
+/// Whether there was no room for RocksDB's list of its files, which a sync of the log may add to. No sync has failed then: what was
+/// written to the log is still there to be read and synced when the store is opened again.
+fn is_manifest_full(text: &str) -> bool {
+    is_disk_full(text) && text.contains("While appending to file") && text.contains("/MANIFEST-")
+}
+
 pub(crate) fn is_disk_full(text: &str) -> bool {
     ["No space left on device", "Disk quota exceeded", "Space limit reached"]
         .iter()
         .any(|sign| text.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_puts_the_list_of_files_in_no_doubt_and_the_log_in_doubt() {
+        let full = |file: &str| {
+            let appending = "No space left on device: While appending to file";
+            format!("IO error: {appending}: /data/{file}: No space left on device")
+        };
+        assert!(is_manifest_full(&full("MANIFEST-000005")));
+        assert!(!is_manifest_full(&full("000012.log")));
+        let failed_sync = "IO error: While fsync: /data/MANIFEST-000005: No space left on device";
+        assert!(!is_manifest_full(failed_sync));
+    }
 }

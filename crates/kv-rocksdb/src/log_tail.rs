@@ -68,7 +68,7 @@ struct Predecessor {
 }
 
 /// A log file as it was found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct LogFile {
     path: PathBuf,
     number: u64,
@@ -108,13 +108,21 @@ pub(crate) fn cut<L>(
         let _lock = lock()?;
         // Read again: somebody may have written to it until now.
         let files = read_all(folder)?;
-        for (at, end) in find_cuts(&files)? {
+        for (at, cut) in find_cuts(&files)? {
             let LogFile { path, bytes, .. } = &files[at];
             let file = path.display();
-            warn!(%file, bytes, end, "the log's end, which no sync covered, is not whole; it is cut");
-            let open = OpenOptions::new().write(true).open(path);
-            open.and_then(|open| open.set_len(end))
-                .map_err(|error| OpenError::of_file(path, &error))?;
+            match cut {
+                Cut::To(end) => {
+                    warn!(%file, bytes, end, "the log's end, which no sync covered, is not whole; it is cut");
+                    let open = OpenOptions::new().write(true).open(path);
+                    open.and_then(|open| open.set_len(end))
+                }
+                Cut::Away => {
+                    warn!(%file, bytes, "a log that could not be begun is removed");
+                    fs::remove_file(path)
+                }
+            }
+            .map_err(|error| OpenError::of_file(path, &error))?;
         }
     }
     sync_all(folder)
@@ -154,13 +162,43 @@ fn read_all(folder: &Path) -> Result<Vec<LogFile>, OpenError> {
     log_files(folder)?.into_iter().map(read).collect()
 }
 
+/// What is done with a log file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// It keeps this many bytes.
+    To(u64),
+    /// It is removed.
+    Away,
+}
+
+/// Whether RocksDB failed to begin this log file, and went on with the one before it. The next file that was begun says so, and
+/// RocksDB would refuse the folder with a file between the two.
+fn was_never_begun(file: &LogFile, later: &[LogFile]) -> bool {
+    let is_empty = file.next.is_none() && file.salvaged.is_none();
+    is_empty
+        && later
+            .iter()
+            .find_map(|later| later.predecessor)
+            .is_some_and(|said| said.number < file.number)
+}
+
 /// Which files are to be cut, and where.
-fn find_cuts(files: &[LogFile]) -> Result<Vec<(usize, u64)>, OpenError> {
-    let (mut cuts, mut next) = (Vec::new(), None);
+fn find_cuts(files: &[LogFile]) -> Result<Vec<(usize, Cut)>, OpenError> {
+    let mut cuts = Vec::new();
+    let mut begun = Vec::new();
     for (at, file) in files.iter().enumerate() {
-        // Behind all files until now.
+        match was_never_begun(file, &files[at + 1..]) {
+            true => cuts.push((at, Cut::Away)),
+            false => begun.push((at, file)),
+        }
+    }
+    let mut next = None;
+    for (place, &(at, file)) in begun.iter().enumerate() {
+        // After all files so far.
         next = file.next.or(next);
-        let follower = files[at + 1..].iter().find(|file| file.bytes > 0 && file.says_anything());
+        let later = &begun[place + 1..];
+        let follower =
+            later.iter().map(|(_, it)| it).find(|file| file.bytes > 0 && file.says_anything());
         let follows = follower.map(|follower| match follower.predecessor {
             // The first file of its run: those before were replayed, and are not needed any more.
             None => true,
@@ -181,18 +219,18 @@ fn find_cuts(files: &[LogFile]) -> Result<Vec<(usize, u64)>, OpenError> {
         match (file.broken, follows) {
             (false, None | Some(true)) => continue,
             // The end of an append that failed, or of an earlier run.
-            (true, Some(true)) if file.torn => cuts.push((at, file.end)),
+            (true, Some(true)) if file.torn => cuts.push((at, Cut::To(file.end))),
             (true, _) if !file.torn => return is_damaged(),
             _ => {
-                let rest = &files[at..];
+                let rest = &begun[place..];
                 let missing =
-                    next.or_else(|| rest.iter().find_map(|it| it.salvaged?.checked_sub(1)));
-                if missing.is_some_and(|missing| rest.iter().any(|it| it.covers(missing))) {
+                    next.or_else(|| rest.iter().find_map(|(_, it)| it.salvaged?.checked_sub(1)));
+                if missing.is_some_and(|missing| rest.iter().any(|(_, it)| it.covers(missing))) {
                     return is_damaged();
                 }
-                cuts.extend((file.bytes > file.end).then_some((at, file.end)));
-                let later = files.iter().enumerate().skip(at + 1).filter(|(_, it)| it.bytes > 0);
-                cuts.extend(later.map(|(at, _)| (at, 0)));
+                cuts.extend((file.bytes > file.end).then_some((at, Cut::To(file.end))));
+                let later = later.iter().filter(|(_, it)| it.bytes > 0);
+                cuts.extend(later.map(|(at, _)| (*at, Cut::To(0))));
                 break;
             }
         }
@@ -401,7 +439,29 @@ mod tests {
 
     #[track_caller]
     fn cuts(files: &[LogFile], expected: &[(usize, u64)]) {
+        let expected: Vec<_> = expected.iter().map(|(at, end)| (*at, Cut::To(*end))).collect();
         assert_eq!(find_cuts(files).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_file_that_was_never_begun_is_removed_and_hides_no_gap() {
+        let empty = |number| LogFile { bytes: 0, end: 0, next: None, ..file(number, 0, None) };
+        // Nothing of its first record was written, a part, or all.
+        let begun_in_vain =
+            [empty(7), torn(7, None, None), LogFile { next: None, ..file(7, 0, Some((4, 100))) }];
+        for between in begun_in_vain {
+            let before = || file(4, 10, None);
+            let again = || LogFile { number: 8, path: "8.log".into(), ..between.clone() };
+            let found = |files: &[LogFile]| find_cuts(files).unwrap();
+            let after = file(9, 20, Some((4, 100)));
+            assert_eq!(found(&[before(), between.clone(), after]), [(1, Cut::Away)]);
+            // The end of the first file is gone: the last one is not applied.
+            let after = file(9, 20, Some((4, 120)));
+            let expected = [(1, Cut::Away), (2, Cut::Away), (3, Cut::To(0))];
+            assert_eq!(found(&[before(), between.clone(), again(), after]), expected);
+        }
+        // One that was begun after it.
+        cuts(&[file(4, 10, None), empty(7), file(9, 20, Some((7, 0)))], &[]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mayfly_base::current::{self, Current};
 use mayfly_base::{Clock, Namespace, OpCtx, OpRegistry, SystemClock};
 use mayfly_kv::MemoryEngine;
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
@@ -96,7 +97,8 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, around).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let metadata = InFlight::default();
-        let context = StageContext::new(&self.store, &self.op, settings, &metadata);
+        let context =
+            StageContext { store: &self.store, op: &self.op, settings, metadata: &metadata };
         let mut out = Vec::new();
         let mut take = |document: RawDoc<'_>| {
             out.push(mayfly_value::shell::Shell(document).to_string());
@@ -130,7 +132,7 @@ impl Fixture {
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
         let (store, op) = (&*self.store, &*self.op);
-        let context = StageContext::new(store, op, &settings, &metadata);
+        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
         let mut take = |_: RawDoc<'_>| Ok(Flow::More);
         for id in 0..documents {
             let mut document = mayfly_value::DocBuilder::new();
@@ -155,13 +157,19 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, &Around::command("test", &scope)).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
-        let context = StageContext::new(&self.store, &self.op, &settings, &metadata);
+        let context = StageContext {
+            store: &self.store,
+            op: &self.op,
+            settings: &settings,
+            metadata: &metadata,
+        };
         let mut results = 0;
         let mut take = |_: RawDoc<'_>| {
             results += 1;
             self.op.kill(mayfly_base::ErrorCode::Interrupted);
             Ok(Flow::More)
         };
+        let _entered = current::enter(Current { op: Some(self.op.clone()) });
         let flow = show(&mut stages, &context, document, &mut take);
         (results, flow)
     }

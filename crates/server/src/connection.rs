@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mayfly_base::{Error, memory};
 use mayfly_commands::{
-    DataWait, Dispatched, DocumentSequence, Incoming, Repeat, append_failure, dispatch,
-    registry::may_answer_much,
+    Dispatched, DocumentSequence, Incoming, Next, Repeat, Wait, append_failure, dispatch,
+    may_answer_much, starts_long,
 };
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
@@ -32,9 +32,9 @@ const KEPT_BYTES: usize = 256 * 1024;
 /// What of a large reply was not taken for so long may go into a file.
 const TAKEN_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Why a connection goes on or ends.
+/// Whether a connection goes on or ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum Now {
     GoOn,
     Close,
 }
@@ -94,7 +94,7 @@ impl Served<'_> {
                         return Ok(());
                     }
                     self.behind = !input.is_empty();
-                    if self.answer(&message).await? == Next::Close {
+                    if self.answer(&message).await? == Now::Close {
                         return Ok(());
                     }
                     let wire_bytes = message.wire_bytes;
@@ -144,7 +144,7 @@ impl Served<'_> {
     }
 
     /// Runs one request, several times when it waits or streams.
-    async fn answer(&mut self, message: &Message) -> Result<Next, WireError> {
+    async fn answer(&mut self, message: &Message) -> Result<Now, WireError> {
         let sequences: Vec<DocumentSequence<'_>> = message
             .sequences
             .iter()
@@ -157,7 +157,19 @@ impl Served<'_> {
             legacy_db: message.legacy_db.as_deref(),
             exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
             repeat: Repeat::default(),
+            first_turn: None,
         };
+        let mut first_turn = None;
+        if starts_long(incoming.body) {
+            tokio::select! {
+                biased;
+                turn = mayfly_base::first_turn() => first_turn = Some(turn),
+                () = self.service.shutdown.requested() => {}
+                () = self.connection.close.requested() => {}
+                () = peer::gone(&self.stream), if !self.behind => return Ok(Now::Close),
+            }
+        }
+        incoming.first_turn = first_turn.as_ref();
         if memory::is_short() {
             self.service.relieve_memory();
         }
@@ -172,41 +184,33 @@ impl Served<'_> {
             let request_id = next_request_id();
             let output = std::mem::take(&mut self.output);
             let (reply, doc) = ReplyBuilder::begin(output, to, request_id);
-            // Read before the command runs, so that no change between its answer and the wait is missed.
-            let topology_seen = self.service.topology.counter();
             let (service, connection) = (self.service, self.connection);
-            let Dispatched { doc, outcome, data_wait } =
+            let Dispatched { doc, next } =
                 peer::lending(&mut self.stream, to.wanted && !self.behind, || {
                     dispatch(service, connection, &incoming, doc)
                 });
-            if outcome.hang_up {
-                return Ok(Next::Close);
-            }
-            if let Some(wait) = data_wait {
-                self.take_back(doc.finish_buffer());
-                let clock = &self.service.clock;
-                let began = clock.monotonic_micros();
-                if self.wait_for_data(&wait).await == Next::Close {
-                    return Ok(Next::Close);
+            let outcome = match next {
+                Next::Reply(outcome) => outcome,
+                Next::Wait(wait) => {
+                    incoming.first_turn.inspect(|turn| turn.give_back());
+                    self.take_back(doc.finish_buffer());
+                    let clock = &self.service.clock;
+                    let began = clock.monotonic_micros();
+                    if self.wait(&wait).await == Now::Close {
+                        return Ok(Now::Close);
+                    }
+                    incoming.repeat.waited = true;
+                    // A short wait counts as well, so that the command comes to an end among many that write something else.
+                    let waited = (clock.monotonic_micros() - began).max(1000);
+                    incoming.repeat.waited_for += Duration::from_micros(waited.unsigned_abs());
+                    continue;
                 }
-                incoming.repeat.waited = true;
-                // A short wait counts as well, so that the command comes to an end among many that write something else.
-                let waited = (clock.monotonic_micros() - began).max(1000);
-                incoming.repeat.waited_for += Duration::from_micros(waited.unsigned_abs());
-                continue;
-            }
-            if let Some(wait_ms) = outcome.wait_ms {
-                self.take_back(doc.finish_buffer());
-                if self.wait(topology_seen, wait_ms).await == Next::Close {
-                    return Ok(Next::Close);
-                }
-                incoming.repeat.waited = true;
-                continue;
-            }
-            let next = if outcome.close { Next::Close } else { Next::GoOn };
+                Next::HangUp => return Ok(Now::Close),
+            };
+            let now = if outcome.close { Now::Close } else { Now::GoOn };
             if !to.wanted {
                 self.take_back(doc.finish_buffer());
-                return Ok(next);
+                return Ok(now);
             }
             let store = &self.service.store;
             let durable = match (outcome.wait_durable, outcome.wait_shown) {
@@ -221,7 +225,7 @@ impl Served<'_> {
             }
             self.send().await?;
             if !outcome.more_to_come {
-                return Ok(next);
+                return Ok(now);
             }
             // The next reply of a stream answers the reply before it.
             to = ReplyTo { request_id, ..to };
@@ -229,28 +233,23 @@ impl Served<'_> {
         }
     }
 
-    /// Waits for a topology change, the time, or the end of the server or of the client.
-    async fn wait(&self, topology_seen: i64, wait_ms: u64) -> Next {
+    /// Waits for what a command waits for, its time, or the end of the server or of the client.
+    async fn wait(&self, wait: &Wait) -> Now {
+        let service = self.service;
+        let happens = async {
+            match wait {
+                Wait::Data(data) => data.awaited.beyond(&service.store, data.seen).await,
+                Wait::Topology { seen, .. } => service.topology.changed_from(*seen).await,
+            }
+        };
         tokio::select! {
-            () = self.service.topology.changed_from(topology_seen) => {}
-            () = self.service.shutdown.requested() => {}
+            () = happens => {}
+            () = service.shutdown.requested() => {}
             () = self.connection.close.requested() => {}
-            () = peer::gone(&self.stream), if !self.behind => return Next::Close,
-            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+            () = peer::gone(&self.stream), if !self.behind => return Now::Close,
+            () = tokio::time::sleep(wait.longest()) => {}
         }
-        Next::GoOn
-    }
-
-    /// Waits for data, the time, or the end of the server or of the client.
-    async fn wait_for_data(&self, wait: &DataWait) -> Next {
-        tokio::select! {
-            () = wait.awaited.beyond(&self.service.store, wait.seen) => {}
-            () = self.service.shutdown.requested() => {}
-            () = self.connection.close.requested() => {}
-            () = peer::gone(&self.stream), if !self.behind => return Next::Close,
-            () = tokio::time::sleep(wait.longest) => {}
-        }
-        Next::GoOn
+        Now::GoOn
     }
 
     /// Sends a reply that counts. While many are held, what the client does not take at once goes into a file.
@@ -277,7 +276,10 @@ impl Served<'_> {
         }
         let rest = self.output.split_off(sent);
         self.output = Vec::new();
-        let file = tokio::task::block_in_place(|| self.set_aside(&rest));
+        let file = {
+            let _filing = buffers.filing().await;
+            tokio::task::block_in_place(|| self.set_aside(&rest))
+        };
         drop((rest, under_way));
         let mut file = match file {
             Ok(file) => file,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mayfly_base::memory;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::time::Instant;
 
 /// Messages up to this size are free.
@@ -27,6 +27,8 @@ pub struct Buffers {
     replies: Pool,
     /// Requests get room one after the other.
     turn: Mutex<()>,
+    /// Replies are written into files one after the other.
+    filing: Mutex<()>,
     closed: AtomicU64,
 }
 
@@ -120,6 +122,11 @@ impl Buffers {
         if self.replies.is_full(0) {
             self.replies.wait_for(0).await;
         }
+    }
+
+    /// Waits until no other reply is being written into a file.
+    pub async fn filing(&self) -> MutexGuard<'_, ()> {
+        self.filing.lock().await
     }
 
     /// Counts a connection that is closed because it was too slow.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mayfly_base::{ManualClock, OpRegistry};
-use mayfly_commands::{DataWait, Dispatched, Incoming, Outcome, Repeat, dispatch};
+use mayfly_commands::{DataWait, Dispatched, Incoming, Next, Outcome, Repeat, Wait, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::PartialFilters;
@@ -105,7 +105,10 @@ impl Fixture {
             Err(why) => panic!("{why}: {command}"),
         };
         let body = body(db, command.as_doc());
-        self.dispatch(&incoming(&body)).data_wait
+        match self.dispatch(&incoming(&body)).next {
+            Next::Wait(Wait::Data(wait)) => Some(wait),
+            Next::Wait(Wait::Topology { .. }) | Next::Reply(_) | Next::HangUp => None,
+        }
     }
 
     fn dispatch(&self, incoming: &Incoming<'_>) -> Dispatched {
@@ -116,10 +119,14 @@ impl Fixture {
         let body = body(db, command);
         let mut incoming = incoming(&body);
         loop {
-            let Dispatched { doc, outcome, data_wait } = self.dispatch(&incoming);
-            let Some(wait) = data_wait else { return (doc.finish(), outcome) };
+            let Dispatched { doc, next } = self.dispatch(&incoming);
+            let wait = match next {
+                Next::Reply(outcome) => return (doc.finish(), outcome),
+                Next::Wait(wait) => wait,
+                Next::HangUp => return (DocBuf::empty(), Outcome::default()),
+            };
             // What comes meanwhile would come from another thread.
-            std::thread::sleep(Duration::from_millis(1).min(wait.longest));
+            std::thread::sleep(Duration::from_millis(1).min(wait.longest()));
             incoming.repeat.waited = true;
             incoming.repeat.waited_for += Duration::from_millis(1);
         }
@@ -228,6 +235,7 @@ fn incoming(body: &DocBuf) -> Incoming<'_> {
         legacy_db: None,
         exhaust_allowed: false,
         repeat: Repeat::default(),
+        first_turn: None,
     }
 }
 

@@ -59,6 +59,10 @@ const DOORS: &[(&str, &[&str])] = &[
     ("crates/query/src/stage/sub.rs", &["optimise", "pipeline"]),
 ];
 
+/// The files that may hand a runtime thread over: the one that decides which commands take long, and the one that writes replies
+/// into files.
+const HAND_OVER: &[&str] = &["crates/commands/src/length.rs", "crates/server/src/connection.rs"];
+
 /// Crates that may use everything.
 const UNLIMITED: &[&str] = &["server", "derive", "testkit", "bench", "xtask"];
 
@@ -147,6 +151,10 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
         if clock && !dev && line.contains("SystemTime::now()") {
             problems.push(format!("{name}:{}: reads the system clock outside base", at + 1));
         }
+        if line.contains(concat!("block_in", "_place(")) && !HAND_OVER.contains(&name) {
+            let at = at + 1;
+            problems.push(format!("{name}:{at}: hands a thread over outside {}", HAND_OVER[0]));
+        }
         if line.contains("allow(unsafe_code") && !text[..].contains("reason") {
             problems.push(format!("{name}:{}: unsafe without a reason", at + 1));
         }
@@ -208,5 +216,8 @@ mod tests {
         assert_eq!(file_problems("crates/x/src/a.rs", &long).len(), 1);
         let clock = format!("//! Story.\nlet now = SystemTime::{}();\n", "now");
         assert_eq!(file_problems("crates/x/src/a.rs", &clock).len(), 1);
+        let blocks = format!("//! Story.\ntokio::task::block_in{}(work);\n", "_place");
+        assert_eq!(file_problems("crates/commands/src/a.rs", &blocks).len(), 1);
+        assert!(file_problems(HAND_OVER[0], &blocks).is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Repeat, dispatch};
+use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Next, Repeat, dispatch};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_service::Connection;
 use mayfly_testkit::{Fixture, START_MS, dialect};
@@ -89,16 +89,17 @@ impl Server {
             legacy_db: message.legacy_db.as_deref(),
             exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
             repeat: Repeat::default(),
+            first_turn: None,
         };
         let mut output = std::mem::take(&mut self.output);
         output.clear();
         let (reply, doc) = ReplyBuilder::begin(output, message.reply_to(), 1);
-        let Dispatched { doc, outcome, .. } = dispatch(service, &self.connection, &incoming, doc);
+        let Dispatched { doc, next } = dispatch(service, &self.connection, &incoming, doc);
         self.output =
             reply.finish(doc, ReplyFlags::default()).expect("it is no longer than may be");
         service.metrics.network.bytes_out.add(self.output.len() as u64);
-        let failed = outcome.failed || outcome.wait_durable;
-        assert!(!failed, "a reply is an error, or waits for the disk: {:?}", self.last_reply());
+        let sent = matches!(next, Next::Reply(outcome) if !outcome.failed && !outcome.wait_durable);
+        assert!(sent, "a reply is an error, or waits for the disk: {:?}", self.last_reply());
     }
 
     /// The document of the last reply.

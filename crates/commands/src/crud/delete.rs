@@ -9,6 +9,7 @@ use mayfly_value::{DocBuilder, RawDoc};
 
 use super::measurements;
 use super::read::{Collating, hint};
+use super::view::write_budget;
 use super::write::{
     WriteResults, bypass_validation, check_count, check_writable, ends_command,
     keep_empty_timestamps, ordered, was_dropped, wrote,
@@ -116,7 +117,8 @@ impl DeleteStatement<'_> {
         let query = CanonicalQuery::parse(filter, options)?;
         let image = Image::Neither;
         let repeatable = statement.map(|statement| Repeatable { statement, image });
-        let spec = DeleteSpec { query, multi, repeatable };
+        let budget = write_budget(ctx, multi);
+        let spec = DeleteSpec { query, multi, repeatable, budget };
         if let Some(series) = measurements::series_named(ctx, ns) {
             let deleted = measurements::delete(ctx, &series, spec)?;
             if deleted > 0 {

@@ -15,8 +15,8 @@ use super::view::{
     Source, Stages, budget, check_collation, check_find, has_natural_order, reads_log,
     run_settings, source,
 };
-use crate::dispatch::may_block;
 use crate::fields::whole_number;
+use crate::length::Work;
 use crate::{CommandContext, Fields, Needs, OpKind, Request, Row};
 
 pub(crate) const ROW: Row = Row::new("find", "Finds documents", run)
@@ -106,7 +106,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             let run = stages.start(ctx, &view, fields.document("let")?, hint, settings)?;
             let mut cursor = Cursor::new(ns, CursorSource::Pipeline(Box::new(run)));
             cursor.await_data = tailing.await_data;
-            return may_block(|| first_batch(ctx, cursor, batch, reply));
+            return Work::Pipeline.length().run(|| first_batch(ctx, cursor, batch, reply));
         }
         Source::Nothing => {
             check_absent(&query, &ns)?;
@@ -132,13 +132,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if ctx.snapshot_time.is_none() {
         executor.expect(batch.documents());
     }
-    let may_take_long = executor.may_take_long();
+    let length = Work::Plan(&executor).length();
     let mut cursor = Cursor::new(ns, CursorSource::Find(Box::new(executor)));
     cursor.await_data = tailing.await_data;
-    match may_take_long {
-        true => may_block(|| first_batch(ctx, cursor, batch, reply)),
-        false => first_batch(ctx, cursor, batch, reply),
-    }
+    length.run(|| first_batch(ctx, cursor, batch, reply))
 }
 
 /// `tailable` and `awaitData`.

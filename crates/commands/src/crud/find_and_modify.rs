@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mayfly_base::{Error, Namespace, Result};
 use mayfly_query::{
-    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
+    Budget, CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, FoundAndModified, Image,
     ModifyOutcome, Repeatable, check_absent, find_and_modify, metadata_of, plan,
 };
 use mayfly_storage::Collection;
@@ -169,7 +169,9 @@ impl<'a> Wanted<'a> {
                 ..FindOptions::default()
             };
             let query = CanonicalQuery::parse(filter, options)?;
-            return Ok(FindAndModifySpec::Remove(DeleteSpec { query, multi: false, repeatable }));
+            let (multi, budget) = (false, Budget::default());
+            let spec = DeleteSpec { query, multi, repeatable, budget };
+            return Ok(FindAndModifySpec::Remove(spec));
         };
         let statement = UpdateStatement {
             filter,

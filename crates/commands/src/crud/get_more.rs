@@ -10,7 +10,7 @@ use mayfly_value::{DocBuilder, Number, RawValue};
 
 use super::read::wait_for_shown;
 use crate::access::demands;
-use crate::{CommandContext, DataWait, Needs, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, DataWait, Needs, OpKind, Request, Row, RowFlags, Wait};
 
 pub(crate) const ROW: Row = Row::new("getMore", "Gives the next batch of a cursor", run)
     .needs(Needs::Demands(demands::get_more))
@@ -114,7 +114,7 @@ fn fill(
     wait_for_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);
-        ctx.data_wait = Some(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) });
+        ctx.wait = Some(Wait::Data(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) }));
     }
     Ok(())
 }

@@ -13,12 +13,12 @@ use super::write::{
     on_collection, ordered, wrote,
 };
 use crate::access::demands;
-use crate::dispatch::may_block;
+use crate::length::Work;
 use crate::retry::Attempt;
 use crate::{CommandContext, Needs, OpKind, Request, Row, RowFlags};
 
 /// Most documents, and about most bytes, in one write unit.
-const UNIT_DOCUMENTS: usize = 256;
+pub(crate) const UNIT_DOCUMENTS: usize = 256;
 const UNIT_BYTES: usize = 1 << 20;
 
 pub(crate) const ROW: Row = Row::new("insert", "Inserts documents", run)
@@ -44,11 +44,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(fields.missing("documents"));
     };
     check_count(documents.len())?;
-    // Saying so costs more than a few inserts do.
-    let results = match documents.len() > UNIT_DOCUMENTS {
-        true => may_block(|| insert_documents(ctx, &ns, documents, 0, ordered)),
-        false => insert_documents(ctx, &ns, documents, 0, ordered),
-    }?;
+    let length = Work::Inserts(documents.len()).length();
+    let results = length.run(|| insert_documents(ctx, &ns, documents, 0, ordered))?;
     ctx.count(OpKind::Insert, results.n as u64);
     wrote(ctx, request);
     results.write(reply, None);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
-use mayfly_query::{DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
+use mayfly_query::{Budget, DeleteSpec, FindAndModifySpec, FoundAndModified, Hint, ModifyOutcome};
 use mayfly_storage::timeseries::measurement_time;
 use mayfly_storage::{Collection, MeasurementFields, TimeSeries, WriteUnit, is_empty_timestamp};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -106,7 +106,8 @@ pub(super) fn find_and_modify(
     if let Some(Hint::Key(key)) = &query.hint {
         query.hint = Some(Hint::Key(series.fields.key_on_buckets(key.as_doc())));
     }
-    let spec = DeleteSpec { query, multi: false, repeatable: spec.repeatable };
+    let (repeatable, budget) = (spec.repeatable, Budget::default());
+    let spec = DeleteSpec { query, multi: false, repeatable, budget };
     let store = &ctx.service.store;
     let found = mayfly_query::find_and_remove_measurement(store, ctx.op, buckets, series, &spec);
     match found {

@@ -8,7 +8,7 @@ mod distinct;
 mod find;
 mod find_and_modify;
 mod get_more;
-mod insert;
+pub(crate) mod insert;
 mod measurements;
 mod object_id;
 mod read;

@@ -11,6 +11,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::measurements;
 use super::object_id::new_object_id;
 use super::read::{Collating, hint};
+use super::view::write_budget;
 use super::write::{
     WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
     keep_empty_timestamps, on_collection, ordered, wrote,
@@ -208,6 +209,7 @@ impl<'a> UpdateStatement<'a> {
             new_id: new_object_id(now_ms),
             bypass_validation: ctx.bypass_validation,
             repeatable,
+            budget: write_budget(ctx, self.multi),
         })
     }
 

@@ -215,11 +215,20 @@ pub(crate) fn command_scope(
 /// # Errors
 /// 14 TypeMismatch.
 pub(crate) fn budget(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<Budget> {
+    Ok(budget_with(ctx, fields.bool("allowDiskUse")?))
+}
+
+/// Memory and files that a write may use to find its documents.
+pub(crate) fn write_budget(ctx: &CommandContext<'_>, multi: bool) -> Budget {
+    if multi { budget_with(ctx, None) } else { Budget::default() }
+}
+
+fn budget_with(ctx: &CommandContext<'_>, may_spill: Option<bool>) -> Budget {
     let memory = &ctx.service.settings.memory;
-    let may_spill = fields.bool("allowDiskUse")?.unwrap_or_else(|| memory.allows_disk_use());
+    let may_spill = may_spill.unwrap_or_else(|| memory.allows_disk_use());
     let folder = may_spill.then(|| ctx.service.spill_folder());
     let room = folder.is_some().then(|| ctx.service.spill_room());
-    Ok(Budget::within(memory.limits(), folder, room))
+    Budget::within(memory.limits(), folder, room)
 }
 
 /// What a command says about the run of its pipeline.

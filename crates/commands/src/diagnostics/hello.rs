@@ -7,6 +7,8 @@
 //!
 //! Unknown fields are ignored: newer drivers add some with every release.
 
+use std::time::Duration;
+
 use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_service::ClientInfo;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
@@ -14,7 +16,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use crate::access::authenticate;
 use crate::admin::replication::append_member;
 use crate::fields::{whole_number, wrong_type};
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, Wait};
 
 const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT);
 
@@ -52,7 +54,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         if seen == Some(counter) && !ctx.exhaust.waited {
             // Nothing but time elects the only member of a set: who waits is told when it does.
             let election = ctx.service.store.primary_in_ms();
-            ctx.exhaust.wait_ms = Some(election.map_or(max_ms, |ms| ms.min(max_ms)));
+            let longest = Duration::from_millis(election.map_or(max_ms, |ms| ms.min(max_ms)));
+            ctx.wait = Some(Wait::Topology { seen: counter, longest });
             return Ok(());
         }
         ctx.exhaust.more_to_come = ctx.exhaust.allowed;

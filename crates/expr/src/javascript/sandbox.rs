@@ -164,12 +164,14 @@ impl Sandbox {
 
 /// Does something within so much time, and that of the thread's operation. Why it had to end comes before what the script made of it.
 fn watched<T>(timeout_ms: i64, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    watch::begin(current().op, timeout_ms);
+    let op = current().op;
+    watch::begin(op.clone(), timeout_ms);
     let result = run();
-    match watch::end() {
-        Some(ended) => Err(ended),
-        None => result,
+    if let Some(ended) = watch::end() {
+        return Err(ended);
     }
+    // The interpreter may fail before it asks its interrupt handler again.
+    result.map_err(|thrown| op.and_then(|op| op.check().err()).unwrap_or(thrown))
 }
 
 fn called<'js>(

@@ -200,6 +200,8 @@ fn loops_end_with_the_operation() {
     op.kill(ErrorCode::Interrupted);
     let _entered = enter(Current { op: Some(op) });
     check_fails("/(a+)+$/.test('a'.repeat(40) + 'b')", "11601: ");
+    // What the interpreter makes of its end.
+    check_fails("throw null", "11601: ");
 }
 
 #[test]

@@ -17,11 +17,12 @@ use mayfly_storage::{Collection, Store, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
 
 use crate::language::CanonicalQuery;
+use crate::memory::Budget;
 use change::{Change, change_one};
 pub use find_and_modify::{FindAndModifySpec, FoundAndModified, find_and_modify};
 pub(crate) use record::Images;
 pub use record::{Image, Repeatable};
-use scan::{Again, for_each_record};
+use scan::{Again, Wanted, for_each_record};
 pub(crate) use shown::Shown;
 pub(crate) use together::update_together;
 use upsert::{Upserted, upsert_one};
@@ -47,6 +48,8 @@ pub struct UpdateSpec {
     pub repeatable: Option<Repeatable>,
     /// Documents need not follow the collection's rules.
     pub bypass_validation: bool,
+    /// Memory and files for the search, where it is for several documents.
+    pub budget: Budget,
 }
 
 /// One delete statement.
@@ -57,6 +60,8 @@ pub struct DeleteSpec {
     pub multi: bool,
     /// How it is recorded, when the client may send it again; only for single documents.
     pub repeatable: Option<Repeatable>,
+    /// Memory and files for the search, where it is for several documents.
+    pub budget: Budget,
 }
 
 /// What a statement did.
@@ -125,11 +130,10 @@ fn update_found(
     shown: Shown<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
-    let UpdateSpec { query, multi, .. } = spec;
+    let UpdateSpec { query, multi, budget, .. } = spec;
+    let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
     let mut outcome = ModifyOutcome::default();
-    // A second scan would change what the first has changed once more.
-    let again = Again::UntilFirst;
-    for_each_record(store, op, collection, query, *multi, again, &mut |key| {
+    for_each_record(store, op, collection, wanted, &mut |key| {
         let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, op.now_ms());
         match store.write(op, collection, change)? {
             Change::Gone => return Ok(false),
@@ -170,8 +174,9 @@ fn delete_with(
     shown: Shown<'_>,
     seen: &mut dyn FnMut(DocBuf),
 ) -> Result<()> {
-    let DeleteSpec { query, multi, repeatable } = spec;
-    for_each_record(store, op, collection, query, *multi, Again::Always, &mut |key| {
+    let DeleteSpec { query, multi, repeatable, budget } = spec;
+    let wanted = Wanted { query, multi: *multi, budget, again: Again::Always };
+    for_each_record(store, op, collection, wanted, &mut |key| {
         let gone = store.write(op, collection, |unit| {
             let Some(document) = unit.read(key)? else { return Ok(None) };
             if !query.matcher.matches(document.as_doc())? {

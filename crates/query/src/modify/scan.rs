@@ -9,6 +9,7 @@ use mayfly_storage::{Collection, IdKey, RecordKey, Store};
 use super::MAX_LOST_RACES;
 use crate::exec::{Executor, Flow};
 use crate::language::CanonicalQuery;
+use crate::memory::Budget;
 use crate::plan::Plan;
 
 /// Records looked for at once before they are changed.
@@ -20,8 +21,20 @@ const SORTED_LOOK_AHEAD: u64 = 100;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     Always,
-    /// Until one was acted on.
+    /// Until one was acted on: a second scan would change what the first has changed once more.
     UntilFirst,
+}
+
+/// The records that a write applies to.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w> {
+    /// Those that it finds.
+    pub(super) query: &'w CanonicalQuery,
+    /// All of them, or one.
+    pub(super) multi: bool,
+    /// Memory and files for the search for all of them.
+    pub(super) budget: &'w Budget,
+    pub(super) again: Again,
 }
 
 /// How a search ended.
@@ -37,20 +50,18 @@ pub(super) fn for_each_record(
     store: &Store,
     op: &OpCtx,
     collection: &Arc<Collection>,
-    query: &CanonicalQuery,
-    multi: bool,
-    again: Again,
+    wanted: Wanted<'_>,
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
     let namespace = collection.namespace();
     let mut acted = false;
     let mut searches_lost = 0;
     loop {
-        let mut query = query.clone();
-        if !multi && query.sort.is_some() {
+        let mut query = wanted.query.clone();
+        if !wanted.multi && query.sort.is_some() {
             query.limit = Some(SORTED_LOOK_AHEAD);
         }
-        let searched = search_and_act(store, op, collection, query, multi, &mut |key| {
+        let searched = search_and_act(store, op, collection, query, wanted, &mut |key| {
             let now = act(key)?;
             acted |= now;
             Ok(now)
@@ -64,7 +75,7 @@ pub(super) fn for_each_record(
             Err(error)
                 if error.code() == ErrorCode::QueryPlanKilled
                     && collection.check_still(&namespace).is_ok()
-                    && (again == Again::Always || !acted) =>
+                    && (wanted.again == Again::Always || !acted) =>
             {
                 op.check()?;
             }
@@ -101,7 +112,7 @@ fn search_and_act(
     op: &OpCtx,
     collection: &Arc<Collection>,
     query: CanonicalQuery,
-    multi: bool,
+    Wanted { multi, budget, .. }: Wanted<'_>,
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<Searched> {
     let limit = query.limit;
@@ -116,6 +127,9 @@ fn search_and_act(
         return act_by_id(store, &located, key, act).map(|()| Searched::Done);
     }
     executor.find_for_write();
+    if multi && executor.keeps_much() {
+        executor.use_budget(budget.clone());
+    }
     let most = if multi { BATCH_RECORDS } else { 1 };
     let mut lost_races = 0;
     loop {
@@ -164,8 +178,9 @@ mod tests {
             op.kill(ErrorCode::Interrupted);
             Ok(true)
         };
-        let again = Again::UntilFirst;
-        let ended = for_each_record(fixture.store(), op, &collection, &query, true, again, act);
+        let (query, budget) = (&query, &Budget::default());
+        let wanted = Wanted { query, multi: true, budget, again: Again::UntilFirst };
+        let ended = for_each_record(fixture.store(), op, &collection, wanted, act);
         assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
         assert_eq!(acts, 1);
     }

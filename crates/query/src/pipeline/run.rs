@@ -199,7 +199,7 @@ impl PipelineRun {
         };
         let settings = std::mem::take(&mut self.settings);
         let metadata = InFlight::default();
-        let context = StageContext::new(store, op, &settings, &metadata);
+        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
         let outcome = self.work(&context, &full, &mut take);
         self.stages.iter_mut().for_each(|stage| stage.end_batch());
         if outcome.is_err() {

@@ -20,6 +20,7 @@ use super::target::{filled, new_id, with_id};
 use super::{Next, Running, StageContext};
 use crate::exec::Flow;
 use crate::language::CanonicalQuery;
+use crate::memory::Budget;
 use crate::modify::update_together;
 use crate::modify::{UpdateSpec, update};
 
@@ -168,6 +169,7 @@ impl RunningMerge {
             new_id: new_id(),
             repeatable: None,
             bypass_validation: context.settings.bypass_validation,
+            budget: Budget::default(),
         };
         Ok((Write::Update(Box::new(spec)), key))
     }

@@ -49,7 +49,6 @@ pub(crate) mod window_fields;
 mod window_partition;
 
 use std::any::Any;
-use std::cell::Cell;
 use std::fmt::Debug;
 
 use mayfly_base::current::spend;
@@ -106,8 +105,8 @@ pub(crate) trait Stage: Any + Debug + Send + Sync {
     }
 }
 
-/// Documents that stages are shown between two looks at the deadline: each may be 16 MiB large.
-const SHOWN_UNCHECKED: u32 = 16;
+/// Work that passing a document to a stage counts as, in units of [`spend`]; each KiB of the document adds one.
+const SHOWN_UNITS: usize = 8;
 
 /// What a running stage may use.
 pub(crate) struct StageContext<'c> {
@@ -119,29 +118,6 @@ pub(crate) struct StageContext<'c> {
     pub(crate) settings: &'c RunSettings,
     /// What is known about the document that is on its way.
     pub(crate) metadata: &'c InFlight,
-    /// Documents that were shown to stages since the operation was checked.
-    unchecked: Cell<u32>,
-}
-
-impl<'c> StageContext<'c> {
-    pub(crate) fn new(
-        store: &'c Store,
-        op: &'c OpCtx,
-        settings: &'c RunSettings,
-        metadata: &'c InFlight,
-    ) -> StageContext<'c> {
-        StageContext { store, op, settings, metadata, unchecked: Cell::new(0) }
-    }
-
-    /// Whether the operation may go on, looked at each time that some documents were shown: one that was read may become a million.
-    fn check_now_and_then(&self) -> Result<()> {
-        self.unchecked.set(self.unchecked.get() + 1);
-        if self.unchecked.get() < SHOWN_UNCHECKED {
-            return Ok(());
-        }
-        self.unchecked.set(0);
-        self.op.check()
-    }
 }
 
 /// A running stage.
@@ -217,9 +193,8 @@ pub(crate) fn show(
     match stages.split_first_mut() {
         None => reader(document),
         Some((first, behind)) => {
-            context.check_now_and_then()?;
             // A stage may make many documents of one, and large ones.
-            spend(1 + (document.as_bytes().len() >> 10))?;
+            spend(SHOWN_UNITS + (document.as_bytes().len() >> 10))?;
             let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
             let flow = first.push(context, document, next)?;
             Ok(if first.is_satisfied() { Flow::Pause } else { flow })

@@ -7,7 +7,8 @@ use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
 use mayfly_kv::{ChaosEngine, ChaosOptions, Engine, MemoryEngine};
 use mayfly_mql::{ParseContext, Update};
 use mayfly_query::{
-    CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, Image, UpdateSpec, find_and_modify,
+    Budget, CanonicalQuery, DeleteSpec, FindAndModifySpec, FindOptions, Image, UpdateSpec,
+    find_and_modify,
 };
 use mayfly_storage::{Collection, CreateIndexesOptions, Store, StoreOptions};
 use mayfly_value::bson::{Document, doc};
@@ -60,12 +61,18 @@ fn take() -> FindAndModifySpec {
         new_id: [0; 12],
         bypass_validation: false,
         repeatable: None,
+        budget: Budget::default(),
     })
 }
 
 fn remove() -> FindAndModifySpec {
     let query = query(&doc! { "state": "new" }, &doc! { "n": 1 });
-    FindAndModifySpec::Remove(DeleteSpec { query, multi: false, repeatable: None })
+    FindAndModifySpec::Remove(DeleteSpec {
+        query,
+        multi: false,
+        repeatable: None,
+        budget: Budget::default(),
+    })
 }
 
 fn memory() -> Arc<dyn Engine> {

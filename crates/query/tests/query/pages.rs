@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mayfly_mql::{ParseContext, Update};
-use mayfly_query::{CanonicalQuery, Executor, FindOptions, Flow, Hint, UpdateSpec};
+use mayfly_query::{Budget, CanonicalQuery, Executor, FindOptions, Flow, Hint, UpdateSpec};
 use mayfly_value::bson::{Bson, DateTime, Document, doc};
 use mayfly_value::{DocBuf, RawValue};
 
@@ -76,6 +76,7 @@ impl Pages {
             new_id: [0; 12],
             bypass_validation: false,
             repeatable: None,
+            budget: Budget::default(),
         };
         mayfly_query::update(&self.store, &self.op, &self.collection, &spec).unwrap().modified
     }

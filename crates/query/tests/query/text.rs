@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use mayfly_query::{DeleteSpec, Executor, Flow, Metadata};
+use mayfly_query::{Budget, DeleteSpec, Executor, Flow, Metadata};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::text::{Found, SearchOptions, Sensitivity, TextSearch, TextSpec};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
@@ -35,7 +35,7 @@ fn fixture(index: &Document) -> Searched {
 impl Searched {
     fn remove(&self, id: i32) {
         let query = query(&doc! { "_id": id });
-        let spec = DeleteSpec { query, multi: false, repeatable: None };
+        let spec = DeleteSpec { query, multi: false, repeatable: None, budget: Budget::default() };
         let deleted = mayfly_query::delete(&self.store, &self.op, &self.collection, &spec).unwrap();
         assert_eq!(deleted, 1);
     }

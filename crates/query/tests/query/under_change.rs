@@ -2,7 +2,7 @@
 
 use mayfly_base::ErrorCode;
 use mayfly_mql::{ParseContext, Update};
-use mayfly_query::{DeleteSpec, Flow, UpdateSpec};
+use mayfly_query::{Budget, DeleteSpec, Flow, UpdateSpec};
 use mayfly_storage::{CreateIndexesOptions, IndexSelector};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -67,6 +67,7 @@ fn update_spec(filter: &Document, update: &Document) -> UpdateSpec {
         new_id: [0; 12],
         bypass_validation: false,
         repeatable: None,
+        budget: Budget::default(),
     }
 }
 
@@ -97,7 +98,12 @@ fn while_the_index_goes<T: Send>(act: impl FnOnce(&Fixture) -> T + Send) -> (Fix
 #[test]
 fn a_delete_goes_on_without_the_index_that_led_to_its_documents() {
     let (f, deleted) = while_the_index_goes(|f| {
-        let spec = DeleteSpec { query: query(&doc! { "k": 1 }), multi: true, repeatable: None };
+        let spec = DeleteSpec {
+            query: query(&doc! { "k": 1 }),
+            multi: true,
+            repeatable: None,
+            budget: Budget::default(),
+        };
         mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap()
     });
     assert_eq!(deleted, 2000);
@@ -134,8 +140,12 @@ fn upserts_by_a_unique_key_never_meet_each_other() {
                 for n in 0..500_u16 {
                     let filter = doc! { "u": i32::from(n / 5) };
                     if thread == 3 {
-                        let spec =
-                            DeleteSpec { query: query(&filter), multi: true, repeatable: None };
+                        let spec = DeleteSpec {
+                            query: query(&filter),
+                            multi: true,
+                            repeatable: None,
+                            budget: Budget::default(),
+                        };
                         mayfly_query::delete(&f.store, &f.op, &f.collection, &spec).unwrap();
                         continue;
                     }

@@ -6,9 +6,12 @@
 
 use std::ops::{Deref, DerefMut};
 
+use mayfly_base::current::HoldsLock;
+
 /// A lock that is held, and that the thread knows of.
 pub(crate) struct Ranked<G> {
     guard: G,
+    _held: HoldsLock,
     #[cfg(debug_assertions)]
     _noted: order::Noted,
 }
@@ -34,6 +37,7 @@ impl<G> Ranked<G> {
         let guard = take()?;
         Ok(Ranked {
             guard,
+            _held: HoldsLock::new(),
             #[cfg(debug_assertions)]
             _noted: order::note(rank),
         })

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::op::OpProgress;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result};
+use mayfly_base::{Error, ErrorCode, OpCtx, Result, memory};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 
 use crate::Store;
@@ -108,6 +108,8 @@ impl Store {
         if_dropped: IfDropped,
         publish: impl FnOnce(&mut CollectionState) -> Result<()>,
     ) -> Result<()> {
+        // The sorters have a limit of their own and go into files when they reach it.
+        memory::allow(self.index_build_bytes());
         let result =
             Build::new(self, op, collection, building, if_dropped).and_then(|mut build| {
                 build.fill()?;

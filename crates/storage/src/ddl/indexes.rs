@@ -357,7 +357,10 @@ impl Store {
         if collection.is_dropped() {
             return Ok(());
         }
-        self.drop_indexes_locked(collection, gone)
+        // Some of them may have been dropped meanwhile.
+        let mut left = collection.indexes();
+        left.retain(|index| gone.iter().any(|gone| gone.id == index.id));
+        if left.is_empty() { Ok(()) } else { self.drop_indexes_locked(collection, &left) }
     }
 
     /// Drops the selected indexes; all but `_id_` when `selectors` is nothing. Gives the count before, `_id_` included.
@@ -579,7 +582,14 @@ pub(crate) fn id_index_document(collation: Option<&Arc<Collation>>) -> DocBuf {
 impl Collection {
     /// The documents of `listIndexes` for the time series whose buckets these are.
     pub fn list_measurement_indexes(&self) -> Vec<DocBuf> {
-        self.indexes().iter().filter_map(|index| shown_to_clients(&index.spec)).collect()
+        self.wanted_indexes().iter().filter_map(|index| shown_to_clients(&index.spec)).collect()
+    }
+
+    /// All indexes except those whose failed build could not be removed yet.
+    fn wanted_indexes(&self) -> Vec<Arc<Index>> {
+        let mut indexes = self.indexes();
+        indexes.retain(|index| !index.runtime.abandoned.load(Ordering::Acquire));
+        indexes
     }
 
     /// The documents of `listIndexes`, `_id_` first. Indexes being built are listed, as in the reference.
@@ -587,7 +597,7 @@ impl Collection {
         let options = self.options();
         if self.time_series().is_some() {
             // Buckets are in the order of their start; nobody shows an index for that.
-            return self.indexes().iter().map(|index| index.spec.listed()).collect();
+            return self.wanted_indexes().iter().map(|index| index.spec.listed()).collect();
         }
         let clustered = options.as_doc().get("clusteredIndex").and_then(RawValue::as_document);
         let mut list = vec![match clustered {
@@ -598,7 +608,7 @@ impl Collection {
                 shown.finish()
             }
         }];
-        list.extend(self.indexes().iter().map(|index| index.spec.listed()));
+        list.extend(self.wanted_indexes().iter().map(|index| index.spec.listed()));
         list
     }
 }

@@ -772,6 +772,8 @@ fn a_build_that_cannot_be_taken_back_is_taken_back_later() {
         let error = f.build(&two()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::OutOfDiskSpace);
         assert_eq!(f.names().len(), 2, "they cannot be dropped yet");
+        let listed = f.store.collection(&ns()).unwrap().list_indexes();
+        assert_eq!(listed.len(), 1, "only that on _id");
         f.at("none", |_| ());
         assert!(f.store.sweep_once().is_err());
         refuses.store(false, Ordering::Relaxed);

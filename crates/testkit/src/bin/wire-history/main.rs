@@ -17,7 +17,7 @@ use mayfly_testkit::dialect::{self, Env};
 use mayfly_testkit::history::client::{Client, Line, Run, disturb, upheave};
 use mayfly_testkit::history::events::Follower;
 use mayfly_testkit::history::{Outcome, Transaction, check};
-use mayfly_testkit::outside::Server;
+use mayfly_testkit::outside::{Server, ended};
 use mayfly_value::RawValue;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -57,18 +57,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seed = arguments.seed.unwrap_or_else(rand::random);
     println!("seed {seed}");
-    match history(&arguments, seed) {
-        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
-        Ok(wrong) => {
-            println!("{} things are wrong:", wrong.len());
-            wrong.iter().take(20).for_each(|wrong| println!("{wrong}"));
-            ExitCode::FAILURE
-        }
-        Err(why) => {
-            println!("{why}");
-            ExitCode::from(2)
-        }
-    }
+    ended(history(&arguments, seed), seed)
 }
 
 /// Runs all; gives what is wrong.

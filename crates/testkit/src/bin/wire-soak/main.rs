@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mayfly_testkit::dialect;
-use mayfly_testkit::outside::{Connection, Server};
+use mayfly_testkit::outside::{Connection, Server, ended};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -77,18 +77,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let seed = arguments.seed.unwrap_or_else(rand::random);
     println!("seed {seed}");
-    match soak(&arguments, seed) {
-        Ok(wrong) if wrong.is_empty() => ExitCode::SUCCESS,
-        Ok(wrong) => {
-            println!("{} things are wrong (seed {seed}):", wrong.len());
-            wrong.iter().take(20).for_each(|wrong| println!("{wrong}"));
-            ExitCode::FAILURE
-        }
-        Err(why) => {
-            println!("{why} (seed {seed})");
-            ExitCode::from(2)
-        }
-    }
+    ended(soak(&arguments, seed), seed)
 }
 
 /// Runs all; gives what is wrong.
