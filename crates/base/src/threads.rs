@@ -65,7 +65,8 @@ impl Keeps {
 
     /// Waits while many other operations that are expected to take long have started and not run for long yet.
     pub fn begin_long(&self, op: &OpCtx) {
-        if self.queues.load(Relaxed) && !self.has_first_turn.load(Relaxed) {
+        let queues = self.queues.load(Relaxed) && FIRST_TURNS.is_watched();
+        if queues && !self.has_first_turn.load(Relaxed) {
             let has_turn =
                 FIRST_TURNS.try_take() || current::wait(|| FIRST_TURNS.take(|| op.goes_on()));
             self.has_first_turn.store(has_turn, Relaxed);
@@ -105,9 +106,6 @@ impl Keeps {
             current::wait(|| std::thread::sleep(TAKEN_OVER));
         }
         if self.wants_turn(op.elapsed_micros()) && !current::holds_lock() {
-            if self.has_turn.load(Relaxed) && TURNS.is_divided() && !self.is_set() {
-                std::thread::sleep(turns::PAUSE);
-            }
             self.end_turn();
             let has_turn = TURNS.try_take() || current::wait(|| TURNS.take(|| op.goes_on()));
             self.has_turn.store(has_turn, Relaxed);
@@ -189,7 +187,9 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
                 op.thread.asked.store(true, Relaxed);
             }
         });
-        TURNS.note_short(busy);
+        for turns in [&TURNS, &FIRST_TURNS] {
+            turns.note_short(busy);
+        }
         idle = if running { 0 } else { (idle + 1).min(IDLE_AFTER) };
         // An operation that registers from now on sees it asleep, and one that has registered meanwhile is seen here: both look
         // under the registry's lock.
@@ -255,6 +255,7 @@ mod tests {
         })
         .collect();
         std::thread::scope(|scope| {
+            FIRST_TURNS.note_short(0);
             let next = registry.begin(OpInfo::default());
             next.op().thread.set_queues();
             let waiting = scope.spawn(move || {

@@ -1,7 +1,7 @@
 //! Turns of long operations, so that short ones find a processor.
 //!
 //! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
-//! short operations keep half a thread busy or more, each with a pause of [`PAUSE`] before it is passed on. An operation that has had its turn for a while passes it to the one that has
+//! short operations keep half a thread busy or more; then each of them rests for [`PAUSE`] before it is passed on. An operation that has had its turn for a while passes it to the one that has
 //! waited longest. An operation that waits for something else, or ends, gives its turn back.
 //!
 //! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -22,11 +22,11 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) const SHORT: Duration = Duration::from_millis(20);
 /// How long the only operation in the queue waits for a turn.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long a turn stays unused between two operations while short ones are busy: a processor that computes without a break is one
-/// that short operations have to wait for.
-pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+/// How long a turn stays unused between two operations while short ones are busy, so that long ones leave them half of the processors
+/// even where there are few.
+const PAUSE: Duration = Duration::from_millis(25);
 /// The longest wait for a turn.
-const MOST_PATIENCE: Duration = Duration::from_secs(10);
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
 /// Samples that the average of running short operations goes over, about.
 const REMEMBERED: f64 = 32.0;
 /// When more short operations than this run at once on average, they get half of the processors.
@@ -40,12 +40,14 @@ const LONGEST_LOOK: Duration = Duration::from_millis(500);
 const FIRST_FOR_EACH_PROCESSOR: usize = 2;
 
 /// Those of this process.
-pub(crate) static TURNS: LazyLock<Turns> = LazyLock::new(|| Turns::new(processors()));
+pub(crate) static TURNS: LazyLock<Turns> =
+    LazyLock::new(|| Turns::new(processors(), (processors() / 2).max(1)));
 
 /// Turns of long operations that start. Hundreds of them that start at once would take the processors before anybody can ask them to
 /// queue.
-pub(crate) static FIRST_TURNS: LazyLock<Turns> =
-    LazyLock::new(|| Turns::new(processors() * FIRST_FOR_EACH_PROCESSOR));
+pub(crate) static FIRST_TURNS: LazyLock<Turns> = LazyLock::new(|| {
+    Turns::new(processors() * FIRST_FOR_EACH_PROCESSOR, (processors() / 2).max(1))
+});
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
@@ -53,17 +55,22 @@ fn processors() -> usize {
 
 /// Turns, and the operations that wait for one.
 pub(crate) struct Turns {
-    processors: usize,
+    /// How many there are.
+    all: usize,
+    /// How many there are while short operations are busy.
+    divided: usize,
     state: Mutex<State>,
     waiting: AtomicUsize,
-    /// Short operations are busy.
-    divided: AtomicBool,
+    /// Somebody takes samples, and asks operations to give turns back.
+    watched: AtomicBool,
 }
 
 struct State {
     most: usize,
     /// Turns that no operation has; below zero when more are out than there should be.
     free: isize,
+    /// When further ones may be given again.
+    resting: VecDeque<Instant>,
     queue: VecDeque<Arc<Waiter>>,
     /// Short operations that run at once, on average.
     short: f64,
@@ -154,8 +161,8 @@ impl Drop for WaitsForTurn {
         match waiter.has_turn.load(Relaxed) {
             // It came when nobody wanted it any more.
             true => {
-                state.free += 1;
-                state.hand_out();
+                drop(state);
+                turns.give_back();
             }
             false => state.queue.retain(|other| !Arc::ptr_eq(other, &waiter)),
         }
@@ -163,28 +170,27 @@ impl Drop for WaitsForTurn {
 }
 
 impl Turns {
-    pub(crate) fn new(processors: usize) -> Turns {
-        let (free, queue) = (processors.cast_signed(), VecDeque::new());
-        let state = State { most: processors, free, queue, short: 0.0 };
-        let (waiting, divided) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Turns { processors, state: Mutex::new(state), waiting, divided }
+    pub(crate) fn new(all: usize, divided: usize) -> Turns {
+        let (free, resting, queue) = (all.cast_signed(), VecDeque::new(), VecDeque::new());
+        let state = Mutex::new(State { most: all, free, resting, queue, short: 0.0 });
+        let (waiting, watched) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Turns { all, divided, state, waiting, watched }
     }
 
     /// Takes a sample of how many short operations run at the same time.
     pub(crate) fn note_short(&self, running: usize) {
         let mut state = self.state.lock();
         state.short += (running as f64 - state.short) / REMEMBERED;
-        let divided = state.short > BUSY;
-        self.divided.store(divided, Relaxed);
-        let most = if divided { (self.processors / 2).max(1) } else { self.processors };
+        self.watched.store(true, Relaxed);
+        let most = if state.short > BUSY { self.divided } else { self.all };
         state.free += most.cast_signed() - state.most.cast_signed();
         state.most = most;
         state.hand_out();
     }
 
-    /// Whether short operations have half of the processors.
-    pub(crate) fn is_divided(&self) -> bool {
-        self.divided.load(Relaxed)
+    /// Whether somebody asks operations to give their turns back.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Relaxed)
     }
 
     /// How many wait.
@@ -208,7 +214,7 @@ impl Turns {
         self.waiting.fetch_add(1, Relaxed);
         // Twice what those before it take with their turns.
         let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
-        let patience = PATIENCE.saturating_add(SHORT.saturating_mul(2).saturating_mul(before));
+        let patience = PATIENCE.saturating_add((SHORT + PAUSE).saturating_mul(2).saturating_mul(before));
         let look = LOOK.saturating_add(LONGER_LOOK.saturating_mul(before)).min(LONGEST_LOOK);
         let mut looks = patience.min(MOST_PATIENCE).as_millis() / look.as_millis();
         while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
@@ -226,19 +232,31 @@ impl Turns {
     /// Gives a turn back.
     pub(crate) fn give_back(&self) {
         let mut state = self.state.lock();
-        state.free += 1;
+        match state.short > BUSY {
+            true => state.resting.push_back(Instant::now() + PAUSE),
+            false => state.free += 1,
+        }
         state.hand_out();
     }
 }
 
 impl State {
     fn take(&mut self) -> bool {
+        self.end_rests();
         let there = self.free > 0;
         self.free -= isize::from(there);
         there
     }
 
+    fn end_rests(&mut self) {
+        while self.resting.front().is_some_and(|until| *until <= Instant::now()) {
+            self.resting.pop_front();
+            self.free += 1;
+        }
+    }
+
     fn hand_out(&mut self) {
+        self.end_rests();
         while self.free > 0
             && let Some(next) = self.queue.pop_front()
         {
@@ -258,7 +276,7 @@ mod tests {
 
     #[test]
     fn whoever_waits_longest_is_next_and_nobody_waits_for_ever() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, 1);
         assert!(turns.take(|| true));
         // Nobody gives it back.
         assert!(!turns.take(|| true));
@@ -284,7 +302,7 @@ mod tests {
 
     #[test]
     fn tasks_wait_for_a_turn_in_order_and_may_stop_waiting() {
-        let turns: &'static Turns = Box::leak(Box::new(Turns::new(1)));
+        let turns: &'static Turns = Box::leak(Box::new(Turns::new(1, 1)));
         let context = &mut Context::from_waker(Waker::noop());
         let waits = || Box::pin(WaitsForTurn { turns, waiter: None });
         let Poll::Ready(turn) = waits().as_mut().poll(context) else { panic!("there is one") };
@@ -309,16 +327,19 @@ mod tests {
 
     #[test]
     fn short_operations_that_are_busy_have_half_of_the_processors() {
-        let turns = Turns::new(4);
+        let turns = Turns::new(4, 2);
         assert!((0..4).all(|_| turns.try_take()) && !turns.try_take());
         let told = |running: usize| (0..200).for_each(|_| turns.note_short(running));
+        assert!(!turns.is_watched());
         told(1);
+        assert!(turns.is_watched());
         // Four are out, and two are too many.
-        turns.give_back();
-        turns.give_back();
-        assert!(!turns.try_take() && turns.is_divided());
-        turns.give_back();
-        assert!(turns.try_take() && !turns.try_take());
+        let begin = Instant::now();
+        (0..3).for_each(|_| turns.give_back());
+        while !turns.try_take() {
+            std::thread::yield_now();
+        }
+        assert!(begin.elapsed() >= PAUSE && !turns.try_take());
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| turns.take(|| true));
             while turns.waiting() == 0 {
