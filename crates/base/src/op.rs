@@ -263,6 +263,8 @@ pub struct OpRegistry {
     running: Mutex<BTreeMap<i32, Arc<OpCtx>>>,
     /// Whoever watches them, while nothing runs.
     pub(crate) sleeper: Sleeper,
+    /// Whether anybody watches them.
+    pub(crate) watched: AtomicBool,
 }
 
 /// Keeps an operation registered until dropped.
@@ -279,6 +281,7 @@ impl OpRegistry {
             next_id: AtomicI32::new(1),
             running: Mutex::new(BTreeMap::new()),
             sleeper: Sleeper::default(),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -314,6 +317,13 @@ impl OpRegistry {
 }
 
 impl OpGuard {
+    /// The operation is a client's: when it takes long it takes turns with others, where somebody asks operations to do so.
+    pub fn take_turns(&self) {
+        if self.registry.watched.load(Ordering::Relaxed) {
+            self.op.thread.set_queues();
+        }
+    }
+
     /// The operation.
     pub fn op(&self) -> &Arc<OpCtx> {
         &self.op

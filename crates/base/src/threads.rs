@@ -52,7 +52,7 @@ impl Keeps {
     }
 
     /// It is a client's: when it takes long it takes turns with others.
-    pub fn set_queues(&self) {
+    pub(crate) fn set_queues(&self) {
         self.queues.store(true, Relaxed);
     }
 
@@ -65,8 +65,7 @@ impl Keeps {
 
     /// Waits while many other operations that are expected to take long have started and not run for long yet.
     pub fn begin_long(&self, op: &OpCtx) {
-        let queues = self.queues.load(Relaxed) && FIRST_TURNS.is_watched();
-        if queues && !self.has_first_turn.load(Relaxed) {
+        if self.queues.load(Relaxed) && !self.has_first_turn.load(Relaxed) {
             let has_turn =
                 FIRST_TURNS.try_take() || current::wait(|| FIRST_TURNS.take(|| op.goes_on()));
             self.has_first_turn.store(has_turn, Relaxed);
@@ -166,6 +165,7 @@ pub fn watch(registry: &Weak<OpRegistry>, wake: &dyn Fn(), look: &dyn Fn()) {
             false => std::thread::sleep(TICK),
         }
         let Some(registry) = registry.upgrade() else { return };
+        registry.watched.store(true, Relaxed);
         let sleeper = &registry.sleeper;
         if !sleeper.asleep.load(Relaxed) && sleeps {
             // Who woke it is over in a moment, and others will follow.
@@ -255,7 +255,6 @@ mod tests {
         })
         .collect();
         std::thread::scope(|scope| {
-            FIRST_TURNS.note_short(0);
             let next = registry.begin(OpInfo::default());
             next.op().thread.set_queues();
             let waiting = scope.spawn(move || {

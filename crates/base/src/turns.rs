@@ -61,8 +61,6 @@ pub(crate) struct Turns {
     divided: usize,
     state: Mutex<State>,
     waiting: AtomicUsize,
-    /// Somebody takes samples, and asks operations to give turns back.
-    watched: AtomicBool,
 }
 
 struct State {
@@ -173,24 +171,17 @@ impl Turns {
     pub(crate) fn new(all: usize, divided: usize) -> Turns {
         let (free, resting, queue) = (all.cast_signed(), VecDeque::new(), VecDeque::new());
         let state = Mutex::new(State { most: all, free, resting, queue, short: 0.0 });
-        let (waiting, watched) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Turns { all, divided, state, waiting, watched }
+        Turns { all, divided, state, waiting: AtomicUsize::new(0) }
     }
 
     /// Takes a sample of how many short operations run at the same time.
     pub(crate) fn note_short(&self, running: usize) {
         let mut state = self.state.lock();
         state.short += (running as f64 - state.short) / REMEMBERED;
-        self.watched.store(true, Relaxed);
         let most = if state.short > BUSY { self.divided } else { self.all };
         state.free += most.cast_signed() - state.most.cast_signed();
         state.most = most;
         state.hand_out();
-    }
-
-    /// Whether somebody asks operations to give their turns back.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.load(Relaxed)
     }
 
     /// How many wait.
@@ -214,7 +205,8 @@ impl Turns {
         self.waiting.fetch_add(1, Relaxed);
         // Twice what those before it take with their turns.
         let before = u32::try_from(state.queue.len() / state.most).unwrap_or(u32::MAX);
-        let patience = PATIENCE.saturating_add((SHORT + PAUSE).saturating_mul(2).saturating_mul(before));
+        let patience =
+            PATIENCE.saturating_add((SHORT + PAUSE).saturating_mul(2).saturating_mul(before));
         let look = LOOK.saturating_add(LONGER_LOOK.saturating_mul(before)).min(LONGEST_LOOK);
         let mut looks = patience.min(MOST_PATIENCE).as_millis() / look.as_millis();
         while !waiter.has_turn.load(Relaxed) && looks > 0 && goes_on() {
@@ -330,9 +322,7 @@ mod tests {
         let turns = Turns::new(4, 2);
         assert!((0..4).all(|_| turns.try_take()) && !turns.try_take());
         let told = |running: usize| (0..200).for_each(|_| turns.note_short(running));
-        assert!(!turns.is_watched());
         told(1);
-        assert!(turns.is_watched());
         // Four are out, and two are too many.
         let begin = Instant::now();
         (0..3).for_each(|_| turns.give_back());

@@ -86,7 +86,7 @@ pub struct Outcome {
 
 /// The reply's document, not closed yet, and what to do with it.
 pub struct Dispatched {
-    /// The document; empty where none is sent.
+    /// The document; empty where the command waits, and not sent where the connection ends.
     pub doc: DocBuilder,
     /// What to do.
     pub next: Next,
@@ -284,7 +284,7 @@ fn run_row(
     let _entered = current::enter(Current { op: Some(guard.op().clone()) });
     let _counted = memory::begin(service.settings.memory.most_of_operation());
     guard.op().thread.set(true);
-    guard.op().thread.set_queues();
+    guard.take_turns();
     if let Some(turn) = incoming.first_turn {
         guard.op().thread.begin_with(turn);
     }

@@ -123,7 +123,8 @@ impl Fixture {
             let wait = match next {
                 Next::Reply(outcome) => return (doc.finish(), outcome),
                 Next::Wait(wait) => wait,
-                Next::HangUp => return (DocBuf::empty(), Outcome::default()),
+                // What nobody is sent.
+                Next::HangUp => return (doc.finish(), Outcome::default()),
             };
             // What comes meanwhile would come from another thread.
             std::thread::sleep(Duration::from_millis(1).min(wait.longest()));
