@@ -159,6 +159,16 @@ impl Served<'_> {
             repeat: Repeat::default(),
             first_turn: None,
         };
+        if memory::is_short() {
+            self.service.relieve_memory();
+        }
+        if self.service.buffers.is_crowded() && may_answer_much(message.document()) {
+            tokio::select! {
+                () = self.service.buffers.room_for_reply() => {}
+                () = self.service.shutdown.requested() => {}
+                () = self.connection.close.requested() => {}
+            }
+        }
         let mut first_turn = None;
         if starts_long(incoming.body) {
             tokio::select! {
@@ -170,16 +180,6 @@ impl Served<'_> {
             }
         }
         incoming.first_turn = first_turn.as_ref();
-        if memory::is_short() {
-            self.service.relieve_memory();
-        }
-        if self.service.buffers.is_crowded() && may_answer_much(message.document()) {
-            tokio::select! {
-                () = self.service.buffers.room_for_reply() => {}
-                () = self.service.shutdown.requested() => {}
-                () = self.connection.close.requested() => {}
-            }
-        }
         loop {
             let request_id = next_request_id();
             let output = std::mem::take(&mut self.output);
