@@ -45,7 +45,7 @@ impl fmt::Display for UserName {
 pub struct Credentials {
     of: [Option<Credential>; Mechanism::ALL.len()],
     /// Somebody else knows the password: users of the database `$external`.
-    external: bool,
+    pub external: bool,
 }
 
 impl Credentials {

@@ -1,8 +1,8 @@
 //! Turns of long operations, so that short ones find a processor.
 //!
 //! An operation that has run for [`SHORT`] needs a turn. There are as many turns as the machine has processors, and half as many while
-//! short operations keep half a thread busy or more; then each of them rests for [`PAUSE`] before it is passed on. An operation that has had its turn for a while passes it to the one that has
-//! waited longest. An operation that waits for something else, or ends, gives its turn back.
+//! short operations keep half a thread busy or more; then each of them rests for [`PAUSE`] before it is passed on. An operation that has
+//! had its turn for a while passes it to the one that has waited longest. An operation that waits for something else, or ends, gives its turn back.
 //!
 //! An operation that holds a lock does not wait for a turn, so that others do not wait for the whole queue. What it has claimed without
 //! a lock (documents that a transaction has written) may keep an operation waiting that has a turn: so the wait for a turn is bounded.

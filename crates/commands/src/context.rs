@@ -1,5 +1,6 @@
 //! What a handler is given beside its request, and what it tells the dispatcher beside its reply.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct CommandContext<'a> {
     pub exhaust: Exhaust,
     /// Set it to close the connection after the reply.
     pub close_connection: bool,
+    /// The reply waits so long: a login failed, as others did before it.
+    pub pause: Cell<Duration>,
     /// What fail points ask for.
     pub(crate) faults: Faults,
     /// The session of a write that the client may send again.

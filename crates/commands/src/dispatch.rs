@@ -2,6 +2,7 @@
 //! operation, run the handler, close the reply.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub failed: bool,
     /// Close the connection after the reply.
     pub close: bool,
+    /// Wait so long before the reply.
+    pub pause: Duration,
     /// The topology counter in the reply.
     pub counter: Option<i64>,
 }
@@ -113,7 +116,8 @@ pub fn dispatch(
     let After { mut outcome, wait, hang_up } = after;
     let next = match (result, wait) {
         (Err(error), _) => {
-            outcome = Outcome { failed: true, close: outcome.close, ..Outcome::default() };
+            let Outcome { close, pause, .. } = outcome;
+            outcome = Outcome { failed: true, close, pause, ..Outcome::default() };
             service.metrics.asserts.user.add(1);
             doc = rewind(doc, start);
             append_failure(service, &error, &mut doc);
@@ -304,6 +308,7 @@ fn run_row(
             ..Exhaust::default()
         },
         close_connection: false,
+        pause: Cell::default(),
         faults,
         retry: check_out(service, guard.op(), &request)?,
         transaction: match request.generic.transaction {
@@ -387,6 +392,7 @@ fn run_row(
         more_to_come: context.exhaust.more_to_come,
         failed: false,
         close: context.close_connection,
+        pause: context.pause.get(),
         counter: context.exhaust.last_counter,
     };
     result

@@ -27,7 +27,6 @@ pub(crate) const ROWS: &[Row] = &[
     // authentication
     Row::missing("saslStart", "<=2.6"),
     Row::missing("saslContinue", "<=2.6"),
-    Row::missing("authenticate", "<=2.6"),
     Row::missing("logout", "<=2.6"),
     // user-management
     Row::missing("createUser", "<=2.6"),
@@ -111,7 +110,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row::missing("setIndexCommitQuorum", "4.4"),
     Row::missing("dropConnections", "4.2"),
     Row::missing("logRotate", "<=2.6"),
-    Row::missing("rotateCertificates", "5.0"),
     Row::missing("setUserWriteBlockMode", "6.0"),
     Row::missing("shutdown", "<=2.6"),
     Row::missing("validateDBMetadata", "5.0"),

@@ -7,6 +7,7 @@ use mayfly_service::{Connection, Service};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::tls::Transport;
 use crate::{connection, peer};
 
 /// Pause after a failed accept: out of file descriptors does not get better by trying faster.
@@ -56,20 +57,25 @@ impl Drop for Registered {
     }
 }
 
+/// What all listeners of a server have in common.
+#[derive(Clone)]
+pub(crate) struct Reception {
+    pub(crate) service: Arc<Service>,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) connected: Connected,
+    pub(crate) quiet: bool,
+}
+
 /// Accepts until the server stops.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    service: Arc<Service>,
-    connected: Connected,
-    quiet: bool,
-) {
+pub(crate) async fn accept(listener: TcpListener, reception: Reception) {
+    let service = &reception.service;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = service.shutdown.requested() => return,
         };
         match accepted {
-            Ok((stream, peer)) => open(stream, peer.to_string(), &service, &connected, quiet),
+            Ok((stream, peer)) => open(stream, peer.to_string(), &reception),
             Err(error) => {
                 tracing::warn!(error = %error, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -78,13 +84,8 @@ pub(crate) async fn accept(
     }
 }
 
-fn open(
-    stream: TcpStream,
-    client: String,
-    service: &Arc<Service>,
-    connected: &Connected,
-    quiet: bool,
-) {
+fn open(stream: TcpStream, client: String, reception: &Reception) {
+    let Reception { service, transport, connected, quiet } = reception.clone();
     peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {
@@ -106,9 +107,8 @@ fn open(
         connected: connected.clone(),
         quiet,
     };
-    let service = service.clone();
     tokio::spawn(async move {
         let _registered = registered;
-        connection::serve(stream, &service, &connection).await;
+        connection::serve(stream, &transport, &service, &connection).await;
     });
 }

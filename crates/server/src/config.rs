@@ -15,7 +15,10 @@ use std::path::PathBuf;
 
 use mayfly_base::limits;
 
+use zeroize::Zeroizing;
+
 use crate::archive::ArchiveOptions;
+use crate::tls::{TlsMode, TlsOptions};
 
 /// Which byte store holds the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct Config {
     pub bind: Vec<String>,
     /// Connections served at once.
     pub max_connections: usize,
+    /// Whether and how connections are encrypted.
+    pub tls: TlsOptions,
     /// Folder of the data.
     pub db_path: PathBuf,
     /// Which byte store holds the data.
@@ -51,6 +56,8 @@ pub struct Config {
     pub javascript_enabled: bool,
     /// Whether commands need a user with a right to them.
     pub authorization: bool,
+    /// Whether it may listen on all addresses without that.
+    pub allow_open: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
     /// Log file; nothing for the standard output.
@@ -90,6 +97,21 @@ impl Config {
             port: u16::try_from(layers.integer("net.port")?).unwrap_or_default(),
             bind,
             max_connections: max_connections.unwrap_or(limits::MAX_CONNECTIONS),
+            tls: TlsOptions {
+                mode: match layers.text("net.tls.mode")?.as_str() {
+                    "disabled" => TlsMode::Disabled,
+                    "requireTLS" => TlsMode::Required,
+                    _ => TlsMode::Allowed,
+                },
+                certificate_key_file: optional("net.tls.certificateKeyFile")?.map(PathBuf::from),
+                password: optional("net.tls.certificateKeyFilePassword")?.map(Zeroizing::new),
+                ca_file: optional("net.tls.CAFile")?.map(PathBuf::from),
+                crl_file: optional("net.tls.CRLFile")?.map(PathBuf::from),
+                allow_without_certificates: layers
+                    .bool("net.tls.allowConnectionsWithoutCertificates")?,
+                disabled_protocols: list(&layers.text("net.tls.disabledProtocols")?),
+                fips_mode: layers.bool("net.tls.FIPSMode")?,
+            },
             db_path: PathBuf::from(layers.text("storage.dbPath")?),
             engine: match layers.text("storage.engine")?.as_str() {
                 "memory" => EngineChoice::Memory,
@@ -101,6 +123,7 @@ impl Config {
             advertise: optional("replication.advertise")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,
             authorization: layers.text("security.authorization")? == "enabled",
+            allow_open: layers.bool("security.allowOpen")?,
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),

@@ -20,15 +20,23 @@ use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::codec::Decoder;
 
 use crate::peer;
+use crate::tls::{self, Stream, Transport};
 
 /// Room for input at the beginning.
 const INPUT_BYTES: usize = 8 * 1024;
 /// A buffer that grew beyond this is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 
+/// Longest handshake of an encrypted connection, and longest time between two steps of one who has to log in and has not.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Largest message of one who has to log in and has not.
+const MAX_STRANGERS_BYTES: usize = 64 * 1024;
+/// How long the end of an encrypted connection may take.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// What of a large reply was not taken for so long may go into a file.
 const TAKEN_AT_ONCE: Duration = Duration::from_millis(50);
 
@@ -40,12 +48,23 @@ enum Now {
 }
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(stream: TcpStream, service: &Arc<Service>, connection: &Arc<Connection>) {
+pub(crate) async fn serve(
+    stream: TcpStream,
+    transport: &Transport,
+    service: &Arc<Service>,
+    connection: &Arc<Connection>,
+) {
     // Without it small replies wait for the client's acknowledgements; the connection works all the same.
     let _ = stream.set_nodelay(true);
+    let Some(stream) = begin(stream, transport, service, connection).await else { return };
     let stream = peer::attach(stream, connection);
     let mut served = Served { stream, service, connection, output: Vec::new(), behind: false };
-    if let Err(error) = served.run().await {
+    let ended = served.run().await;
+    if let Stream::Tls(stream) = &mut *served.stream {
+        // The client learns that nothing was cut off; one that does not take that is not waited for.
+        let _ = tokio::time::timeout(FAREWELL, stream.shutdown()).await;
+    }
+    if let Err(error) = ended {
         match error {
             WireError::Io(error) => {
                 tracing::debug!(ctx = &**connection.desc(), error = %error, "connection broke");
@@ -61,6 +80,39 @@ pub(crate) async fn serve(stream: TcpStream, service: &Arc<Service>, connection:
             }
         }
     }
+}
+
+/// Begins a connection, encrypted or not; nothing where it ends before its first request.
+async fn begin(
+    stream: TcpStream,
+    transport: &Transport,
+    service: &Service,
+    connection: &Connection,
+) -> Option<Stream> {
+    if !transport.is_needed() {
+        return Some(Stream::Plain(stream));
+    }
+    let accepted = tokio::select! {
+        accepted = tokio::time::timeout(PATIENCE, transport.accept(stream)) => accepted,
+        () = service.shutdown.requested() => return None,
+        () = connection.close.requested() => return None,
+    };
+    let why = match accepted {
+        Ok(Ok(stream)) => {
+            tls::note_client(&stream, service, connection);
+            return Some(stream);
+        }
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "its handshake takes long".to_owned(),
+    };
+    tracing::info!(
+        id = 22988,
+        ctx = &**connection.desc(),
+        remote = &*connection.client,
+        why,
+        "closing a connection that did not begin"
+    );
+    None
 }
 
 struct Served<'s> {
@@ -84,6 +136,10 @@ impl Served<'_> {
         let mut ending = pin!(ending);
         let mut input = BytesMut::with_capacity(INPUT_BYTES);
         let mut room: Option<UnderWay<'_>> = None;
+        // Whether the client has sent a request.
+        let mut spoke = false;
+        // When one who has not logged in must be done with the present step.
+        let mut deadline: Option<Instant> = None;
         loop {
             match Codec.decode(&mut input) {
                 Ok(Some(message)) => {
@@ -93,7 +149,8 @@ impl Served<'_> {
                     if connection.close.is_requested() {
                         return Ok(());
                     }
-                    self.behind = !input.is_empty();
+                    (spoke, deadline) = (true, None);
+                    self.behind = !input.is_empty() || self.stream.holds_bytes();
                     if self.answer(&message).await? == Now::Close {
                         return Ok(());
                     }
@@ -107,6 +164,16 @@ impl Served<'_> {
                     room = None;
                 }
                 Ok(None) => {
+                    let is_stranger = service.access.is_enforced() && !connection.access.is_known();
+                    if is_stranger && Codec::announced(&input) > Some(MAX_STRANGERS_BYTES) {
+                        let why = "its request is too large for one who has not logged in";
+                        self.note_refused(why);
+                        return Ok(());
+                    }
+                    let hurries = is_stranger
+                        && (!spoke || !input.is_empty() || connection.access.is_logging_in());
+                    deadline =
+                        hurries.then(|| deadline.unwrap_or_else(|| Instant::now() + PATIENCE));
                     if room.is_none()
                         && let Some(announced) = Codec::announced(&input)
                         && announced > LARGE_BYTES
@@ -121,6 +188,10 @@ impl Served<'_> {
                         biased;
                         read = self.stream.read_buf(&mut input) => read?,
                         () = ended(&mut ending) => return Ok(()),
+                        () = reached(deadline) => {
+                            self.note_refused("it takes long to log in");
+                            return Ok(());
+                        }
                         () = overdue(room.as_ref()) => {
                             self.note_slow("its large request takes long to arrive, and others wait for the memory");
                             return Ok(());
@@ -208,6 +279,13 @@ impl Served<'_> {
                 Next::HangUp => return Ok(Now::Close),
             };
             let now = if outcome.close { Now::Close } else { Now::GoOn };
+            if !outcome.pause.is_zero() {
+                tokio::select! {
+                    () = tokio::time::sleep(outcome.pause) => {}
+                    () = self.service.shutdown.requested() => {}
+                    () = self.connection.close.requested() => {}
+                }
+            }
             if !to.wanted {
                 self.take_back(doc.finish_buffer());
                 return Ok(now);
@@ -306,6 +384,17 @@ impl Served<'_> {
         Ok(file)
     }
 
+    /// The connection is closed because nobody has logged in on it.
+    fn note_refused(&self, why: &str) {
+        let remote = &*self.connection.client;
+        tracing::info!(
+            ctx = &**self.connection.desc(),
+            remote,
+            why,
+            "closing a stranger's connection"
+        );
+    }
+
     /// The connection is closed because it holds memory that others need.
     fn note_slow(&self, why: &str) {
         self.service.buffers.note_closed();
@@ -327,6 +416,7 @@ impl Served<'_> {
             false => self.stream.write_all(&self.output).await?,
             true => self.send_large().await?,
         }
+        self.stream.flush().await?;
         self.service.metrics.network.bytes_out.add(length as u64);
         let output = std::mem::take(&mut self.output);
         self.take_back(output);
@@ -339,6 +429,14 @@ impl Served<'_> {
             output.clear();
             self.output = output;
         }
+    }
+}
+
+/// Waits for a moment, for ever without one.
+async fn reached(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -19,6 +19,8 @@ mod peer;
 mod processes;
 pub mod processor;
 mod start;
+mod tls;
 
 pub use config::Config;
 pub use start::{Running, StartOptions, start};
+pub use tls::{TlsMode, TlsOptions};

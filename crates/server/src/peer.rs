@@ -6,7 +6,8 @@
 //! watches its socket, too ([`gone`]).
 //!
 //! The end of the client's bytes counts as its going, as in the reference: a client that sends no more has no more questions.
-//! Bytes that are there are further commands, and say nothing.
+//! Bytes that are there are further commands, and say nothing. Of an encrypted connection a few bytes may be its last words
+//! (`close_notify`): there the system is asked whether the client will send more.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -19,16 +20,23 @@ use parking_lot::{Mutex, RawMutex};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
+use crate::tls::Stream;
+
 /// Longest time without traffic until the system asks whether the client's machine is still there.
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(300);
 /// Longest time between two such questions.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The socket, locked by its task but while a command runs.
-pub(crate) type Lendable = ArcMutexGuard<RawMutex, TcpStream>;
+pub(crate) type Lendable = ArcMutexGuard<RawMutex, Stream>;
+
+/// No request is shorter in an encrypted record: headers of the record and of the message, a document and a tag.
+const LEAST_ENCRYPTED: usize = 48;
+/// How often a client is looked at that may have said its last words.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Takes the socket of a connection, which can say from now on whether its client is gone.
-pub(crate) fn attach(stream: TcpStream, connection: &Connection) -> Lendable {
+pub(crate) fn attach(stream: Stream, connection: &Connection) -> Lendable {
     let shared = Arc::new(Mutex::new(stream));
     let weak = Arc::downgrade(&shared);
     let is_gone = move || {
@@ -69,19 +77,50 @@ pub(crate) fn end_abandoned(service: &Service) {
 }
 
 /// Whether nothing more will come from the client and everything that came was read.
-fn is_gone(stream: &TcpStream) -> bool {
+fn is_gone(stream: &Stream) -> bool {
     use std::io::ErrorKind::{Interrupted, WouldBlock};
-    match SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]) {
-        Ok(bytes) => bytes == 0,
+    let mut bytes = [MaybeUninit::uninit(); LEAST_ENCRYPTED];
+    match SockRef::from(stream.socket()).peek(&mut bytes) {
+        Ok(0) => true,
+        Ok(waiting) => are_last_words(stream, waiting),
         Err(error) => !matches!(error.kind(), WouldBlock | Interrupted),
     }
 }
 
 /// Waits until the client is gone. When it has sent further commands, nobody can tell.
-pub(crate) async fn gone(stream: &TcpStream) {
-    if let Ok(1..) = stream.peek(&mut [0]).await {
-        std::future::pending().await
+pub(crate) async fn gone(stream: &Stream) {
+    loop {
+        match stream.socket().peek(&mut [0; LEAST_ENCRYPTED]).await {
+            Ok(0) | Err(_) => return,
+            Ok(waiting) if are_last_words(stream, waiting) => return,
+            Ok(waiting) => match stream {
+                Stream::Tls(_) if waiting < LEAST_ENCRYPTED => tokio::time::sleep(LOOK_AGAIN).await,
+                Stream::Plain(_) | Stream::Tls(_) => std::future::pending().await,
+            },
+        }
     }
+}
+
+/// Whether so few bytes wait on an encrypted connection that they are no request, and the client sends no more.
+fn are_last_words(stream: &Stream, waiting: usize) -> bool {
+    match stream {
+        Stream::Plain(_) => false,
+        Stream::Tls(_) => waiting < LEAST_ENCRYPTED && sends_no_more(stream.socket()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn sends_no_more(socket: &TcpStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut asked = [PollFd::new(socket, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().intersects(ended)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sends_no_more(_: &TcpStream) -> bool {
+    false
 }
 
 /// Makes the system notice when the client's machine is gone, without traffic: as the reference, sooner where the system is set so.

@@ -18,13 +18,14 @@ use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use crate::accept::{Connected, accept};
+use crate::accept::{Connected, Reception, accept};
 use crate::archive::Archive;
 use crate::config::EngineChoice;
 use crate::data_folder::SPILL_FOLDER;
 use crate::descriptors::Descriptors;
 use crate::failure::{Failure, FailureKind};
-use crate::{Config, data_folder, peer, processes};
+use crate::tls::{self, Transport};
+use crate::{Config, TlsMode, data_folder, peer, processes};
 
 /// How long running commands may go on after the wish to stop.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -81,6 +82,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let StartOptions { config, clock, log, argv, parsed, background } = options;
     // Listening comes first: a port in use is found before a data folder is made or changed.
     let listeners = listen(&config).await?;
+    let transport = Arc::new(Transport::open(config.tls.clone())?);
     let addresses: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     data_folder::check(&config)?;
@@ -139,8 +141,18 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();
     let mut tasks = JoinSet::new();
+    if config.tls.mode != TlsMode::Disabled {
+        let _ = service.transport.set(transport.clone());
+        tasks.spawn(tls::watch_end(transport.clone(), service.clone()));
+    }
+    let reception = Reception {
+        service: service.clone(),
+        transport,
+        connected: connected.clone(),
+        quiet: config.quiet,
+    };
     for listener in listeners {
-        tasks.spawn(accept(listener, service.clone(), connected.clone(), config.quiet));
+        tasks.spawn(accept(listener, reception.clone()));
     }
     Ok(Running { service, addresses, listeners: tasks, connected })
 }

@@ -1,8 +1,8 @@
 //! Open connections: who they are, and a way to tell each to end.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_value::DocBuf;
@@ -90,6 +90,8 @@ pub struct Connections {
     max: usize,
     /// `maxConnectionsPerAddress`; 0 for as many as there may be.
     pub max_per_address: AtomicI64,
+    /// Most connections on which nobody has logged in; 0 for as many as there may be.
+    most_strangers: AtomicUsize,
     next_id: AtomicI64,
     open: Mutex<Open>,
 }
@@ -99,6 +101,8 @@ struct Open {
     by_id: BTreeMap<i64, Arc<Connection>>,
     /// How many there are from each address that has some.
     by_address: HashMap<String, i64>,
+    /// Those on which nobody has logged in, while their number is limited.
+    strangers: BTreeSet<i64>,
 }
 
 /// The address of a client without its port.
@@ -111,6 +115,7 @@ impl Connections {
         Connections {
             max,
             max_per_address: AtomicI64::new(0),
+            most_strangers: AtomicUsize::new(0),
             next_id: AtomicI64::new(1),
             open: Mutex::default(),
         }
@@ -131,13 +136,44 @@ impl Connections {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, client, local, now_ms));
         open.by_id.insert(id, connection.clone());
+        self.add_stranger(&mut open, id);
         Some(connection)
+    }
+
+    /// Keeps half of the connections for those who log in: of more strangers than that the oldest ones are closed.
+    pub fn limit_strangers(&self) {
+        self.most_strangers.store((self.max / 2).max(1), Ordering::Relaxed);
+    }
+
+    fn add_stranger(&self, open: &mut Open, id: i64) {
+        let most = self.most_strangers.load(Ordering::Relaxed);
+        if most == 0 {
+            return;
+        }
+        open.strangers.insert(id);
+        while open.strangers.len() > most
+            && let Some(oldest) = open.strangers.pop_first()
+            && let Some(connection) = open.by_id.get(&oldest)
+        {
+            connection.close.request();
+        }
+    }
+
+    /// Somebody has logged in on a connection.
+    pub fn logged_in(&self, id: i64) {
+        self.open.lock().strangers.remove(&id);
+    }
+
+    /// Somebody has logged out.
+    pub fn logged_out(&self, id: i64) {
+        self.add_stranger(&mut self.open.lock(), id);
     }
 
     /// The connection is gone.
     pub fn closed(&self, id: i64) {
         let mut open = self.open.lock();
         let Some(gone) = open.by_id.remove(&id) else { return };
+        open.strangers.remove(&id);
         if let Entry::Occupied(mut left) = open.by_address.entry(address(&gone.client).to_owned()) {
             *left.get_mut() -= 1;
             if *left.get() == 0 {
@@ -175,6 +211,23 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strangers_give_their_places_to_newer_ones() {
+        let all = Connections::new(6);
+        all.limit_strangers();
+        let open = || all.open("10.0.0.1:5".to_owned(), String::new(), 0).unwrap();
+        let (known, first, second) = (open(), open(), open());
+        all.logged_in(known.id);
+        let _third = open();
+        assert!(!first.close.is_requested());
+        let _fourth = open();
+        assert!(first.close.is_requested() && !second.close.is_requested());
+        all.logged_out(known.id);
+        assert!(known.close.is_requested() || second.close.is_requested());
+        all.list().iter().for_each(|one| all.closed(one.id));
+        assert!(all.open.lock().strangers.is_empty());
+    }
 
     #[test]
     fn an_address_has_a_limit_of_its_own() {

@@ -24,7 +24,10 @@ mod topology;
 mod transactions;
 pub mod write_block;
 
-pub use access::{Access, Authority, ConnectionAccess, LoggedIn, OpenLogin};
+pub use access::{
+    Access, Authority, ClientCertificate, ConnectionAccess, LoggedIn, OpenLogin, ServerCertificate,
+    TransportSecurity,
+};
 pub use buffers::{Buffers, LARGE_BYTES, UnderWay};
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};

@@ -44,6 +44,39 @@ pub struct Network {
     pub bytes_in: Counter,
     pub bytes_out: Counter,
     pub requests: Counter,
+    /// Connections by the version of TLS that they speak: those of [`TLS_VERSIONS`].
+    pub tls: [Counter; TLS_VERSIONS.len()],
+}
+
+/// Versions of TLS as `transportSecurity` calls them.
+pub const TLS_VERSIONS: [&str; 5] = ["1.0", "1.1", "1.2", "1.3", "unknown"];
+
+/// Mechanisms of logins, in the order of [`Metrics::logins`].
+pub const LOGIN_MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
+
+/// Logins by one mechanism.
+#[derive(Debug, Default)]
+pub struct Logins {
+    /// Inside of the handshake.
+    pub speculative: LoginCounts,
+    /// By a command of their own.
+    pub asked: LoginCounts,
+}
+
+impl Metrics {
+    /// The counts of logins by a mechanism; of an unknown one there are none.
+    pub fn logins(&self, mechanism: &str) -> Option<&Logins> {
+        let at = LOGIN_MECHANISMS.iter().position(|name| *name == mechanism)?;
+        self.logins.get(at)
+    }
+}
+
+/// How many logins were begun, and how many succeeded.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names are the fields of serverStatus")]
+pub struct LoginCounts {
+    pub received: Counter,
+    pub successful: Counter,
 }
 
 /// `asserts`.
@@ -69,6 +102,8 @@ pub struct Metrics {
     pub opcounters: OpCounters,
     pub network: Network,
     pub asserts: Asserts,
+    /// Logins, by the mechanisms of [`LOGIN_MECHANISMS`].
+    pub logins: [Logins; LOGIN_MECHANISMS.len()],
     /// Documents given to clients, inserted, updated and deleted by them: `metrics.document`.
     pub documents: OpCounters,
     /// Statements that an earlier attempt had executed.
@@ -90,6 +125,7 @@ impl Default for Metrics {
             opcounters: OpCounters::default(),
             network: Network::default(),
             asserts: Asserts::default(),
+            logins: Default::default(),
             documents: OpCounters::default(),
             retried_statements: Counter::default(),
             keys_sorted: Counter::default(),

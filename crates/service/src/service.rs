@@ -13,7 +13,7 @@ use crate::parameters::Settings;
 use crate::write_block;
 use crate::{
     Access, Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler,
-    QuerySettings, ReplicaSet, Sessions, Shutdown, Top, Topology,
+    QuerySettings, ReplicaSet, Sessions, Shutdown, Top, Topology, TransportSecurity,
 };
 
 /// Idle cursors that hold less stay when memory is used up.
@@ -86,6 +86,8 @@ pub struct Service {
     pub query_settings: QuerySettings,
     /// Users, roles, and whether commands need a right.
     pub access: Access,
+    /// Who encrypts connections; unset: nobody.
+    pub transport: OnceLock<Arc<dyn TransportSecurity>>,
     /// Places at which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
@@ -138,6 +140,7 @@ impl Service {
             defaults,
             query_settings,
             access: Access::default(),
+            transport: OnceLock::new(),
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

@@ -15,9 +15,11 @@ use mayfly_auth::scram::{ClientFirst, Conversation};
 use mayfly_auth::{Mechanism, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::OpenLogin;
-use mayfly_service::access::LoginStep;
+use mayfly_service::access::{LoginOrigin, LoginStep};
+use mayfly_service::metrics::LoginCounts;
 use mayfly_value::{DocBuilder, RawValue};
 
+use super::certificate;
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET);
@@ -40,7 +42,8 @@ fn failed() -> Error {
     Error::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
 }
 
-fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> Error {
+/// 18 AuthenticationFailed, later and later where that happens often, with the reason in the log.
+pub(super) fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> Error {
     tracing::info!(
         component = "ACCESS",
         ctx = &**ctx.connection.desc(),
@@ -49,6 +52,9 @@ fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> 
         why = %why,
         "Authentication failed"
     );
+    let (connection, clock) = (ctx.connection, &ctx.service.clock);
+    let late = ctx.service.access.attempts.failed(&connection.client, clock.monotonic_micros());
+    ctx.pause.set(ctx.pause.get().max(late));
     failed()
 }
 
@@ -86,22 +92,13 @@ fn run_start(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
-    start(ctx, &fields, (request.db, OtherMechanism::Conceal), reply)
-}
-
-/// What becomes of a login by a mechanism that the user does not have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OtherMechanism {
-    /// It fails at the proof, like one with a wrong password.
-    Conceal,
-    /// It fails at once: the handshake lists the user's mechanisms, and the client shall choose one of those.
-    Refuse,
+    start(ctx, &fields, (request.db, LoginOrigin::Command), reply)
 }
 
 fn start(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
-    (db, other): (&str, OtherMechanism),
+    (db, origin): (&str, LoginOrigin),
     reply: &mut DocBuilder,
 ) -> Result<()> {
     ctx.connection.access.take_login();
@@ -116,13 +113,16 @@ fn start(
     let Some(mechanism) = Mechanism::by_name(mechanism) else {
         return Err(refuse(ctx, "", "unknown mechanism"));
     };
+    count(ctx, mechanism.name(), origin).received.add(1);
     let first =
         ClientFirst::parse(mechanism, &payload.bytes).map_err(|why| refuse(ctx, "", why))?;
     let name = UserName::new(first.user.as_str(), db);
     let access = &ctx.service.access;
     let user = access.find_user(&ctx.service.store, &name)?;
     let stored = user.as_ref().and_then(|user| user.credentials.get(mechanism));
-    if user.is_some() && stored.is_none() && other == OtherMechanism::Refuse {
+    // The handshake lists the user's mechanisms, and the client shall choose one of those. A command fails at the proof, like one with a
+    // wrong password.
+    if user.is_some() && stored.is_none() && origin == LoginOrigin::Handshake {
         return Err(refuse(ctx, &name.to_string(), "the user does not have the mechanism"));
     }
     let (conversation, message) = Conversation::begin(
@@ -136,6 +136,8 @@ fn start(
     payload.answer(false, message.as_bytes(), reply);
     ctx.connection.access.begin_login(OpenLogin {
         name,
+        mechanism,
+        origin,
         step: LoginStep::Proof(Box::new(conversation)),
         skip_empty: skip_empty.unwrap_or(false),
     });
@@ -157,7 +159,8 @@ fn run_continue(
         return protocol("sasl: Mismatched conversation id");
     }
     let payload = Payload::parse(&fields)?;
-    let OpenLogin { name, step, skip_empty } = login;
+    let OpenLogin { name, mechanism, origin, step, skip_empty } = login;
+    let logged_in = || count(ctx, mechanism.name(), origin).successful.add(1);
     let shown = name.to_string();
     if name.db != request.db {
         return Err(refuse(ctx, &shown, "the database changed"));
@@ -168,14 +171,17 @@ fn run_continue(
                 conversation.finish(&payload.bytes).map_err(|why| refuse(ctx, &shown, why))?;
             if skip_empty {
                 log_in(ctx, &name)?;
+                logged_in();
             } else {
                 let step = LoginStep::Agreement;
-                ctx.connection.access.begin_login(OpenLogin { name, step, skip_empty });
+                let login = OpenLogin { name, mechanism, origin, step, skip_empty };
+                ctx.connection.access.begin_login(login);
             }
             payload.answer(skip_empty, proof.as_bytes(), reply);
         }
         LoginStep::Agreement if payload.bytes.is_empty() => {
             log_in(ctx, &name)?;
+            logged_in();
             payload.answer(true, &[], reply);
         }
         LoginStep::Agreement => return Err(refuse(ctx, &shown, "a message after the end")),
@@ -192,22 +198,42 @@ fn log_in(ctx: &CommandContext<'_>, name: &UserName) -> Result<()> {
     };
     match access.log_in(store, ctx.connection, &user)? {
         true => {
-            tracing::info!(
-                component = "ACCESS",
-                ctx = &**ctx.connection.desc(),
-                client = &*ctx.connection.client,
-                user = shown,
-                "Authentication succeeded"
-            );
+            note_success(ctx, &shown);
             Ok(())
         }
         false => Err(refuse(ctx, &shown, "authentication restrictions")),
     }
 }
 
+/// The counts of logins by a mechanism.
+pub(super) fn count<'a>(
+    ctx: &'a CommandContext<'_>,
+    mechanism: &str,
+    origin: LoginOrigin,
+) -> &'a LoginCounts {
+    match (ctx.service.metrics.logins(mechanism), origin) {
+        (Some(logins), LoginOrigin::Command) => &logins.asked,
+        (Some(logins), LoginOrigin::Handshake) => &logins.speculative,
+        (None, _) => unreachable!("every mechanism has its counts"),
+    }
+}
+
+/// Tells the log and the registry of connections that somebody logged in.
+pub(super) fn note_success(ctx: &CommandContext<'_>, user: &str) {
+    ctx.service.connections.logged_in(ctx.connection.id);
+    tracing::info!(
+        component = "ACCESS",
+        ctx = &**ctx.connection.desc(),
+        client = &*ctx.connection.client,
+        user,
+        "Authentication succeeded"
+    );
+}
+
 fn run_logout(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     ctx.connection.access.take_login();
     ctx.connection.access.set(None);
+    ctx.service.connections.logged_out(ctx.connection.id);
     Ok(())
 }
 
@@ -227,13 +253,17 @@ pub(crate) fn append_handshake(
     let Some(RawValue::Document(first)) = fields.get("speculativeAuthenticate") else {
         return Ok(());
     };
-    if first.get("saslStart").is_none() {
-        return Ok(());
-    }
     let Some(RawValue::String(db)) = first.get("db") else { return Ok(()) };
     let mut answer = DocBuilder::new();
     let fields = Fields::new(first, "speculativeAuthenticate");
-    if start(ctx, &fields, (db, OtherMechanism::Refuse), &mut answer).is_ok() {
+    let begun = match (first.get("saslStart"), first.get("authenticate")) {
+        (Some(_), _) => start(ctx, &fields, (db, LoginOrigin::Handshake), &mut answer),
+        (None, Some(_)) => {
+            certificate::log_in(ctx, &fields, (db, LoginOrigin::Handshake), &mut answer)
+        }
+        (None, None) => return Ok(()),
+    };
+    if begun.is_ok() {
         reply.append("speculativeAuthenticate", &answer.finish());
     }
     Ok(())

@@ -3,6 +3,7 @@
 
 mod arguments;
 pub(crate) mod authenticate;
+mod certificate;
 pub(crate) mod check;
 pub(crate) mod demands;
 pub(crate) mod needs;
@@ -23,6 +24,8 @@ pub(crate) const ROWS: &[Row] = &[
     authenticate::CONTINUE,
     authenticate::LOGOUT,
     authenticate::START,
+    certificate::AUTHENTICATE,
+    certificate::ROTATE,
     roles::CREATE,
     roles::DROP,
     roles::DROP_ALL,

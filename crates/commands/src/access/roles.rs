@@ -122,7 +122,7 @@ fn run_create(
         return Err(Error::bad_value(text));
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change();
+    let changing = access.change()?;
     let known = access.roles(store)?;
     if known.defined(&name).is_some() {
         return Err(Error::new(ErrorCode(51002), format!("Role \"{name}\" already exists")));
@@ -237,7 +237,7 @@ fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     request.fields(&[])?;
     let name = definable(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
-    let changing = ctx.service.access.change();
+    let changing = ctx.service.access.change()?;
     let removed = remove(ctx, std::slice::from_ref(&name))?;
     drop(changing);
     if removed == 0 {
@@ -254,7 +254,7 @@ fn run_drop_all(
 ) -> Result<()> {
     request.fields(&[])?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
-    let changing = ctx.service.access.change();
+    let changing = ctx.service.access.change()?;
     let known = ctx.service.access.roles(&ctx.service.store)?;
     let names = known.all_defined().map(|role| role.name.clone());
     let names: Vec<_> = names.filter(|name| name.db == request.db).collect();
@@ -300,7 +300,7 @@ fn change(
 ) -> Result<()> {
     let name = definable(request)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change();
+    let changing = access.change()?;
     let known = access.roles(store)?;
     let Some(mut role) = known.defined(&name).cloned() else { return Err(not_found(&name)) };
     change(&mut role, &known)?;

@@ -60,7 +60,7 @@ fn change(
 ) -> Result<()> {
     let name = own_user(request)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let _changing = access.change();
+    let _changing = access.change()?;
     let Some(mut user) = access.find_user(store, &name)? else {
         let text = format!("Could not find user \"{}\" for db \"{}\"", name.user, name.db);
         return Err(Error::new(ErrorCode::UserNotFound, text));

@@ -28,7 +28,7 @@ pub(super) const FORGET: Row =
         .needs(Needs::InHandler);
 
 /// The database of users that somebody else authenticates.
-const EXTERNAL: &str = "$external";
+pub(super) const EXTERNAL: &str = "$external";
 
 const KNOWN: &[&str] = &[
     "pwd",
@@ -147,7 +147,7 @@ fn run_create(
         }
     };
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change();
+    let changing = access.change()?;
     if access.find_user(store, &name)?.is_some() {
         return Err(Error::new(ErrorCode(51003), format!("User \"{name}\" already exists")));
     }
@@ -210,7 +210,7 @@ fn run_update(
     let credentials =
         password.map(|password| password.credentials(&name.user, chosen)).transpose()?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change();
+    let changing = access.change()?;
     let Some(mut user) = access.find_user(store, &name)? else { return Err(not_found(&name)) };
     match (credentials, mechanisms) {
         (Some(credentials), _) => user.credentials = credentials,
@@ -237,7 +237,7 @@ fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     request.fields(&[])?;
     let name = own_user(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
-    let changing = ctx.service.access.change();
+    let changing = ctx.service.access.change()?;
     let found = ctx.service.access.remove_user(&ctx.service.store, ctx.op, &name)?;
     drop(changing);
     if !found {
@@ -255,7 +255,7 @@ fn run_drop_all(
     request.fields(&[])?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let changing = access.change();
+    let changing = access.change()?;
     let mut names = Vec::new();
     access.each_user(store, Some(request.db), &mut |user| names.push(user.name))?;
     let mut dropped = 0;

@@ -8,7 +8,7 @@ use mayfly_auth::Action;
 use mayfly_base::spill::Operator;
 use mayfly_base::{Result, memory as held_memory, queued_operations};
 use mayfly_service::Service;
-use mayfly_service::metrics::OpCounters;
+use mayfly_service::metrics::{LOGIN_MECHANISMS, OpCounters, TLS_VERSIONS};
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::build_info::VERSION;
@@ -37,7 +37,9 @@ const SECTIONS: &[Section] = &[
     ("opLatencies", op_latencies),
     ("opcounters", |service, doc| opcounters(&service.metrics.opcounters, doc)),
     ("opcountersRepl", |_, doc| opcounters(&OpCounters::default(), doc)),
+    ("security", security),
     ("storageEngine", storage_engine),
+    ("transportSecurity", transport_security),
     ("transactions", transactions),
     ("ttl", ttl),
     ("mem", memory),
@@ -200,6 +202,38 @@ fn network(service: &Service, doc: &mut DocBuilder) {
     doc.append("bytesIn", network.bytes_in.get());
     doc.append("bytesOut", network.bytes_out.get());
     doc.append("numRequests", network.requests.get());
+}
+
+/// Logins by mechanism, and the certificate of this server where it has one.
+fn security(service: &Service, doc: &mut DocBuilder) {
+    doc.start_document("authentication").start_document("mechanisms");
+    for (name, logins) in LOGIN_MECHANISMS.iter().zip(&service.metrics.logins) {
+        doc.start_document(name);
+        let kinds = [
+            ("speculativeAuthenticate", Some(&logins.speculative)),
+            ("clusterAuthenticate", None),
+            ("authenticate", Some(&logins.asked)),
+        ];
+        for (kind, counts) in kinds {
+            doc.start_document(kind);
+            doc.append("received", counts.map_or(0, |counts| counts.received.get()));
+            doc.append("successful", counts.map_or(0, |counts| counts.successful.get())).end();
+        }
+        doc.end();
+    }
+    doc.end().end();
+    let transport = service.transport.get();
+    let Some(certificate) = transport.and_then(|transport| transport.certificate()) else { return };
+    doc.append("SSLServerSubjectName", certificate.subject.as_str());
+    doc.append("SSLServerHasCertificateAuthority", certificate.has_authority);
+    let expires = RawValue::Date(certificate.expires_ms);
+    doc.append("SSLServerCertificateExpirationDate", expires);
+}
+
+fn transport_security(service: &Service, doc: &mut DocBuilder) {
+    for (version, count) in TLS_VERSIONS.iter().zip(&service.metrics.network.tls) {
+        doc.append(version, count.get());
+    }
 }
 
 fn op_latencies(service: &Service, doc: &mut DocBuilder) {

@@ -24,6 +24,30 @@ pub struct Flags {
     /// Connections served at once [default: 20000]
     #[arg(long = "maxConns", value_name = "COUNT")]
     pub(super) max_conns: Option<String>,
+    /// disabled, allowTLS, preferTLS or requireTLS [default: disabled]
+    #[arg(long = "tlsMode", value_name = "MODE")]
+    pub(super) tls_mode: Option<String>,
+    /// PEM file with the server's certificate and private key
+    #[arg(long = "tlsCertificateKeyFile", value_name = "FILE")]
+    pub(super) tls_certificate_key_file: Option<String>,
+    /// Password of the private key
+    #[arg(long = "tlsCertificateKeyFilePassword", value_name = "PASSWORD")]
+    pub(super) tls_certificate_key_file_password: Option<String>,
+    /// PEM file with the authorities that sign clients' certificates
+    #[arg(long = "tlsCAFile", value_name = "FILE")]
+    pub(super) tls_ca_file: Option<String>,
+    /// PEM file with lists of revoked certificates
+    #[arg(long = "tlsCRLFile", value_name = "FILE")]
+    pub(super) tls_crl_file: Option<String>,
+    /// With --tlsCAFile, serve clients without a certificate, too
+    #[arg(long = "tlsAllowConnectionsWithoutCertificates")]
+    pub(super) tls_allow_connections_without_certificates: bool,
+    /// Versions that are not spoken, separated by commas: TLS1_2 or TLS1_3
+    #[arg(long = "tlsDisabledProtocols", value_name = "VERSIONS")]
+    pub(super) tls_disabled_protocols: Option<String>,
+    /// Refused: this server has no certified cryptographic module
+    #[arg(long = "tlsFIPSMode")]
+    pub(super) tls_fips_mode: bool,
     /// Folder of the data [default: ./data]
     #[arg(long)]
     pub(super) dbpath: Option<String>,
@@ -51,6 +75,9 @@ pub struct Flags {
     /// Run no command without a user who has a right to it
     #[arg(long)]
     pub(super) auth: bool,
+    /// Listen on all addresses without --auth: everybody who reaches the port may do everything
+    #[arg(long = "allowOpen")]
+    pub(super) allow_open: bool,
     /// Refuse $where, $function and what else runs scripts
     #[arg(long)]
     pub(super) noscripting: bool,
@@ -100,6 +127,12 @@ impl Flags {
             ("port", &self.port),
             ("bind_ip", &self.bind_ip),
             ("maxConns", &self.max_conns),
+            ("tlsMode", &self.tls_mode),
+            ("tlsCertificateKeyFile", &self.tls_certificate_key_file),
+            ("tlsCertificateKeyFilePassword", &self.tls_certificate_key_file_password),
+            ("tlsCAFile", &self.tls_ca_file),
+            ("tlsCRLFile", &self.tls_crl_file),
+            ("tlsDisabledProtocols", &self.tls_disabled_protocols),
             ("dbpath", &self.dbpath),
             ("storageEngine", &self.storage_engine),
             ("cacheSizeGB", &self.cache_size_gb),
@@ -112,17 +145,23 @@ impl Flags {
         ];
         let mut given: Vec<_> =
             texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
-        if self.bind_ip_all {
-            given.push(("bind_ip_all", "true".to_owned()));
-        }
+        let switches = [
+            ("bind_ip_all", self.bind_ip_all),
+            ("allowOpen", self.allow_open),
+            (
+                "tlsAllowConnectionsWithoutCertificates",
+                self.tls_allow_connections_without_certificates,
+            ),
+            ("tlsFIPSMode", self.tls_fips_mode),
+            ("quiet", self.quiet),
+        ];
+        let on = switches.into_iter().filter(|(_, on)| *on);
+        given.extend(on.map(|(name, _)| (name, "true".to_owned())));
         if self.auth {
             given.push(("auth", "enabled".to_owned()));
         }
         if self.noscripting {
             given.push(("javascriptEnabled", "false".to_owned()));
-        }
-        if self.quiet {
-            given.push(("quiet", "true".to_owned()));
         }
         if self.verbose > 0 {
             given.push(("verbose", self.verbose.min(5).to_string()));

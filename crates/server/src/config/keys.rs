@@ -8,6 +8,8 @@ use mayfly_base::limits;
 pub(super) enum Kind {
     Bool,
     Text,
+    /// A text that is never shown.
+    Secret,
     Word(&'static [&'static str]),
     Integer {
         least: i64,
@@ -34,6 +36,9 @@ const fn key(path: &'static str, flag: &'static str, kind: Kind) -> Key {
     Key { path, flag, kind }
 }
 
+/// Whether connections may, or have to, be encrypted.
+const TLS_MODES: &[&str] = &["disabled", "allowTLS", "preferTLS", "requireTLS"];
+
 /// All keys but `setParameter`, whose names are the server's parameters.
 pub(super) const KEYS: &[Key] = &[
     key("net.port", "port", Kind::Integer { least: 0, most: 65_535 }),
@@ -44,6 +49,18 @@ pub(super) const KEYS: &[Key] = &[
         "maxConns",
         Kind::Integer { least: 1, most: limits::MAX_CONNECTIONS as i64 },
     ),
+    key("net.tls.mode", "tlsMode", Kind::Word(TLS_MODES)),
+    key("net.tls.certificateKeyFile", "tlsCertificateKeyFile", Kind::Text),
+    key("net.tls.certificateKeyFilePassword", "tlsCertificateKeyFilePassword", Kind::Secret),
+    key("net.tls.CAFile", "tlsCAFile", Kind::Text),
+    key("net.tls.CRLFile", "tlsCRLFile", Kind::Text),
+    key(
+        "net.tls.allowConnectionsWithoutCertificates",
+        "tlsAllowConnectionsWithoutCertificates",
+        Kind::Bool,
+    ),
+    key("net.tls.disabledProtocols", "tlsDisabledProtocols", Kind::Text),
+    key("net.tls.FIPSMode", "tlsFIPSMode", Kind::Bool),
     key("storage.dbPath", "dbpath", Kind::Text),
     key("storage.engine", "storageEngine", Kind::Word(&["rocksdb", "memory"])),
     key("storage.cacheSizeGB", "cacheSizeGB", Kind::Size { least: 0.03, most: 10_000.0 }),
@@ -52,6 +69,7 @@ pub(super) const KEYS: &[Key] = &[
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),
     key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
     key("security.authorization", "auth", Kind::Word(&["enabled", "disabled"])),
+    key("security.allowOpen", "allowOpen", Kind::Bool),
     key("archive.folder", "archiveFolder", Kind::Text),
     key("archive.urls", "archiveUrls", Kind::Text),
     key("systemLog.path", "logpath", Kind::Text),
@@ -75,7 +93,7 @@ impl Key {
     /// Checks a value's text.
     pub(super) fn check(&self, text: &str) -> anyhow::Result<()> {
         match self.kind {
-            Kind::Text => Ok(()),
+            Kind::Text | Kind::Secret => Ok(()),
             Kind::Bool if matches!(text, "true" | "false") => Ok(()),
             Kind::Bool => bail!("'{text}' is not true or false"),
             Kind::Word(words) if words.contains(&text) => Ok(()),

@@ -77,6 +77,21 @@ fn cache_after(memory: &Memory) -> (f64, String) {
     }
 }
 
+/// Puts a value into the section that its path names.
+fn insert_at(section: &mut Document, path: &str, value: Bson) {
+    let Some((name, rest)) = path.split_once('.') else {
+        section.insert(path, value);
+        return;
+    };
+    let inner = section.entry(name).or_insert_with(|| Bson::Document(Document::new()));
+    if let Bson::Document(inner) = inner {
+        insert_at(inner, rest, value);
+    }
+}
+
+/// What is shown for a secret, as the reference shows it.
+pub(crate) const HIDDEN: &str = "<password>";
+
 /// A mistake in one of the layers.
 fn unusable(advice: &str) -> Failure {
     let advice = format!("{advice} (mayflydb --help lists all flags, --print-config all keys)");
@@ -257,7 +272,11 @@ impl Layers {
     /// Every value with its origin, one per line.
     pub fn describe(&self) -> String {
         let line = |(path, (text, origin)): (&String, &(String, Origin))| {
-            let text = if text.is_empty() { "\"\"" } else { text };
+            let text = match text.as_str() {
+                "" => "\"\"",
+                _ if keys::find(path).is_some_and(|key| matches!(key.kind, Kind::Secret)) => HIDDEN,
+                text => text,
+            };
             format!("{path}: {text}  # {origin}\n")
         };
         self.values.iter().map(line).collect()
@@ -274,13 +293,10 @@ impl Layers {
                 Some(Kind::Bool) => Bson::Boolean(text == "true"),
                 Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
                 Some(Kind::Size { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
+                Some(Kind::Secret) => Bson::String(HIDDEN.to_owned()),
                 Some(Kind::Text | Kind::Word(_)) | None => Bson::String(text.clone()),
             };
-            let (section, name) = path.split_once('.').unwrap_or((path, ""));
-            let section = parsed.entry(section).or_insert_with(|| Bson::Document(Document::new()));
-            if let Bson::Document(section) = section {
-                section.insert(name, value);
-            }
+            insert_at(&mut parsed, path, value);
         }
         DocBuf::from_bson(&parsed)
     }

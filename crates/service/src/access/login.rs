@@ -1,22 +1,36 @@
 //! What a connection knows about its user: who has logged in, and who is about to.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use mayfly_auth::UserName;
 use mayfly_auth::scram::Conversation;
+use mayfly_auth::{Mechanism, UserName};
 use parking_lot::Mutex;
 
-use super::LoggedIn;
+use super::{ClientCertificate, LoggedIn};
 use crate::Connection;
 
 /// A login that was begun. A connection has one at most, so that many half-open ones cost no memory.
 pub struct OpenLogin {
     /// Who logs in.
     pub name: UserName,
+    /// By which mechanism.
+    pub mechanism: Mechanism,
+    /// Where the client's first message came from.
+    pub origin: LoginOrigin,
     /// What is said to the client next.
     pub step: LoginStep,
     /// The client wants no empty message after the server's proof.
     pub skip_empty: bool,
+}
+
+/// Where the first message of a login came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginOrigin {
+    /// It was a command of its own.
+    Command,
+    /// It was part of the handshake.
+    Handshake,
 }
 
 /// Where a login stands.
@@ -30,6 +44,10 @@ pub enum LoginStep {
 /// The user of a connection.
 #[derive(Default)]
 pub struct ConnectionAccess {
+    /// What the client's certificate says; nothing without one that was verified.
+    pub certificate: OnceLock<ClientCertificate>,
+    /// Whether somebody has logged in, without a look at who.
+    known: AtomicBool,
     user: Mutex<Option<Arc<LoggedIn>>>,
     login: Mutex<Option<OpenLogin>>,
 }
@@ -40,8 +58,20 @@ impl ConnectionAccess {
         self.user.lock().clone()
     }
 
+    /// Whether somebody has logged in.
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Whether a login was begun and waits for the client.
+    pub fn is_logging_in(&self) -> bool {
+        self.login.lock().is_some()
+    }
+
     /// Logs in or out.
     pub fn set(&self, user: Option<Arc<LoggedIn>>) {
+        self.known.store(user.is_some(), Ordering::Relaxed);
         *self.user.lock() = user;
     }
 
@@ -49,6 +79,7 @@ impl ConnectionAccess {
     pub(super) fn replace(&self, known: &Arc<LoggedIn>, other: Option<Arc<LoggedIn>>) {
         let mut user = self.user.lock();
         if user.as_ref().is_some_and(|present| Arc::ptr_eq(present, known)) {
+            self.known.store(other.is_some(), Ordering::Relaxed);
             *user = other;
         }
     }

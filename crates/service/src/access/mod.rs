@@ -7,29 +7,36 @@
 //!
 //! Without `security.authorization` everybody may do everything, and users can be created and logged in all the same.
 
+mod attempts;
 mod login;
 mod stored;
+mod transport;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_auth::scram::Decoys;
 use mayfly_auth::{
-    Action, Addresses, Privilege, Privileges, Restriction, RoleName, Roles, Target, User, UserName,
+    Action, Addresses, Credentials, Privilege, Privileges, Restriction, RoleName, Roles, Target,
+    User, UserName,
 };
-use mayfly_base::Result;
+use mayfly_base::{Result, current};
 use mayfly_storage::Store;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::Connection;
 
-pub use login::{ConnectionAccess, LoginStep, OpenLogin};
+pub use attempts::Attempts;
+pub use login::{ConnectionAccess, LoginOrigin, LoginStep, OpenLogin};
+pub use transport::{ClientCertificate, ServerCertificate, TransportSecurity};
 
 /// What is known about users and roles of a server.
 pub struct Access {
     enforced: AtomicBool,
     /// Credentials shown to those who ask for users that do not exist.
     pub decoys: Decoys,
+    /// Logins that failed.
+    pub attempts: Attempts,
     roles: Mutex<Option<(Stamp, Arc<Roles>)>>,
     changing: Mutex<()>,
 }
@@ -54,6 +61,8 @@ pub struct LoggedIn {
     pub listed: Vec<Privilege>,
     privileges: Privileges,
     stamp: Stamp,
+    /// The user as its certificate describes it, where the certificate grants the roles. No document is looked at then.
+    certified: Option<User>,
 }
 
 /// By what right a command runs.
@@ -106,6 +115,7 @@ impl Default for Access {
         Access {
             enforced: AtomicBool::new(false),
             decoys: Decoys::new(rand::random()),
+            attempts: Attempts::default(),
             roles: Mutex::default(),
             changing: Mutex::default(),
         }
@@ -124,9 +134,12 @@ impl Access {
         self.enforced.load(Ordering::Relaxed)
     }
 
-    /// To be held by whoever changes users or roles, from reading them to writing them.
-    pub fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock()
+    /// Keeps others from changing users and roles, from reading them to writing them.
+    ///
+    /// # Errors
+    /// Those of an operation that ends while it waits.
+    pub fn change(&self) -> Result<MutexGuard<'_, ()>> {
+        current::acquire(|longest| self.changing.try_lock_for(longest))
     }
 
     /// By what right a command of this connection runs.
@@ -161,9 +174,15 @@ impl Access {
         if known.stamp == stored::stamp(store) {
             return Ok(Some(known));
         }
-        let same = self.find_user(store, &known.name)?.filter(|user| user.id == known.id);
+        let same = match &known.certified {
+            Some(user) => Some(user.clone()),
+            None => self.find_user(store, &known.name)?.filter(|user| user.id == known.id),
+        };
         let refreshed = match same {
-            Some(user) => Some(Arc::new(self.resolve(store, &user)?.0)),
+            Some(user) => {
+                let certified = known.certified.clone();
+                Some(Arc::new(LoggedIn { certified, ..self.resolve(store, &user)?.0 }))
+            }
             None => None,
         };
         connection.access.replace(&known, refreshed.clone());
@@ -175,7 +194,40 @@ impl Access {
     /// # Errors
     /// Those of the engine.
     pub fn log_in(&self, store: &Store, connection: &Connection, user: &User) -> Result<bool> {
-        let (logged_in, restrictions) = self.resolve(store, user)?;
+        self.admit(store, connection, user, None)
+    }
+
+    /// Logs a user in whose roles its certificate grants. False when restrictions of those keep it out.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn log_in_certified(
+        &self,
+        store: &Store,
+        connection: &Connection,
+        name: UserName,
+        roles: Vec<RoleName>,
+    ) -> Result<bool> {
+        let user = User {
+            name,
+            id: None,
+            credentials: Credentials::external(),
+            roles,
+            custom_data: None,
+            restrictions: Vec::new(),
+        };
+        self.admit(store, connection, &user, Some(user.clone()))
+    }
+
+    fn admit(
+        &self,
+        store: &Store,
+        connection: &Connection,
+        user: &User,
+        certified: Option<User>,
+    ) -> Result<bool> {
+        let (mut logged_in, restrictions) = self.resolve(store, user)?;
+        logged_in.certified = certified;
         let addresses = Addresses { client: ip(&connection.client), server: ip(&connection.local) };
         let admitted = Restriction::admits(&user.restrictions, addresses)
             && restrictions
@@ -207,6 +259,7 @@ impl Access {
             listed,
             privileges,
             stamp,
+            certified: None,
         };
         Ok((logged_in, (!resolved.damaged).then_some(resolved.restrictions)))
     }

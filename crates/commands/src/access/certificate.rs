@@ -1,0 +1,96 @@
+//! Logins by a certificate (`MONGODB-X509`), and `rotateCertificates`.
+//!
+//! The connection was encrypted with a certificate that an authority of the server has signed. Its subject is a user of the database
+//! `$external`, or the certificate lists the user's roles itself. A login is one message, and the handshake may carry it.
+
+use mayfly_auth::{Action, UserName};
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::access::LoginOrigin;
+use mayfly_value::{DocBuilder, RawValue};
+
+use super::authenticate::{count, note_success, refuse};
+use super::users::EXTERNAL;
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+
+pub(super) const AUTHENTICATE: Row =
+    Row::new("authenticate", "Logs a user in by its certificate", run_authenticate)
+        .needs(Needs::Nothing)
+        .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET));
+pub(super) const ROTATE: Row =
+    Row::new("rotateCertificates", "Reads certificates and keys again", run_rotate)
+        .needs(Needs::Cluster(&[Action::RotateCertificates]))
+        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::MAY_BLOCK));
+
+/// The mechanism's name.
+const X509: &str = "MONGODB-X509";
+
+fn run_authenticate(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    let fields = Fields::new(request.body, request.row.name);
+    log_in(ctx, &fields, (request.db, LoginOrigin::Command), reply)
+}
+
+/// Logs the certificate's user in.
+///
+/// # Errors
+/// 17 ProtocolError for another database than `$external`, 18 AuthenticationFailed for everything else.
+pub(super) fn log_in(
+    ctx: &CommandContext<'_>,
+    fields: &Fields<'_>,
+    (db, origin): (&str, LoginOrigin),
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    ctx.connection.access.take_login();
+    if fields.get("mechanism") != Some(RawValue::String(X509)) {
+        return Err(refuse(ctx, "", "unknown mechanism"));
+    }
+    count(ctx, X509, origin).received.add(1);
+    if db != EXTERNAL {
+        let text = "X.509 authentication must always use the $external database.";
+        return Err(Error::new(ErrorCode::ProtocolError, text));
+    }
+    let Some(certificate) = ctx.connection.access.certificate.get() else {
+        return Err(refuse(ctx, "", "the client has shown no certificate that was verified"));
+    };
+    let name = UserName::new(certificate.subject.as_str(), EXTERNAL);
+    let shown = name.to_string();
+    match fields.get("user") {
+        None | Some(RawValue::Null) => {}
+        Some(RawValue::String(user)) if user == certificate.subject => {}
+        Some(_) => return Err(refuse(ctx, &shown, "the certificate is another user's")),
+    }
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let admitted = match &certificate.roles {
+        Some(roles) => access.log_in_certified(store, ctx.connection, name, roles.clone())?,
+        None => match access.find_user(store, &name)?.filter(|user| user.credentials.external) {
+            Some(user) => access.log_in(store, ctx.connection, &user)?,
+            None => return Err(refuse(ctx, &shown, "there is no such user")),
+        },
+    };
+    if !admitted {
+        return Err(refuse(ctx, &shown, "authentication restrictions"));
+    }
+    note_success(ctx, &shown);
+    count(ctx, X509, origin).successful.add(1);
+    reply.append("dbname", EXTERNAL).append("user", certificate.subject.as_str());
+    Ok(())
+}
+
+fn run_rotate(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&["message"])?;
+    let message = fields.string("message")?.unwrap_or_default();
+    let Some(transport) = ctx.service.transport.get() else {
+        let text = "this server encrypts no connections";
+        return Err(Error::new(ErrorCode::IllegalOperation, text));
+    };
+    transport.rotate()?;
+    tracing::info!(component = "NETWORK", message, "certificates were read again");
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! Encrypted connections: which are accepted, by which certificate, and what a client's certificate says about it.
+//!
+//! 1. A connection's first byte tells TLS from the plain protocol ([`Transport::accept`]); the mode says which of them are served.
+//! 2. The handshake uses the files as they were read last. `rotateCertificates` reads them again; connections that are open keep
+//!    what they began with.
+//! 3. The subject of a client's verified certificate is kept with the connection, for a login by `MONGODB-X509`.
+
+mod files;
+mod stream;
+mod subject;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use mayfly_base::{Error, ErrorCode};
+use mayfly_service::metrics::TLS_VERSIONS;
+use mayfly_service::{Connection, ServerCertificate, Service, TransportSecurity};
+use parking_lot::{Mutex, RwLock};
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use zeroize::Zeroizing;
+
+pub(crate) use stream::Stream;
+
+use crate::failure::{Failure, FailureKind};
+
+/// The first byte of a TLS connection: a record of the handshake.
+const HANDSHAKE: u8 = 22;
+/// How long before its end a certificate is warned about.
+const WARN_BEFORE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
+/// Between two looks at the certificate's end.
+const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Which connections are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsMode {
+    /// Plain ones only.
+    Disabled,
+    /// The client chooses.
+    Allowed,
+    /// Encrypted ones only.
+    Required,
+}
+
+/// What the configuration says about encrypted connections.
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    /// Which connections are served.
+    pub mode: TlsMode,
+    /// The server's certificate and key.
+    pub certificate_key_file: Option<PathBuf>,
+    /// The key's password.
+    pub password: Option<Zeroizing<String>>,
+    /// The authorities that sign clients' certificates.
+    pub ca_file: Option<PathBuf>,
+    /// Lists of certificates that were revoked.
+    pub crl_file: Option<PathBuf>,
+    /// Serve clients without a certificate, although there are authorities.
+    pub allow_without_certificates: bool,
+    /// Versions that are not spoken.
+    pub disabled_protocols: Vec<String>,
+    /// Wished for a certified module.
+    pub fips_mode: bool,
+}
+
+impl TlsOptions {
+    /// The versions that are spoken.
+    fn versions(&self) -> anyhow::Result<Vec<&'static SupportedProtocolVersion>> {
+        let mut versions = vec![&rustls::version::TLS13, &rustls::version::TLS12];
+        for name in &self.disabled_protocols {
+            match name.as_str() {
+                // They never are.
+                "TLS1_0" | "TLS1_1" => {}
+                "TLS1_2" => versions.retain(|one| one.version != rustls::ProtocolVersion::TLSv1_2),
+                "TLS1_3" => versions.retain(|one| one.version != rustls::ProtocolVersion::TLSv1_3),
+                "none" if self.disabled_protocols.len() == 1 => {}
+                other => bail!(
+                    "net.tls.disabledProtocols: '{other}' is not one of TLS1_0, TLS1_1, TLS1_2, TLS1_3"
+                ),
+            }
+        }
+        if versions.is_empty() {
+            bail!("net.tls.disabledProtocols leaves no version");
+        }
+        Ok(versions)
+    }
+
+    /// Reads all files.
+    fn load(&self) -> anyhow::Result<Loaded> {
+        let Some(path) = &self.certificate_key_file else {
+            bail!("net.tls.certificateKeyFile is not set");
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let (chain, key) = files::certificate_and_key(path, self.password.as_ref())?;
+        let shown = match chain.first() {
+            Some(certificate) => subject::describe(certificate)
+                .with_context(|| format!("{}: the certificate", path.display()))?,
+            None => bail!("{} holds no certificate", path.display()),
+        };
+        let verifier = match &self.ca_file {
+            None if self.crl_file.is_some() => bail!("net.tls.CRLFile needs net.tls.CAFile"),
+            None => Arc::new(NoClientAuth),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in files::certificates(path)? {
+                    roots.add(certificate).with_context(|| path.display().to_string())?;
+                }
+                let mut builder =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+                if let Some(path) = &self.crl_file {
+                    builder = builder
+                        .with_crls(files::revocation_lists(path)?)
+                        .only_check_end_entity_revocation()
+                        .allow_unknown_revocation_status();
+                }
+                if self.allow_without_certificates {
+                    builder = builder.allow_unauthenticated();
+                }
+                builder.build().with_context(|| path.display().to_string())?
+            }
+        };
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&self.versions()?)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .with_context(|| path.display().to_string())?;
+        // Drivers of some languages open many connections; resumed ones are cheaper.
+        config.session_storage = rustls::server::ServerSessionMemoryCache::new(SESSIONS_KEPT);
+        let certificate = ServerCertificate {
+            subject: shown.subject,
+            expires_ms: shown.expires_ms,
+            has_authority: self.ca_file.is_some(),
+        };
+        Ok(Loaded { config: Arc::new(config), certificate })
+    }
+}
+
+/// Sessions that clients may resume.
+const SESSIONS_KEPT: usize = 1024;
+
+/// What was read from the files.
+struct Loaded {
+    config: Arc<ServerConfig>,
+    certificate: ServerCertificate,
+}
+
+/// How connections begin.
+pub(crate) struct Transport {
+    options: TlsOptions,
+    /// Nothing where the mode is disabled.
+    loaded: RwLock<Option<Loaded>>,
+    rotating: Mutex<()>,
+}
+
+impl Transport {
+    /// Reads the files that the configuration names.
+    ///
+    /// # Errors
+    /// A [`Failure`] that names the file and what is wrong with it.
+    pub(crate) fn open(options: TlsOptions) -> anyhow::Result<Transport> {
+        let failed = |advice: &str| {
+            Failure::new(FailureKind::Options, "cannot set up encrypted connections", advice)
+        };
+        if options.fips_mode {
+            return Err(anyhow::anyhow!("this server has no certified cryptographic module"))
+                .context(failed("leave net.tls.FIPSMode out"));
+        }
+        let loaded = match options.mode {
+            TlsMode::Disabled => None,
+            TlsMode::Allowed | TlsMode::Required => {
+                Some(options.load().with_context(|| failed("correct the files of net.tls"))?)
+            }
+        };
+        Ok(Transport { options, loaded: RwLock::new(loaded), rotating: Mutex::default() })
+    }
+
+    /// Whether connections may be encrypted.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.options.mode != TlsMode::Disabled
+    }
+
+    /// Begins a connection: tells whether it is encrypted, and if so shakes hands. Waits for the client as long as it takes.
+    ///
+    /// # Errors
+    /// The client is gone, its handshake fails, or the mode does not serve it.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Stream> {
+        let mut first = [0];
+        let encrypted = stream.peek(&mut first).await? == 1 && first[0] == HANDSHAKE;
+        if !encrypted {
+            return match self.options.mode {
+                TlsMode::Required => {
+                    let text = "the connection is not encrypted, and net.tls.mode requires that";
+                    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+                }
+                TlsMode::Allowed | TlsMode::Disabled => Ok(Stream::Plain(stream)),
+            };
+        }
+        let config = match &*self.loaded.read() {
+            Some(loaded) => loaded.config.clone(),
+            None => unreachable!("a server that speaks TLS has a certificate"),
+        };
+        let stream = TlsAcceptor::from(config).accept(stream).await?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+
+    /// Warns when the certificate's end is near.
+    fn warn_of_end(&self, now_ms: i64) {
+        let Some(certificate) = self.certificate() else { return };
+        let left = certificate.expires_ms - now_ms;
+        let days = left / (24 * 60 * 60 * 1000);
+        match left {
+            i64::MIN..=0 => tracing::warn!(
+                component = "NETWORK",
+                subject = certificate.subject,
+                "the server's certificate has expired: clients refuse it"
+            ),
+            1..WARN_BEFORE_MS => tracing::warn!(
+                component = "NETWORK",
+                id = 23221,
+                subject = certificate.subject,
+                days,
+                "the server's certificate expires soon"
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl TransportSecurity for Transport {
+    fn certificate(&self) -> Option<ServerCertificate> {
+        self.loaded.read().as_ref().map(|loaded| loaded.certificate.clone())
+    }
+
+    fn rotate(&self) -> mayfly_base::Result<()> {
+        if self.options.mode == TlsMode::Disabled {
+            let text = "the server has no certificates: net.tls.mode is disabled";
+            return Err(Error::new(ErrorCode::IllegalOperation, text));
+        }
+        // The newer files win.
+        let _rotating = self.rotating.lock();
+        let loaded = self.options.load().map_err(|error| {
+            Error::new(ErrorCode::InvalidSSLConfiguration, format!("{error:#}"))
+        })?;
+        *self.loaded.write() = Some(loaded);
+        Ok(())
+    }
+}
+
+/// Notes what a connection's handshake says of its client.
+pub(crate) fn note_client(stream: &Stream, service: &Service, connection: &Connection) {
+    if let Some(version) = stream.version()
+        && let Some(at) = TLS_VERSIONS.iter().position(|known| *known == version)
+    {
+        service.metrics.network.tls[at].add(1);
+    }
+    let Stream::Tls(stream) = stream else { return };
+    let session = stream.get_ref().1;
+    let Some(certificate) = session.peer_certificates().and_then(<[_]>::first) else { return };
+    match subject::client(certificate) {
+        Ok(client) => drop(connection.access.certificate.set(client)),
+        Err(error) => tracing::warn!(
+            ctx = &**connection.desc(),
+            error = %format_args!("{error:#}"),
+            "a client's certificate cannot be used to log in"
+        ),
+    }
+}
+
+/// Looks at the certificate's end now and then, as long as the server runs.
+pub(crate) async fn watch_end(transport: Arc<Transport>, service: Arc<Service>) {
+    loop {
+        transport.warn_of_end(service.clock.now_ms());
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = service.shutdown.requested() => return,
+        }
+    }
+}
