@@ -1,5 +1,6 @@
 //! The listener's loop: one task per connection, bounded, and a way to wait until they are gone.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,10 +65,20 @@ pub(crate) struct Reception {
     pub(crate) transport: Arc<Transport>,
     pub(crate) connected: Connected,
     pub(crate) quiet: bool,
+    pub(crate) guests: Guests,
+}
+
+/// Who is served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guests {
+    /// Everybody who reaches the port.
+    All,
+    /// Programs on this machine.
+    Local,
 }
 
 /// Accepts until the server stops.
-pub(crate) async fn accept(listener: TcpListener, reception: Reception) {
+pub(crate) async fn accept(listener: Arc<TcpListener>, reception: Reception) {
     let service = &reception.service;
     loop {
         let accepted = tokio::select! {
@@ -75,6 +86,9 @@ pub(crate) async fn accept(listener: TcpListener, reception: Reception) {
             () = service.shutdown.requested() => return,
         };
         match accepted {
+            Ok((_, peer)) if !reception.serves(peer.ip()) => {
+                tracing::info!(remote = %peer, "refused until the first start is over");
+            }
             Ok((stream, peer)) => open(stream, peer.to_string(), &reception),
             Err(error) => {
                 tracing::warn!(error = %error, "accepting a connection failed");
@@ -84,8 +98,14 @@ pub(crate) async fn accept(listener: TcpListener, reception: Reception) {
     }
 }
 
+impl Reception {
+    fn serves(&self, client: IpAddr) -> bool {
+        self.guests == Guests::All || client.to_canonical().is_loopback()
+    }
+}
+
 fn open(stream: TcpStream, client: String, reception: &Reception) {
-    let Reception { service, transport, connected, quiet } = reception.clone();
+    let Reception { service, transport, connected, quiet, .. } = reception.clone();
     peer::keep_alive(&stream);
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let Some(connection) = service.connections.open(client, local, service.clock.now_ms()) else {

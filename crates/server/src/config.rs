@@ -9,7 +9,7 @@ mod keys;
 mod layers;
 
 pub use flags::Flags;
-pub use layers::{Layers, Origin};
+pub use layers::{Layers, Origin, shown_words};
 
 use std::path::PathBuf;
 
@@ -18,6 +18,7 @@ use mayfly_base::limits;
 use zeroize::Zeroizing;
 
 use crate::archive::ArchiveOptions;
+use crate::first_start::FirstStart;
 use crate::tls::{TlsMode, TlsOptions};
 
 /// Which byte store holds the data.
@@ -58,6 +59,8 @@ pub struct Config {
     pub authorization: bool,
     /// Whether it may listen on all addresses without that.
     pub allow_open: bool,
+    /// What to do when the data folder is new.
+    pub first_start: FirstStart,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
     /// Log file; nothing for the standard output.
@@ -92,6 +95,8 @@ impl Config {
         let optional = |path: &str| -> anyhow::Result<Option<String>> {
             Ok(Some(layers.text(path)?).filter(|text| !text.is_empty()))
         };
+        let first_start =
+            FirstStart::read(&layers.initial, optional("init.folder")?.map(PathBuf::from))?;
         let max_connections = usize::try_from(layers.integer("net.maxIncomingConnections")?);
         Ok(Config {
             port: u16::try_from(layers.integer("net.port")?).unwrap_or_default(),
@@ -122,8 +127,10 @@ impl Config {
             repl_set: optional("replication.replSetName")?,
             advertise: optional("replication.advertise")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,
-            authorization: layers.text("security.authorization")? == "enabled",
+            authorization: layers.text("security.authorization")? == "enabled"
+                || first_start.has_user(),
             allow_open: layers.bool("security.allowOpen")?,
+            first_start,
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),
@@ -214,6 +221,29 @@ mod tests {
         assert!(!is_on(&[], &[("MAYFLYDB_AUTH", "disabled")]));
         // What is neither is refused, not taken for off.
         assert!(collect(&[], &[("MAYFLYDB_AUTH", "true")]).is_err());
+    }
+
+    #[test]
+    fn a_first_user_switches_authorization_on_and_secrets_are_not_shown() {
+        let user = ("MONGO_INITDB_ROOT_USERNAME", "root");
+        let layers = collect(&[], &[user, ("MONGO_INITDB_ROOT_PASSWORD", "hunter2")]).unwrap();
+        let config = Config::from_layers(&layers).unwrap();
+        assert!(config.authorization && config.first_start.has_user());
+        assert!(!layers.describe().contains("hunter2"));
+        assert!(Config::from_layers(&collect(&[], &[user]).unwrap()).is_err());
+
+        let flag = "--tlsCertificateKeyFilePassword";
+        let layers = collect(&[flag, "hunter2"], &[]).unwrap();
+        assert!(!layers.describe().contains("hunter2"));
+        assert!(!format!("{:?}", layers.parsed()).contains("hunter2"));
+        let words = [flag, "hunter2", "--tlsCertificateKeyFilePassword=hunter2", "--port", "1"];
+        let shown = shown_words(words.iter().map(|word| (*word).to_owned()));
+        let expected = [flag, "<password>", &format!("{flag}=<password>"), "--port", "1"];
+        assert_eq!(shown, expected);
+        let parsed = collect(&["--tlsMode", "allowTLS"], &[]).unwrap().parsed();
+        let parsed = mayfly_value::bson::Document::from_reader(parsed.as_bytes()).unwrap();
+        let nested = mayfly_value::bson::doc! { "net": { "tls": { "mode": "allowTLS" } } };
+        assert_eq!(parsed, nested);
     }
 
     #[test]

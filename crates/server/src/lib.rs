@@ -13,6 +13,7 @@ mod connection;
 mod data_folder;
 mod descriptors;
 pub mod failure;
+mod first_start;
 pub mod healthcheck;
 pub mod logging;
 mod peer;
@@ -22,5 +23,6 @@ mod start;
 mod tls;
 
 pub use config::Config;
+pub use first_start::FirstStart;
 pub use start::{Running, StartOptions, start};
 pub use tls::{TlsMode, TlsOptions};

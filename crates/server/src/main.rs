@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_server::config::{EngineChoice, Flags, Layers};
+use mayfly_server::config::{EngineChoice, Flags, Layers, shown_words};
 use mayfly_server::failure::{self, Failure, FailureKind};
 use mayfly_server::logging::{LogFormat, LogLayer};
 use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
@@ -62,7 +62,7 @@ fn run(began: Instant) -> anyhow::Result<()> {
         config: config.clone(),
         clock,
         log,
-        argv: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        argv: shown_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         parsed: layers.parsed(),
         background: true,
     };

@@ -18,7 +18,7 @@ use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use crate::accept::{Connected, Reception, accept};
+use crate::accept::{Connected, Guests, Reception, accept};
 use crate::archive::Archive;
 use crate::config::EngineChoice;
 use crate::data_folder::SPILL_FOLDER;
@@ -81,6 +81,7 @@ pub struct Running {
 pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let StartOptions { config, clock, log, argv, parsed, background } = options;
     // Listening comes first: a port in use is found before a data folder is made or changed.
+    check_open(&config)?;
     let listeners = listen(&config).await?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
     let addresses: Vec<SocketAddr> =
@@ -133,8 +134,9 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let _ = service.store.close();
         return Err(why);
     }
-    if let Some(name) = config.repl_set {
-        let set = ReplicaSet::new(name, config.advertise, service.clock.now_ms());
+    let listeners: Vec<Arc<TcpListener>> = listeners.into_iter().map(Arc::new).collect();
+    if let Some(name) = config.repl_set.clone() {
+        let set = ReplicaSet::new(name, config.advertise.clone(), service.clock.now_ms());
         let _ = service.replica_set.set(set);
     }
     service.watch_transactions().context("cannot start a background thread")?;
@@ -150,7 +152,18 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         transport,
         connected: connected.clone(),
         quiet: config.quiet,
+        guests: Guests::All,
     };
+    if let Err(why) = prepare(&config, &reception, &listeners).await {
+        service.shutdown.request();
+        let _ = service.store.close();
+        return Err(why);
+    }
+    if config.authorization {
+        service.access.enforce();
+        service.connections.limit_strangers();
+    }
+    warn_if_open(&config, &addresses);
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
     }
@@ -226,6 +239,60 @@ impl Running {
     }
 }
 
+/// Does what is to be done when the data is new: a first user, scripts.
+async fn prepare(
+    config: &Config,
+    reception: &Reception,
+    listeners: &[Arc<TcpListener>],
+) -> anyhow::Result<()> {
+    let (first, service) = (config.first_start.clone(), &reception.service);
+    if !first.is_due(service, config)? {
+        return Ok(());
+    }
+    first.begin(service, config)?;
+    let local = Reception {
+        guests: Guests::Local,
+        transport: Arc::new(Transport::plain()),
+        ..reception.clone()
+    };
+    let mut tasks = JoinSet::new();
+    for listener in listeners {
+        tasks.spawn(accept(listener.clone(), local.clone()));
+    }
+    let port = listeners.first().and_then(|listener| listener.local_addr().ok());
+    let scripts = first.clone();
+    let run = move || scripts.run_scripts(port.map_or(0, |address| address.port()));
+    tokio::task::spawn_blocking(run).await.context("running scripts broke off")??;
+    tasks.shutdown().await;
+    first.end(config)
+}
+
+/// Refuses to open the data to everybody, unless the configuration says so.
+fn check_open(config: &Config) -> anyhow::Result<()> {
+    let is_all = |name: &String| matches!(name.as_str(), "0.0.0.0" | "::" | "*");
+    if config.authorization || config.allow_open || !config.bind.iter().any(is_all) {
+        return Ok(());
+    }
+    let text = "everybody who reaches this machine could read and change all data";
+    Err(anyhow!(text)).context(Failure::new(
+        FailureKind::Options,
+        "cannot listen on all addresses without authorization",
+        "add --auth, name addresses with --bind_ip, or add --allowOpen if only those reach it who may",
+    ))
+}
+
+/// Says on every start that whoever reaches the port may do everything.
+fn warn_if_open(config: &Config, addresses: &[SocketAddr]) {
+    if config.authorization || addresses.iter().all(|address| address.ip().is_loopback()) {
+        return;
+    }
+    tracing::warn!(
+        id = 22120,
+        startupWarning = true,
+        "Access control is not enabled for the database. Read and write access to data and configuration is unrestricted"
+    );
+}
+
 /// Looks after commands that keep one of the runtime's threads, and after those whose clients are gone.
 fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
     let (ops, runtime) = (Arc::downgrade(&service.ops), tokio::runtime::Handle::current());
@@ -258,9 +325,6 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
 fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
     service.settings.set_scripts_enabled(config.javascript_enabled);
-    if config.authorization {
-        service.access.enforce();
-    }
     for (name, value) in &config.parameters {
         let parameter = parameters::find(name);
         let parameter = parameter.with_context(|| format!("unknown server parameter '{name}'"))?;

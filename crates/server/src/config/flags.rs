@@ -78,6 +78,9 @@ pub struct Flags {
     /// Listen on all addresses without --auth: everybody who reaches the port may do everything
     #[arg(long = "allowOpen")]
     pub(super) allow_open: bool,
+    /// Folder of scripts (*.sh, *.js) that run once, when the data folder is new
+    #[arg(long = "initFolder", value_name = "FOLDER")]
+    pub(super) init_folder: Option<String>,
     /// Refuse $where, $function and what else runs scripts
     #[arg(long)]
     pub(super) noscripting: bool,
@@ -139,6 +142,7 @@ impl Flags {
             ("replSet", &self.repl_set),
             ("advertise", &self.advertise),
             ("oplogSize", &self.oplog_size),
+            ("initFolder", &self.init_folder),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),
             ("logpath", &self.logpath),

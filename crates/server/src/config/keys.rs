@@ -70,6 +70,7 @@ pub(super) const KEYS: &[Key] = &[
     key("security.javascriptEnabled", "javascriptEnabled", Kind::Bool),
     key("security.authorization", "auth", Kind::Word(&["enabled", "disabled"])),
     key("security.allowOpen", "allowOpen", Kind::Bool),
+    key("init.folder", "initFolder", Kind::Text),
     key("archive.folder", "archiveFolder", Kind::Text),
     key("archive.urls", "archiveUrls", Kind::Text),
     key("systemLog.path", "logpath", Kind::Text),

@@ -25,6 +25,9 @@ const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
 const NOT_KEYS: [&str; 4] =
     ["MAYFLYDB_CONFIG", "MAYFLYDB_SETPARAMETER", "MAYFLYDB_GIT_VERSION", "MAYFLYDB_VERSION"];
 
+/// What variables about a first start begin with.
+const INITIAL_PREFIX: &str = "MONGO_INITDB_";
+
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -77,6 +80,24 @@ fn cache_after(memory: &Memory) -> (f64, String) {
     }
 }
 
+/// The words of a command line as `getCmdLineOpts` shows them: without secrets.
+pub fn shown_words(words: impl Iterator<Item = String>) -> Vec<String> {
+    let is_secret = |word: &str| {
+        let name = word.trim_start_matches('-');
+        KEYS.iter().any(|key| matches!(key.kind, Kind::Secret) && key.flag == name)
+    };
+    let mut shown: Vec<String> = Vec::new();
+    for word in words {
+        let hidden = match (word.split_once('='), shown.last()) {
+            (_, Some(before)) if is_secret(before) => HIDDEN.to_owned(),
+            (Some((name, _)), _) if is_secret(name) => format!("{name}={HIDDEN}"),
+            _ => word,
+        };
+        shown.push(hidden);
+    }
+    shown
+}
+
 /// Puts a value into the section that its path names.
 fn insert_at(section: &mut Document, path: &str, value: Bson) {
     let Some((name, rest)) = path.split_once('.') else {
@@ -90,7 +111,7 @@ fn insert_at(section: &mut Document, path: &str, value: Bson) {
 }
 
 /// What is shown for a secret, as the reference shows it.
-pub(crate) const HIDDEN: &str = "<password>";
+const HIDDEN: &str = "<password>";
 
 /// A mistake in one of the layers.
 fn unusable(advice: &str) -> Failure {
@@ -102,6 +123,8 @@ fn unusable(advice: &str) -> Failure {
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     values: BTreeMap<String, (String, Origin)>,
+    /// Variables of the environment that are about a first start.
+    pub(super) initial: Vec<(String, String)>,
 }
 
 impl Layers {
@@ -186,6 +209,8 @@ impl Layers {
     }
 
     fn add_environment(&mut self, environment: &[(String, String)]) -> anyhow::Result<()> {
+        let is_initial = |(name, _): &&(String, String)| name.starts_with(INITIAL_PREFIX);
+        self.initial = environment.iter().filter(is_initial).cloned().collect();
         for (name, value) in environment {
             if !name.starts_with(ENVIRONMENT_PREFIX) {
                 continue;

@@ -179,6 +179,21 @@ impl Transport {
         Ok(Transport { options, loaded: RwLock::new(loaded), rotating: Mutex::default() })
     }
 
+    /// Connections are not encrypted.
+    pub(crate) fn plain() -> Transport {
+        let options = TlsOptions {
+            mode: TlsMode::Disabled,
+            certificate_key_file: None,
+            password: None,
+            ca_file: None,
+            crl_file: None,
+            allow_without_certificates: false,
+            disabled_protocols: Vec::new(),
+            fips_mode: false,
+        };
+        Transport { options, loaded: RwLock::default(), rotating: Mutex::default() }
+    }
+
     /// Whether connections may be encrypted.
     pub(crate) fn is_needed(&self) -> bool {
         self.options.mode != TlsMode::Disabled

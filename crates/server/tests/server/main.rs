@@ -13,4 +13,5 @@ mod memory;
 mod memory_limit;
 mod retry;
 mod threads;
+mod tls;
 mod transactions;

@@ -88,6 +88,14 @@ pub(super) fn read_roles(store: &Store) -> Result<Roles> {
 }
 
 impl Access {
+    /// Whether there is any user or role, however damaged.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn has_users_or_roles(&self, store: &Store) -> Result<bool> {
+        has_users_or_roles(store)
+    }
+
     /// The user of this name. One whose document is damaged counts as none.
     ///
     /// # Errors

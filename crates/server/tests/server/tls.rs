@@ -1,0 +1,362 @@
+//! Encrypted connections to the real binary: who is served, who logs in by a certificate, and what happens to the files.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use mayfly_value::DocBuf;
+use mayfly_value::bson::{Document, doc};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::common::{Server, message};
+
+/// An authority with its key.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone)]
+struct Certificate(String);
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = params(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { pem, issuer: Issuer::new(params, key) }
+    }
+
+    fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Certificate {
+        let mut params = params(name);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Certificate(format!("{}{}", certificate.pem(), key.serialize_pem()))
+    }
+
+    fn server(&self, name: &str) -> Certificate {
+        self.sign(name, |params| {
+            params.subject_alt_names =
+                CertificateParams::new(["localhost".to_owned()]).unwrap().subject_alt_names;
+        })
+    }
+
+    fn client(&self, name: &str) -> Certificate {
+        self.sign(name, |params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        })
+    }
+}
+
+fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "Example");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+/// A running server with its files.
+struct Encrypted {
+    server: Server,
+    folder: tempfile::TempDir,
+    authority: Authority,
+}
+
+impl Encrypted {
+    fn start(mode: &str, options: &[&str]) -> Encrypted {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new("authority");
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("server.pem"), authority.server("first").0).unwrap();
+        std::fs::write(path("ca.pem"), &authority.pem).unwrap();
+        let (server, ca) = (path("server.pem"), path("ca.pem"));
+        let own = ["--storageEngine", "memory", "--tlsMode", mode];
+        let files = ["--tlsCertificateKeyFile", &server, "--tlsCAFile", &ca];
+        let server = Server::start_with(folder.path(), &[&own, &files, options].concat());
+        Encrypted { server, folder, authority }
+    }
+
+    /// A connection with this certificate; an error when the handshake fails.
+    fn connect(&self, certificate: Option<&Certificate>) -> std::io::Result<Tls> {
+        connect(self.server.port, &self.authority.pem, certificate)
+    }
+}
+
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(port: u16, ca: &str, certificate: Option<&Certificate>) -> std::io::Result<Tls> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match certificate {
+        None => builder.with_no_client_auth(),
+        Some(Certificate(pem)) => {
+            let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(session, TcpStream::connect(("127.0.0.1", port))?);
+    // With TLS 1.3 the server refuses a client's certificate behind the handshake.
+    exchange(&mut stream, &doc! { "ping": 1, "$db": "admin" })?;
+    Ok(stream)
+}
+
+fn exchange(stream: &mut (impl Read + Write), command: &Document) -> std::io::Result<Document> {
+    stream.write_all(&message(command))?;
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
+    stream.read_exact(&mut rest)?;
+    let reply = DocBuf::from_bytes(rest[17..].to_vec()).unwrap();
+    Ok(Document::from_reader(reply.as_bytes()).unwrap())
+}
+
+#[track_caller]
+fn ok(stream: &mut (impl Read + Write), command: Document) -> Document {
+    let reply = exchange(stream, &command).unwrap();
+    assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command}: {reply}");
+    reply
+}
+
+#[track_caller]
+fn code(stream: &mut (impl Read + Write), command: Document) -> Option<i32> {
+    exchange(stream, &command).unwrap().get_i32("code").ok()
+}
+
+fn x509(user: Option<&str>) -> Document {
+    let mut command = doc! { "authenticate": 1, "mechanism": "MONGODB-X509" };
+    command.extend(user.map(|user| ("user".to_owned(), user.into())));
+    command.extend(doc! { "$db": "$external" });
+    command
+}
+
+#[test]
+fn modes_say_who_is_served() {
+    let required = Encrypted::start("requireTLS", &[]);
+    let client = required.authority.client("ann");
+    required.connect(Some(&client)).unwrap();
+    let mut plain = TcpStream::connect(("127.0.0.1", required.server.port)).unwrap();
+    assert!(exchange(&mut plain, &doc! { "ping": 1, "$db": "admin" }).is_err());
+    // Without a certificate, and with one of another authority.
+    assert!(required.connect(None).is_err());
+    let other = Authority::new("other");
+    assert!(required.connect(Some(&other.client("ann"))).is_err());
+    // One that is made for servers is no client's.
+    let server = required.authority.sign("ann", |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    assert!(required.connect(Some(&server)).is_err());
+    // Nonsense behind the first byte of a handshake ends that connection only.
+    let mut broken = TcpStream::connect(("127.0.0.1", required.server.port)).unwrap();
+    broken.write_all(&[22, 3, 1, 0, 5, 1, 2, 3, 4, 5]).unwrap();
+    let _ = broken.read_to_end(&mut Vec::new());
+    required.connect(Some(&client)).unwrap();
+
+    let allowed = Encrypted::start("preferTLS", &["--tlsAllowConnectionsWithoutCertificates"]);
+    allowed.connect(None).unwrap();
+    let mut plain = TcpStream::connect(("127.0.0.1", allowed.server.port)).unwrap();
+    let status = ok(&mut plain, doc! { "serverStatus": 1, "$db": "admin" });
+    let counts = status.get_document("transportSecurity").unwrap();
+    assert_eq!((counts.get_i64("1.3").ok(), counts.get_i64("1.2").ok()), (Some(1), Some(0)));
+    let security = status.get_document("security").unwrap();
+    let subject = security.get_str("SSLServerSubjectName").unwrap();
+    assert_eq!(subject, "CN=first,O=Example");
+}
+
+#[test]
+fn certificates_log_their_users_in() {
+    let options = ["--auth", "--tlsAllowConnectionsWithoutCertificates"];
+    let encrypted = Encrypted::start("requireTLS", &options);
+    let find = doc! { "find": "c", "$db": "shop" };
+    let mut first = encrypted.connect(None).unwrap();
+    let role = doc! { "role": "readWrite", "db": "shop" };
+    ok(&mut first, doc! { "createUser": "root", "pwd": "pw", "roles": ["root"], "$db": "admin" });
+    drop(first);
+
+    // Roles of the certificate itself, so that somebody can make users: root on admin.
+    let roles = b"\x31\x0f\x30\x0d\x0c\x04root\x0c\x05admin";
+    let chief = encrypted.authority.sign("chief", |params| {
+        let oid = [1, 3, 6, 1, 4, 1, 34601, 2, 1, 1];
+        let extension = CustomExtension::from_oid_content(&oid, roles.to_vec());
+        params.custom_extensions.push(extension);
+    });
+    let mut chief = encrypted.connect(Some(&chief)).unwrap();
+    assert_eq!(code(&mut chief, find.clone()), Some(13));
+    let reply = ok(&mut chief, x509(None));
+    assert_eq!(reply.get_str("user").ok(), Some("CN=chief,O=Example"));
+    assert_eq!(reply.get_str("dbname").ok(), Some("$external"));
+    ok(&mut chief, find.clone());
+
+    let ann = encrypted.authority.client("ann");
+    let mut connection = encrypted.connect(Some(&ann)).unwrap();
+    // There is no such user yet.
+    assert_eq!(code(&mut connection, x509(None)), Some(18));
+    let name = "CN=ann,O=Example";
+    ok(&mut chief, doc! { "createUser": name, "roles": [role], "$db": "$external" });
+    // The role of the certificate holds still after users changed.
+    ok(&mut chief, find.clone());
+    for wrong in [
+        x509(Some("CN=bob,O=Example")),
+        x509(Some("CN=chief,O=Example")),
+        doc! { "authenticate": 1, "mechanism": "PLAIN", "$db": "$external" },
+    ] {
+        assert_eq!(code(&mut connection, wrong), Some(18));
+        assert_eq!(code(&mut connection, find.clone()), Some(13));
+    }
+    let mut misplaced = x509(None);
+    misplaced.insert("$db", "admin");
+    assert_eq!(code(&mut connection, misplaced), Some(17));
+    ok(&mut connection, x509(Some(name)));
+    ok(&mut connection, find.clone());
+    assert_eq!(code(&mut connection, doc! { "find": "c", "$db": "other" }), Some(13));
+    // Inside of the handshake.
+    let mut second = encrypted.connect(Some(&ann)).unwrap();
+    let mut speculative = x509(None);
+    speculative.remove("$db");
+    speculative.insert("db", "$external");
+    let hello = doc! { "hello": 1, "speculativeAuthenticate": speculative, "$db": "admin" };
+    let reply = ok(&mut second, hello);
+    let answer = reply.get_document("speculativeAuthenticate").unwrap();
+    assert_eq!(answer.get_str("user").ok(), Some(name));
+    ok(&mut second, find.clone());
+    // What holds for other users holds for these.
+    ok(&mut chief, doc! { "dropUser": name, "$db": "$external" });
+    assert_eq!(code(&mut second, find.clone()), Some(13));
+    // Without a certificate there is nobody to log in.
+    let mut nobody = encrypted.connect(None).unwrap();
+    assert_eq!(code(&mut nobody, x509(None)), Some(18));
+    assert_eq!(code(&mut nobody, x509(Some("CN=chief,O=Example"))), Some(18));
+}
+
+#[test]
+fn files_are_read_again_without_dropping_connections() {
+    let encrypted = Encrypted::start("requireTLS", &["--tlsAllowConnectionsWithoutCertificates"]);
+    let mut before = encrypted.connect(None).unwrap();
+    let rotate = doc! { "rotateCertificates": 1, "message": "every year", "$db": "admin" };
+    let path = encrypted.folder.path();
+    let subject = |stream: &mut Tls| {
+        let status = ok(stream, doc! { "serverStatus": 1, "$db": "admin" });
+        let security = status.get_document("security").unwrap();
+        security.get_str("SSLServerSubjectName").unwrap().to_owned()
+    };
+    // Files that cannot be used change nothing.
+    std::fs::write(path.join("server.pem"), "nonsense").unwrap();
+    assert_eq!(code(&mut before, rotate.clone()), Some(140));
+    assert_eq!(subject(&mut encrypted.connect(None).unwrap()), "CN=first,O=Example");
+    let other = Authority::new("other");
+    std::fs::write(path.join("server.pem"), other.server("second").0).unwrap();
+    ok(&mut before, rotate);
+    assert_eq!(subject(&mut before), "CN=second,O=Example");
+    // The client knows only the first authority.
+    assert!(encrypted.connect(None).is_err());
+    connect(encrypted.server.port, &other.pem, None).unwrap();
+}
+
+#[test]
+fn large_replies_and_vanished_clients_are_as_without_encryption() {
+    let encrypted = Encrypted::start("requireTLS", &["--tlsAllowConnectionsWithoutCertificates"]);
+    let mut client = encrypted.connect(None).unwrap();
+    let text = "x".repeat(8 << 20);
+    let documents = [doc! { "_id": 1, "s": &text }, doc! { "_id": 2, "s": &text }];
+    for document in documents {
+        ok(&mut client, doc! { "insert": "c", "documents": [document], "$db": "test" });
+    }
+    let found = ok(&mut client, doc! { "find": "c", "filter": { "_id": 2 }, "$db": "test" });
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let document = batch[0].as_document().unwrap();
+    assert_eq!(document.get_str("s").unwrap().len(), text.len());
+
+    // A client that says its last words while its command runs.
+    let mut gone = encrypted.connect(None).unwrap();
+    let script =
+        doc! { "$function": { "body": "function() { for (;;); }", "args": [], "lang": "js" } };
+    let endless =
+        doc! { "find": "c", "filter": { "$expr": script }, "comment": "endless", "$db": "test" };
+    gone.write_all(&message(&endless)).unwrap();
+    gone.flush().unwrap();
+    let running = doc! { "aggregate": 1, "cursor": {}, "$db": "admin", "pipeline": [
+        { "$currentOp": { "allUsers": true } },
+        { "$match": { "command.comment": "endless" } },
+    ] };
+    let mut count = || {
+        let reply = ok(&mut client, running.clone());
+        reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
+    };
+    while count() == 0 {
+        std::thread::yield_now();
+    }
+    gone.conn.send_close_notify();
+    gone.conn.write_tls(&mut gone.sock).unwrap();
+    drop(gone);
+    let began = std::time::Instant::now();
+    while count() > 0 {
+        assert!(began.elapsed().as_secs() < 30, "nobody waits for this operation");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn files_and_options_that_cannot_be_used_are_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("authority");
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("good.pem"), authority.server("first").0).unwrap();
+    std::fs::write(path("ca.pem"), &authority.pem).unwrap();
+    std::fs::write(path("empty.pem"), "").unwrap();
+    let keyless =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    std::fs::write(path("locked.pem"), format!("{}{keyless}", authority.pem)).unwrap();
+    let (good, ca, empty, locked) =
+        (path("good.pem"), path("ca.pem"), path("empty.pem"), path("locked.pem"));
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "net.tls.certificateKeyFile is not set"),
+        (&["--tlsCertificateKeyFile", "/nowhere/at-all"], "/nowhere/at-all"),
+        (&["--tlsCertificateKeyFile", &empty], "holds no certificate"),
+        (&["--tlsCertificateKeyFile", &ca], "holds no private key"),
+        (&["--tlsCertificateKeyFile", &locked], "has a password"),
+        (&["--tlsCertificateKeyFile", &good, "--tlsCAFile", &empty], "holds no certificate"),
+        (&["--tlsCertificateKeyFile", &good, "--tlsCRLFile", &ca], "needs net.tls.CAFile"),
+        (&["--tlsCertificateKeyFile", &good, "--tlsFIPSMode"], "no certified"),
+        (&["--tlsCertificateKeyFile", &good, "--tlsDisabledProtocols", "SSL3"], "SSL3"),
+        (
+            &["--tlsCertificateKeyFile", &good, "--tlsDisabledProtocols", "TLS1_2,TLS1_3"],
+            "leaves no version",
+        ),
+    ];
+    for (options, expected) in cases {
+        let said = refused(&path("data"), &[&["--tlsMode", "requireTLS"], *options].concat());
+        assert!(said.contains(expected), "{options:?}: {said}");
+        assert!(!Path::new(&path("data")).exists(), "{options:?}");
+    }
+    let said = refused(&path("data"), &["--bind_ip_all"]);
+    assert!(said.contains("--allowOpen"), "{said}");
+}
+
+/// What the binary says that does not start.
+fn refused(folder: &str, options: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_mayflydb"))
+        .args(["--port", "0", "--dbpath", folder])
+        .args(options)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{options:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
