@@ -9,6 +9,7 @@ mod connections;
 mod crash;
 mod expiry;
 mod failed_starts;
+mod first_start;
 mod memory;
 mod memory_limit;
 mod retry;

@@ -1,0 +1,122 @@
+//! The first start of a container: a user from the environment, scripts from a folder, and the strangers of a server with users.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use mayfly_value::bson::doc;
+
+use crate::authorization::{log_in, ok, ok_login, run};
+use crate::common::{Server, message};
+
+/// A program that stands for the shell: it notes how it was called.
+fn shell(folder: &Path) {
+    let program = folder.join("mongosh");
+    let text = format!("#!/bin/sh\necho \"$@\" >> {}/called\n", folder.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn command(folder: &Path, variables: &[(&str, &str)]) -> Command {
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mayflydb"));
+    command.env("PATH", path).envs(variables.iter().copied());
+    command
+}
+
+const USER: (&str, &str) = ("MONGO_INITDB_ROOT_USERNAME", "root");
+const PASSWORD: (&str, &str) = ("MONGO_INITDB_ROOT_PASSWORD", "hunter2");
+
+#[test]
+fn the_first_start_makes_a_user_and_runs_scripts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let scripts = folder.path().join("scripts");
+    fs::create_dir(&scripts).unwrap();
+    shell(folder.path());
+    let called = folder.path().join("called");
+    let note =
+        format!("echo \"shell $MONGO_INITDB_DATABASE ${{mongo[0]}}\" >> {}\n", called.display());
+    fs::write(scripts.join("10-first.sh"), note).unwrap();
+    fs::write(scripts.join("20-second.js"), "db.c.insertOne({})").unwrap();
+    fs::write(scripts.join("README"), "not a script").unwrap();
+    let variables = [USER, PASSWORD, ("MONGO_INITDB_DATABASE", "shop")];
+    let (data, options) = (folder.path().join("data"), ["--initFolder", scripts.to_str().unwrap()]);
+    for _ in 0..2 {
+        let server = Server::start_by(command(folder.path(), &variables), &data, &options);
+        // A user is enough for authorization to be on.
+        let mut client = server.connect();
+        let find = doc! { "find": "c", "$db": "shop" };
+        assert_eq!(run(&mut client, find.clone()).get_i32("code").ok(), Some(13));
+        assert_eq!(log_in(&mut client, "root", "admin", "wrong").get_i32("code").ok(), Some(18));
+        ok_login(&mut client, "root", "admin", "hunter2");
+        ok(&mut client, find);
+        let insert = doc! { "insert": "c", "documents": [{}], "$db": "shop" };
+        ok(&mut client, insert);
+    }
+    let called = fs::read_to_string(&called).unwrap();
+    let lines: Vec<&str> = called.lines().collect();
+    assert_eq!(lines.len(), 2, "{called}");
+    assert_eq!(lines[0], "shell shop mongosh");
+    assert!(lines[1].starts_with("--quiet --host 127.0.0.1 --port "), "{called}");
+    assert!(lines[1].ends_with(&format!(" shop {}/20-second.js", scripts.display())), "{called}");
+    assert!(!data.join("first-start").exists());
+}
+
+#[test]
+fn a_first_start_that_fails_is_not_taken_for_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let scripts = folder.path().join("scripts");
+    fs::create_dir(&scripts).unwrap();
+    fs::write(scripts.join("a.sh"), "exit 3\n").unwrap();
+    let data = folder.path().join("data");
+    let refused = || {
+        let mut command = command(folder.path(), &[USER, PASSWORD]);
+        let options = ["--port", "0", "--initFolder", scripts.to_str().unwrap(), "--dbpath"];
+        let output = command.args(options).arg(&data).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused();
+    assert!(said.contains("a.sh") && said.contains("exit status: 3"), "{said}");
+    // What the script has left undone nobody knows.
+    fs::write(scripts.join("a.sh"), "exit 0\n").unwrap();
+    let said = refused();
+    assert!(said.contains("did not end") && said.contains("empty the data folder"), "{said}");
+    fs::remove_dir_all(&data).unwrap();
+    let options = ["--initFolder", scripts.to_str().unwrap()];
+    let server = Server::start_by(command(folder.path(), &[USER, PASSWORD]), &data, &options);
+    ok_login(&mut server.connect(), "root", "admin", "hunter2");
+}
+
+#[test]
+fn strangers_send_little_and_do_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--storageEngine", "memory", "--maxConns", "8"];
+    let server =
+        Server::start_by(command(folder.path(), &[USER, PASSWORD]), folder.path(), &options);
+    let mut known = server.connect();
+    ok_login(&mut known, "root", "admin", "hunter2");
+    let large = doc! { "insert": "c", "documents": [{ "s": "x".repeat(100_000) }], "$db": "shop" };
+    ok(&mut known, large.clone());
+    // The server closes the connection as soon as the length is announced.
+    let mut stranger = server.connect().0;
+    stranger.write_all(&message(&large)[..16]).unwrap();
+    assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0);
+    // Half of the eight connections are for strangers. Of more the oldest gives its place to the newest, and who has logged in stays.
+    let mut strangers: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    let hello = doc! { "hello": 1, "$db": "admin" };
+    for newest in &mut strangers[1..] {
+        ok(newest, hello.clone());
+    }
+    assert_eq!(strangers[0].0.read(&mut [0]).unwrap_or(0), 0);
+    ok(&mut known, hello.clone());
+    // One of them begins a request and does not finish it: it has ten seconds. The others wait between requests, as drivers' monitors do.
+    let mut slow = strangers.pop().unwrap().0;
+    slow.write_all(&message(&hello)[..20]).unwrap();
+    assert_eq!(slow.read(&mut [0]).unwrap_or(0), 0);
+    for patient in &mut strangers[1..] {
+        ok(patient, hello.clone());
+    }
+}
