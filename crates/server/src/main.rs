@@ -53,7 +53,7 @@ fn run(began: Instant) -> anyhow::Result<()> {
     }
     let config = Config::from_layers(&layers)?;
     if flags.healthcheck {
-        return healthcheck::check(config.port);
+        return healthcheck::check(config.port, config.tls.mode);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let log = Arc::new(LogRing::default());

@@ -350,6 +350,23 @@ fn files_and_options_that_cannot_be_used_are_refused_at_the_start() {
     assert!(said.contains("--allowOpen"), "{said}");
 }
 
+#[test]
+fn a_supervisor_sees_whether_it_is_well() {
+    let encrypted = Encrypted::start("requireTLS", &[]);
+    let port = encrypted.server.port.to_string();
+    let check = |mode: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mayflydb"));
+        command.args(["--healthcheck", "--port", &port, "--tlsMode", mode]).output().unwrap().status
+    };
+    assert!(check("requireTLS").success());
+    assert!(!check("disabled").success());
+    let port = encrypted.server.port;
+    drop(encrypted);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mayflydb"));
+    command.args(["--healthcheck", "--port", &port.to_string(), "--tlsMode", "requireTLS"]);
+    assert!(!command.output().unwrap().status.success());
+}
+
 /// What the binary says that does not start.
 fn refused(folder: &str, options: &[&str]) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_mayflydb"))
