@@ -43,6 +43,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        self.service.audit_closed(&self.connection);
         self.service.connections.closed(self.connection.id);
         self.connected.count.send_modify(|count| *count -= 1);
         if !self.quiet {

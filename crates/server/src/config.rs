@@ -3,6 +3,7 @@
 //! Defaults < file < environment < command line. The defaults are the project's own `config/mayflydb.yaml`, built
 //! in, so that the documentation of a key and its default cannot differ.
 
+mod audit;
 mod file;
 mod flags;
 mod keys;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use mayfly_base::limits;
 
 use crate::archive::ArchiveOptions;
+use crate::audit::AuditSettings;
 
 /// Which byte store holds the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,10 @@ pub struct Config {
     pub javascript_enabled: bool,
     /// Whether commands need a user with a right to them.
     pub authorization: bool,
+    /// Where events of the audit log go; nothing for no audit log.
+    pub audit: Option<AuditSettings>,
+    /// Leave client data out of the log.
+    pub redact_client_data: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
     /// Log file; nothing for the standard output.
@@ -101,6 +107,8 @@ impl Config {
             advertise: optional("replication.advertise")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,
             authorization: layers.text("security.authorization")? == "enabled",
+            audit: audit::settings(layers)?,
+            redact_client_data: layers.bool("security.redactClientLogData")?,
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),

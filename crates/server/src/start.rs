@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode, OpRegistry};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
-use mayfly_service::{CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
+use mayfly_service::{Actor, CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
@@ -24,7 +24,7 @@ use crate::config::EngineChoice;
 use crate::data_folder::SPILL_FOLDER;
 use crate::descriptors::Descriptors;
 use crate::failure::{Failure, FailureKind};
-use crate::{Config, data_folder, peer, processes};
+use crate::{Config, audit, data_folder, peer, processes};
 
 /// How long running commands may go on after the wish to stop.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -131,6 +131,12 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let _ = service.store.close();
         return Err(why);
     }
+    if let Some(settings) = &config.audit
+        && let Err(why) = audit::begin(&service, settings, &service.clock)
+    {
+        let _ = service.store.close();
+        return Err(why);
+    }
     if let Some(name) = config.repl_set {
         let set = ReplicaSet::new(name, config.advertise, service.clock.now_ms());
         let _ = service.replica_set.set(set);
@@ -190,6 +196,7 @@ impl Running {
     /// # Errors
     /// The store did not close cleanly.
     pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.service.audit_stop(Actor::System);
         self.service.shutdown.request();
         self.listeners.shutdown().await;
         if !self.drained().await {
@@ -201,6 +208,11 @@ impl Running {
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
+        if self.service.audit.has_failed() {
+            let advice = "make room for the audit log, or choose another with --auditPath";
+            let failure = Failure::new(FailureKind::General, "stopped", advice);
+            return Err(anyhow!("an audit event could not be written").context(failure));
+        }
         match closed {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(anyhow!("{}", error.message())),
@@ -246,6 +258,9 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
 fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
     service.settings.set_scripts_enabled(config.javascript_enabled);
+    if config.redact_client_data {
+        mayfly_base::redact_client_data(true);
+    }
     if config.authorization {
         service.access.enforce();
     }

@@ -3,6 +3,7 @@
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
 pub mod access;
+pub mod audit;
 mod buffers;
 pub mod connections;
 pub mod cursors;
@@ -25,6 +26,7 @@ mod transactions;
 pub mod write_block;
 
 pub use access::{Access, Authority, ConnectionAccess, LoggedIn, OpenLogin};
+pub use audit::{Actor, Audit, AuditConfig, AuditOptions, AuditSink};
 pub use buffers::{Buffers, LARGE_BYTES, UnderWay};
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};

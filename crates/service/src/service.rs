@@ -12,7 +12,7 @@ use mayfly_value::DocBuf;
 use crate::parameters::Settings;
 use crate::write_block;
 use crate::{
-    Access, Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler,
+    Access, Audit, Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler,
     QuerySettings, ReplicaSet, Sessions, Shutdown, Top, Topology,
 };
 
@@ -86,6 +86,8 @@ pub struct Service {
     pub query_settings: QuerySettings,
     /// Users, roles, and whether commands need a right.
     pub access: Access,
+    /// Who is told of what is done to users, roles and definitions.
+    pub audit: Audit,
     /// Places at which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
@@ -138,6 +140,7 @@ impl Service {
             defaults,
             query_settings,
             access: Access::default(),
+            audit: Audit::default(),
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

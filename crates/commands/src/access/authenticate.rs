@@ -40,7 +40,13 @@ fn failed() -> Error {
     Error::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
 }
 
-fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> Error {
+/// Who tries to log in, and by which mechanism.
+type Attempt<'a> = (&'a UserName, &'a str);
+
+fn refuse(ctx: &CommandContext<'_>, attempt: Attempt<'_>, why: impl std::fmt::Display) -> Error {
+    note(ctx, attempt, ErrorCode::AuthenticationFailed);
+    let (name, _) = attempt;
+    let user = if name.user.is_empty() { String::new() } else { name.to_string() };
     tracing::info!(
         component = "ACCESS",
         ctx = &**ctx.connection.desc(),
@@ -50,6 +56,13 @@ fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> 
         "Authentication failed"
     );
     failed()
+}
+
+/// Writes a login, good or bad, into the audit log.
+fn note(ctx: &CommandContext<'_>, attempt: Attempt<'_>, code: ErrorCode) {
+    if ctx.service.audit.is_on() {
+        ctx.service.audit_login(ctx.connection, attempt, code);
+    }
 }
 
 /// A message of the mechanism, and how the client sent it.
@@ -104,7 +117,7 @@ fn start(
     (db, other): (&str, OtherMechanism),
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    ctx.connection.access.take_login();
+    abandon(ctx);
     let Some(RawValue::String(mechanism)) = fields.get("mechanism") else {
         return Err(fields.missing("mechanism"));
     };
@@ -113,17 +126,19 @@ fn start(
         Some(options) => Fields::new(options, "options").bool("skipEmptyExchange")?,
         None => None,
     };
+    let nobody = UserName::new("", db);
     let Some(mechanism) = Mechanism::by_name(mechanism) else {
-        return Err(refuse(ctx, "", "unknown mechanism"));
+        return Err(refuse(ctx, (&nobody, mechanism), "unknown mechanism"));
     };
-    let first =
-        ClientFirst::parse(mechanism, &payload.bytes).map_err(|why| refuse(ctx, "", why))?;
+    let first = ClientFirst::parse(mechanism, &payload.bytes)
+        .map_err(|why| refuse(ctx, (&nobody, mechanism.name()), why))?;
     let name = UserName::new(first.user.as_str(), db);
     let access = &ctx.service.access;
     let user = access.find_user(&ctx.service.store, &name)?;
     let stored = user.as_ref().and_then(|user| user.credentials.get(mechanism));
     if user.is_some() && stored.is_none() && other == OtherMechanism::Refuse {
-        return Err(refuse(ctx, &name.to_string(), "the user does not have the mechanism"));
+        let attempt = (&name, mechanism.name());
+        return Err(refuse(ctx, attempt, "the user does not have the mechanism"));
     }
     let (conversation, message) = Conversation::begin(
         &first,
@@ -136,6 +151,7 @@ fn start(
     payload.answer(false, message.as_bytes(), reply);
     ctx.connection.access.begin_login(OpenLogin {
         name,
+        mechanism: mechanism.name(),
         step: LoginStep::Proof(Box::new(conversation)),
         skip_empty: skip_empty.unwrap_or(false),
     });
@@ -157,38 +173,39 @@ fn run_continue(
         return protocol("sasl: Mismatched conversation id");
     }
     let payload = Payload::parse(&fields)?;
-    let OpenLogin { name, step, skip_empty } = login;
-    let shown = name.to_string();
+    let OpenLogin { name, mechanism, step, skip_empty } = login;
+    let attempt = (&name, mechanism);
     if name.db != request.db {
-        return Err(refuse(ctx, &shown, "the database changed"));
+        return Err(refuse(ctx, attempt, "the database changed"));
     }
     match step {
         LoginStep::Proof(conversation) => {
             let proof =
-                conversation.finish(&payload.bytes).map_err(|why| refuse(ctx, &shown, why))?;
+                conversation.finish(&payload.bytes).map_err(|why| refuse(ctx, attempt, why))?;
             if skip_empty {
-                log_in(ctx, &name)?;
+                log_in(ctx, attempt)?;
             } else {
                 let step = LoginStep::Agreement;
-                ctx.connection.access.begin_login(OpenLogin { name, step, skip_empty });
+                let login = OpenLogin { name, mechanism, step, skip_empty };
+                ctx.connection.access.begin_login(login);
             }
             payload.answer(skip_empty, proof.as_bytes(), reply);
         }
         LoginStep::Agreement if payload.bytes.is_empty() => {
-            log_in(ctx, &name)?;
+            log_in(ctx, attempt)?;
             payload.answer(true, &[], reply);
         }
-        LoginStep::Agreement => return Err(refuse(ctx, &shown, "a message after the end")),
+        LoginStep::Agreement => return Err(refuse(ctx, attempt, "a message after the end")),
     }
     Ok(())
 }
 
 /// Logs a user in who has proved its identity. It is read again: it may have been dropped meanwhile.
-fn log_in(ctx: &CommandContext<'_>, name: &UserName) -> Result<()> {
+fn log_in(ctx: &CommandContext<'_>, attempt: Attempt<'_>) -> Result<()> {
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let shown = name.to_string();
+    let (name, _) = attempt;
     let Some(user) = access.find_user(store, name)? else {
-        return Err(refuse(ctx, &shown, "the user was dropped"));
+        return Err(refuse(ctx, attempt, "the user was dropped"));
     };
     match access.log_in(store, ctx.connection, &user)? {
         true => {
@@ -196,17 +213,33 @@ fn log_in(ctx: &CommandContext<'_>, name: &UserName) -> Result<()> {
                 component = "ACCESS",
                 ctx = &**ctx.connection.desc(),
                 client = &*ctx.connection.client,
-                user = shown,
+                user = name.to_string(),
                 "Authentication succeeded"
             );
+            note(ctx, attempt, ErrorCode::OK);
             Ok(())
         }
-        false => Err(refuse(ctx, &shown, "authentication restrictions")),
+        false => Err(refuse(ctx, attempt, "authentication restrictions")),
     }
 }
 
-fn run_logout(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    ctx.connection.access.take_login();
+/// A login that was begun ends with nobody logged in.
+fn abandon(ctx: &CommandContext<'_>) {
+    if let Some(login) = ctx.connection.access.take_login() {
+        note(ctx, (&login.name, login.mechanism), ErrorCode::AuthenticationAbandoned);
+    }
+}
+
+fn run_logout(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    abandon(ctx);
+    if ctx.service.audit.is_on() {
+        let reason = format!("Explicit logout from {}", request.db);
+        ctx.service.audit_logout(ctx.connection, &reason);
+    }
     ctx.connection.access.set(None);
     Ok(())
 }

@@ -54,6 +54,24 @@ pub struct Flags {
     /// Refuse $where, $function and what else runs scripts
     #[arg(long)]
     pub(super) noscripting: bool,
+    /// Write audit events to file, syslog or console
+    #[arg(long = "auditDestination", value_name = "DESTINATION")]
+    pub(super) audit_destination: Option<String>,
+    /// JSON or BSON, for an audit log in a file [default: JSON]
+    #[arg(long = "auditFormat", value_name = "FORMAT")]
+    pub(super) audit_format: Option<String>,
+    /// File of the audit log
+    #[arg(long = "auditPath", value_name = "FILE")]
+    pub(super) audit_path: Option<String>,
+    /// Which events are audited, a query in extended JSON [default: all]
+    #[arg(long = "auditFilter", value_name = "QUERY")]
+    pub(super) audit_filter: Option<String>,
+    /// Let commands change what is audited
+    #[arg(long = "auditRuntimeConfiguration")]
+    pub(super) audit_runtime_configuration: bool,
+    /// Leave values of documents and commands out of the log
+    #[arg(long = "redactClientLogData")]
+    pub(super) redact_client_log_data: bool,
     /// Log file instead of the standard output
     #[arg(long)]
     pub(super) logpath: Option<String>,
@@ -108,6 +126,10 @@ impl Flags {
             ("oplogSize", &self.oplog_size),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),
+            ("auditDestination", &self.audit_destination),
+            ("auditFormat", &self.audit_format),
+            ("auditPath", &self.audit_path),
+            ("auditFilter", &self.audit_filter),
             ("logpath", &self.logpath),
         ];
         let mut given: Vec<_> =
@@ -120,6 +142,12 @@ impl Flags {
         }
         if self.noscripting {
             given.push(("javascriptEnabled", "false".to_owned()));
+        }
+        if self.audit_runtime_configuration {
+            given.push(("auditRuntimeConfiguration", "true".to_owned()));
+        }
+        if self.redact_client_log_data {
+            given.push(("redactClientLogData", "true".to_owned()));
         }
         if self.quiet {
             given.push(("quiet", "true".to_owned()));

@@ -274,7 +274,9 @@ impl Layers {
                 Some(Kind::Bool) => Bson::Boolean(text == "true"),
                 Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
                 Some(Kind::Size { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
-                Some(Kind::Text | Kind::Word(_)) | None => Bson::String(text.clone()),
+                Some(Kind::Text | Kind::Word(_) | Kind::Choice(_)) | None => {
+                    Bson::String(text.clone())
+                }
             };
             let (section, name) = path.split_once('.').unwrap_or((path, ""));
             let section = parsed.entry(section).or_insert_with(|| Bson::Document(Document::new()));

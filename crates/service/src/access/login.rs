@@ -13,6 +13,8 @@ use crate::Connection;
 pub struct OpenLogin {
     /// Who logs in.
     pub name: UserName,
+    /// By which mechanism.
+    pub mechanism: &'static str,
     /// What is said to the client next.
     pub step: LoginStep,
     /// The client wants no empty message after the server's proof.
