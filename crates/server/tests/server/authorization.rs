@@ -67,7 +67,7 @@ fn proof(bare: &str, first: &str, password: &str) -> String {
 }
 
 /// Logs in; gives the last reply, good or bad.
-fn log_in(client: &mut Client, user: &str, db: &str, password: &str) -> Document {
+pub(crate) fn log_in(client: &mut Client, user: &str, db: &str, password: &str) -> Document {
     let bare = format!("n={user},r=abcdefghijklmnop");
     let first = run(
         client,
