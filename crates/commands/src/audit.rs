@@ -148,15 +148,52 @@ fn append_client(connection: &Connection, metadata: RawDoc<'_>, param: &mut DocB
     param.end().append("clientMetadata", metadata);
 }
 
-/// The collections of users and roles among those that a write names. What it writes there is left out: it holds keys.
+/// The collections of users and roles among those that a write names. What it writes there is left out: it holds keys. Pipelines
+/// cannot write there.
 fn changed_namespaces(request: &Request<'_>) -> Vec<String> {
-    let named: Vec<String> = match request.target().as_str() {
-        Some(collection) => vec![format!("{}.{collection}", request.db)],
-        None => {
+    let mut named = Vec::new();
+    match request.row.name {
+        "applyOps" => collect_namespaces(request.body, &mut named),
+        "bulkWrite" => {
             let infos = request.documents("nsInfo").ok().flatten().into_iter().flatten();
-            infos.filter_map(|info| Some(info.get("ns")?.as_str()?.to_owned())).collect()
+            named.extend(infos.filter_map(|info| Some(info.get("ns")?.as_str()?.to_owned())));
         }
-    };
-    let holds_access = |ns: &String| matches!(&**ns, "admin.system.users" | "admin.system.roles");
-    named.into_iter().filter(holds_access).collect()
+        _ => {
+            let collection = request.target().as_str().unwrap_or_default();
+            named.push(format!("{}.{collection}", request.db));
+        }
+    }
+    named.retain(|ns| matches!(&**ns, "admin.system.users" | "admin.system.roles"));
+    named
+}
+
+/// The namespaces of entries of the log, those in nested commands among them.
+fn collect_namespaces(document: RawDoc<'_>, named: &mut Vec<String>) {
+    for field in document {
+        match (field.name(), field.value()) {
+            ("ns", RawValue::String(ns)) => named.push(ns.to_owned()),
+            (_, RawValue::Document(inner) | RawValue::Array(inner)) => {
+                collect_namespaces(inner, named);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Handler, access, registry};
+
+    #[test]
+    fn whatever_changes_users_or_roles_is_an_event() {
+        for row in access::ROWS.iter().filter(|row| row.flags.has(RowFlags::WRITE)) {
+            let is_event = matches!(row.audited, Audited::User | Audited::Role | Audited::Database);
+            assert!(is_event, "{}", row.name);
+        }
+        let writes = |row: &crate::Row| row.flags.has(RowFlags::WRITE) && !row.name.contains("ser");
+        for row in registry::rows().iter().filter(|row| matches!(row.handler, Handler::Run(_))) {
+            assert!(!writes(row) || !matches!(row.audited, Audited::No), "{}", row.name);
+        }
+    }
 }

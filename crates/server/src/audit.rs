@@ -5,11 +5,12 @@
 //! once more over a fresh socket; what it does not take is lost, and the log says so.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -27,6 +28,8 @@ use crate::logging::rotate::{self, Out};
 const SYSTEM_LOG: &str = "/dev/log";
 /// How long the system's log may take to accept an event.
 const SYSTEM_LOG_WAIT: Duration = Duration::from_secs(1);
+/// How long while it takes none.
+const STUCK_WAIT: Duration = Duration::from_millis(1);
 /// Facility "user", severity "informational". RFC 3164, section 4.1.1.
 const PRIORITY: u8 = 8 + 6;
 
@@ -78,7 +81,19 @@ pub(crate) fn begin(
             "cannot begin the audit log",
             "correct auditLog.filter, or the document 'auditConfig' of config.clusterParameters",
         ))
-    })
+    })?;
+    match service.audit.has_failed() {
+        true => Err(anyhow!("its first event could not be written").context(unwritable())),
+        false => Ok(()),
+    }
+}
+
+fn unwritable() -> Failure {
+    Failure::new(
+        FailureKind::General,
+        "cannot write the audit log",
+        "choose another with --auditPath, in a folder that exists and has room",
+    )
 }
 
 fn open(
@@ -87,12 +102,8 @@ fn open(
 ) -> anyhow::Result<Box<dyn AuditSink>> {
     Ok(match destination {
         AuditDestination::File(path, format) => {
-            let file = open_file(path, *format).with_context(|| {
-                let tried = format!("cannot write the audit log {}", path.display());
-                let advice =
-                    "choose another with --auditPath, in a folder that exists and has room";
-                Failure::new(FailureKind::General, tried, advice)
-            })?;
+            let file = open_file(path, *format);
+            let file = file.with_context(|| path.display().to_string()).with_context(unwritable)?;
             let out: Out = Arc::new(Mutex::new(Box::new(file)));
             let (path, clock) = (path.clone(), clock.clone());
             Box::new(AuditFile { out, path, format: *format, clock })
@@ -165,13 +176,15 @@ impl AuditSink for Console {
 struct SystemLog {
     path: PathBuf,
     socket: Mutex<UnixDatagram>,
+    /// It has not taken the last event in time, and is given less until it takes one.
+    is_stuck: AtomicBool,
     clock: Arc<dyn Clock>,
 }
 
 impl SystemLog {
     fn connect(path: &Path, clock: Arc<dyn Clock>) -> io::Result<SystemLog> {
         let socket = Mutex::new(SystemLog::socket(path)?);
-        Ok(SystemLog { path: path.to_owned(), socket, clock })
+        Ok(SystemLog { path: path.to_owned(), socket, is_stuck: AtomicBool::new(false), clock })
     }
 
     fn socket(path: &Path) -> io::Result<UnixDatagram> {
@@ -179,6 +192,24 @@ impl SystemLog {
         socket.connect(path)?;
         socket.set_write_timeout(Some(SYSTEM_LOG_WAIT))?;
         Ok(socket)
+    }
+
+    fn send(&self, message: &[u8]) -> io::Result<()> {
+        let mut socket = self.socket.lock();
+        let sent = socket.send(message).or_else(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(error),
+            // It was perhaps started anew.
+            _ => {
+                *socket = SystemLog::socket(&self.path)?;
+                socket.send(message)
+            }
+        });
+        let stuck = sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        if self.is_stuck.swap(stuck, Ordering::Relaxed) != stuck {
+            let wait = if stuck { STUCK_WAIT } else { SYSTEM_LOG_WAIT };
+            socket.set_write_timeout(Some(wait))?;
+        }
+        sent.map(drop)
     }
 
     /// Time, program and process before the event. RFC 3164, section 4.1; without a name of the host, which local daemons add.
@@ -198,17 +229,7 @@ impl SystemLog {
 
 impl AuditSink for SystemLog {
     fn write(&self, event: RawDoc<'_>) -> io::Result<()> {
-        let message = self.message(event);
-        let mut socket = self.socket.lock();
-        if socket.send(message.as_bytes()).is_ok() {
-            return Ok(());
-        }
-        // It was perhaps started anew.
-        let sent = SystemLog::socket(&self.path).and_then(|fresh| {
-            *socket = fresh;
-            socket.send(message.as_bytes())
-        });
-        if let Err(error) = sent {
+        if let Err(error) = self.send(self.message(event).as_bytes()) {
             tracing::error!(%error, "the system's log did not take an audit event, which is lost");
         }
         Ok(())
@@ -252,6 +273,13 @@ mod tests {
         let daemon = UnixDatagram::bind(&path).unwrap();
         log.write(event.as_doc()).unwrap();
         assert_eq!(received(&daemon), expected);
+        // One that takes nothing keeps nobody for long, and what it takes later arrives.
+        while !log.is_stuck.load(Ordering::Relaxed) {
+            log.write(event.as_doc()).unwrap();
+        }
+        received(&daemon);
+        log.write(event.as_doc()).unwrap();
+        assert!(!log.is_stuck.load(Ordering::Relaxed));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mayfly_value::bson::{Bson, Document, doc};
+use mayfly_value::bson::spec::BinarySubtype;
+use mayfly_value::bson::{Binary, Bson, Document, doc};
 use serde_json::{Value, json};
 
 use crate::authorization::{log_in, ok, ok_login, root, run};
@@ -278,6 +279,11 @@ fn definitions_are_events_whoever_makes_them() {
             "indexBuildState": state });
         event("createIndex", result, param)
     };
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![1; 16] };
+    let part = |mut command: Document| {
+        command.extend(doc! { "lsid": { "id": &id }, "txnNumber": 1_i64, "autocommit": false });
+        command
+    };
     let documents = vec![doc! { "_id": 1, "b": 1 }, doc! { "_id": 2, "b": 1 }];
     let steps: Vec<(Document, Vec<_>)> = vec![
         // The first write makes the collection.
@@ -304,7 +310,14 @@ fn definitions_are_events_whoever_makes_them() {
             vec![done("renameCollection", json!({ "old": "shop.d", "new": "shop.e" }))],
         ),
         (doc! { "drop": "e" }, vec![done("dropCollection", ns("shop.e"))]),
-        (doc! { "drop": "nothing" }, vec![]),
+        (doc! { "drop": "nothing" }, vec![event("dropCollection", 26, ns("shop.nothing"))]),
+        // What a transaction makes is there when it is committed.
+        (part(doc! { "create": "t", "startTransaction": true }), vec![]),
+        (part(doc! { "insert": "t", "documents": [{ "_id": 1 }] }), vec![]),
+        (
+            part(doc! { "commitTransaction": 1, "$db": "admin" }),
+            vec![done("createCollection", ns("shop.t"))],
+        ),
     ];
     for (mut command, expected) in steps {
         if !command.contains_key("$db") {
@@ -327,6 +340,7 @@ fn definitions_are_events_whoever_makes_them() {
     let expected = [
         done("dropCollection", ns("shop.c")),
         done("dropCollection", ns("shop.system.views")),
+        done("dropCollection", ns("shop.t")),
         done("dropDatabase", ns("shop")),
     ];
     assert_eq!(log.news(), expected);
