@@ -3,6 +3,7 @@
 //!
 //! Nothing here does IO, knows BSON or spawns anything. The system clock is read in [`clock`] and nowhere else.
 
+mod client_data;
 pub mod clock;
 mod codes;
 pub mod current;
@@ -17,6 +18,7 @@ pub mod spill;
 mod threads;
 mod turns;
 
+pub use client_data::{ClientData, HIDDEN, is_client_data_redacted, redact_client_data};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use codes::ErrorCode;
 pub use error::{Error, ErrorLabel, Result};

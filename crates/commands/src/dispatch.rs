@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mayfly_base::current::{self, Current};
-use mayfly_base::{Error, ErrorCode, ErrorLabel, FirstTurn, OpCtx, OpInfo, Result, memory};
+use mayfly_base::{
+    ClientData, Error, ErrorCode, ErrorLabel, FirstTurn, OpCtx, OpInfo, Result, memory,
+};
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
 use mayfly_service::{CheckedOut, Connection, Service};
@@ -16,6 +18,7 @@ use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
 
 use crate::access::{needs, redaction};
+use crate::audit;
 use crate::diagnostics::observe::Observed;
 use crate::faults::{self, Faults};
 use crate::length::Work;
@@ -221,7 +224,18 @@ fn run_row(
     let mut request = Request { row, name, db, body, generic, sequences: incoming.sequences };
     // Before anything of the request changes anything.
     let authority = service.access.authority(&service.store, connection)?;
-    needs::check(&authority, &request)?;
+    let audited = service.audit.is_on();
+    if audited && service.audit.has_failed() {
+        after.hang_up = true;
+        let text = "the audit log cannot be written";
+        return Err(Error::new(ErrorCode::InterruptedAtShutdown, text));
+    }
+    let permitted = needs::check(&authority, &request);
+    if audited && !incoming.repeat.waited {
+        let code = permitted.as_ref().map_or_else(Error::code, |()| ErrorCode::OK);
+        audit::authorization(service, connection, &request, code);
+    }
+    permitted?;
     let generic = &mut request.generic;
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
@@ -380,12 +394,16 @@ fn run_row(
         }
         .note();
     }
+    if audited && after.wait.is_none() {
+        audit::finished(service, connection, &request, &result);
+    }
     if let (Some(unmet), Ok(())) = (unmet, &result) {
         unmet.append(request.body, doc);
     } else if may_fail && result.is_ok() && after.wait.is_none() {
         faults::after(service, connection, &request, doc);
     }
-    after.hang_up = context.faults.hangs_up();
+    // Nobody is told of what is not on record.
+    after.hang_up = context.faults.hangs_up() || audited && service.audit.has_failed();
     after.outcome = Outcome {
         wait_durable: context.wait_for_sync,
         wait_shown: context.shown_up_to,
@@ -531,7 +549,8 @@ fn run_guarded(
                 .or_else(|| panic.downcast_ref::<String>().cloned())
                 .unwrap_or_else(|| "no message".to_owned());
             context.service.metrics.asserts.msg.add(1);
-            tracing::error!(command = request.row.name, panic = why, "a command panicked");
+            let panic = ClientData(&why);
+            tracing::error!(command = request.row.name, %panic, "a command panicked");
             Err(Error::internal(format!("internal error in '{}': {why}", request.row.name)))
         }
     }

@@ -10,6 +10,7 @@
 
 mod access;
 mod admin;
+mod audit;
 mod context;
 mod crud;
 mod ddl;

@@ -3,6 +3,7 @@
 use mayfly_base::Result;
 use mayfly_value::DocBuilder;
 
+use crate::audit::Audited;
 use crate::{CommandContext, Needs, Request};
 
 /// A handler appends the fields of its reply, without `ok`. When it fails, what it wrote is thrown away.
@@ -109,6 +110,8 @@ pub struct Row {
     pub kind: OpKind,
     /// Which rights it needs.
     pub needs: Needs,
+    /// Which event of the audit log it is, by itself.
+    pub(crate) audited: Audited,
     /// What answers it.
     pub handler: Handler,
 }
@@ -124,6 +127,7 @@ impl Row {
             flags: RowFlags::NONE,
             kind: OpKind::Command,
             needs: Needs::Undeclared,
+            audited: Audited::No,
             handler: Handler::Run(run),
         }
     }
@@ -144,6 +148,12 @@ impl Row {
     #[must_use]
     pub const fn needs(self, needs: Needs) -> Row {
         Row { needs, ..self }
+    }
+
+    /// The same as this event of the audit log.
+    #[must_use]
+    pub(crate) const fn audited(self, audited: Audited) -> Row {
+        Row { audited, ..self }
     }
 
     /// The same with these properties.
@@ -168,6 +178,7 @@ impl Row {
             flags: RowFlags::LENIENT,
             kind: OpKind::Command,
             needs: Needs::Undeclared,
+            audited: Audited::No,
             handler: Handler::Missing,
         }
     }

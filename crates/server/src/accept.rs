@@ -45,6 +45,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        self.service.audit_closed(&self.connection);
         self.service.connections.closed(self.connection.id);
         self.connected.count.send_modify(|count| *count -= 1);
         if !self.quiet {
@@ -124,7 +125,7 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
     let registered = Registered {
         service: service.clone(),
         connection: connection.clone(),
-        connected: connected.clone(),
+        connected,
         quiet,
     };
     tokio::spawn(async move {

@@ -3,6 +3,7 @@
 //! Defaults < file < environment < command line. The defaults are the project's own `config/mayflydb.yaml`, built
 //! in, so that the documentation of a key and its default cannot differ.
 
+mod audit;
 mod file;
 mod flags;
 mod keys;
@@ -18,6 +19,7 @@ use mayfly_base::limits;
 use zeroize::Zeroizing;
 
 use crate::archive::ArchiveOptions;
+use crate::audit::AuditSettings;
 use crate::first_start::FirstStart;
 use crate::tls::{TlsMode, TlsOptions};
 
@@ -61,6 +63,10 @@ pub struct Config {
     pub allow_open: bool,
     /// What to do when the data folder is new.
     pub first_start: FirstStart,
+    /// Where events of the audit log go; nothing for no audit log.
+    pub audit: Option<AuditSettings>,
+    /// Leave client data out of the log.
+    pub redact_client_data: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
     /// Log file; nothing for the standard output.
@@ -131,6 +137,8 @@ impl Config {
                 || first_start.has_user(),
             allow_open: layers.bool("security.allowOpen")?,
             first_start,
+            audit: audit::settings(layers)?,
+            redact_client_data: layers.bool("security.redactClientLogData")?,
             archive: ArchiveOptions {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),
@@ -153,6 +161,7 @@ mod tests {
     use mayfly_service::machine::Memory;
 
     use super::*;
+    use crate::audit::{AuditDestination, AuditFormat};
     use crate::failure::FailureKind;
 
     fn collect(words: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Layers> {
@@ -247,6 +256,51 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_the_audit_log_go_together() {
+        let audit = |words: &[&str]| -> Result<Option<AuditSettings>, String> {
+            let config = Config::from_layers(&collect(words, &[]).unwrap());
+            config.map(|config| config.audit).map_err(|error| {
+                assert_eq!(FailureKind::of(&error), FailureKind::Options);
+                error.root_cause().to_string()
+            })
+        };
+        assert!(audit(&[]).unwrap().is_none());
+        let file = ["--auditDestination", "file", "--auditPath", "a.json"];
+        let with = |more: &[&str]| audit(&[&file, more].concat());
+        let settings = with(&["--auditFilter", "{ atype: 'logout' }"]).unwrap().unwrap();
+        assert_eq!(
+            settings.destination,
+            AuditDestination::File("a.json".into(), AuditFormat::Json)
+        );
+        assert!(settings.filter.is_some() && !settings.runtime);
+        let settings = with(&["--auditFormat", "BSON"]).unwrap().unwrap();
+        assert_eq!(
+            settings.destination,
+            AuditDestination::File("a.json".into(), AuditFormat::Bson)
+        );
+        let to = |destination| ["--auditDestination", destination];
+        assert_eq!(audit(&to("syslog")).unwrap().unwrap().destination, AuditDestination::Syslog);
+        let runtime = "--auditRuntimeConfiguration";
+        assert!(with(&[runtime]).unwrap().unwrap().runtime);
+
+        let fails = |result: Result<Option<AuditSettings>, String>, text: &str| {
+            let found = result.unwrap_err();
+            assert!(found.contains(text), "'{text}' is not in: {found}");
+        };
+        fails(audit(&to("file")), "auditLog.path is not set");
+        fails(audit(&["--auditPath", "a"]), "auditLog.destination is not set");
+        fails(audit(&["--auditFilter", "{}"]), "auditLog.destination is not set");
+        fails(audit(&[runtime]), "auditLog.destination is not set");
+        fails(audit(&["--auditDestination", "console", "--auditPath", "a"]), "is console");
+        fails(audit(&["--auditDestination", "syslog", "--auditFormat", "BSON"]), "is syslog");
+        fails(with(&["--auditFilter", "{ a: "]), "auditLog.filter: ");
+        fails(with(&["--auditFilter", "{ $no: 1 }"]), "unknown top level operator: $no");
+        fails(with(&[runtime, "--auditFilter", "{ a: 1 }"]), "auditLog.runtimeConfiguration");
+        let success = "auditAuthorizationSuccess=true";
+        fails(with(&[runtime, "--setParameter", success]), "auditLog.runtimeConfiguration");
+    }
+
+    #[test]
     fn higher_layers_win() {
         let folder = std::env::temp_dir().join(format!("mayflydb-config-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -289,12 +343,25 @@ mod tests {
         let text = "flag --setParameter: ttlMonitorSleepSecs: 0";
         let error = collect(&["--setParameter", "ttlMonitorSleepSecs=0"], &[]).unwrap_err();
         assert!(error.root_cause().to_string().contains(text), "{error:#}");
+        let text = "flag --auditDestination: auditLog.destination: 'disk' is not one of file, syslog, console";
+        fails(&["--auditDestination", "disk"], &[], text);
         let parse = |text: &str| file::parse("f", text).err().map(|error| error.to_string());
         let unknown = "f:2: unknown key 'net.prot' (did you mean 'net.port'?)";
         assert_eq!(parse("net:\n  prot: 1\n").as_deref(), Some(unknown));
         assert_eq!(parse("net: 5\n").as_deref(), Some("f:1: unexpected value for 'net'"));
         let unknown = "f:1: unknown key 'sotrage' (did you mean 'storage'?)";
         assert_eq!(parse("sotrage: 1").as_deref(), Some(unknown));
+        let value = "which this server does not run: write the value itself";
+        let program = "security:\n  keyFile:\n    __exec: \"cat key\"\n";
+        for (text, expected) in [
+            ("net:\n  port:\n    __exec: \"echo 1\"\n", "f:3: net.port is given by '__exec'"),
+            ("net:\n  __rest: \"http://h\"\n", "f:2: net is given by '__rest'"),
+            ("__rest: \"http://h\"\n", "f:1: the whole file is given by '__rest'"),
+        ] {
+            assert_eq!(parse(text), Some(format!("{expected}, {value}")));
+        }
+        // A key that is not there is named first.
+        assert!(parse(program).unwrap().contains("unknown key 'security.keyFile'"));
         assert!(parse("a: [").is_some());
         assert!(parse(&"[".repeat(10_000)).is_some());
         assert!(parse("").is_none());

@@ -6,6 +6,7 @@
 mod accept;
 pub mod allocator;
 pub mod archive;
+pub mod audit;
 #[doc = include_str!("../../../ARCHITECTURE.md")]
 pub mod architecture {}
 pub mod config;

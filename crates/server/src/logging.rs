@@ -3,7 +3,7 @@
 //! A JSON line has the reference's shape: `{"t": {"$date"}, "s", "c", "id", "ctx", "msg", "attr"}`. Events may
 //! name `id` (the reference's number), `component` and `ctx`; their other fields become `attr`.
 
-mod rotate;
+pub(crate) mod rotate;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -77,7 +77,10 @@ impl LogLayer {
         path: PathBuf,
     ) -> impl Fn() -> Result<(), String> + Send + Sync + 'static + use<> {
         let (out, clock) = (self.out.clone(), self.clock.clone());
-        move || rotate::rotate(&out, &path, &*clock).map_err(|error| format!("{error:#}"))
+        move || {
+            let rotated = rotate::rotate(&out, &path, &*clock, rotate::append_to);
+            rotated.map(drop).map_err(|error| format!("{error:#}"))
+        }
     }
 
     /// Writes the first line, so that a log that cannot be written is found before the server runs.

@@ -15,8 +15,8 @@ use mayfly_server::config::{EngineChoice, Flags, Layers, shown_words};
 use mayfly_server::failure::{self, Failure, FailureKind};
 use mayfly_server::logging::{LogFormat, LogLayer};
 use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
-use mayfly_service::LogRing;
 use mayfly_service::parameters::LogVerbosity;
+use mayfly_service::{Actor, LogRing};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -163,7 +163,8 @@ async fn wait_for_end(running: &Running) -> anyhow::Result<()> {
             _ = interrupt.recv() => return Ok(()),
             () = running.stop_requested() => return Ok(()),
             _ = rotate.recv() => {
-                if let Err(why) = running.service.log.rotate() {
+                let audit = running.service.rotate_audit(Actor::System);
+                for why in [running.service.log.rotate(), audit].into_iter().filter_map(Result::err) {
                     tracing::error!("log rotation failed: {why}");
                 }
             }

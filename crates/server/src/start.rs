@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode, OpRegistry};
 use mayfly_query::PartialFilters;
 use mayfly_service::parameters;
-use mayfly_service::{CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
+use mayfly_service::{Actor, CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
 use mayfly_value::DocBuf;
 use tokio::net::{TcpListener, TcpSocket};
@@ -25,7 +25,7 @@ use crate::data_folder::SPILL_FOLDER;
 use crate::descriptors::Descriptors;
 use crate::failure::{Failure, FailureKind};
 use crate::tls::{self, Transport};
-use crate::{Config, TlsMode, data_folder, peer, processes};
+use crate::{Config, TlsMode, audit, data_folder, peer, processes};
 
 /// How long running commands may go on after the wish to stop.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -134,6 +134,12 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let _ = service.store.close();
         return Err(why);
     }
+    if let Some(settings) = &config.audit
+        && let Err(why) = audit::begin(&service, settings, &service.clock)
+    {
+        let _ = service.store.close();
+        return Err(why);
+    }
     let listeners: Vec<Arc<TcpListener>> = listeners.into_iter().map(Arc::new).collect();
     if let Some(name) = config.repl_set.clone() {
         let set = ReplicaSet::new(name, config.advertise.clone(), service.clock.now_ms());
@@ -215,6 +221,7 @@ impl Running {
     /// # Errors
     /// The store did not close cleanly.
     pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.service.audit_stop(Actor::System);
         self.service.shutdown.request();
         self.listeners.shutdown().await;
         if !self.drained().await {
@@ -226,6 +233,11 @@ impl Running {
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
+        if self.service.audit.has_failed() {
+            let advice = "make room for the audit log, or choose another with --auditPath";
+            let failure = Failure::new(FailureKind::General, "stopped", advice);
+            return Err(anyhow!("an audit event could not be written").context(failure));
+        }
         match closed {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(anyhow!("{}", error.message())),
@@ -325,6 +337,9 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
 fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
     service.settings.set_scripts_enabled(config.javascript_enabled);
+    if config.redact_client_data {
+        mayfly_base::redact_client_data(true);
+    }
     for (name, value) in &config.parameters {
         let parameter = parameters::find(name);
         let parameter = parameter.with_context(|| format!("unknown server parameter '{name}'"))?;

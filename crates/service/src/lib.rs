@@ -3,6 +3,7 @@
 //! A [`Service`] is one running server as commands see it. It knows neither opcodes nor commands.
 
 pub mod access;
+pub mod audit;
 mod buffers;
 pub mod connections;
 pub mod cursors;
@@ -28,6 +29,7 @@ pub use access::{
     Access, Authority, ClientCertificate, ConnectionAccess, LoggedIn, OpenLogin, ServerCertificate,
     TransportSecurity,
 };
+pub use audit::{Actor, Audit, AuditConfig, AuditOptions, AuditSink};
 pub use buffers::{Buffers, LARGE_BYTES, UnderWay};
 pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};

@@ -12,7 +12,7 @@ use mayfly_value::DocBuf;
 use crate::parameters::Settings;
 use crate::write_block;
 use crate::{
-    Access, Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler,
+    Access, Audit, Buffers, Connections, Cursors, Defaults, FailPoints, LogRing, Metrics, Profiler,
     QuerySettings, ReplicaSet, Sessions, Shutdown, Top, Topology, TransportSecurity,
 };
 
@@ -88,6 +88,8 @@ pub struct Service {
     pub access: Access,
     /// Who encrypts connections; unset: nobody.
     pub transport: OnceLock<Arc<dyn TransportSecurity>>,
+    /// Who is told of what is done to users, roles and definitions.
+    pub audit: Audit,
     /// Places at which tests make the server fail.
     pub fail_points: Arc<FailPoints>,
     /// Values of the parameters that nobody else owns.
@@ -141,6 +143,7 @@ impl Service {
             query_settings,
             access: Access::default(),
             transport: OnceLock::new(),
+            audit: Audit::default(),
             fail_points: Arc::default(),
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),

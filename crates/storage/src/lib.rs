@@ -49,8 +49,8 @@ pub use views::{
 };
 
 pub use write::{
-    COMMIT_STATEMENT, EnteredTransaction, Executed, FsyncLock, OpenTransaction, SessionKey,
-    Statement, Together, TransactionOwner, TransactionSize, WriteUnit, Writer, Writing,
+    COMMIT_STATEMENT, DefinitionChange, EnteredTransaction, Executed, FsyncLock, OpenTransaction,
+    SessionKey, Statement, Together, TransactionOwner, TransactionSize, WriteUnit, Writer, Writing,
     in_transaction,
 };
 

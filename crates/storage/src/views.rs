@@ -16,6 +16,7 @@ use crate::catalog::Definition;
 use crate::read::Scanned;
 use crate::record::IdKey;
 use crate::record::layout::id_key;
+use crate::write::DefinitionChange;
 use crate::{Collection, Direction, ScanLimit, Store, TimeSeries, UpdateStyle, whole_range};
 
 /// Views on views on a collection: so many at most. Manual: "MongoDB Limits and Thresholds", "View Nesting".
@@ -189,7 +190,12 @@ impl Store {
         self.check_graph(ns, &reads, reads_of)?;
         self.check_collations(ns, definition.as_doc(), &reads)?;
         let views = self.get_or_create_locked(&Namespace::new(ns.db(), SYSTEM_VIEWS)?)?;
-        self.write(op, &views, |unit| unit.insert(definition.as_doc()))
+        self.write(op, &views, |unit| unit.insert(definition.as_doc()))?;
+        self.tell_definition(&DefinitionChange::ViewCreated {
+            ns,
+            definition: definition.as_doc(),
+        });
+        Ok(())
     }
 
     /// Gives a view another source and pipeline.
@@ -219,12 +225,14 @@ impl Store {
     /// Those of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
         let _changing = self.lock_catalog()?;
-        if self.view(ns)?.is_none() {
-            return Ok(false);
-        }
+        let Some(old) = self.view(ns)? else { return Ok(false) };
         // A collection may get its name; a view that is there is read from the snapshot.
         let _leaving = self.definitions.changing(ns, Definition::Changed);
-        self.write_view(op, ns, None)
+        let dropped = self.write_view(op, ns, None)?;
+        if dropped {
+            self.tell_definition(&DefinitionChange::ViewDropped { ns, definition: old.as_doc() });
+        }
+        Ok(dropped)
     }
 
     fn write_view(&self, op: &OpCtx, ns: &Namespace, options: Option<RawDoc<'_>>) -> Result<bool> {

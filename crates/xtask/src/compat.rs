@@ -47,6 +47,10 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   users: `$currentOp`, `killOp`, `$listSessions`, `$listLocalSessions` and `killSessions` without a list need `inprog`, `killop`,
   `listSessions` and `killAnySession` also for one's own. A policy that archives into a collection needs `insert` on it. A login
   replaces the one before it on the same connection.
+* The audit log has commands about users and roles with the code of their error, too, where the reference has those that succeeded.
+  `createIndex` has no event for the index on `_id`, and a build that fails is followed by the `dropIndex` that takes it back.
+  `directAuthMutation` leaves out the documents, `authCheck` what stands in document sequences and commands that need no login.
+  `auditLog.schema` is that of `mongo`; a changed view, `replSetInitiate` and `updateCachedClusterServerParameter` are no events.
 * A statement that is sent again and had no effect the first time is run again.
 * Updates by operators are logged as deltas, replacements as whole documents.
 * Strings are always normalized before a collation compares them, so `normalization: false` is as `true`. The rules are those

@@ -42,8 +42,18 @@ fn failed() -> Error {
     Error::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
 }
 
+/// Who tries to log in, and by which mechanism.
+pub(super) type Attempt<'a> = (&'a UserName, &'a str);
+
 /// 18 AuthenticationFailed, later and later where that happens often, with the reason in the log.
-pub(super) fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::Display) -> Error {
+pub(super) fn refuse(
+    ctx: &CommandContext<'_>,
+    attempt: Attempt<'_>,
+    why: impl std::fmt::Display,
+) -> Error {
+    note(ctx, attempt, ErrorCode::AuthenticationFailed);
+    let (name, _) = attempt;
+    let user = if name.user.is_empty() { String::new() } else { name.to_string() };
     tracing::info!(
         component = "ACCESS",
         ctx = &**ctx.connection.desc(),
@@ -56,6 +66,13 @@ pub(super) fn refuse(ctx: &CommandContext<'_>, user: &str, why: impl std::fmt::D
     let late = ctx.service.access.attempts.failed(&connection.client, clock.monotonic_micros());
     ctx.pause.set(ctx.pause.get().max(late));
     failed()
+}
+
+/// Writes a login, good or bad, into the audit log.
+fn note(ctx: &CommandContext<'_>, attempt: Attempt<'_>, code: ErrorCode) {
+    if ctx.service.audit.is_on() {
+        ctx.service.audit_login(ctx.connection, attempt, code);
+    }
 }
 
 /// A message of the mechanism, and how the client sent it.
@@ -101,7 +118,7 @@ fn start(
     (db, origin): (&str, LoginOrigin),
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    ctx.connection.access.take_login();
+    abandon(ctx);
     let Some(RawValue::String(mechanism)) = fields.get("mechanism") else {
         return Err(fields.missing("mechanism"));
     };
@@ -110,12 +127,13 @@ fn start(
         Some(options) => Fields::new(options, "options").bool("skipEmptyExchange")?,
         None => None,
     };
+    let nobody = UserName::new("", db);
     let Some(mechanism) = Mechanism::by_name(mechanism) else {
-        return Err(refuse(ctx, "", "unknown mechanism"));
+        return Err(refuse(ctx, (&nobody, mechanism), "unknown mechanism"));
     };
     count(ctx, mechanism.name(), origin).received.add(1);
-    let first =
-        ClientFirst::parse(mechanism, &payload.bytes).map_err(|why| refuse(ctx, "", why))?;
+    let first = ClientFirst::parse(mechanism, &payload.bytes)
+        .map_err(|why| refuse(ctx, (&nobody, mechanism.name()), why))?;
     let name = UserName::new(first.user.as_str(), db);
     let access = &ctx.service.access;
     let user = access.find_user(&ctx.service.store, &name)?;
@@ -123,7 +141,8 @@ fn start(
     // The handshake lists the user's mechanisms, and the client shall choose one of those. A command fails at the proof, like one with a
     // wrong password.
     if user.is_some() && stored.is_none() && origin == LoginOrigin::Handshake {
-        return Err(refuse(ctx, &name.to_string(), "the user does not have the mechanism"));
+        let attempt = (&name, mechanism.name());
+        return Err(refuse(ctx, attempt, "the user does not have the mechanism"));
     }
     let (conversation, message) = Conversation::begin(
         &first,
@@ -136,7 +155,7 @@ fn start(
     payload.answer(false, message.as_bytes(), reply);
     ctx.connection.access.begin_login(OpenLogin {
         name,
-        mechanism,
+        mechanism: mechanism.name(),
         origin,
         step: LoginStep::Proof(Box::new(conversation)),
         skip_empty: skip_empty.unwrap_or(false),
@@ -160,18 +179,16 @@ fn run_continue(
     }
     let payload = Payload::parse(&fields)?;
     let OpenLogin { name, mechanism, origin, step, skip_empty } = login;
-    let logged_in = || count(ctx, mechanism.name(), origin).successful.add(1);
-    let shown = name.to_string();
+    let attempt = (&name, mechanism);
     if name.db != request.db {
-        return Err(refuse(ctx, &shown, "the database changed"));
+        return Err(refuse(ctx, attempt, "the database changed"));
     }
     match step {
         LoginStep::Proof(conversation) => {
             let proof =
-                conversation.finish(&payload.bytes).map_err(|why| refuse(ctx, &shown, why))?;
+                conversation.finish(&payload.bytes).map_err(|why| refuse(ctx, attempt, why))?;
             if skip_empty {
-                log_in(ctx, &name)?;
-                logged_in();
+                log_in(ctx, attempt, origin)?;
             } else {
                 let step = LoginStep::Agreement;
                 let login = OpenLogin { name, mechanism, origin, step, skip_empty };
@@ -180,28 +197,27 @@ fn run_continue(
             payload.answer(skip_empty, proof.as_bytes(), reply);
         }
         LoginStep::Agreement if payload.bytes.is_empty() => {
-            log_in(ctx, &name)?;
-            logged_in();
+            log_in(ctx, attempt, origin)?;
             payload.answer(true, &[], reply);
         }
-        LoginStep::Agreement => return Err(refuse(ctx, &shown, "a message after the end")),
+        LoginStep::Agreement => return Err(refuse(ctx, attempt, "a message after the end")),
     }
     Ok(())
 }
 
 /// Logs a user in who has proved its identity. It is read again: it may have been dropped meanwhile.
-fn log_in(ctx: &CommandContext<'_>, name: &UserName) -> Result<()> {
+fn log_in(ctx: &CommandContext<'_>, attempt: Attempt<'_>, origin: LoginOrigin) -> Result<()> {
     let (access, store) = (&ctx.service.access, &ctx.service.store);
-    let shown = name.to_string();
+    let (name, _) = attempt;
     let Some(user) = access.find_user(store, name)? else {
-        return Err(refuse(ctx, &shown, "the user was dropped"));
+        return Err(refuse(ctx, attempt, "the user was dropped"));
     };
     match access.log_in(store, ctx.connection, &user)? {
         true => {
-            note_success(ctx, &shown);
+            note_success(ctx, attempt, origin);
             Ok(())
         }
-        false => Err(refuse(ctx, &shown, "authentication restrictions")),
+        false => Err(refuse(ctx, attempt, "authentication restrictions")),
     }
 }
 
@@ -218,20 +234,38 @@ pub(super) fn count<'a>(
     }
 }
 
-/// Tells the log and the registry of connections that somebody logged in.
-pub(super) fn note_success(ctx: &CommandContext<'_>, user: &str) {
+/// Tells logs, counters and the registry of connections that somebody logged in.
+pub(super) fn note_success(ctx: &CommandContext<'_>, attempt: Attempt<'_>, origin: LoginOrigin) {
+    let (name, mechanism) = attempt;
     ctx.service.connections.logged_in(ctx.connection.id);
+    count(ctx, mechanism, origin).successful.add(1);
     tracing::info!(
         component = "ACCESS",
         ctx = &**ctx.connection.desc(),
         client = &*ctx.connection.client,
-        user,
+        user = name.to_string(),
         "Authentication succeeded"
     );
+    note(ctx, attempt, ErrorCode::OK);
 }
 
-fn run_logout(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    ctx.connection.access.take_login();
+/// A login that was begun ends with nobody logged in.
+pub(super) fn abandon(ctx: &CommandContext<'_>) {
+    if let Some(login) = ctx.connection.access.take_login() {
+        note(ctx, (&login.name, login.mechanism), ErrorCode::AuthenticationAbandoned);
+    }
+}
+
+fn run_logout(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    abandon(ctx);
+    if ctx.service.audit.is_on() {
+        let reason = format!("Explicit logout from {}", request.db);
+        ctx.service.audit_logout(ctx.connection, &reason);
+    }
     ctx.connection.access.set(None);
     ctx.service.connections.logged_out(ctx.connection.id);
     Ok(())

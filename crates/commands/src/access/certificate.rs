@@ -8,8 +8,9 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::access::LoginOrigin;
 use mayfly_value::{DocBuilder, RawValue};
 
-use super::authenticate::{count, note_success, refuse};
+use super::authenticate::{abandon, count, note_success, refuse};
 use super::users::EXTERNAL;
+
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(super) const AUTHENTICATE: Row =
@@ -43,9 +44,14 @@ pub(super) fn log_in(
     (db, origin): (&str, LoginOrigin),
     reply: &mut DocBuilder,
 ) -> Result<()> {
-    ctx.connection.access.take_login();
-    if fields.get("mechanism") != Some(RawValue::String(X509)) {
-        return Err(refuse(ctx, "", "unknown mechanism"));
+    abandon(ctx);
+    let nobody = UserName::new("", db);
+    match fields.get("mechanism") {
+        Some(RawValue::String(X509)) => {}
+        Some(RawValue::String(other)) => {
+            return Err(refuse(ctx, (&nobody, other), "unknown mechanism"));
+        }
+        _ => return Err(refuse(ctx, (&nobody, ""), "unknown mechanism")),
     }
     count(ctx, X509, origin).received.add(1);
     if db != EXTERNAL {
@@ -53,28 +59,28 @@ pub(super) fn log_in(
         return Err(Error::new(ErrorCode::ProtocolError, text));
     }
     let Some(certificate) = ctx.connection.access.certificate.get() else {
-        return Err(refuse(ctx, "", "the client has shown no certificate that was verified"));
+        let why = "the client has shown no certificate that was verified";
+        return Err(refuse(ctx, (&nobody, X509), why));
     };
     let name = UserName::new(certificate.subject.as_str(), EXTERNAL);
-    let shown = name.to_string();
+    let attempt = (&name, X509);
     match fields.get("user") {
         None | Some(RawValue::Null) => {}
         Some(RawValue::String(user)) if user == certificate.subject => {}
-        Some(_) => return Err(refuse(ctx, &shown, "the certificate is another user's")),
+        Some(_) => return Err(refuse(ctx, attempt, "the certificate is another user's")),
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let admitted = match &certificate.roles {
-        Some(roles) => access.log_in_certified(store, ctx.connection, name, roles.clone())?,
+        Some(roles) => access.log_in_certified(store, ctx.connection, &name, roles.clone())?,
         None => match access.find_user(store, &name)?.filter(|user| user.credentials.external) {
             Some(user) => access.log_in(store, ctx.connection, &user)?,
-            None => return Err(refuse(ctx, &shown, "there is no such user")),
+            None => return Err(refuse(ctx, attempt, "there is no such user")),
         },
     };
     if !admitted {
-        return Err(refuse(ctx, &shown, "authentication restrictions"));
+        return Err(refuse(ctx, attempt, "authentication restrictions"));
     }
-    note_success(ctx, &shown);
-    count(ctx, X509, origin).successful.add(1);
+    note_success(ctx, attempt, origin);
     reply.append("dbname", EXTERNAL).append("user", certificate.subject.as_str());
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use mayfly_base::is_client_data_redacted;
+use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::{Row, RowFlags};
@@ -12,39 +14,94 @@ const SECRET: &[&str] = &["pwd", "payload", "key"];
 const HIDDEN: &str = "xxx";
 /// The handshake's login, a document with a payload.
 const SPECULATIVE: &str = "speculativeAuthenticate";
+/// The field of users' documents that holds their keys.
+const CREDENTIALS: &str = "credentials";
+/// Collections of such documents: those of this server, and where tools put them before they are merged.
+const USERS: &[&str] = &["system.users", "tempusers"];
 
 /// A command as it may be shown.
 pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
-    let secret = match row.flags.has(RowFlags::SECRET) {
-        true => true,
-        false => row.flags.has(RowFlags::BEFORE_AUTH) && body.get_element(SPECULATIVE).is_some(),
+    let holds = match row.flags {
+        flags if flags.has(RowFlags::SECRET) => Holds::Secrets,
+        flags if flags.has(RowFlags::BEFORE_AUTH) => match body.get_element(SPECULATIVE) {
+            Some(_) => Holds::Secrets,
+            None => return Cow::Borrowed(body.as_bytes()),
+        },
+        _ if names_users(row, body) => Holds::Users,
+        _ => return Cow::Borrowed(body.as_bytes()),
     };
-    match secret {
-        true => Cow::Owned(without_secrets(body).into_bytes()),
-        false => Cow::Borrowed(body.as_bytes()),
+    let mut out = DocBuilder::new();
+    copy(body, holds, &mut out);
+    Cow::Owned(out.finish().into_bytes())
+}
+
+/// What has to be hidden of a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// Passwords and messages of logins.
+    Secrets,
+    /// Documents of users.
+    Users,
+}
+
+/// Whether a command may hold documents of users.
+fn names_users(row: &Row, body: RawDoc<'_>) -> bool {
+    let target = body.iter().next().map(|first| first.value());
+    match target {
+        Some(RawValue::String(collection)) => USERS.contains(&collection),
+        _ => matches!(row.name, "applyOps" | "bulkWrite" | "explain"),
     }
 }
 
-fn without_secrets(body: RawDoc<'_>) -> DocBuf {
-    let mut out = DocBuilder::new();
-    copy(body, &mut out);
-    out.finish()
-}
-
-fn copy(body: RawDoc<'_>, out: &mut DocBuilder) {
+fn copy(body: RawDoc<'_>, holds: Holds, out: &mut DocBuilder) {
     for field in body {
-        match (field.name(), field.value()) {
-            (name, _) if SECRET.contains(&name) => {
-                out.append(name, HIDDEN);
+        let hides = match holds {
+            Holds::Secrets => SECRET.contains(&field.name()),
+            Holds::Users => field.name() == CREDENTIALS || field.name().starts_with("credentials."),
+        };
+        match field.value() {
+            _ if hides => {
+                out.append(field.name(), HIDDEN);
             }
-            (SPECULATIVE, RawValue::Document(inner)) => {
-                out.start_document(SPECULATIVE);
-                copy(inner, out);
+            RawValue::Document(inner) if holds == Holds::Users || field.name() == SPECULATIVE => {
+                copy(inner, holds, out.start_document(field.name()));
+                out.end();
+            }
+            RawValue::Array(inner) if holds == Holds::Users => {
+                copy(inner, holds, out.start_array(field.name()));
                 out.end();
             }
             _ => drop(out.append_element(field)),
         }
     }
+}
+
+/// A command as a line of the log shows it: without values while `redactClientLogData` is on.
+pub(crate) fn logged(command: RawDoc<'_>) -> String {
+    match is_client_data_redacted() {
+        true => Shell(without_values(command).as_doc()).to_string(),
+        false => Shell(command).to_string(),
+    }
+}
+
+/// Every value that is neither a document nor an array hidden.
+fn without_values(document: RawDoc<'_>) -> DocBuf {
+    fn copy(document: RawDoc<'_>, out: &mut DocBuilder) {
+        for field in document {
+            match field.value() {
+                RawValue::Document(inner) => copy(inner, out.start_document(field.name())),
+                RawValue::Array(inner) => copy(inner, out.start_array(field.name())),
+                _ => {
+                    out.append(field.name(), mayfly_base::HIDDEN);
+                    continue;
+                }
+            }
+            out.end();
+        }
+    }
+    let mut out = DocBuilder::new();
+    copy(document, &mut out);
+    out.finish()
 }
 
 #[cfg(test)]
@@ -75,5 +132,27 @@ mod tests {
         assert_eq!(shown_of(hello), expected);
         let find = doc! { "find": "c", "filter": { "pwd": "x" } };
         assert_eq!(shown_of(find.clone()), find);
+        let keys = doc! { "SCRAM-SHA-256": { "storedKey": "hunter2" } };
+        let user = |keys: mayfly_value::bson::Bson| doc! { "_id": "a.u", "credentials": keys };
+        for collection in ["system.users", "tempusers"] {
+            let insert = doc! { "insert": collection, "documents": [user(keys.clone().into())] };
+            let expected = doc! { "insert": collection, "documents": [user("xxx".into())] };
+            assert_eq!(shown_of(insert), expected);
+        }
+        let set = doc! { "$set": { "credentials.SCRAM-SHA-256": keys.clone() } };
+        let shown = shown_of(doc! { "update": "system.users", "updates": [{ "q": {}, "u": set }] });
+        assert!(!shown.to_string().contains("hunter2"), "{shown}");
+        let op = doc! { "op": "i", "ns": "admin.system.users", "o": user(keys.into()) };
+        let shown = shown_of(doc! { "applyOps": [op] });
+        assert!(!shown.to_string().contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn no_value_is_logged_while_client_data_is_left_out() {
+        let find = doc! { "find": "c", "filter": { "a": [1, { "b": "x" }], "n": null } };
+        let hidden = without_values(DocBuf::from_bson(&find).as_doc());
+        let expected =
+            doc! { "find": "###", "filter": { "a": ["###", { "b": "###" }], "n": "###" } };
+        assert_eq!(hidden, DocBuf::from_bson(&expected));
     }
 }

@@ -9,35 +9,45 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
 use super::arguments::{own_role, restrictions, roles, some_roles, wrote};
+use crate::audit::Audited;
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(super) const CREATE: Row = Row::new("createRole", "Creates a role", run_create)
     .needs(Needs::InHandler)
+    .audited(Audited::Role)
     .flags(RowFlags::WRITE);
 pub(super) const UPDATE: Row = Row::new("updateRole", "Changes a role", run_update)
     .needs(Needs::InHandler)
+    .audited(Audited::Role)
     .flags(RowFlags::WRITE);
-pub(super) const DROP: Row =
-    Row::new("dropRole", "Drops a role", run_drop).needs(Needs::InHandler).flags(RowFlags::WRITE);
+pub(super) const DROP: Row = Row::new("dropRole", "Drops a role", run_drop)
+    .needs(Needs::InHandler)
+    .audited(Audited::Role)
+    .flags(RowFlags::WRITE);
 pub(super) const DROP_ALL: Row =
     Row::new("dropAllRolesFromDatabase", "Drops all roles of a database", run_drop_all)
         .needs(Needs::InHandler)
+        .audited(Audited::Database)
         .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
 pub(super) const GRANT_PRIVILEGES: Row =
     Row::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
         .needs(Needs::InHandler)
+        .audited(Audited::Role)
         .flags(RowFlags::WRITE);
 pub(super) const REVOKE_PRIVILEGES: Row =
     Row::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
         .needs(Needs::InHandler)
+        .audited(Audited::Role)
         .flags(RowFlags::WRITE);
 pub(super) const GRANT_ROLES: Row =
     Row::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
         .needs(Needs::InHandler)
+        .audited(Audited::Role)
         .flags(RowFlags::WRITE);
 pub(super) const REVOKE_ROLES: Row =
     Row::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
         .needs(Needs::InHandler)
+        .audited(Audited::Role)
         .flags(RowFlags::WRITE);
 
 const KNOWN: &[&str] = &["privileges", "roles", "authenticationRestrictions"];

@@ -6,14 +6,17 @@ use mayfly_value::DocBuilder;
 
 use super::arguments::{own_user, some_roles, wrote};
 use super::users::require_roles;
+use crate::audit::Audited;
 use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const GRANT: Row = Row::new("grantRolesToUser", "Gives roles to a user", run_grant)
     .needs(Needs::InHandler)
+    .audited(Audited::User)
     .flags(RowFlags::WRITE);
 pub(super) const REVOKE: Row =
     Row::new("revokeRolesFromUser", "Takes roles from a user", run_revoke)
         .needs(Needs::InHandler)
+        .audited(Audited::User)
         .flags(RowFlags::WRITE);
 
 fn run_grant(

@@ -7,21 +7,28 @@ use mayfly_value::{DocBuilder, RawValue, bson};
 use zeroize::Zeroizing;
 
 use super::arguments::{custom_data, own_user, restrictions, roles, wrote};
+use crate::audit::Audited;
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 const FLAGS: RowFlags = RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::SECRET);
 
-pub(super) const CREATE: Row =
-    Row::new("createUser", "Creates a user", run_create).needs(Needs::InHandler).flags(FLAGS);
+pub(super) const CREATE: Row = Row::new("createUser", "Creates a user", run_create)
+    .needs(Needs::InHandler)
+    .audited(Audited::User)
+    .flags(FLAGS);
 pub(super) const UPDATE: Row =
     Row::new("updateUser", "Changes a user's password, roles or data", run_update)
         .needs(Needs::InHandler)
+        .audited(Audited::User)
         .flags(FLAGS);
-pub(super) const DROP: Row =
-    Row::new("dropUser", "Drops a user", run_drop).needs(Needs::InHandler).flags(RowFlags::WRITE);
+pub(super) const DROP: Row = Row::new("dropUser", "Drops a user", run_drop)
+    .needs(Needs::InHandler)
+    .audited(Audited::User)
+    .flags(RowFlags::WRITE);
 pub(super) const DROP_ALL: Row =
     Row::new("dropAllUsersFromDatabase", "Drops all users of a database", run_drop_all)
         .needs(Needs::InHandler)
+        .audited(Audited::Database)
         .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
 pub(super) const FORGET: Row =
     Row::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)

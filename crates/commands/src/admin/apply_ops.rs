@@ -18,6 +18,7 @@ use mayfly_storage::Together;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::access::demands;
+use crate::audit::Audited;
 use crate::crud::{check_writable, wrote};
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
@@ -26,6 +27,7 @@ use entry::{Entry, EntryKind};
 
 pub(super) const ROW: Row = Row::new("applyOps", "Applies entries of a log", run)
     .needs(Needs::Demands(demands::everything))
+    .audited(Audited::Documents)
     .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::LENIENT));
 
 /// Most commands that stand in each other.

@@ -6,21 +6,27 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::defaults;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use super::audit_config;
+use crate::audit::Audited;
 use crate::crud::wrote;
 use crate::fields::whole_number;
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(super) const GET: Row = Row::new("getClusterParameter", "Shows cluster parameters", run_get)
     .needs(Needs::Cluster(&[Action::GetClusterParameter]))
+    .audited(Audited::Value("requestedClusterServerParameters"))
     .since("6.0")
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 pub(super) const SET: Row = Row::new("setClusterParameter", "Sets a cluster parameter", run_set)
     .needs(Needs::Cluster(&[Action::SetClusterParameter]))
+    .audited(Audited::Value("updatedClusterServerParameter"))
     .since("6.0")
     .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::WRITE_CONCERN));
 
 /// The parameters.
-const NAMES: &[&str] = &[MAX_TIME];
+const NAMES: &[&str] = &[AUDIT, MAX_TIME];
+/// What the audit log records.
+const AUDIT: &str = "auditConfig";
 /// Milliseconds that a read may take which sets no limit itself.
 const MAX_TIME: &str = "defaultMaxTimeMS";
 
@@ -38,7 +44,10 @@ fn run_get(
     let fields = Fields::new(request.body, "getClusterParameter");
     let expected = "[string, array]";
     let names = match request.target() {
-        RawValue::String("*") => NAMES.to_vec(),
+        RawValue::String("*") => {
+            let auditing = ctx.service.audit.is_on();
+            NAMES.iter().copied().filter(|name| *name != AUDIT || auditing).collect()
+        }
         RawValue::String(name) => vec![known(name)?],
         RawValue::Array(names) => {
             let one = |name: mayfly_value::RawElement<'_>| match name.value() {
@@ -53,9 +62,19 @@ fn run_get(
         return Err(Error::bad_value("getClusterParameter needs at least one name"));
     }
     let defaults = &ctx.service.defaults;
+    if names.contains(&AUDIT) {
+        audit_config::require_audit(ctx)?;
+    }
     reply.start_array("clusterParameters");
     for name in names {
         reply.push_document().append("_id", name);
+        if name == AUDIT {
+            let config = ctx.service.audit.config();
+            reply.append("clusterParameterTime", RawValue::Timestamp(config.time));
+            config.append_to(ctx.service.audit.has_authorization_success(), reply);
+            reply.end();
+            continue;
+        }
         let time = RawValue::Timestamp(defaults.max_time_set_at());
         reply.append("clusterParameterTime", time);
         reply.append("readOperations", defaults.max_time_ms()).end();
@@ -77,7 +96,10 @@ fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuild
     let RawValue::Document(values) = parameter.value() else {
         return Err(fields.wrong(name, parameter.value(), "object"));
     };
-    if let Some(ms) = read_operations(values)? {
+    if name == AUDIT {
+        let known = &["filter", "auditAuthorizationSuccess"];
+        audit_config::set(ctx, &Fields::strict(values, AUDIT, known)?)?;
+    } else if let Some(ms) = read_operations(values)? {
         defaults::store_max_time(ctx.service, ctx.op, ms)?;
     }
     wrote(ctx, request);

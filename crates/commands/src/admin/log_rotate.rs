@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Actor;
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::fields::whole_number;
@@ -13,19 +14,23 @@ pub(crate) const ROW: Row = Row::new("logRotate", "Begins a new log file", run)
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;
-    match request.target() {
-        RawValue::String("server") => {}
-        // There is no audit log to rotate.
-        RawValue::String("audit") => return Ok(()),
+    let (server, audit) = match request.target() {
+        RawValue::String("server") => (true, false),
+        RawValue::String("audit") => (false, true),
         RawValue::String(other) => {
             let text = format!("Unknown log type '{other}'");
             return Err(Error::new(ErrorCode::NoSuchKey, text));
         }
-        number if whole_number(number).is_some() => {}
+        number if whole_number(number).is_some() => (true, true),
         other => return Err(fields.wrong("logRotate", other, "[int, string]")),
-    }
-    ctx.service.log.rotate().map_err(|why| {
+    };
+    let failed = |why| {
         let text = format!("Log rotation failed: {why}");
         Error::new(ErrorCode::FileRenameFailed, text)
-    })
+    };
+    // Both are tried; the first one that fails is told.
+    let rotated = if server { ctx.service.log.rotate() } else { Ok(()) };
+    let actor = Actor::Client(ctx.connection);
+    let audit = if audit { ctx.service.rotate_audit(actor) } else { Ok(()) };
+    rotated.and(audit).map_err(failed)
 }

@@ -1,6 +1,7 @@
 //! Commands that change how the server runs: parameters, sessions, replication posture, shutdown.
 
 mod apply_ops;
+mod audit_config;
 mod balancer;
 mod cluster_parameters;
 mod compatibility;
@@ -28,6 +29,9 @@ use crate::Row;
 /// The group's rows.
 pub(crate) const ROWS: &[Row] = &[
     apply_ops::ROW,
+    audit_config::GET,
+    audit_config::MESSAGE,
+    audit_config::SET,
     balancer::STATUS,
     cluster_parameters::GET,
     cluster_parameters::SET,

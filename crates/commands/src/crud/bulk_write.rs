@@ -18,12 +18,14 @@ use super::write::{
     bypass_validation, check_count, check_writable, keep_empty_timestamps, ordered, wrote,
 };
 use crate::access::demands;
+use crate::audit::Audited;
 use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
 use operation::{Action, Operation};
 use results::{Kind, Outcome, Results};
 
 pub(crate) const ROW: Row = Row::new("bulkWrite", "Writes to several collections", run)
     .needs(Needs::Demands(demands::bulk_write))
+    .audited(Audited::Documents)
     .since("8.0")
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
 

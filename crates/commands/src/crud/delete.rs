@@ -14,11 +14,13 @@ use super::write::{
     WriteResults, bypass_validation, check_count, check_writable, ends_command,
     keep_empty_timestamps, ordered, was_dropped, wrote,
 };
+use crate::audit::Audited;
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
     .needs(Needs::Collection(&[Action::Remove]))
+    .audited(Audited::Documents)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Delete);
 

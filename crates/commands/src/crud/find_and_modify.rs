@@ -18,11 +18,13 @@ use super::write::{
     on_collection, was_dropped, wrote,
 };
 use crate::access::demands;
+use crate::audit::Audited;
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one document", run)
     .needs(Needs::Demands(demands::find_and_modify))
+    .audited(Audited::Documents)
     .aliases(&["findandmodify"])
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK));
 

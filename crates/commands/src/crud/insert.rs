@@ -13,6 +13,7 @@ use super::write::{
     on_collection, ordered, wrote,
 };
 use crate::access::demands;
+use crate::audit::Audited;
 use crate::length::Work;
 use crate::retry::Attempt;
 use crate::{CommandContext, Needs, OpKind, Request, Row, RowFlags};
@@ -23,6 +24,7 @@ const UNIT_BYTES: usize = 1 << 20;
 
 pub(crate) const ROW: Row = Row::new("insert", "Inserts documents", run)
     .needs(Needs::Demands(demands::insert))
+    .audited(Audited::Documents)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Insert);
 

@@ -17,11 +17,13 @@ use super::write::{
     keep_empty_timestamps, on_collection, ordered, wrote,
 };
 use crate::access::demands;
+use crate::audit::Audited;
 use crate::retry::Attempt;
 use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
     .needs(Needs::Demands(demands::update))
+    .audited(Audited::Documents)
     .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
     .kind(OpKind::Update);
 

@@ -2,6 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::Actor;
 use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
@@ -35,6 +36,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         reply.append("nIndexesWas", indexes).append("ns", ns.as_str());
     } else if ctx.service.store.drop_view(ctx.op, &ns)? {
         reply.append("ns", ns.as_str());
+    } else if ctx.service.audit.is_on() {
+        let (actor, code) = (Actor::Client(ctx.connection), ErrorCode::NamespaceNotFound);
+        ctx.service.audit(actor, "dropCollection", code, |param| {
+            param.append("ns", ns.as_str());
+        });
     }
     // What is not there was perhaps dropped a moment ago, by somebody who did not wait for the log.
     wrote(ctx, request);

@@ -15,6 +15,7 @@ use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use crate::access::authenticate;
 use crate::admin::replication::append_member;
+use crate::audit::Audited;
 use crate::fields::{whole_number, wrong_type};
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, Wait};
 
@@ -22,10 +23,12 @@ const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT);
 
 pub(crate) const HELLO: Row = Row::new("hello", "Tells what the server is and can do", run)
     .needs(Needs::Nothing)
+    .audited(Audited::ClientMetadata)
     .since("4.4.2")
     .flags(FLAGS);
 pub(crate) const IS_MASTER: Row = Row::new("isMaster", "The old name of hello", run)
     .needs(Needs::Nothing)
+    .audited(Audited::ClientMetadata)
     .aliases(&["ismaster"])
     .flags(FLAGS);
 

@@ -9,7 +9,6 @@ use mayfly_query::QueryShape;
 use mayfly_service::query_settings::namespace_of;
 use mayfly_service::top::{Done, Scan, Use};
 use mayfly_service::{Connection, Service};
-use mayfly_value::shell::Shell;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::small;
@@ -113,7 +112,7 @@ impl Observed<'_> {
             r#type = "command",
             ns = about.get("ns").and_then(RawValue::as_str).unwrap_or_default(),
             appName = self.connection.app_name(),
-            command = %Shell(command.unwrap_or(RawDoc::EMPTY)),
+            command = redaction::logged(command.unwrap_or(RawDoc::EMPTY)).as_str(),
             planSummary = about.get("planSummary").and_then(RawValue::as_str).unwrap_or_default(),
             keysExamined = number("keysExamined"),
             docsExamined = number("docsExamined"),

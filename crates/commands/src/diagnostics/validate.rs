@@ -1,7 +1,7 @@
 //! `validate`: checks the records and indexes of a collection while everybody goes on working with it.
 
 use mayfly_auth::Action;
-use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_base::{ClientData, Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{EntryFinding, ValidateOptions, Validated, record_id};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
@@ -87,7 +87,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     let found = ctx.service.store.validate(ctx.op, &collection, check)?;
     let (warnings, errors) = judge(&ns, &options, &found);
     if !errors.is_empty() {
-        tracing::error!(namespace = %ns, errors = ?errors, "a collection is not valid");
+        let errors = ClientData(format!("{errors:?}"));
+        tracing::error!(namespace = %ns, %errors, "a collection is not valid");
     }
     let shown = Shown { ns: &ns, buckets: collection.time_series().is_some() };
     append_findings(&shown, &found, errors.is_empty(), doc);

@@ -8,6 +8,9 @@ use super::keys::{self, ALIASES, KEYS, PARAMETERS};
 /// Deepest nesting of a key.
 const MAX_DEPTH: usize = 4;
 
+/// Keys whose values other servers take from a program or from a URL.
+const EXPANSIONS: &[&str] = &["__exec", "__rest"];
+
 /// A value from a file.
 pub(super) struct Entry {
     pub(super) path: String,
@@ -41,6 +44,13 @@ fn collect(
                 let Some(word) = scalar_text(key) else {
                     bail!("{name}:{}: a key is not text", key.span.start.line());
                 };
+                if EXPANSIONS.contains(&word.as_str()) {
+                    let line = key.span.start.line();
+                    let of = if dotted.is_empty() { "the whole file" } else { &dotted };
+                    bail!(
+                        "{name}:{line}: {of} is given by '{word}', which this server does not run: write the value itself"
+                    );
+                }
                 path.push(word);
                 check_known(name, key.span.start.line(), path)?;
                 collect(name, value, path, entries)?;
@@ -84,7 +94,16 @@ fn check_known(name: &str, line: usize, path: &[String]) -> anyhow::Result<()> {
     if path[0] == PARAMETERS || known().any(leads) {
         return Ok(());
     }
-    let sections = ["net", "storage", "replication", "systemLog", PARAMETERS];
+    let sections = [
+        "net",
+        "storage",
+        "replication",
+        "security",
+        "auditLog",
+        "archive",
+        "systemLog",
+        PARAMETERS,
+    ];
     let names: Vec<&str> =
         if path.len() == 1 { sections.to_vec() } else { KEYS.iter().map(|key| key.path).collect() };
     let hint = keys::suggestion(&dotted, names.into_iter());

@@ -84,6 +84,24 @@ pub struct Flags {
     /// Refuse $where, $function and what else runs scripts
     #[arg(long)]
     pub(super) noscripting: bool,
+    /// Write audit events to file, syslog or console
+    #[arg(long = "auditDestination", value_name = "DESTINATION")]
+    pub(super) audit_destination: Option<String>,
+    /// JSON or BSON, for an audit log in a file [default: JSON]
+    #[arg(long = "auditFormat", value_name = "FORMAT")]
+    pub(super) audit_format: Option<String>,
+    /// File of the audit log
+    #[arg(long = "auditPath", value_name = "FILE")]
+    pub(super) audit_path: Option<String>,
+    /// Which events are audited, a query in extended JSON [default: all]
+    #[arg(long = "auditFilter", value_name = "QUERY")]
+    pub(super) audit_filter: Option<String>,
+    /// Let commands change what is audited
+    #[arg(long = "auditRuntimeConfiguration")]
+    pub(super) audit_runtime_configuration: bool,
+    /// Leave values of documents and commands out of the log
+    #[arg(long = "redactClientLogData")]
+    pub(super) redact_client_log_data: bool,
     /// Log file instead of the standard output
     #[arg(long)]
     pub(super) logpath: Option<String>,
@@ -145,6 +163,10 @@ impl Flags {
             ("initFolder", &self.init_folder),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),
+            ("auditDestination", &self.audit_destination),
+            ("auditFormat", &self.audit_format),
+            ("auditPath", &self.audit_path),
+            ("auditFilter", &self.audit_filter),
             ("logpath", &self.logpath),
         ];
         let mut given: Vec<_> =
@@ -157,6 +179,8 @@ impl Flags {
                 self.tls_allow_connections_without_certificates,
             ),
             ("tlsFIPSMode", self.tls_fips_mode),
+            ("auditRuntimeConfiguration", self.audit_runtime_configuration),
+            ("redactClientLogData", self.redact_client_log_data),
             ("quiet", self.quiet),
         ];
         let on = switches.into_iter().filter(|(_, on)| *on);

@@ -11,6 +11,8 @@ pub(super) enum Kind {
     /// A text that is never shown.
     Secret,
     Word(&'static [&'static str]),
+    /// One of these words, or nothing.
+    Choice(&'static [&'static str]),
     Integer {
         least: i64,
         most: i64,
@@ -71,6 +73,12 @@ pub(super) const KEYS: &[Key] = &[
     key("security.authorization", "auth", Kind::Word(&["enabled", "disabled"])),
     key("security.allowOpen", "allowOpen", Kind::Bool),
     key("init.folder", "initFolder", Kind::Text),
+    key("security.redactClientLogData", "redactClientLogData", Kind::Bool),
+    key("auditLog.destination", "auditDestination", Kind::Choice(&["file", "syslog", "console"])),
+    key("auditLog.format", "auditFormat", Kind::Word(&["JSON", "BSON"])),
+    key("auditLog.path", "auditPath", Kind::Text),
+    key("auditLog.filter", "auditFilter", Kind::Text),
+    key("auditLog.runtimeConfiguration", "auditRuntimeConfiguration", Kind::Bool),
     key("archive.folder", "archiveFolder", Kind::Text),
     key("archive.urls", "archiveUrls", Kind::Text),
     key("systemLog.path", "logpath", Kind::Text),
@@ -97,8 +105,11 @@ impl Key {
             Kind::Text | Kind::Secret => Ok(()),
             Kind::Bool if matches!(text, "true" | "false") => Ok(()),
             Kind::Bool => bail!("'{text}' is not true or false"),
-            Kind::Word(words) if words.contains(&text) => Ok(()),
-            Kind::Word(words) => bail!("'{text}' is not one of {}", words.join(", ")),
+            Kind::Choice(_) if text.is_empty() => Ok(()),
+            Kind::Word(words) | Kind::Choice(words) if words.contains(&text) => Ok(()),
+            Kind::Word(words) | Kind::Choice(words) => {
+                bail!("'{text}' is not one of {}", words.join(", "))
+            }
             Kind::Integer { least, most } => match text.parse::<i64>() {
                 Ok(number) if (least..=most).contains(&number) => Ok(()),
                 Ok(number) => bail!("{number} is not between {least} and {most}"),

@@ -319,7 +319,9 @@ impl Layers {
                 Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
                 Some(Kind::Size { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
                 Some(Kind::Secret) => Bson::String(HIDDEN.to_owned()),
-                Some(Kind::Text | Kind::Word(_)) | None => Bson::String(text.clone()),
+                Some(Kind::Text | Kind::Word(_) | Kind::Choice(_)) | None => {
+                    Bson::String(text.clone())
+                }
             };
             insert_at(&mut parsed, path, value);
         }

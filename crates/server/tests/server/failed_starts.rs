@@ -391,3 +391,17 @@ fn help_and_version_are_no_failures() {
         assert!(!output.stdout.is_empty());
     }
 }
+
+#[test]
+fn an_audit_log_that_cannot_be_written() {
+    let (_above, folder) = new_folder();
+    let file = |path| ["--auditDestination", "file", "--auditPath", path];
+    let tried = "cannot write the audit log";
+    start_over(&folder, &file("/no/folder/a")).says(1, tried, "/no/folder/a", "--auditPath");
+    start_over(&folder, &file("/dev/full")).says(1, tried, "its first event", "--auditPath");
+    let tried = "cannot use the configuration";
+    let without = start_over(&folder, &["--auditDestination", "file"]);
+    without.says(2, tried, "auditLog.path is not set", "auditLog");
+    // A later start finds the folder in order.
+    drop(Server::start(&folder));
+}

@@ -1,6 +1,7 @@
 //! The server as a whole, in one binary: inside a test with a clock of its own, and as a process that is killed, started
 //! wrongly, or asked twice.
 
+mod audit;
 mod authorization;
 mod built_in_roles;
 mod clock;
@@ -13,6 +14,7 @@ mod first_start;
 mod memory;
 mod memory_limit;
 mod retry;
+mod secrets;
 mod threads;
 mod tls;
 mod transactions;

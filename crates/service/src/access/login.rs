@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use mayfly_auth::UserName;
 use mayfly_auth::scram::Conversation;
-use mayfly_auth::{Mechanism, UserName};
 use parking_lot::Mutex;
 
 use super::{ClientCertificate, LoggedIn};
@@ -15,7 +15,7 @@ pub struct OpenLogin {
     /// Who logs in.
     pub name: UserName,
     /// By which mechanism.
-    pub mechanism: Mechanism,
+    pub mechanism: &'static str,
     /// Where the client's first message came from.
     pub origin: LoginOrigin,
     /// What is said to the client next.

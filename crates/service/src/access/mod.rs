@@ -205,11 +205,11 @@ impl Access {
         &self,
         store: &Store,
         connection: &Connection,
-        name: UserName,
+        name: &UserName,
         roles: Vec<RoleName>,
     ) -> Result<bool> {
         let user = User {
-            name,
+            name: name.clone(),
             id: None,
             credentials: Credentials::external(),
             roles,

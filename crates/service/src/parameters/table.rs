@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::spill::Operator;
-use mayfly_base::{PlannerSettings, ScriptLimits};
+use mayfly_base::{PlannerSettings, ScriptLimits, is_client_data_redacted, redact_client_data};
 use mayfly_storage::{TtlIndexRules, TtlParameters};
 use mayfly_value::DocBuilder;
 use parking_lot::Mutex;
@@ -188,6 +188,7 @@ const fn told(name: &'static str, kind: Kind, get: fn(&Service) -> Value) -> Par
 /// All parameters, ascending by name.
 pub const TABLE: &[Parameter] = &[
     flag!("allowDiskUseByDefault", |s| memory(s).allow_disk_use),
+    flag!("auditAuthorizationSuccess", |s| s.audit.authorization_success),
     told("authSchemaVersion", NOT_NEGATIVE, |_| Value::Number(5)),
     number!("batchedDeletesTargetBatchDocs", NOT_NEGATIVE, |s| ttl(s).batch_docs),
     number!("batchedDeletesTargetBatchTimeMS", NOT_NEGATIVE, |s| ttl(s).batch_ms),
@@ -325,6 +326,17 @@ pub const TABLE: &[Parameter] = &[
         .store
         .transaction_lock_timeout_ms),
     flag!("notablescan", |s| planner(s).no_table_scan),
+    Parameter {
+        name: "redactClientLogData",
+        set_at: SetAt::Both,
+        kind: Kind::Bool,
+        get: |_| Value::Bool(is_client_data_redacted()),
+        set: |_, value| {
+            if let Value::Bool(redacted) = value {
+                redact_client_data(*redacted);
+            }
+        },
+    },
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::op::OpProgress;
-use mayfly_base::{Error, ErrorCode, OpCtx, Result, memory};
+use mayfly_base::{ClientData, Error, ErrorCode, OpCtx, Result, memory};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 
 use crate::Store;
@@ -40,7 +40,7 @@ use crate::index::sorter::Scratch;
 use crate::record::RecordKey;
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
-use crate::write::{back_off, covered_keys, duplicate_key, most_tries};
+use crate::write::{DefinitionChange, back_off, covered_keys, duplicate_key, most_tries};
 
 /// Memory for notes, at most.
 const NOTES_BYTES: usize = 16 << 20;
@@ -117,9 +117,15 @@ impl Store {
             });
         op.update_info(|info| info.progress = None);
         if let Err(error) = result {
-            building.iter().for_each(|it| it.runtime.abandoned.store(true, Ordering::Release));
+            let ns = collection.namespace();
+            for index in building {
+                index.runtime.abandoned.store(true, Ordering::Release);
+                let spec = index.spec.document();
+                self.tell_definition(&DefinitionChange::BuildAbandoned { ns: &ns, spec });
+            }
             if let Err(why) = self.abandon_building(collection, building) {
                 // On a full disk, say. The sweeper tries again, and who wants to build it again.
+                let why = ClientData(why);
                 tracing::warn!(%why, "an index build that failed cannot be taken back yet");
             }
             return Err(error);

@@ -21,7 +21,7 @@ use crate::policy::ExpireAfter;
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
 use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
-use crate::write::in_transaction;
+use crate::write::{DefinitionChange, in_transaction};
 
 /// What `createIndexes` reports.
 #[derive(Debug, Default)]
@@ -295,6 +295,10 @@ impl Store {
         })?;
         self.leave_to_build(&building);
         collection.install(&mut state, changed);
+        for index in &building {
+            let spec = index.spec.document();
+            self.tell_definition(&DefinitionChange::BuildBegun { ns: &ns, spec });
+        }
         Ok(building)
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{ClientData, Error, ErrorCode, Result};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -97,7 +97,8 @@ impl Validation {
         let info = info.finish();
         if self.only_warn {
             let info = Shell(info.as_doc()).to_string();
-            tracing::warn!(namespace = ns, errInfo = info, "document would fail validation");
+            let info = ClientData(info);
+            tracing::warn!(namespace = ns, errInfo = %info, "document would fail validation");
             return Ok(());
         }
         let mut extra = DocBuilder::new();

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::{ClientData, OpCtx, Result};
 use mayfly_kv::{Direction, Keyspace, ScanEnd, ScanLimit};
 use mayfly_value::keys::{TypeBitsReader, decode_value};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
@@ -241,8 +241,9 @@ impl Run<'_> {
         self.found.unsound_buckets += 1;
         if self.found.unsound_buckets <= MAX_LISTED as i64 {
             let namespace = self.collection.namespace();
+            let bucket = ClientData(format!("{id:?}"));
             // The reply of `validate` names this number.
-            tracing::warn!(id = 6_698_300, %namespace, bucket = ?id, why, "a bucket is not sound");
+            tracing::warn!(id = 6_698_300, %namespace, %bucket, why, "a bucket is not sound");
         }
     }
 

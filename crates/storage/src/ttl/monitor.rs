@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mayfly_base::{Clock, ErrorCode};
+use mayfly_base::{ClientData, Clock, ErrorCode};
 
 use crate::Store;
 use crate::policy::TtlParameters;
@@ -90,7 +90,7 @@ impl Waiting {
             }
             tracing::warn!(
                 id = 22537,
-                %error,
+                error = %ClientData(error),
                 "TTLMonitor was interrupted, waiting before doing another pass"
             );
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{ClientData, Error, ErrorCode, Result};
 
 use crate::Store;
 use crate::catalog::{Collection, Policy, TimeToLive};
@@ -215,7 +215,7 @@ impl Store {
                     id = 5400703,
                     namespace = %turn.collection.namespace(),
                     index = rule.policy().name(),
-                    %error,
+                    error = %ClientData(error),
                     "Error running TTL job on collection"
                 );
                 false

@@ -66,15 +66,18 @@ impl Writer {
             stamp.concerns(entry.fields());
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
-            under_way = Some((stamp, entry.logical_bytes()));
+            under_way = Some((stamp, entry));
         }
         if txn.size().1 > 0 {
             txn.commit().map_err(from_kv)?;
             self.note_commit();
         }
-        if let Some((stamp, bytes)) = under_way {
-            stamp.committed(1, bytes);
+        if let Some((stamp, entry)) = under_way {
+            stamp.committed(1, entry.logical_bytes());
             self.oplog.note_commit();
+            if self.has_definition_hook() {
+                self.tell_logged(entry.fields());
+            }
         }
         Ok(result)
     }

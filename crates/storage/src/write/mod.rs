@@ -6,6 +6,7 @@
 mod archive;
 mod capped;
 mod change;
+mod definition_hook;
 mod durability;
 mod fsync_lock;
 mod load;
@@ -21,6 +22,7 @@ mod writer;
 
 pub(crate) use archive::{ArchiveCollection, FindArchives, archive_names};
 pub use archive::{ArchivePlace, ArchiveSink};
+pub use definition_hook::DefinitionChange;
 pub(crate) use durability::SyncGate;
 pub use fsync_lock::{FsyncLock, Writing};
 pub(crate) use retry::recorded_at;

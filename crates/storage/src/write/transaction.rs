@@ -295,12 +295,15 @@ impl Writer {
         let parts = std::mem::replace(&mut pending.oplog, OplogBatch::new()).into_parts();
         let mut stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
         let (mut entries, mut bytes) = (0, 0);
+        let mut definitions = Vec::new();
+        let tells = !local.created.is_empty() && self.has_definition_hook();
         for (timestamp, entry) in parts.finish(stamp.first(), now_ms) {
             self.check_user_write(entry.fields())?;
             stamp.concerns(entry.fields());
             txn.put(Keyspace::Oplog, &timestamp.to_be_bytes(), entry.value(), Guard::Derived)
                 .map_err(from_kv)?;
             (entries, bytes) = (entries + 1, bytes + entry.logical_bytes());
+            definitions.extend(tells.then(|| entry.fields().to_owned()));
         }
         let committed_at = stamp.timestamp();
         pending.fill_in(&mut *txn, committed_at)?;
@@ -314,6 +317,7 @@ impl Writer {
         txn.put(Keyspace::Session, &key, &value, Guard::Checked).map_err(from_kv)?;
         let delay = pending.leave_notes();
         txn.commit().map_err(from_kv)?;
+        definitions.iter().for_each(|entry| self.tell_logged(entry.as_doc()));
         // While nobody can see the log beyond it.
         if !local.created.is_empty() {
             self.catalog.publish(|map| {

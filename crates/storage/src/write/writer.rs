@@ -10,6 +10,7 @@ use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 
 use super::archive::{ArchiveCollection, ArchiveSink, Archives, FindArchives, OpenArchives};
 use super::capped::CappedUnit;
+use super::definition_hook::DefinitionHook;
 use super::durability::SyncGate;
 use super::fsync_lock::FsyncLock;
 use super::load::ForegroundLoad;
@@ -46,6 +47,7 @@ pub struct Writer {
     archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
     finds_archives: OnceLock<Weak<dyn FindArchives>>,
     pub(super) user_block: UserWriteBlock,
+    pub(super) definition_hook: DefinitionHook,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
     /// How long a statement of an open transaction waits for a lock, in milliseconds; negative for as long as it takes.
@@ -81,6 +83,7 @@ impl Writer {
             archive_sink: OnceLock::new(),
             finds_archives: OnceLock::new(),
             user_block: UserWriteBlock::default(),
+            definition_hook: DefinitionHook::default(),
             fsync_lock: FsyncLock::default(),
             transaction_lock_timeout_ms: AtomicI64::new(TRANSACTION_LOCK_TIMEOUT_MS),
             index_build_bytes: AtomicI64::new(INDEX_BUILD_BYTES),

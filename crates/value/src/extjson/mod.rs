@@ -12,6 +12,16 @@ pub use write::{Style, to_string, value_to_string};
 mod tests {
     use super::*;
 
+    /// Manual: "System Event Audit Messages"; MongoDB Extended JSON (v1), "Strict Mode".
+    #[test]
+    fn the_first_version_is_written() {
+        let text = r#"{"n":1,"l":{"$numberLong":"5"},"d":{"$date":"2021-08-09T13:45:05.072Z"},
+            "b":{"$binary":{"base64":"AQIDBA==","subType":"04"}},
+            "r":{"$regularExpression":{"pattern":"a","options":"i"}}}"#;
+        let expected = r#"{"n":1,"l":{"$numberLong":"5"},"d":{"$date":"2021-08-09T13:45:05.072+00:00"},"b":{"$binary":"AQIDBA==","$type":"04"},"r":{"$regex":"a","$options":"i"}}"#;
+        assert_eq!(to_string(parse_document(text).unwrap().as_doc(), Style::First), expected);
+    }
+
     /// Canonical text, and the relaxed text where it differs. Specification: "MongoDB Extended JSON
     /// (v2)".
     #[test]

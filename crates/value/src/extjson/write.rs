@@ -5,13 +5,16 @@ use std::fmt::Write;
 use crate::decimal::Decimal;
 use crate::raw::{RawDoc, RawValue};
 
-/// Which of the two forms of the specification.
+/// Which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Keeps every type.
     Canonical,
     /// Plain JSON numbers and readable dates.
     Relaxed,
+    /// Version 1 in its strict mode, which the reference's audit log has: binary values as `{"$binary": "...", "$type": "04"}`, dates
+    /// with milliseconds and an offset. Written, not read.
+    First,
 }
 
 /// A document as text.
@@ -31,7 +34,8 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
     let mut put = |text: std::fmt::Arguments<'_>| {
         let _ = out.write_fmt(text);
     };
-    let relaxed = style == Style::Relaxed;
+    let relaxed = style != Style::Canonical;
+    let first = style == Style::First;
     match value {
         RawValue::MinKey => put(format_args!(r#"{{"$minKey":1}}"#)),
         RawValue::Undefined => put(format_args!(r#"{{"$undefined":true}}"#)),
@@ -40,7 +44,7 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
         RawValue::Double(v) => put(format_args!(r#"{{"$numberDouble":"{}"}}"#, DoubleText(v))),
         RawValue::Int32(v) if relaxed => put(format_args!("{v}")),
         RawValue::Int32(v) => put(format_args!(r#"{{"$numberInt":"{v}"}}"#)),
-        RawValue::Int64(v) if relaxed => put(format_args!("{v}")),
+        RawValue::Int64(v) if relaxed && !first => put(format_args!("{v}")),
         RawValue::Int64(v) => put(format_args!(r#"{{"$numberLong":"{v}"}}"#)),
         RawValue::Decimal128(v) => {
             let bytes = Decimal::from_bytes(v).to_bytes();
@@ -53,17 +57,27 @@ fn put_value(out: &mut String, value: RawValue<'_>, style: Style) {
         RawValue::Array(v) => put_array(out, v, style),
         RawValue::Binary { subtype, bytes } => {
             let base64 = base64(bytes);
+            if first {
+                return put(format_args!(r#"{{"$binary":"{base64}","$type":"{subtype:02x}"}}"#));
+            }
             put(format_args!(r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#));
         }
         RawValue::ObjectId(v) => put(format_args!(r#"{{"$oid":"{}"}}"#, hex(&v))),
         RawValue::Bool(v) => put(format_args!("{v}")),
-        RawValue::Date(v) => match iso_date(v).filter(|_| relaxed) {
+        RawValue::Date(v) => match iso_date(v, style) {
             Some(text) => put(format_args!(r#"{{"$date":"{text}"}}"#)),
             None => put(format_args!(r#"{{"$date":{{"$numberLong":"{v}"}}}}"#)),
         },
         RawValue::Timestamp(v) => {
             let (seconds, increment) = (v >> 32, v & 0xFFFF_FFFF);
             put(format_args!(r#"{{"$timestamp":{{"t":{seconds},"i":{increment}}}}}"#));
+        }
+        RawValue::Regex { pattern, options } if first => {
+            out.push_str(r#"{"$regex":"#);
+            put_text(out, pattern);
+            out.push_str(r#","$options":"#);
+            put_text(out, options);
+            out.push('}');
         }
         RawValue::Regex { pattern, options } => {
             out.push_str(r#"{"$regularExpression":{"pattern":"#);
@@ -176,10 +190,17 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A date of the years 1970 to 9999 in the form of RFC 3339.
-fn iso_date(ms: i64) -> Option<String> {
-    if !(0..253_402_300_800_000).contains(&ms) {
+/// A date of the years 1970 to 9999 in the form of RFC 3339; nothing where it is written as a number.
+fn iso_date(ms: i64, style: Style) -> Option<String> {
+    if style == Style::Canonical || !(0..253_402_300_800_000).contains(&ms) {
         return None;
     }
-    bson::DateTime::from_millis(ms).try_to_rfc3339_string().ok()
+    let text = |ms| bson::DateTime::from_millis(ms).try_to_rfc3339_string().ok();
+    match style {
+        Style::First => {
+            let whole = text(ms - ms % 1000)?;
+            Some(format!("{}.{:03}+00:00", whole.trim_end_matches('Z'), ms % 1000))
+        }
+        Style::Relaxed | Style::Canonical => text(ms),
+    }
 }

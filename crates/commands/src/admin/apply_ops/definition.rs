@@ -1,7 +1,7 @@
 //! Entries that are commands: definitions of collections and indexes, as the log has them. They run as the commands of
 //! clients do, from which some of them differ in their form.
 
-use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_base::{ClientData, Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::entry::Entry;
@@ -55,6 +55,7 @@ pub(super) fn apply(
     ctx.collection_uuid = None;
     match result {
         Err(error) if acceptable.contains(&error.code()) => {
+            let error = ClientData(error);
             tracing::debug!(command = name, %error, "an op of a replayed log found its work done");
             Ok(())
         }

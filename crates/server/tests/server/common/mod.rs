@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawValue};
@@ -52,9 +53,8 @@ impl Server {
                 lines.read_line(&mut line).unwrap() > 0,
                 "the server ended before it was ready"
             );
-            if let Some((_, rest)) = line.split_once(" ready on 127.0.0.1:") {
-                let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-                break digits.parse().unwrap();
+            if let Some(port) = port_of(&line) {
+                break port;
             }
         };
         // The pipe must not fill up.
@@ -62,9 +62,32 @@ impl Server {
         Server { child, port }
     }
 
+    /// With its log in a file.
+    pub(crate) fn start_logging(folder: &Path, log: &Path, options: &[&str]) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mayflydb"));
+        command.args(["--port", "0", "--dbpath"]).arg(folder);
+        let mut child = command.arg("--logpath").arg(log).args(options).spawn().unwrap();
+        loop {
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            if let Some(port) = text.lines().find_map(port_of) {
+                return Server { child, port };
+            }
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "the server ended before it was ready: {ended:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub(crate) fn connect(&self) -> Client {
         Client(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
     }
+}
+
+/// The port in the line that says that the server is ready.
+fn port_of(line: &str) -> Option<u16> {
+    let (_, rest) = line.split_once(" ready on 127.0.0.1:")?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
 }
 
 impl Drop for Server {

@@ -1,0 +1,98 @@
+//! `getAuditConfig` and `setAuditConfig`: what the audit log records. `logApplicationMessage`: a message for it.
+
+use mayfly_auth::Action;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::audit::store_config;
+use mayfly_service::{Actor, AuditConfig};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+
+use crate::audit::Audited;
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+
+pub(super) const GET: Row = Row::new("getAuditConfig", "Shows what is audited", run_get)
+    .needs(Needs::Cluster(&[Action::AuditConfigure]))
+    .since("5.0")
+    .flags(RowFlags::ADMIN_ONLY);
+pub(super) const SET: Row = Row::new("setAuditConfig", "Changes what is audited", run_set)
+    .needs(Needs::Cluster(&[Action::AuditConfigure]))
+    .since("5.0")
+    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
+pub(super) const MESSAGE: Row =
+    Row::new("logApplicationMessage", "Writes a message into the audit log", run_message)
+        .needs(Needs::Cluster(&[Action::ApplicationMessage]))
+        .audited(Audited::Message)
+        .flags(RowFlags::ADMIN_ONLY);
+
+/// That there is an audit log.
+///
+/// # Errors
+/// 344 AuditingNotEnabled.
+pub(super) fn require_audit(ctx: &CommandContext<'_>) -> Result<()> {
+    match ctx.service.audit.is_on() {
+        true => Ok(()),
+        false => Err(Error::new(ErrorCode::AuditingNotEnabled, "Auditing is not enabled")),
+    }
+}
+
+/// That commands may change what is audited.
+///
+/// # Errors
+/// 344 AuditingNotEnabled, 345 RuntimeAuditConfigurationNotEnabled.
+fn require_runtime(ctx: &CommandContext<'_>) -> Result<()> {
+    require_audit(ctx)?;
+    match ctx.service.audit.is_runtime() {
+        true => Ok(()),
+        false => {
+            let code = ErrorCode::RuntimeAuditConfigurationNotEnabled;
+            let text = "Runtime audit configuration is not enabled (auditLog.runtimeConfiguration)";
+            Err(Error::new(code, text))
+        }
+    }
+}
+
+fn run_get(
+    ctx: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    reply: &mut DocBuilder,
+) -> Result<()> {
+    request.fields(&[])?;
+    require_audit(ctx)?;
+    let config = ctx.service.audit.config();
+    reply.append("generation", RawValue::ObjectId(config.generation));
+    config.append_to(ctx.service.audit.has_authorization_success(), reply);
+    Ok(())
+}
+
+fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&["filter", "auditAuthorizationSuccess"])?;
+    set(ctx, &fields)?;
+    crate::crud::wrote(ctx, request);
+    Ok(())
+}
+
+/// Stores a configuration from its fields and audits by it.
+///
+/// # Errors
+/// 344 AuditingNotEnabled, 345 RuntimeAuditConfigurationNotEnabled, those of the fields, of the filter and of the engine.
+pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
+    require_runtime(ctx)?;
+    fields.required("filter")?;
+    fields.required("auditAuthorizationSuccess")?;
+    let filter = fields.document("filter")?.map(RawDoc::to_owned);
+    let success = fields.bool("auditAuthorizationSuccess")? == Some(true);
+    let config = AuditConfig::new(filter, success)?;
+    store_config(ctx.service, ctx.op, Actor::Client(ctx.connection), config)
+}
+
+/// Without an audit log nothing happens.
+fn run_message(
+    _: &mut CommandContext<'_>,
+    request: &Request<'_>,
+    _: &mut DocBuilder,
+) -> Result<()> {
+    let fields = request.fields(&[])?;
+    match request.target() {
+        RawValue::String(_) => Ok(()),
+        other => Err(fields.wrong("logApplicationMessage", other, "string")),
+    }
+}
