@@ -167,7 +167,7 @@ impl Row {
             since,
             flags: RowFlags::LENIENT,
             kind: OpKind::Command,
-            needs: Needs::Undeclared,
+            needs: Needs::Nothing,
             handler: Handler::Missing,
         }
     }

@@ -55,6 +55,11 @@ impl Roles {
         self.defined.values()
     }
 
+    /// The names of all roles that users have defined, damaged ones not excepted.
+    pub fn names(&self) -> impl Iterator<Item = &RoleName> {
+        self.defined.keys().chain(&self.damaged)
+    }
+
     /// Whether there is such a role, built in or defined.
     pub fn exists(&self, name: &RoleName) -> bool {
         self.defined.contains_key(name) || built_in(name).is_some()

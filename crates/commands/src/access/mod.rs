@@ -5,6 +5,7 @@ mod arguments;
 pub(crate) mod authenticate;
 pub(crate) mod check;
 pub(crate) mod demands;
+mod merge;
 pub(crate) mod needs;
 mod pipeline;
 pub(crate) mod redaction;
@@ -23,6 +24,7 @@ pub(crate) const ROWS: &[Row] = &[
     authenticate::CONTINUE,
     authenticate::LOGOUT,
     authenticate::START,
+    merge::ROW,
     roles::CREATE,
     roles::DROP,
     roles::DROP_ALL,

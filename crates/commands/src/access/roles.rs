@@ -124,7 +124,7 @@ fn run_create(
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change();
     let known = access.roles(store)?;
-    if known.defined(&name).is_some() {
+    if known.names().any(|taken| *taken == name) {
         return Err(Error::new(ErrorCode(51002), format!("Role \"{name}\" already exists")));
     }
     known.check_inheritance(&name, &roles)?;
@@ -256,8 +256,7 @@ fn run_drop_all(
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
     let changing = ctx.service.access.change();
     let known = ctx.service.access.roles(&ctx.service.store)?;
-    let names = known.all_defined().map(|role| role.name.clone());
-    let names: Vec<_> = names.filter(|name| name.db == request.db).collect();
+    let names: Vec<_> = known.names().filter(|name| name.db == request.db).cloned().collect();
     reply.append("n", remove(ctx, &names)?);
     drop(changing);
     wrote(ctx, request);

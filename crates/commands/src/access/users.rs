@@ -148,7 +148,7 @@ fn run_create(
     };
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change();
-    if access.find_user(store, &name)?.is_some() {
+    if access.has_user(store, &name)? {
         return Err(Error::new(ErrorCode(51003), format!("User \"{name}\" already exists")));
     }
     require_roles(ctx, &roles)?;
@@ -256,10 +256,8 @@ fn run_drop_all(
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change();
-    let mut names = Vec::new();
-    access.each_user(store, Some(request.db), &mut |user| names.push(user.name))?;
     let mut dropped = 0;
-    for name in names {
+    for name in access.user_names(store, Some(request.db))? {
         dropped += i32::from(access.remove_user(store, ctx.op, &name)?);
     }
     drop(changing);
