@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from urllib.parse import quote_plus
 
 import pytest
 from pymongo import MongoClient
@@ -134,3 +135,42 @@ def test_a_changed_role_holds_for_open_connections(address):
         assert code_of(lambda: client.shop.orders.find_one()) == 13
         root.shop.command("grantRolesToUser", "old", roles=["read"])
         assert client.shop.orders.find_one() is not None
+
+
+def test_names_and_passwords_in_connection_strings(address):
+    name, password = "r@ot:/%", "p@ss:/%\u2168"
+    with connect(address, "root", "admin") as root:
+        root.shop.command("createUser", name, pwd=password, roles=["read"])
+    login = f"{quote_plus(name)}:{quote_plus(password)}"
+    for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
+        options = f"authSource=shop&authMechanism={mechanism}"
+        with MongoClient(f"mongodb://{login}@{address}/?{options}") as client:
+            assert client.shop.orders.count_documents({}) == 10
+
+
+def test_a_changed_password_is_needed_by_new_connections_only(address):
+    with connect(address, "root", "admin") as root:
+        root.shop.command("createUser", "changing", pwd="before", roles=["read"])
+        with connect(address, "changing", "shop", "before", maxPoolSize=1) as old:
+            assert old.shop.orders.find_one() is not None
+            root.shop.command("updateUser", "changing", pwd="after")
+            assert old.shop.orders.find_one() is not None
+            with connect(address, "changing", "shop", "before") as late:
+                assert code_of(lambda: late.shop.orders.find_one()) == 18
+            with connect(address, "changing", "shop", "after") as new:
+                assert new.shop.orders.find_one() is not None
+
+
+def test_a_session_belongs_to_its_user(address):
+    with connect(address, "both", "shop") as own, connect(address, "new", "shop") as other:
+        with own.start_session() as session:
+            cursor = own.shop.orders.find(batch_size=2, session=session)
+            next(cursor)
+            named = [session.session_id]
+            other.admin.command("killSessions", named)
+            other.admin.command("endSessions", named)
+            assert len(list(cursor)) == 9
+            listed = [{"$listLocalSessions": {}}]
+            ids = lambda client: [one["_id"]["id"] for one in client.shop.aggregate(listed)]
+            assert session.session_id["id"] in ids(own) and session.session_id["id"] not in ids(other)
+            assert code_of(lambda: other.shop.aggregate([{"$listLocalSessions": {"allUsers": True}}])) == 13
