@@ -35,7 +35,7 @@ fn code<T>(result: Result<T, Error>) -> i32 {
     match &*error.kind {
         ErrorKind::Command(failed) => failed.code,
         ErrorKind::Authentication { .. } => {
-            let source = error.source().and_then(|source| source.downcast_ref::<Error>());
+            let source = error.source().and_then(|source| source.downcast_ref::<Box<Error>>());
             match source.map(|source| &*source.kind) {
                 Some(ErrorKind::Command(failed)) => failed.code,
                 _ => panic!("{error}"),
