@@ -89,8 +89,7 @@ fn definable(request: &Request<'_>) -> Result<RoleName> {
         return Err(Error::bad_value("Cannot create roles in the local database"));
     }
     if built_in(&name).is_some() {
-        let text = format!("{name} is a built-in role and cannot be modified.");
-        return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+        return Err(Error::bad_value(format!("{name} is a built-in role and cannot be modified")));
     }
     Ok(name)
 }
@@ -114,11 +113,14 @@ fn run_create(
         let restrict = Action::SetAuthenticationRestriction;
         ctx.permit(request, Target::Database(request.db), restrict)?;
     }
+    if name.role.is_empty() {
+        return Err(Error::bad_value("Role name must be non-empty"));
+    }
     if request.db == "local" {
         return Err(Error::bad_value("Cannot create roles in the local database"));
     }
     if built_in(&name).is_some() {
-        let text = format!("Cannot create roles with the same name as a built-in role: \"{name}\"");
+        let text = "Cannot create roles with the same name as a built-in role";
         return Err(Error::bad_value(text));
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
