@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,28 @@ LOGS = ROOT / "tests" / ".work" / "clients"
 NODE_AT_LEAST, NODE_FROM_NPM = (20, 19), "24.21.0"
 GO_FETCHES_ITSELF_FROM, GO_FROM_PROXY = (1, 21), "1.25.0"
 START_SECS, STOP_SECS, SUITE_SECS, PREPARE_SECS = 30, 20, 300, 1800
+
+
+@dataclass(frozen=True)
+class Posture:
+    """One of the servers that a suite is run against, and what leads to it."""
+
+    name: str
+    # `MONGODB_<variable>_URI` has the address, `MONGODB_<variable>_PROXY_URI` one through a proxy.
+    variable: str
+    arguments: tuple[str, ...] = ()
+    # What the connection string needs beside the address. A suite that logs in adds name, password and further options.
+    query: str = ""
+    proxied: bool = True
+
+
+TEST_COMMANDS = ("--setParameter", "enableTestCommands=1")
+POSTURES = [
+    Posture("server", "MONGODB", TEST_COMMANDS),
+    Posture("member", "MONGODB_REPLICA_SET", ("--replSet", "rs0", *TEST_COMMANDS), "replicaSet=rs0"),
+    # Nobody is there yet: each suite makes the first user. One connection, so that a test knows which one goes on working.
+    Posture("auth", "MONGODB_AUTH", ("--auth",), "maxPoolSize=1", proxied=False),
+]
 
 
 class Failure(Exception):
@@ -255,7 +277,7 @@ class Node(Npm):
     failed_pattern = r"^# (?:fail|cancelled) (\d+)"
 
     def command(self):
-        command = [self.node, "--test", "--test-reporter=tap", "driver.test.js", "plans.test.js", "transactions.test.js"]
+        command = [self.node, "--test", "--test-reporter=tap", *sorted(path.name for path in self.folder.glob("*.test.js"))]
         return command, {"NODE_PATH": str(self.modules)}
 
 
@@ -361,31 +383,40 @@ class C(Suite):
 KINDS = {"python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh}
 
 
+@contextmanager
+def addresses(suite: Suite, binary: Path, servers: list[Server]):
+    """Starts a server for each posture; gives the variables of the environment that lead to them."""
+    variables = {}
+    with ExitStack() as stack:
+        for posture in POSTURES:
+            servers.append(Server(binary, LOGS / f"{suite.name}.{posture.name}.log", *posture.arguments))
+            uri = stack.enter_context(servers[-1])
+            variables[f"{posture.variable}_URI"] = f"{uri}/?{posture.query}" if posture.query else uri
+            if posture.proxied:
+                proxy = stack.enter_context(proxy_to(uri))
+                # A member's own address leads around the proxy.
+                query = "/?directConnection=true" if posture.query else ""
+                variables[f"{posture.variable}_PROXY_URI"] = proxy + query
+        yield variables
+
+
 def try_suite(suite: Suite, binary: Path) -> Outcome:
     began = time.monotonic()
-    test_commands = ("--setParameter", "enableTestCommands=1")
-    server = Server(binary, LOGS / f"{suite.name}.server.log", *test_commands)
-    member = Server(binary, LOGS / f"{suite.name}.member.log", "--replSet", "rs0", *test_commands)
-    why = []
+    why, servers = [], []
     try:
-        with server as uri, member as member_uri:
+        with addresses(suite, binary, servers) as variables:
             command, extra = suite.command()
-            command = [uri if word == "{uri}" else word for word in command]
+            command = [variables["MONGODB_URI"] if word == "{uri}" else word for word in command]
             before = suite.log.stat().st_size if suite.log.exists() else 0
-            environment = {**os.environ, **extra, "MONGODB_URI": uri}
-            environment["MAYFLYDB_BIN"] = str(binary)
-            environment["MONGODB_REPLICA_SET_URI"] = f"{member_uri}/?replicaSet=rs0"
-            with proxy_to(uri) as proxy, proxy_to(member_uri) as member_proxy:
-                environment["MONGODB_PROXY_URI"] = proxy
-                # A member's own address leads around the proxy.
-                environment["MONGODB_REPLICA_SET_PROXY_URI"] = f"{member_proxy}/?directConnection=true"
-                status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
+            environment = {**os.environ, **extra, **variables, "MAYFLYDB_BIN": str(binary)}
+            status = run(command, SUITE_SECS, suite.log, cwd=suite.folder, env=environment)
         passed, failed = suite.counts(suite.log.read_text(errors="replace")[before:])
         if status != 0 and failed == 0:
             why.append(f"the runner ended with {status}")
         elif passed + failed == 0:
             why.append("no test ran")
-        why += server.complaints() + member.complaints()
+        for server in servers:
+            why += server.complaints()
     except Failure as failure:
         passed, failed, why = 0, 0, [*why, str(failure)]
     if why:

@@ -121,6 +121,24 @@ impl Restriction {
         out.end();
     }
 
+    /// Writes lists of restrictions as an array of arrays of this name.
+    pub fn append_lists<'r>(
+        lists: impl IntoIterator<Item = &'r [Restriction]>,
+        name: &str,
+        out: &mut DocBuilder,
+    ) {
+        out.start_array(name);
+        for list in lists {
+            out.push_array();
+            for restriction in list {
+                restriction.append_to(out.push_document());
+                out.end();
+            }
+            out.end();
+        }
+        out.end();
+    }
+
     /// Whether a list of restrictions lets these addresses in: it is empty, or one of them is met.
     pub fn admits(restrictions: &[Restriction], addresses: Addresses) -> bool {
         restrictions.is_empty() || restrictions.iter().any(|one| one.is_met(addresses))

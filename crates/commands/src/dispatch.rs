@@ -13,7 +13,7 @@ use mayfly_base::{
 };
 use mayfly_query::Awaited;
 use mayfly_service::metrics::Counter;
-use mayfly_service::{CheckedOut, Connection, Service};
+use mayfly_service::{CheckedOut, Connection, Service, SessionOwner};
 use mayfly_storage::{PinnedReads, Writing};
 use mayfly_value::{DocBuilder, RawDoc};
 
@@ -26,8 +26,8 @@ use crate::registry::Entry;
 use crate::request::DocumentSequence;
 use crate::retry::Retry;
 use crate::{
-    CommandContext, DataWait, Durability, Exhaust, Handler, OpKind, ReadConcern, ReadLevel,
-    Request, Row, RowFlags, Wait, generic, implied, primacy, registry, transaction,
+    CommandContext, DataWait, Durability, Exhaust, Generic, Handler, OpKind, ReadConcern,
+    ReadLevel, Request, Row, RowFlags, Wait, generic, implied, primacy, registry, transaction,
 };
 
 /// Longest command that `currentOp` keeps a copy of.
@@ -215,9 +215,6 @@ fn run_row(
         let text = format!("{} may only be run against the admin database.", row.name);
         return Err(Error::new(ErrorCode::Unauthorized, text));
     }
-    let Handler::Run(run) = row.handler else {
-        return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
-    };
     let body = incoming.body;
     // In its place from the beginning: it is long.
     let generic = generic::parse(body, row.name)?;
@@ -236,6 +233,10 @@ fn run_row(
         audit::authorization(service, connection, &request, code);
     }
     permitted?;
+    let Handler::Run(run) = row.handler else {
+        return Err(Error::not_implemented(format_args!("the command '{}'", row.name)));
+    };
+    request.generic.claim_session(&authority)?;
     let generic = &mut request.generic;
     if generic.cluster_time > 0 {
         primacy::note_gossip(service, generic.cluster_time)?;
@@ -602,8 +603,20 @@ fn op_info(connection: &Connection, request: &Request<'_>) -> OpInfo {
         plan_summary: Cow::Borrowed(""),
         connection_id: connection.id,
         client: connection.client.clone(),
-        lsid: request.generic.lsid_doc.map(|doc| doc.as_bytes().to_vec()).unwrap_or_default(),
+        lsid: shown_session(&request.generic),
         progress: None,
         extra: Vec::new(),
+    }
+}
+
+/// The session as it was sent, and with access control whose it is.
+#[inline(always)]
+fn shown_session(generic: &Generic<'_>) -> Vec<u8> {
+    match (generic.lsid, generic.lsid_doc) {
+        (Some(session), _) if session.owner != SessionOwner::NOBODY => {
+            session.to_document().into_bytes()
+        }
+        (_, Some(sent)) => sent.as_bytes().to_vec(),
+        (_, None) => Vec::new(),
     }
 }

@@ -1,7 +1,8 @@
 //! Generic arguments: what any command may carry beside its own fields. Parsed once, in one pass.
 
+use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
-use mayfly_service::SessionId;
+use mayfly_service::{Authority, SessionId, SessionOwner};
 use mayfly_value::{RawDoc, RawValue};
 
 use crate::Fields;
@@ -274,20 +275,75 @@ pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
     session
 }
 
-/// The id out of a `{id: UUID}` document.
+/// The session out of a `{id: UUID, uid?: digest}` document; without a digest it is nobody's.
 ///
 /// # Errors
-/// 40414 without an id, 207 InvalidUUID, 14 for another type.
+/// 40414 without an id, 207 InvalidUUID, 12 UnsupportedFormat for what is no digest, 14 for another type.
 pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
     let fields = Fields::new(doc, "LogicalSessionFromClient");
-    match fields.required("id")? {
-        RawValue::Binary { subtype: 4, bytes } => match <[u8; 16]>::try_from(bytes) {
-            Ok(id) => Ok(SessionId(id)),
+    let id = match fields.required("id")? {
+        RawValue::Binary { subtype: 4, bytes } => <[u8; 16]>::try_from(bytes).map_err(|_| {
+            let text = "uuid must be a 16-byte binary field with UUID (4) subtype";
+            Error::new(ErrorCode::InvalidUUID, text)
+        })?,
+        other => return Err(fields.wrong("id", other, "binData")),
+    };
+    Ok(SessionId { id, owner: session_owner(&fields)?.unwrap_or(SessionOwner::NOBODY) })
+}
+
+/// `uid`: whose sessions are meant.
+///
+/// # Errors
+/// 12 UnsupportedFormat for what is no digest, 14 for another type.
+pub(crate) fn session_owner(fields: &Fields<'_>) -> Result<Option<SessionOwner>> {
+    match fields.get("uid") {
+        None => Ok(None),
+        Some(RawValue::Binary { bytes, .. }) => match <[u8; 32]>::try_from(bytes) {
+            Ok(digest) => Ok(Some(SessionOwner(digest))),
             Err(_) => Err(Error::new(
-                ErrorCode::InvalidUUID,
-                "uuid must be a 16-byte binary field with UUID (4) subtype",
+                ErrorCode::UnsupportedFormat,
+                format!("a uid is a digest of 32 bytes, not of {}", bytes.len()),
             )),
         },
-        other => Err(fields.wrong("id", other, "binData")),
+        Some(other) => Err(fields.wrong("uid", other, "binData")),
+    }
+}
+
+/// The session that somebody means by a session's document: its own, or that of another where it has the action on the cluster.
+///
+/// # Errors
+/// 13 Unauthorized.
+pub(crate) fn claimed(
+    session: SessionId,
+    authority: &Authority,
+    others: Action,
+) -> Result<SessionId> {
+    let own = SessionOwner::of(authority);
+    if session.owner == SessionOwner::NOBODY {
+        return Ok(SessionId { owner: own, ..session });
+    }
+    match session.owner == own || authority.allows(Target::Cluster, others) {
+        true => Ok(session),
+        false => {
+            let text = "Unauthorized to set user digest in LogicalSessionId";
+            Err(Error::new(ErrorCode::Unauthorized, text))
+        }
+    }
+}
+
+impl Generic<'_> {
+    /// Makes the session one of whoever sends the command. Before a login there is none: nobody shall fill the server with sessions.
+    ///
+    /// # Errors
+    /// 13 Unauthorized for a session of somebody else.
+    #[inline]
+    pub(crate) fn claim_session(&mut self, authority: &Authority) -> Result<()> {
+        let Some(session) = self.lsid else { return Ok(()) };
+        if matches!(authority, Authority::Nobody | Authority::FirstUser) {
+            (self.lsid, self.lsid_doc) = (None, None);
+            return Ok(());
+        }
+        self.lsid = Some(claimed(session, authority, Action::Impersonate)?);
+        Ok(())
     }
 }

@@ -177,7 +177,7 @@ impl Row {
             since,
             flags: RowFlags::LENIENT,
             kind: OpKind::Command,
-            needs: Needs::Undeclared,
+            needs: Needs::Nothing,
             audited: Audited::No,
             handler: Handler::Missing,
         }

@@ -11,12 +11,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, ErrorLabel, OpCtx, Result};
-use mayfly_service::{Beginning, CheckedOut, Connection, Service, SessionId};
+use mayfly_service::{Beginning, CheckedOut, Connection, Service};
 use mayfly_storage::{EnteredTransaction, in_transaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::diagnostics::current_op::append_transaction;
-use crate::diagnostics::local_sessions::NOBODY;
 use crate::generic::TransactionPart;
 use crate::{Generic, ReadLevel, Request};
 
@@ -130,14 +129,6 @@ fn check_namespace(db: &str, collection: &str) -> Result<()> {
     ))
 }
 
-/// A session as the log and `currentOp` name it: without access control all belong to nobody.
-fn named(session: SessionId) -> DocBuf {
-    let mut lsid = DocBuilder::new();
-    lsid.append("id", RawValue::Binary { subtype: 4, bytes: &session.0 });
-    lsid.append("uid", RawValue::Binary { subtype: 0, bytes: &NOBODY });
-    lsid.finish()
-}
-
 /// Takes the session of a statement, and begins its transaction when it is the first one.
 ///
 /// # Errors
@@ -157,7 +148,7 @@ pub(crate) fn check_out(
     };
     let concern = request.body.get("readConcern").and_then(RawValue::as_document);
     let beginning = (part == TransactionPart::Begins).then(|| Beginning {
-        lsid: named(session),
+        lsid: session.to_document(),
         read_concern: concern.map_or_else(DocBuf::empty, RawDoc::to_owned),
         client: connection.client.clone(),
         connection_id: connection.id,

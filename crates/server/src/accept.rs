@@ -122,12 +122,8 @@ fn open(stream: TcpStream, client: String, reception: &Reception) {
         );
     }
     connected.count.send_modify(|count| *count += 1);
-    let registered = Registered {
-        service: service.clone(),
-        connection: connection.clone(),
-        connected,
-        quiet,
-    };
+    let registered =
+        Registered { service: service.clone(), connection: connection.clone(), connected, quiet };
     tokio::spawn(async move {
         let _registered = registered;
         connection::serve(stream, &transport, &service, &connection).await;

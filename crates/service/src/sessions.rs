@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, OpCtx, Result, current, limits};
 use mayfly_storage::{
-    COMMIT_STATEMENT, EnteredTransaction, Executed, Statement, Store, TransactionOwner,
+    COMMIT_STATEMENT, EnteredTransaction, Executed, SessionKey, Statement, Store, TransactionOwner,
 };
 use mayfly_value::DocBuf;
 use parking_lot::lock_api::ArcMutexGuard;
 use parking_lot::{Mutex, RawMutex};
 
+use crate::SessionId;
 use crate::transactions::{Beginning, OpenTransactions, ShownTransaction, Transaction};
 
 /// How often one who waits for a session looks whether it may go on waiting.
@@ -25,10 +26,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The last use of a session that was ended while a command had it.
 const ENDED: i64 = i64::MIN;
-
-/// The UUID of a logical session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SessionId(pub [u8; 16]);
 
 /// All sessions.
 #[derive(Default)]
@@ -87,7 +84,7 @@ static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
 /// A session that is checked out for one command.
 pub struct CheckedOut {
-    session: SessionId,
+    session: SessionKey,
     txn_number: i64,
     state: ArcMutexGuard<RawMutex, State>,
 }
@@ -128,7 +125,7 @@ impl Sessions {
     ) -> Result<CheckedOut> {
         let mut state = self.lock(store, op, session)?;
         state.begin_writes(session, txn_number)?;
-        Ok(CheckedOut { session, txn_number, state })
+        Ok(CheckedOut { session: session.key(), txn_number, state })
     }
 
     /// Takes the session for a statement of the transaction with this number, which begins with it when there is a beginning.
@@ -143,6 +140,7 @@ impl Sessions {
         (session, txn_number): (SessionId, i64),
         beginning: Option<Beginning>,
     ) -> Result<CheckedOut> {
+        let key = session.key();
         let mut state = self.lock(store, op, session)?;
         state.check_transaction(session, txn_number, beginning.is_some())?;
         if let Some(beginning) = beginning {
@@ -150,15 +148,15 @@ impl Sessions {
             state.txn_number = Some(txn_number);
             // What was open goes now.
             state.usage = Usage::Aborted;
-            let owner =
-                TransactionOwner { session: session.0, lsid: beginning.lsid.clone(), txn_number };
+            let lsid = beginning.lsid.clone();
+            let owner = TransactionOwner { session: key, lsid, txn_number };
             let open = store.begin_transaction(owner)?;
             let shared: Weak<Mutex<State>> = Arc::downgrade(ArcMutexGuard::mutex(&state));
             let names = (session, txn_number);
             let begun = Transaction::begin(&self.transactions, names, shared, op, open, beginning);
             state.usage = Usage::Open(Box::new(begun));
         }
-        Ok(CheckedOut { session, txn_number, state })
+        Ok(CheckedOut { session: key, txn_number, state })
     }
 
     /// The session's state, for who may have to wait for another command under it.
@@ -229,7 +227,7 @@ impl State {
         if self.loaded {
             return Ok(());
         }
-        if let Some((txn_number, executed)) = store.executed_statements(&session.0)?
+        if let Some((txn_number, executed)) = store.executed_statements(&session.key())?
             && self.txn_number.is_none_or(|latest| latest <= txn_number)
         {
             self.txn_number = Some(txn_number);
@@ -363,7 +361,7 @@ impl Drop for Statements {
 impl CheckedOut {
     /// The name under which a statement is recorded.
     pub fn statement(&self, id: i32) -> Statement {
-        Statement { session: self.session.0, txn_number: self.txn_number, id }
+        Statement { session: self.session, txn_number: self.txn_number, id }
     }
 
     /// What the statement was answered when it was executed, if it was.
@@ -526,17 +524,6 @@ fn is_undone(code: ErrorCode) -> bool {
     )
 }
 
-impl std::fmt::Display for SessionId {
-    /// As the reference shows it: the UUID.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (at, byte) in self.0.iter().enumerate() {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
-    }
-}
-
 fn expire(sessions: &mut HashMap<SessionId, Session>, now_ms: i64) {
     let oldest = now_ms - i64::from(limits::SESSION_TIMEOUT_MINUTES) * 60_000;
     sessions.retain(|_, session| session.last_use_ms >= oldest || session.is_in_use());
@@ -545,22 +532,27 @@ fn expire(sessions: &mut HashMap<SessionId, Session>, now_ms: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SessionOwner;
+
+    fn session(byte: u8) -> SessionId {
+        SessionId { id: [byte; 16], owner: SessionOwner::NOBODY }
+    }
 
     #[test]
     fn sessions_time_out() {
         let sessions = Sessions::default();
-        sessions.touch(SessionId([1; 16]), 0).unwrap();
-        sessions.touch(SessionId([2; 16]), 1_000).unwrap();
+        sessions.touch(session(1), 0).unwrap();
+        sessions.touch(session(2), 1_000).unwrap();
         assert_eq!(sessions.count(30 * 60_000), 2);
         assert_eq!(sessions.count(30 * 60_000 + 1), 1);
-        sessions.end(SessionId([2; 16]));
+        sessions.end(session(2));
         assert_eq!(sessions.count(0), 0);
     }
 
     #[test]
     fn later_numbers_void_earlier_ones() {
         let mut writes = State { loaded: true, ..State::default() };
-        let session = SessionId([0xAB; 16]);
+        let session = session(0xAB);
         writes.begin_writes(session, 3).unwrap();
         writes.executed.add(Executed { id: 0, count: 2, result: DocBuf::empty() });
         writes.begin_writes(session, 3).unwrap();
@@ -588,7 +580,7 @@ mod tests {
     #[test]
     fn a_session_that_a_command_has_stays_after_its_end() {
         let sessions = Sessions::default();
-        let id = SessionId([3; 16]);
+        let id = session(3);
         sessions.touch(id, 0).unwrap();
         let state =
             sessions.sessions.lock().get_mut(&id).unwrap().state.insert(Arc::default()).clone();

@@ -458,6 +458,7 @@ static const struct {
    {"result_of_a_commit_is_unknown", result_of_a_commit_is_unknown},
    {"abort_leaves_nothing", abort_leaves_nothing},
    {"statement_is_lost", statement_is_lost},
+   {"authorization", authorization},
 };
 
 int

@@ -37,6 +37,9 @@ bson_t *json (const char *text);
 /* A number in a document, -1 where there is none. */
 int64_t field (const bson_t *document, const char *path);
 
+/* Of authorization.c. */
+void authorization (void);
+
 /* Of transactions.c. */
 void transaction_is_all_or_nothing (void);
 void loser_of_a_conflict_is_run_again (void);

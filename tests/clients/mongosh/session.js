@@ -154,6 +154,7 @@ check('errors', () => {
 });
 
 load('transactions.js');
+load('authorization.js');
 
 print(`${passed} passed, ${failed.length} failed`);
 if (failed.length > 0) quit(1);

@@ -158,3 +158,37 @@ def import_documents(collection, documents, *, upsert_by=None):
             bypassEmptyTsReplacement=True,
         )
 
+
+AUTH_SCHEMA, TEMPORARY = 5, {"users": "tempusers", "roles": "temproles"}
+
+
+def dump_users_and_roles(client, database=""):
+    """mongodump of the whole server, or of a database with --dumpDbUsersAndRoles: users, roles, and the form that they have."""
+    assert client.admin.command("getParameter", 1, authSchemaVersion=1)["authSchemaVersion"] == AUTH_SCHEMA
+    wanted = {"db": database} if database else {}
+    archive = {}
+    for kind in TEMPORARY:
+        raw = client.admin.get_collection(f"system.{kind}", codec_options=RAW)
+        archive[kind] = [bytes(document.raw) for document in raw.find(wanted)]
+    archive["version"] = list(client.admin["system.version"].find({}))
+    return archive
+
+
+def restore_users_and_roles(client, archive, database="", *, drop=False):
+    """mongorestore of them: into collections of its own, from which the server takes them over."""
+    admin = client.admin
+    assert {"_id": "authSchema", "currentVersion": AUTH_SCHEMA} in archive["version"]
+    assert admin.command("getParameter", 1, authSchemaVersion=1)["authSchemaVersion"] == AUTH_SCHEMA
+    present = [info["name"] for info in admin.list_collections()]
+    command = SON([("_mergeAuthzCollections", 1)])
+    for kind, name in TEMPORARY.items():
+        if name in present:
+            admin[name].drop()
+        insert_all(admin, name, archive[kind])
+        command[f"temp{kind.capitalize()}Collection"] = f"admin.{name}"
+    command.update([("drop", drop), ("db", database), ("writeConcern", {"w": "majority"})])
+    try:
+        admin.command(command)
+    finally:
+        for name in TEMPORARY.values():
+            admin[name].drop()

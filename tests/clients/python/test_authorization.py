@@ -5,10 +5,14 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
+from urllib.parse import quote_plus
 
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
+
+import database_tools as tools
 
 READY = re.compile(r"ready on (127\.0\.0\.1:\d+)")
 START_SECS, STOP_SECS = 30, 20
@@ -16,10 +20,9 @@ START_SECS, STOP_SECS = 30, 20
 PASSWORD, SAME_PASSWORD = "p\u00e4ss/w:rd@", "pa\u0308ss/w:rd@"
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    """The address of a server with --auth, a root user, and users of the database `shop`."""
-    folder = tmp_path_factory.mktemp("auth")
+@contextmanager
+def running(folder):
+    """The address of a server with --auth, and a root user."""
     log = folder / "log"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAYFLYDB_")}
     arguments = ["--port", "0", "--dbpath", str(folder / "data"), "--storageEngine", "memory", "--auth"]
@@ -36,13 +39,6 @@ def address(tmp_path_factory):
             time.sleep(0.02)
         with MongoClient(f"mongodb://{ready[1]}") as client:
             client.admin.command("createUser", "root", pwd=PASSWORD, roles=["root"])
-        with connect(ready[1], "root", "admin") as root:
-            create = root.shop.command
-            create("createUser", "both", pwd=PASSWORD, roles=["readWrite"])
-            create("createUser", "old", pwd=PASSWORD, roles=["read"], mechanisms=["SCRAM-SHA-1"])
-            create("createUser", "new", pwd=PASSWORD, roles=["read"], mechanisms=["SCRAM-SHA-256"])
-            create("createUser", "a,b=c@d", pwd=PASSWORD, roles=["read"])
-            root.shop.orders.insert_many({"_id": number} for number in range(10))
         yield ready[1]
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_SECS) == 0
@@ -52,6 +48,20 @@ def address(tmp_path_factory):
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """The address of a server with users of the database `shop`."""
+    with running(tmp_path_factory.mktemp("auth")) as address:
+        with connect(address, "root", "admin") as root:
+            create = root.shop.command
+            create("createUser", "both", pwd=PASSWORD, roles=["readWrite"])
+            create("createUser", "old", pwd=PASSWORD, roles=["read"], mechanisms=["SCRAM-SHA-1"])
+            create("createUser", "new", pwd=PASSWORD, roles=["read"], mechanisms=["SCRAM-SHA-256"])
+            create("createUser", "a,b=c@d", pwd=PASSWORD, roles=["read"])
+            root.shop.orders.insert_many({"_id": number} for number in range(10))
+        yield address
 
 
 def connect(address, user, source, password=PASSWORD, **options):
@@ -134,3 +144,94 @@ def test_a_changed_role_holds_for_open_connections(address):
         assert code_of(lambda: client.shop.orders.find_one()) == 13
         root.shop.command("grantRolesToUser", "old", roles=["read"])
         assert client.shop.orders.find_one() is not None
+
+
+def test_names_and_passwords_in_connection_strings(address):
+    name, password = "r@ot:/%", "p@ss:/%\u2168"
+    with connect(address, "root", "admin") as root:
+        root.shop.command("createUser", name, pwd=password, roles=["read"])
+    login = f"{quote_plus(name)}:{quote_plus(password)}"
+    for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
+        options = f"authSource=shop&authMechanism={mechanism}"
+        with MongoClient(f"mongodb://{login}@{address}/?{options}") as client:
+            assert client.shop.orders.count_documents({}) == 10
+
+
+def test_a_changed_password_is_needed_by_new_connections_only(address):
+    with connect(address, "root", "admin") as root:
+        root.shop.command("createUser", "changing", pwd="before", roles=["read"])
+        with connect(address, "changing", "shop", "before", maxPoolSize=1) as old:
+            assert old.shop.orders.find_one() is not None
+            root.shop.command("updateUser", "changing", pwd="after")
+            assert old.shop.orders.find_one() is not None
+            with connect(address, "changing", "shop", "before") as late:
+                assert code_of(lambda: late.shop.orders.find_one()) == 18
+            with connect(address, "changing", "shop", "after") as new:
+                assert new.shop.orders.find_one() is not None
+
+
+def test_a_session_belongs_to_its_user(address):
+    with connect(address, "both", "shop") as own, connect(address, "new", "shop") as other:
+        with own.start_session() as session:
+            cursor = own.shop.orders.find(batch_size=2, session=session)
+            next(cursor)
+            named = [session.session_id]
+            other.admin.command("killSessions", named)
+            other.admin.command("endSessions", named)
+            assert len(list(cursor)) == 9
+            listed = [{"$listLocalSessions": {}}]
+            ids = lambda client: [one["_id"]["id"] for one in client.shop.aggregate(listed)]
+            assert session.session_id["id"] in ids(own) and session.session_id["id"] not in ids(other)
+            assert code_of(lambda: other.shop.aggregate([{"$listLocalSessions": {"allUsers": True}}])) == 13
+
+
+@pytest.fixture(scope="module")
+def kept(address):
+    """The same server with roles, users who have them, and one who may make backups."""
+    privileges = [{"resource": {"db": "shop", "collection": "orders"}, "actions": ["find"]}]
+    with connect(address, "root", "admin") as root:
+        for source, name in (("shop", "clerk"), ("admin", "keeper")):
+            root[source].command("createRole", name, privileges=privileges, roles=[])
+            root[source].command("createUser", name, pwd=PASSWORD, roles=[name])
+        root.admin.command("createUser", "saver", pwd=PASSWORD, roles=["backup"])
+    return address
+
+
+@pytest.mark.parametrize("database", ["", "shop"])
+def test_users_and_roles_are_dumped_and_restored(kept, tmp_path, database):
+    with connect(kept, "saver", "admin") as saver:
+        archive = tools.dump_users_and_roles(saver, database)
+        documents = tools.dump(saver.shop)
+    with running(tmp_path) as empty:
+        with connect(empty, "root", "admin") as root:
+            root.admin.command("createUser", "restorer", pwd=PASSWORD, roles=["restore"])
+        with connect(empty, "restorer", "admin") as restorer:
+            tools.restore(restorer.shop, documents)
+            tools.restore_users_and_roles(restorer, archive, database)
+            assert "tempusers" not in [info["name"] for info in restorer.admin.list_collections()]
+            assert code_of(lambda: restorer.shop.orders.find_one()) == 13
+        for mechanism in ("SCRAM-SHA-1", "SCRAM-SHA-256"):
+            with connect(empty, "clerk", "shop", authMechanism=mechanism) as clerk:
+                assert clerk.shop.orders.count_documents({}) == 10
+                assert code_of(lambda: clerk.shop.orders.insert_one({})) == 13
+        with connect(empty, "keeper", "admin") as keeper:
+            count = lambda: keeper.shop.orders.count_documents({})
+            # A database's users are restored alone.
+            assert code_of(count) == 18 if database else count() == 10
+        # Who was there stays, and with --drop goes when it was not dumped.
+        with connect(empty, "root", "admin") as root, connect(empty, "restorer", "admin") as restorer:
+            root.shop.command("createUser", "late", pwd=PASSWORD, roles=[])
+            tools.restore_users_and_roles(restorer, archive, database)
+            assert users(root, "shop", "late")
+            tools.restore_users_and_roles(restorer, archive, "shop", drop=True)
+            assert not users(root, "shop", "late") and users(root, "shop", "clerk")
+
+
+def test_users_are_restored_by_those_who_may_create_them(address):
+    with connect(address, "both", "shop") as client:
+        command = {"_mergeAuthzCollections": 1, "tempUsersCollection": "shop.orders", "db": "", "drop": False}
+        assert code_of(lambda: client.admin.command(command)) == 13
+
+
+def users(client, source, name):
+    return client[source].command("usersInfo", name)["users"]

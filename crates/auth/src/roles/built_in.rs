@@ -1,7 +1,7 @@
-//! The built-in roles. Manual: "Built-In Roles"; the tables there list actions by resource, and so do these.
+//! The built-in roles.
 //!
-//! Where the manual's tables leave out what the commands of the 8.0 line demand ("Privilege Actions": cluster parameters, query
-//! settings, analysers of shard keys), the action is with the role that the page of the command names.
+//! Manual: "Built-In Roles", whose tables list actions by resource, and so do these. The page leaves out what newer releases have
+//! added, and keeps what they have dropped; there the lists follow what `rolesInfo` with `showPrivileges` shows on the 8.0 line.
 
 use crate::Action::{self, *};
 use crate::{ActionSet, Privilege, Resource, RoleName};
@@ -42,6 +42,8 @@ const READ: &[Action] = &[
 ];
 /// What `readWrite` adds.
 const WRITE: &[Action] = &[
+    CleanupStructuredEncryptionData,
+    CompactStructuredEncryptionData,
     ConvertToCapped,
     CreateCollection,
     CreateIndex,
@@ -56,11 +58,11 @@ const WRITE: &[Action] = &[
     UpdateSearchIndex,
 ];
 const ADMINISTER: &[Action] = &[
-    AnalyzeShardKey,
     BypassDocumentValidation,
     CollMod,
     CollStats,
     Compact,
+    ConfigureQueryAnalyzer,
     ConvertToCapped,
     CreateCollection,
     CreateIndex,
@@ -71,7 +73,6 @@ const ADMINISTER: &[Action] = &[
     DropIndex,
     DropSearchIndex,
     EnableProfiler,
-    IndexStats,
     ListCollections,
     ListIndexes,
     ListSearchIndexes,
@@ -84,18 +85,8 @@ const ADMINISTER: &[Action] = &[
     UpdateSearchIndex,
     Validate,
 ];
-/// On the collections of the system that `dbAdmin` reads.
-const READ_SYSTEM: &[Action] = &[
-    ChangeStream,
-    CollStats,
-    DbHash,
-    DbStats,
-    Find,
-    KillCursors,
-    ListCollections,
-    ListIndexes,
-    PlanCacheRead,
-];
+/// What `dbAdmin` adds to reading the profiler's collection.
+const ADMINISTER_PROFILE: &[Action] = &[ConvertToCapped, CreateCollection, DropCollection];
 const ADMINISTER_USERS: &[Action] = &[
     ChangeCustomData,
     ChangePassword,
@@ -109,10 +100,19 @@ const ADMINISTER_USERS: &[Action] = &[
     ViewRole,
     ViewUser,
 ];
+const ADMINISTER_USERS_INDEXES: &[Action] =
+    &[CreateIndex, CreateSearchIndexes, DropIndex, DropSearchIndex];
+const SHARD: &[Action] = &[
+    AnalyzeShardKey,
+    EnableSharding,
+    MoveCollection,
+    RefineCollectionShardKey,
+    ReshardCollection,
+    UnshardCollection,
+];
 const MONITOR_CLUSTER: &[Action] = &[
-    CheckFreeMonitoringStatus,
+    AllCollectionStats,
     ConnPoolStats,
-    GetClusterParameter,
     GetCmdLineOpts,
     GetDefaultRwConcern,
     GetLog,
@@ -120,7 +120,9 @@ const MONITOR_CLUSTER: &[Action] = &[
     GetShardMap,
     HostInfo,
     Inprog,
+    ListClusterCatalog,
     ListDatabases,
+    ListSampledQueries,
     ListSessions,
     ListShards,
     Netstat,
@@ -130,7 +132,6 @@ const MONITOR_CLUSTER: &[Action] = &[
     ReplSetGetConfig,
     ReplSetGetStatus,
     ServerStatus,
-    SetFreeMonitoring,
     ShardedDataDistribution,
     ShardingState,
     Top,
@@ -138,27 +139,14 @@ const MONITOR_CLUSTER: &[Action] = &[
 ];
 const MONITOR_DATABASES: &[Action] =
     &[CollStats, DbStats, GetDatabaseVersion, GetShardVersion, IndexStats];
-const MONITOR_INTERNAL: &[Action] = &[
-    CollStats,
-    DbHash,
-    DbStats,
-    Find,
-    GetShardVersion,
-    IndexStats,
-    KillCursors,
-    ListCollections,
-    ListIndexes,
-    PlanCacheRead,
-];
 const MANAGE_CLUSTER: &[Action] = &[
     AddShard,
     AppendOplogNote,
     ApplicationMessage,
-    AuditConfigure,
     CheckMetadataConsistency,
     CleanupOrphaned,
-    DropConnections,
     FlushRouterConfig,
+    GetChangeStreamState,
     GetClusterParameter,
     GetDefaultRwConcern,
     ListSessions,
@@ -168,54 +156,24 @@ const MANAGE_CLUSTER: &[Action] = &[
     ReplSetConfigure,
     ReplSetGetConfig,
     ReplSetGetStatus,
-    ReplSetResizeOplog,
     ReplSetStateChange,
     Resync,
-    RotateCertificates,
+    SetChangeStreamState,
     SetClusterParameter,
     SetDefaultRwConcern,
     SetFeatureCompatibilityVersion,
-    SetFreeMonitoring,
-    SetUserWriteBlockMode,
     TransitionFromDedicatedConfigServer,
     TransitionToDedicatedConfigServer,
 ];
-const MANAGE_DATABASES: &[Action] = &[
-    AnalyzeShardKey,
-    ClearJumboFlag,
-    ConfigureQueryAnalyzer,
-    EnableSharding,
-    MoveChunk,
-    MoveCollection,
-    RefineCollectionShardKey,
-    ReshardCollection,
-    SplitChunk,
-    SplitVector,
-    UnshardCollection,
-];
-const MANAGE_CONFIG: &[Action] = &[
-    CollStats,
-    DbHash,
-    DbStats,
-    EnableSharding,
-    Find,
-    Insert,
-    KillCursors,
-    ListCollections,
-    ListIndexes,
-    MoveChunk,
-    PlanCacheRead,
-    Remove,
-    SplitChunk,
-    SplitVector,
-    Update,
-];
-const MANAGE_LOCAL: &[Action] =
-    &[EnableSharding, Insert, MoveChunk, Remove, SplitChunk, SplitVector, Update];
+/// What `clusterManager` adds to sharding.
+const MANAGE_DATABASES: &[Action] =
+    &[ClearJumboFlag, ConfigureQueryAnalyzer, MoveChunk, SplitChunk, SplitVector];
+const MANAGE_INTERNAL: &[Action] = &[Insert, Remove, Update];
 const MANAGE_HOST: &[Action] = &[
     ApplicationMessage,
     AuditConfigure,
     CloseAllDatabases,
+    Compact,
     ConnPoolSync,
     CpuProfiler,
     DropConnections,
@@ -227,6 +185,9 @@ const MANAGE_HOST: &[Action] = &[
     KillOp,
     LogRotate,
     OidReset,
+    OidcListKeys,
+    OidcRefreshKeys,
+    ReplSetResizeOplog,
     Resync,
     RotateCertificates,
     SetParameter,
@@ -235,7 +196,7 @@ const MANAGE_HOST: &[Action] = &[
     TrafficRecord,
     Unlock,
 ];
-const RESTORE_DATA: &[Action] = &[
+const RESTORE: &[Action] = &[
     BypassDocumentValidation,
     CollMod,
     ConvertToCapped,
@@ -244,35 +205,10 @@ const RESTORE_DATA: &[Action] = &[
     CreateSearchIndexes,
     DropCollection,
     Insert,
+    UpdateSearchIndex,
 ];
-const RESTORE_USERS: &[Action] = &[
-    ChangeCustomData,
-    ChangePassword,
-    CreateRole,
-    CreateUser,
-    DropRole,
-    DropUser,
-    GrantRole,
-    RevokeRole,
-    SetAuthenticationRestriction,
-    ViewRole,
-    ViewUser,
-];
-const RESTORE_SYSTEM: &[Action] =
-    &[BypassDocumentValidation, CollMod, CreateCollection, CreateIndex, DropCollection, Insert];
-const SYSTEM_USERS_WRITES: &[Action] = &[
-    BypassDocumentValidation,
-    CollMod,
-    CreateCollection,
-    CreateIndex,
-    DropCollection,
-    Find,
-    Insert,
-    Remove,
-    Update,
-];
-const SYSTEM_USERS_READS: &[Action] =
-    &[CollStats, CreateIndex, DbHash, DbStats, DropIndex, Find, KillCursors, PlanCacheRead];
+/// Collections of `local` that count as the system's though their names do not begin so.
+const REPLICATION: &[&str] = &["replset.election", "replset.minvalid"];
 
 /// The privileges of a built-in role; nothing when there is none of that name in that database.
 pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
@@ -296,7 +232,7 @@ pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
             administer(&mut list, db);
             administer_users(&mut list, db);
         }
-        "enableSharding" => list.on("", "", &[EnableSharding, Find]),
+        "enableSharding" => list.on("", "", SHARD),
         "readAnyDatabase" => read_any(&mut list),
         "readWriteAnyDatabase" => read_write_any(&mut list),
         "dbAdminAnyDatabase" => administer_any(&mut list),
@@ -306,9 +242,9 @@ pub fn built_in(name: &RoleName) -> Option<Vec<Privilege>> {
         "hostManager" => manage_host(&mut list),
         "clusterAdmin" => administer_cluster(&mut list),
         "backup" => back_up(&mut list),
-        "__queryableBackup" => list.on("config", "settings", &[Find]),
+        "__queryableBackup" => back_up_queries(&mut list),
         "restore" => restore(&mut list),
-        "directShardOperations" => list.cluster(&[]),
+        "directShardOperations" => list.cluster(&[IssueDirectShardOperations]),
         "root" => root(&mut list),
         _ => list.add(Resource::Any, &[AnyAction]),
     }
@@ -321,9 +257,7 @@ struct List(Vec<Privilege>);
 
 impl List {
     fn add(&mut self, resource: Resource, actions: &[Action]) {
-        if !actions.is_empty() {
-            self.0.push(Privilege { resource, actions: ActionSet::of(actions) });
-        }
+        self.0.push(Privilege { resource, actions: ActionSet::of(actions) });
     }
 
     fn on(&mut self, db: &str, collection: &str, actions: &[Action]) {
@@ -334,9 +268,9 @@ impl List {
         self.add(Resource::Cluster, actions);
     }
 
-    fn buckets(&mut self, db: &str, actions: &[Action]) {
-        let db = db.to_owned();
-        self.add(Resource::SystemBuckets { db, series: String::new() }, actions);
+    /// On the buckets of all time series.
+    fn buckets(&mut self, actions: &[Action]) {
+        self.add(Resource::SystemBuckets { db: String::new(), series: String::new() }, actions);
     }
 }
 
@@ -351,12 +285,11 @@ fn read_write(list: &mut List, db: &str) {
     list.on(db, "system.js", WRITE);
 }
 
+/// With no database: of all.
 fn administer(list: &mut List, db: &str) {
     list.on(db, "", ADMINISTER);
-    list.on(db, "system.profile", READ_SYSTEM);
-    list.on(db, "system.profile", &[ConvertToCapped, CreateCollection, DropCollection]);
-    list.on(db, "system.views", READ_SYSTEM);
-    list.buckets(db, ADMINISTER);
+    list.on(db, "system.profile", READ);
+    list.on(db, "system.profile", ADMINISTER_PROFILE);
 }
 
 fn administer_users(list: &mut List, db: &str) {
@@ -365,56 +298,66 @@ fn administer_users(list: &mut List, db: &str) {
 
 fn read_any(list: &mut List) {
     list.cluster(&[ListDatabases]);
-    list.on("", "", READ);
-    list.on("", "system.js", READ);
+    read(list, "");
+    list.buckets(READ);
 }
 
 fn read_write_any(list: &mut List) {
     read_any(list);
-    list.on("", "", WRITE);
-    list.on("", "system.js", WRITE);
+    read_write(list, "");
+    list.buckets(WRITE);
 }
 
 fn administer_any(list: &mut List) {
     list.cluster(&[ApplyOps, ListDatabases]);
-    list.on("", "", ADMINISTER);
-    list.on("", "system.profile", READ_SYSTEM);
-    list.on("", "system.profile", &[ConvertToCapped, CreateCollection, DropCollection]);
-    list.on("", "system.views", READ_SYSTEM);
-    list.buckets("", ADMINISTER);
+    administer(list, "");
+    list.buckets(ADMINISTER);
 }
 
 fn administer_users_any(list: &mut List) {
-    list.cluster(&[
-        AuthSchemaUpgrade,
-        InvalidateUserCache,
-        ListCachedAndActiveUsers,
-        ListDatabases,
-    ]);
-    list.on("", "", ADMINISTER_USERS);
-    for (db, collection) in [("admin", "system.users"), ("admin", "system.roles")] {
-        list.on(db, collection, SYSTEM_USERS_READS);
+    list.cluster(&[AuthSchemaUpgrade, InvalidateUserCache, ListDatabases, ViewUser]);
+    list.on("", "", &[ListCachedAndActiveUsers]);
+    for db in ["", "config", "local"] {
+        administer_users(list, db);
     }
+    for collection in ["system.users", "system.roles"] {
+        list.on("admin", collection, READ);
+        list.on("admin", collection, ADMINISTER_USERS_INDEXES);
+    }
+    list.on("", "system.users", READ);
+    list.on("admin", "system.version", READ);
+    list.on("admin", "system.backup_users", READ);
 }
 
 fn monitor(list: &mut List) {
     list.cluster(MONITOR_CLUSTER);
-    list.on("", "", MONITOR_DATABASES);
-    list.on("", "system.profile", &[Find]);
-    for db in ["config", "local"] {
-        list.on(db, "", MONITOR_INTERNAL);
-        list.on(db, "system.js", READ_SYSTEM);
+    for db in ["", "config", "local"] {
+        list.on(db, "", MONITOR_DATABASES);
     }
+    list.buckets(MONITOR_DATABASES);
+    read(list, "config");
+    list.on("config", "system.sessions", MONITOR_DATABASES);
+    read(list, "local");
     list.on("local", "system.replset", &[Find]);
+    REPLICATION.iter().for_each(|collection| list.on("local", collection, &[Find]));
+    list.on("", "system.profile", &[Find]);
 }
 
 fn manage(list: &mut List) {
     list.cluster(MANAGE_CLUSTER);
-    list.on("", "", MANAGE_DATABASES);
-    list.on("config", "", MANAGE_CONFIG);
-    list.on("config", "system.js", READ_SYSTEM);
-    list.on("local", "", MANAGE_LOCAL);
-    list.on("local", "system.replset", READ_SYSTEM);
+    for actions in [SHARD, MANAGE_DATABASES] {
+        for db in ["", "config", "local"] {
+            list.on(db, "", actions);
+        }
+        list.buckets(actions);
+    }
+    list.add(Resource::Any, &[DbCheck]);
+    read(list, "config");
+    list.on("config", "", MANAGE_INTERNAL);
+    list.on("local", "", MANAGE_INTERNAL);
+    REPLICATION.iter().for_each(|collection| list.on("local", collection, MANAGE_INTERNAL));
+    list.on("local", "system.replset", READ);
+    list.on("local", "system.healthlog", READ);
 }
 
 fn manage_host(list: &mut List) {
@@ -428,47 +371,59 @@ fn administer_cluster(list: &mut List) {
     monitor(list);
     manage_host(list);
     list.on("", "", &[DropDatabase]);
+    list.add(Resource::Any, &[ExportCollection, ImportCollection]);
+}
+
+fn back_up_queries(list: &mut List) {
+    list.cluster(&[GetParameter, ListDatabases, UseUuid]);
+    list.add(Resource::Any, &[CollStats, ListCollections, ListIndexes, ListSearchIndexes]);
+    for db in ["", "config", "local"] {
+        list.on(db, "", &[Find]);
+    }
+    list.buckets(&[Find]);
+    for collection in ["system.js", "system.profile", "system.users"] {
+        list.on("", collection, &[Find]);
+    }
+    for collection in ["system.backup_users", "system.roles", "system.version"] {
+        list.on("admin", collection, &[Find]);
+    }
+    REPLICATION.iter().for_each(|collection| list.on("local", collection, &[Find]));
 }
 
 fn back_up(list: &mut List) {
-    list.cluster(&[
-        AppendOplogNote,
-        GetParameter,
-        ListDatabases,
-        ServerStatus,
-        SetUserWriteBlockMode,
-    ]);
-    list.add(Resource::Any, &[ListCollections, ListIndexes]);
-    list.on("", "", &[Find]);
-    for db in ["config", "local"] {
-        list.on(db, "", &[Find]);
-    }
-    for collection in ["system.js", "system.profile", "system.views"] {
-        list.on("", collection, &[Find]);
-    }
-    for collection in ["system.roles", "system.users", "system.version"] {
-        list.on("admin", collection, &[Find]);
-    }
-    list.buckets("", &[Find]);
-    list.on("admin", "mms.backup", &[Insert, Update]);
-    list.on("config", "settings", &[Find, Insert, Update]);
+    back_up_queries(list);
+    list.cluster(&[AppendOplogNote, ServerStatus, SetUserWriteBlockMode]);
+    list.on("config", "settings", &[Insert, Update]);
 }
 
 fn restore(list: &mut List) {
-    list.cluster(&[BypassWriteBlockingMode, GetParameter, SetUserWriteBlockMode]);
+    list.cluster(&[
+        ApplyOps,
+        BypassWriteBlockingMode,
+        ForceUuid,
+        GetParameter,
+        SetUserWriteBlockMode,
+        UseUuid,
+    ]);
     list.add(Resource::Any, &[ListCollections]);
-    list.on("", "", RESTORE_DATA);
-    list.on("", "", RESTORE_USERS);
-    for db in ["config", "local"] {
-        list.on(db, "", RESTORE_SYSTEM);
+    for db in ["", "config", "local"] {
+        list.on(db, "", RESTORE);
     }
-    list.on("", "system.js", RESTORE_SYSTEM);
-    list.on("", "system.views", RESTORE_SYSTEM);
-    list.buckets("", RESTORE_DATA);
-    list.on("admin", "system.version", RESTORE_SYSTEM);
+    list.buckets(RESTORE);
+    administer_users(list, "");
+    list.on("", "system.js", RESTORE);
+    list.on("", "system.views", RESTORE);
+    list.on("", "system.users", RESTORE);
+    list.on("", "system.users", &[Find, Remove, Update]);
+    list.on("admin", "system.backup_users", RESTORE);
+    list.on("admin", "system.version", RESTORE);
     list.on("admin", "system.version", &[Find]);
-    list.on("admin", "system.roles", SYSTEM_USERS_WRITES);
-    list.on("admin", "system.users", SYSTEM_USERS_WRITES);
+    list.on("admin", "system.roles", &[CreateIndex]);
+    // `mongorestore` fills these and lets `_mergeAuthzCollections` take users and roles from them.
+    list.on("admin", "tempusers", &[Find]);
+    list.on("admin", "temproles", &[Find]);
+    list.on("local", "system.replset", RESTORE);
+    REPLICATION.iter().for_each(|collection| list.on("local", collection, RESTORE));
 }
 
 /// Manual: the roles `readWriteAnyDatabase`, `dbAdminAnyDatabase`, `userAdminAnyDatabase`, `clusterAdmin`, `restore` and `backup`
@@ -480,5 +435,8 @@ fn root(list: &mut List) {
     administer_cluster(list);
     restore(list);
     back_up(list);
+    list.cluster(&[IssueDirectShardOperations, UseTenant]);
     list.add(Resource::Any, &[Validate]);
+    list.on("config", "system.preimages", &[Find, Remove]);
+    list.on("config", "system.change_collection", &[Find, Insert, Remove, Update]);
 }

@@ -55,6 +55,11 @@ impl Roles {
         self.defined.values()
     }
 
+    /// The names of all roles that users have defined, damaged ones not excepted.
+    pub fn names(&self) -> impl Iterator<Item = &RoleName> {
+        self.defined.keys().chain(&self.damaged)
+    }
+
     /// Whether there is such a role, built in or defined.
     pub fn exists(&self, name: &RoleName) -> bool {
         self.defined.contains_key(name) || built_in(name).is_some()
@@ -109,25 +114,23 @@ impl Roles {
     /// # Errors
     /// 31 RoleNotFound, 49 InvalidRoleModification for a cycle or for a role of another database, unless it is one of `admin`'s.
     pub fn check_inheritance(&self, heir: &RoleName, parents: &[RoleName]) -> Result<()> {
+        let fault = |text: String| Err(Error::new(ErrorCode::InvalidRoleModification, text));
         for parent in parents {
             if parent == heir {
-                let text = format!("Cannot grant role {heir} to itself.");
-                return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+                return fault(format!("Cannot grant role {heir} to itself."));
             }
-            self.require(parent)?;
             if heir.db != "admin" && parent.db != heir.db {
-                let text = format!(
+                return fault(format!(
                     "Roles on the '{}' database cannot be granted roles from other databases",
                     heir.db
-                );
-                return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+                ));
             }
-            if self.inherited(parent).contains(heir) {
-                let text = format!(
-                    "Granting {parent} to {heir} would introduce a cycle in the role graph."
-                );
-                return Err(Error::new(ErrorCode::InvalidRoleModification, text));
-            }
+        }
+        parents.iter().try_for_each(|parent| self.require(parent))?;
+        if parents.iter().any(|parent| self.inherited(parent).contains(heir)) {
+            return fault(format!(
+                "Granting roles to {heir} would introduce a cycle in the role graph"
+            ));
         }
         Ok(())
     }

@@ -1,21 +1,19 @@
 //! Arguments that several of these commands have: names, roles, restrictions, and which of them somebody asks for.
 
-use mayfly_auth::{Restriction, RoleName, UserName};
+use mayfly_auth::{Action, Restriction, RoleName, Target, UserName};
 use mayfly_base::{Error, Result};
+use mayfly_mql::{Matcher, ParseContext};
 use mayfly_value::{DocBuf, RawValue};
 
 use crate::fields::wrong_type;
 use crate::{CommandContext, Fields, Request};
 
-/// The name that is the command's own value.
+/// The name that is the command's own value. It may be empty: nobody has that name.
 ///
 /// # Errors
-/// 14 TypeMismatch, 2 BadValue for a name that is empty.
+/// 14 TypeMismatch.
 pub(super) fn own_name<'a>(request: &Request<'a>) -> Result<&'a str> {
     match request.target() {
-        RawValue::String("") => {
-            Err(Error::bad_value("the name of a user or role must not be empty"))
-        }
         RawValue::String(name) => Ok(name),
         other => Err(wrong_type(&format!("{0}.{0}", request.row.name), other, "string")),
     }
@@ -122,6 +120,50 @@ impl<'a> Wanted<'a> {
             }
             one => Ok(Wanted::Named(vec![named(one, request.db, kind)?])),
         }
+    }
+}
+
+impl Wanted<'_> {
+    /// That the client may see them: what is its own, and the others with an action on their database.
+    ///
+    /// # Errors
+    /// 13 Unauthorized.
+    pub(super) fn permit(
+        &self,
+        ctx: &CommandContext<'_>,
+        request: &Request<'_>,
+        view: Action,
+        is_own: impl Fn(&str, &str) -> bool,
+    ) -> Result<()> {
+        match self {
+            Wanted::OfDatabase => ctx.permit(request, Target::Database(request.db), view),
+            Wanted::Everywhere => ctx.permit(request, Target::AllNormal, view),
+            Wanted::Named(names) => {
+                names.iter().try_for_each(|(name, db)| match is_own(name, db) {
+                    true => Ok(()),
+                    false => ctx.permit(request, Target::Database(db), view),
+                })
+            }
+        }
+    }
+}
+
+/// Which of the users or roles that were found are shown.
+pub(super) struct Filter(Option<Matcher>);
+
+impl Filter {
+    /// Reads `filter`.
+    ///
+    /// # Errors
+    /// 14 TypeMismatch, those of the filter.
+    pub(super) fn parse(fields: &Fields<'_>) -> Result<Filter> {
+        let parse = |filter| Matcher::parse(filter, &ParseContext::default());
+        fields.document("filter")?.map(parse).transpose().map(Filter)
+    }
+
+    /// Whether a user or role is shown whose reply this is.
+    pub(super) fn admits(&self, document: &DocBuf) -> Result<bool> {
+        self.0.as_ref().map_or(Ok(true), |filter| filter.matches(document.as_doc()))
     }
 }
 

@@ -9,7 +9,7 @@ use super::pipeline;
 use crate::{Fields, Request};
 
 /// A flag as handlers read it; what is no flag counts as set.
-fn is_set(body: RawDoc<'_>, name: &str) -> bool {
+pub(super) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     Fields::new(body, "").bool(name).map_or(true, |flag| flag.unwrap_or(false))
 }
 
@@ -212,14 +212,6 @@ pub(crate) fn profile(demands: &mut Demands<'_>, request: &Request<'_>) {
     match reads && request.body.get("filter").is_none() {
         true => demands.need_any(&[enables, (system, Action::Find)]),
         false => demands.need_any(&[enables]),
-    }
-}
-
-/// A list of sessions is a user's own, because nobody else knows their ids; an empty one means everybody's.
-pub(crate) fn kill_sessions(demands: &mut Demands<'_>, request: &Request<'_>) {
-    let named = request.target().as_array().is_some_and(|list| !list.is_empty());
-    if !named {
-        demands.need(Target::Cluster, Action::KillAnySession);
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod authenticate;
 mod certificate;
 pub(crate) mod check;
 pub(crate) mod demands;
+mod merge;
 pub(crate) mod needs;
 mod pipeline;
 pub(crate) mod redaction;
@@ -26,6 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
     authenticate::START,
     certificate::AUTHENTICATE,
     certificate::ROTATE,
+    merge::ROW,
     roles::CREATE,
     roles::DROP,
     roles::DROP_ALL,

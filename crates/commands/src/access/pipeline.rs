@@ -28,6 +28,8 @@ enum StageNeeds {
     Describes(Action),
     /// It does not read any collection; this action on the cluster.
     Cluster(Action),
+    /// It lists sessions: everybody's needs a right, one's own none.
+    Sessions,
     /// It brings its own documents.
     Free,
     /// It has a function.
@@ -84,10 +86,10 @@ const STAGES: &[(&str, StageNeeds)] = &[
     ("$merge", StageNeeds::Own(merge)),
     ("$changeStream", StageNeeds::Own(change_stream)),
     ("$changeStreamSplitLargeEvent", StageNeeds::Nothing),
-    // Operations and sessions are not told apart by users: who sees its own sees all.
+    // Operations are not told apart by users: who sees its own sees all.
     ("$currentOp", StageNeeds::Cluster(Action::Inprog)),
-    ("$listLocalSessions", StageNeeds::Cluster(Action::ListSessions)),
-    ("$listSessions", StageNeeds::Cluster(Action::ListSessions)),
+    ("$listLocalSessions", StageNeeds::Sessions),
+    ("$listSessions", StageNeeds::Sessions),
     ("$collStats", StageNeeds::Describes(Action::CollStats)),
     ("$planCacheStats", StageNeeds::Describes(Action::PlanCacheRead)),
     ("$querySettings", StageNeeds::Cluster(Action::QuerySettings)),
@@ -118,7 +120,13 @@ fn first_reads(stages: RawDoc<'_>) -> bool {
     let first = stages.iter().next().and_then(|first| first.value().as_document());
     let name = first.and_then(|stage| stage.iter().next()).map_or("", |field| field.name());
     match STAGES.iter().find(|row| row.0 == name) {
-        Some((_, StageNeeds::Describes(_) | StageNeeds::Cluster(_) | StageNeeds::Free)) => false,
+        Some((
+            _,
+            StageNeeds::Describes(_)
+            | StageNeeds::Cluster(_)
+            | StageNeeds::Sessions
+            | StageNeeds::Free,
+        )) => false,
         Some((name, _)) => *name != "$changeStream",
         None => true,
     }
@@ -139,6 +147,9 @@ fn each(demands: &mut Demands<'_>, on: &On<'_>, stages: RawDoc<'_>, depth: usize
                 StageNeeds::Nothing | StageNeeds::Free => {}
                 StageNeeds::Describes(action) => demands.need(on.target(), *action),
                 StageNeeds::Cluster(action) => demands.need(Target::Cluster, *action),
+                StageNeeds::Sessions
+                    if field.value().as_document().is_some_and(|it| it.is_empty()) => {}
+                StageNeeds::Sessions => demands.need(Target::Cluster, Action::ListSessions),
                 StageNeeds::Own(_) if field.value().as_document().is_some_and(repeats) => {
                     demands.need(Target::Everything, Action::AnyAction);
                 }

@@ -99,8 +99,7 @@ fn definable(request: &Request<'_>) -> Result<RoleName> {
         return Err(Error::bad_value("Cannot create roles in the local database"));
     }
     if built_in(&name).is_some() {
-        let text = format!("{name} is a built-in role and cannot be modified.");
-        return Err(Error::new(ErrorCode::InvalidRoleModification, text));
+        return Err(Error::bad_value(format!("{name} is a built-in role and cannot be modified")));
     }
     Ok(name)
 }
@@ -124,17 +123,20 @@ fn run_create(
         let restrict = Action::SetAuthenticationRestriction;
         ctx.permit(request, Target::Database(request.db), restrict)?;
     }
+    if name.role.is_empty() {
+        return Err(Error::bad_value("Role name must be non-empty"));
+    }
     if request.db == "local" {
         return Err(Error::bad_value("Cannot create roles in the local database"));
     }
     if built_in(&name).is_some() {
-        let text = format!("Cannot create roles with the same name as a built-in role: \"{name}\"");
+        let text = "Cannot create roles with the same name as a built-in role";
         return Err(Error::bad_value(text));
     }
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change()?;
     let known = access.roles(store)?;
-    if known.defined(&name).is_some() {
+    if known.names().any(|taken| *taken == name) {
         return Err(Error::new(ErrorCode(51002), format!("Role \"{name}\" already exists")));
     }
     known.check_inheritance(&name, &roles)?;
@@ -266,8 +268,7 @@ fn run_drop_all(
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
     let changing = ctx.service.access.change()?;
     let known = ctx.service.access.roles(&ctx.service.store)?;
-    let names = known.all_defined().map(|role| role.name.clone());
-    let names: Vec<_> = names.filter(|name| name.db == request.db).collect();
+    let names: Vec<_> = known.names().filter(|name| name.db == request.db).cloned().collect();
     reply.append("n", remove(ctx, &names)?);
     drop(changing);
     wrote(ctx, request);

@@ -2,13 +2,12 @@
 
 use mayfly_auth::{
     Action, BUILT_IN_ADMIN, BUILT_IN_ANYWHERE, Privilege, Restriction, Role, RoleName, Roles,
-    Target, built_in,
+    built_in,
 };
 use mayfly_base::{Error, Result};
-use mayfly_mql::{Matcher, ParseContext};
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 
-use super::arguments::Wanted;
+use super::arguments::{Filter, Wanted};
 use crate::{CommandContext, Fields, Needs, Request, Row};
 
 pub(super) const ROW: Row = Row::new("rolesInfo", "Lists roles", run).needs(Needs::InHandler);
@@ -20,22 +19,21 @@ const KNOWN: &[&str] =
 struct Shown {
     privileges: bool,
     restrictions: bool,
-    filter: Option<Matcher>,
+    filter: Filter,
 }
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let wanted = Wanted::parse(request, "role")?;
-    permit(ctx, request, &wanted)?;
+    wanted.permit(ctx, request, Action::ViewRole, |role, db| {
+        ctx.has_role(&RoleName::new(role, db))
+    })?;
     let as_fragment = as_fragment(&fields)?;
     let flag = |name: &str| Ok::<_, Error>(fields.bool(name)?.unwrap_or(false));
-    let filter = fields.document("filter")?;
     let shown = Shown {
         privileges: !as_fragment && flag("showPrivileges")?,
         restrictions: flag("showAuthenticationRestrictions")?,
-        filter: filter
-            .map(|filter| Matcher::parse(filter, &ParseContext::default()))
-            .transpose()?,
+        filter: Filter::parse(&fields)?,
     };
     let built_in_too = flag("showBuiltinRoles")?;
     let roles = ctx.service.access.roles(&ctx.service.store)?;
@@ -58,8 +56,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     reply.start_array("roles");
     for name in names {
         let document = shown.document(&name, &roles);
-        let matches = |filter: &Matcher| filter.matches(document.as_doc());
-        if shown.filter.as_ref().map_or(Ok(true), matches)? {
+        if shown.filter.admits(&document)? {
             reply.push(&document);
         }
     }
@@ -114,38 +111,10 @@ impl Shown {
         if self.restrictions {
             let own = defined.map(|role| role.restrictions.as_slice()).unwrap_or_default();
             Restriction::append_all(own, "authenticationRestrictions", &mut out);
-            out.start_array("inheritedAuthenticationRestrictions");
-            for of_role in
-                std::iter::once(own).chain(inherited.restrictions.iter().map(Vec::as_slice))
-            {
-                if of_role.is_empty() {
-                    continue;
-                }
-                out.push_array();
-                for restriction in of_role {
-                    restriction.append_to(out.push_document());
-                    out.end();
-                }
-                out.end();
-            }
-            out.end();
+            let inherited = inherited.restrictions.iter().map(Vec::as_slice);
+            let all = std::iter::once(own).chain(inherited).filter(|list| !list.is_empty());
+            Restriction::append_lists(all, "inheritedAuthenticationRestrictions", &mut out);
         }
         out.finish()
-    }
-}
-
-/// A user sees its own roles, and others with `viewRole` on their database.
-fn permit(ctx: &CommandContext<'_>, request: &Request<'_>, wanted: &Wanted<'_>) -> Result<()> {
-    let view = Action::ViewRole;
-    match wanted {
-        Wanted::OfDatabase | Wanted::Everywhere => {
-            ctx.permit(request, Target::Database(request.db), view)
-        }
-        Wanted::Named(names) => {
-            names.iter().try_for_each(|(role, db)| match ctx.has_role(&RoleName::new(*role, *db)) {
-                true => Ok(()),
-                false => ctx.permit(request, Target::Database(db), view),
-            })
-        }
     }
 }

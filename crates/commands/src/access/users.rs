@@ -1,7 +1,7 @@
 //! `createUser`, `updateUser`, `dropUser`, `dropAllUsersFromDatabase` and `invalidateUserCache`.
 
 use mayfly_auth::scram::Credential;
-use mayfly_auth::{Action, Credentials, Mechanism, RoleName, Target, User, UserName};
+use mayfly_auth::{Action, Credentials, Mechanism, RoleName, Target, User};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue, bson};
 use zeroize::Zeroizing;
@@ -134,6 +134,9 @@ fn run_create(
         let restrict = Action::SetAuthenticationRestriction;
         ctx.permit(request, Target::Database(request.db), restrict)?;
     }
+    if name.user.is_empty() {
+        return Err(Error::bad_value("User document needs 'user' field to be non-empty"));
+    }
     if request.db == "local" {
         return Err(Error::bad_value("Cannot create users in the local database"));
     }
@@ -155,7 +158,7 @@ fn run_create(
     };
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change()?;
-    if access.find_user(store, &name)?.is_some() {
+    if access.has_user(store, &name)? {
         return Err(Error::new(ErrorCode(51003), format!("User \"{name}\" already exists")));
     }
     require_roles(ctx, &roles)?;
@@ -218,7 +221,9 @@ fn run_update(
         password.map(|password| password.credentials(&name.user, chosen)).transpose()?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change()?;
-    let Some(mut user) = access.find_user(store, &name)? else { return Err(not_found(&name)) };
+    let Some(mut user) = access.find_user(store, &name)? else {
+        return Err(not_found(name));
+    };
     match (credentials, mechanisms) {
         (Some(credentials), _) => user.credentials = credentials,
         (None, Some(kept)) if kept.iter().any(|it| user.credentials.get(*it).is_none()) => {
@@ -248,7 +253,7 @@ fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     let found = ctx.service.access.remove_user(&ctx.service.store, ctx.op, &name)?;
     drop(changing);
     if !found {
-        return Err(not_found(&name));
+        return Err(not_found(format_args!("'{name}'")));
     }
     wrote(ctx, request);
     Ok(())
@@ -263,10 +268,8 @@ fn run_drop_all(
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
     let (access, store) = (&ctx.service.access, &ctx.service.store);
     let changing = access.change()?;
-    let mut names = Vec::new();
-    access.each_user(store, Some(request.db), &mut |user| names.push(user.name))?;
     let mut dropped = 0;
-    for name in names {
+    for name in access.user_names(store, Some(request.db))? {
         dropped += i32::from(access.remove_user(store, ctx.op, &name)?);
     }
     drop(changing);
@@ -295,7 +298,7 @@ pub(super) fn require_roles(ctx: &CommandContext<'_>, roles: &[RoleName]) -> Res
     roles.iter().try_for_each(|role| known.require(role))
 }
 
-/// 11 UserNotFound.
-fn not_found(name: &UserName) -> Error {
-    Error::new(ErrorCode::UserNotFound, format!("User '{name}' not found"))
+/// 11 UserNotFound. The reference puts the name in quotes where a user is dropped, and not where one is changed.
+fn not_found(name: impl std::fmt::Display) -> Error {
+    Error::new(ErrorCode::UserNotFound, format!("User {name} not found"))
 }

@@ -1,11 +1,10 @@
 //! `usersInfo`.
 
-use mayfly_auth::{Action, Privilege, Restriction, Role, RoleName, Roles, Target, User, UserName};
+use mayfly_auth::{Action, Privilege, Restriction, Role, RoleName, Roles, User, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_mql::{Matcher, ParseContext};
 use mayfly_value::{DocBuf, DocBuilder};
 
-use super::arguments::Wanted;
+use super::arguments::{Filter, Wanted};
 use crate::{CommandContext, Fields, Needs, Request, Row};
 
 pub(super) const ROW: Row = Row::new("usersInfo", "Lists users", run).needs(Needs::InHandler);
@@ -24,21 +23,18 @@ struct Shown {
     custom_data: bool,
     privileges: bool,
     restrictions: bool,
-    filter: Option<Matcher>,
+    filter: Filter,
 }
 
 impl Shown {
     fn parse(fields: &Fields<'_>) -> Result<Shown> {
         let flag = |name: &str, default: bool| Ok(fields.bool(name)?.unwrap_or(default));
-        let filter = fields.document("filter")?;
         Ok(Shown {
             credentials: flag("showCredentials", false)?,
             custom_data: flag("showCustomData", true)?,
             privileges: flag("showPrivileges", false)?,
             restrictions: flag("showAuthenticationRestrictions", false)?,
-            filter: filter
-                .map(|filter| Matcher::parse(filter, &ParseContext::default()))
-                .transpose()?,
+            filter: Filter::parse(fields)?,
         })
     }
 
@@ -65,16 +61,8 @@ impl Shown {
                 let privileges = Privilege::merge(resolved.privileges);
                 Role::append_privileges(&privileges, "inheritedPrivileges", &mut out);
             }
-            out.start_array("inheritedAuthenticationRestrictions");
-            for of_role in &resolved.restrictions {
-                out.push_array();
-                for restriction in of_role {
-                    restriction.append_to(out.push_document());
-                    out.end();
-                }
-                out.end();
-            }
-            out.end();
+            let inherited = resolved.restrictions.iter().map(Vec::as_slice);
+            Restriction::append_lists(inherited, "inheritedAuthenticationRestrictions", &mut out);
             Restriction::append_all(&user.restrictions, "authenticationRestrictions", &mut out);
         }
         out.finish()
@@ -84,7 +72,8 @@ impl Shown {
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let shown = Shown::parse(&request.fields(KNOWN)?)?;
     let wanted = Wanted::parse(request, "user")?;
-    permit(ctx, request, &wanted)?;
+    wanted
+        .permit(ctx, request, Action::ViewUser, |user, db| ctx.is_user(&UserName::new(user, db)))?;
     if (shown.privileges || shown.restrictions) && !matches!(wanted, Wanted::Named(_)) {
         let text = "Privilege or restriction details require exact-match usersInfo queries";
         return Err(Error::new(ErrorCode::IllegalOperation, text));
@@ -108,26 +97,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     for user in users {
         ctx.op.check()?;
         let document = shown.document(&user, &roles);
-        let matches = |filter: &Matcher| filter.matches(document.as_doc());
-        if shown.filter.as_ref().map_or(Ok(true), matches)? {
+        if shown.filter.admits(&document)? {
             reply.push(&document);
         }
     }
     reply.end();
     Ok(())
-}
-
-/// A user sees itself, and others with `viewUser` on their database.
-fn permit(ctx: &CommandContext<'_>, request: &Request<'_>, wanted: &Wanted<'_>) -> Result<()> {
-    let view = Action::ViewUser;
-    match wanted {
-        Wanted::OfDatabase => ctx.permit(request, Target::Database(request.db), view),
-        Wanted::Everywhere => ctx.permit(request, Target::AllNormal, view),
-        Wanted::Named(names) => {
-            names.iter().try_for_each(|(user, db)| match ctx.is_user(&UserName::new(*user, *db)) {
-                true => Ok(()),
-                false => ctx.permit(request, Target::Database(db), view),
-            })
-        }
-    }
 }

@@ -1,17 +1,17 @@
 //! `killAllSessionsByPattern`: ends the sessions that one of several patterns describes, and what runs in them.
 //! Manual: "killAllSessionsByPattern".
 //!
-//! There are no users: every session belongs to nobody, and a pattern that names users or roles describes none.
+//! All that a pattern says must be so of a session. Its user has a role when it has it now, inherited ones among them.
 
-use mayfly_auth::Action;
-use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::SessionId;
+use mayfly_auth::{Action, RoleName};
+use mayfly_base::Result;
+use mayfly_service::{SessionId, SessionOwner};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::sessions::kill;
-use crate::diagnostics::local_sessions::NOBODY;
+use crate::diagnostics::local_sessions::{named_users, names};
 use crate::fields::wrong_type;
-use crate::generic::session_id;
+use crate::generic::{session_id, session_owner};
 use crate::{CommandContext, Fields, Needs, Request, Row};
 
 pub(super) const ROW: Row =
@@ -23,10 +23,18 @@ pub(super) const ROW: Row =
 const PATTERN: &str = "KillAllSessionsByPattern";
 
 /// Which sessions a pattern describes.
-enum Pattern {
-    All,
-    One(SessionId),
-    None,
+#[derive(Default)]
+struct Pattern {
+    id: Option<[u8; 16]>,
+    /// The owner is in each of these lists.
+    owners: Vec<Vec<SessionOwner>>,
+}
+
+impl Pattern {
+    fn describes(&self, session: SessionId) -> bool {
+        self.id.is_none_or(|id| id == session.id)
+            && self.owners.iter().all(|owners| owners.contains(&session.owner))
+    }
 }
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
@@ -41,15 +49,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
             let path = format!("{path}.{}", element.name());
             return Err(wrong_type(&path, element.value(), "object"));
         };
-        patterns.push(parse(pattern)?);
+        patterns.push(parse(ctx, pattern)?);
     }
     let described = |session: SessionId| {
-        patterns.is_empty()
-            || patterns.iter().any(|pattern| match pattern {
-                Pattern::All => true,
-                Pattern::One(one) => *one == session,
-                Pattern::None => false,
-            })
+        patterns.is_empty() || patterns.iter().any(|pattern| pattern.describes(session))
     };
     kill(ctx.service, ctx.op.id(), described);
     let sessions = &ctx.service.sessions;
@@ -61,48 +64,40 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     Ok(())
 }
 
-fn parse(pattern: RawDoc<'_>) -> Result<Pattern> {
+fn parse(ctx: &CommandContext<'_>, pattern: RawDoc<'_>) -> Result<Pattern> {
     let fields = Fields::strict(pattern, PATTERN, &["lsid", "uid", "users", "roles"])?;
-    let lsid = fields.document("lsid")?;
-    let mut belongs_to_nobody = true;
-    let mut session = None;
-    if let Some(lsid) = lsid {
+    let mut parsed = Pattern::default();
+    if let Some(lsid) = fields.document("lsid")? {
         let lsid =
             Fields::strict(lsid, "LogicalSessionId", &["id", "uid", "txnNumber", "txnUUID"])?;
-        session = Some(session_id(lsid.doc())?);
-        belongs_to_nobody &= owner(&lsid)?;
+        parsed.id = Some(session_id(lsid.doc())?.id);
+        parsed.owners.extend(session_owner(&lsid)?.map(|owner| vec![owner]));
     }
-    belongs_to_nobody &= owner(&fields)?;
-    for (list, member) in [("users", "user"), ("roles", "role")] {
-        let Some(names) = fields.array(list)? else { continue };
-        for element in names {
-            let RawValue::Document(name) = element.value() else {
-                let path = format!("{PATTERN}.{list}.{}", element.name());
-                return Err(wrong_type(&path, element.value(), "object"));
-            };
-            let name = Fields::strict(name, format!("{PATTERN}.{list}"), &[member, "db"])?;
-            for part in [member, "db"] {
-                name.string(part)?.ok_or_else(|| name.missing(part))?;
-            }
-        }
-        belongs_to_nobody &= names.is_empty();
+    parsed.owners.extend(session_owner(&fields)?.map(|owner| vec![owner]));
+    if let Some(users) = fields.array("users")?.filter(|users| !users.is_empty()) {
+        parsed.owners.push(named_users(users, PATTERN)?);
     }
-    Ok(match session {
-        _ if !belongs_to_nobody => Pattern::None,
-        Some(session) => Pattern::One(session),
-        None => Pattern::All,
-    })
+    if let Some(roles) = fields.array("roles")?.filter(|roles| !roles.is_empty()) {
+        parsed.owners.push(users_with(ctx, roles)?);
+    }
+    Ok(parsed)
 }
 
-/// Whether the `uid` allows for sessions of nobody.
-fn owner(fields: &Fields<'_>) -> Result<bool> {
-    match fields.get("uid") {
-        None => Ok(true),
-        Some(RawValue::Binary { bytes, .. }) if bytes.len() == NOBODY.len() => Ok(bytes == NOBODY),
-        Some(RawValue::Binary { bytes, .. }) => Err(Error::new(
-            ErrorCode::UnsupportedFormat,
-            format!("a uid is a digest of {} bytes, not of {}", NOBODY.len(), bytes.len()),
-        )),
-        Some(other) => Err(fields.wrong("uid", other, "binData")),
-    }
+/// The users who have one of these roles.
+fn users_with(ctx: &CommandContext<'_>, roles: RawDoc<'_>) -> Result<Vec<SessionOwner>> {
+    let one = |value: RawValue<'_>| {
+        let (role, db) = names(value, "role", &format!("{PATTERN}.roles"))?;
+        Ok(RoleName::new(role, db))
+    };
+    let wanted =
+        roles.iter().map(|element| one(element.value())).collect::<Result<Vec<RoleName>>>()?;
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let known = access.roles(store)?;
+    let mut owners = Vec::new();
+    access.each_user(store, None, &mut |user| {
+        if known.resolve(&user.roles).roles.iter().any(|role| wanted.contains(role)) {
+            owners.push(SessionOwner::named(&user.name.to_string()));
+        }
+    })?;
+    Ok(owners)
 }

@@ -2,12 +2,12 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{ErrorCode, Result};
-use mayfly_service::{Service, SessionId};
+use mayfly_service::{Service, SessionId, SessionOwner};
 use mayfly_value::{DocBuilder, RawValue, bson};
 
-use crate::access::demands;
+use crate::diagnostics::local_sessions::named_users;
 use crate::fields::wrong_type;
-use crate::generic::{session_id, session_of};
+use crate::generic::{claimed, session_id, session_of};
 use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(crate) const START: Row = Row::new("startSession", "Begins a logical session", run_start)
@@ -23,7 +23,7 @@ pub(crate) const END: Row = Row::new("endSessions", "Ends logical sessions", run
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const KILL: Row =
     Row::new("killSessions", "Ends logical sessions and what runs in them", run_kill)
-        .needs(Needs::Demands(demands::kill_sessions))
+        .needs(Needs::Nothing)
         .since("3.6");
 pub(crate) const KILL_ALL: Row =
     Row::new("killAllSessions", "Ends all logical sessions and what runs in them", run_kill_all)
@@ -37,7 +37,8 @@ fn run_start(
 ) -> Result<()> {
     request.fields(&[])?;
     let id = bson::Uuid::new().bytes();
-    ctx.service.sessions.touch(SessionId(id), ctx.service.clock.now_ms())?;
+    let session = SessionId { id, owner: SessionOwner::of(&ctx.authority) };
+    ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
     doc.start_document("id").append("id", RawValue::Binary { subtype: 4, bytes: &id }).end();
     doc.append("timeoutMinutes", mayfly_base::limits::SESSION_TIMEOUT_MINUTES);
     Ok(())
@@ -49,14 +50,14 @@ fn run_refresh(
     _: &mut DocBuilder,
 ) -> Result<()> {
     request.fields(&[])?;
-    for session in listed(request)? {
+    for session in listed(ctx, request, Action::Impersonate)? {
         ctx.service.sessions.touch(session, ctx.service.clock.now_ms())?;
     }
     Ok(())
 }
 
 fn run_end(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
-    for session in listed(request)? {
+    for session in listed(ctx, request, Action::Impersonate)? {
         ctx.service.sessions.end(session);
     }
     Ok(())
@@ -64,9 +65,14 @@ fn run_end(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuild
 
 fn run_kill(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
-    let sessions = listed(request)?;
-    // An empty list means all of the user's sessions; without users these are all.
-    kill(ctx.service, ctx.op.id(), |session| sessions.is_empty() || sessions.contains(&session));
+    let sessions = listed(ctx, request, Action::KillAnySession)?;
+    let own = SessionOwner::of(&ctx.authority);
+    // An empty list means all of the user's sessions; without access control these are all.
+    let all = sessions.is_empty();
+    kill(ctx.service, ctx.op.id(), |session| match all {
+        true => session.owner == own,
+        false => sessions.contains(&session),
+    });
     for session in sessions {
         ctx.service.sessions.end(session);
     }
@@ -79,12 +85,20 @@ fn run_kill_all(
     _: &mut DocBuilder,
 ) -> Result<()> {
     request.fields(&[])?;
-    kill(ctx.service, ctx.op.id(), |_| true);
+    let RawValue::Array(users) = request.target() else {
+        return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
+    };
+    let owners = named_users(users, request.row.name)?;
+    kill(ctx.service, ctx.op.id(), |session| owners.is_empty() || owners.contains(&session.owner));
     Ok(())
 }
 
-/// The sessions in the array that is the command's own value.
-fn listed(request: &Request<'_>) -> Result<Vec<SessionId>> {
+/// The sessions in the array that is the command's own value. Those of others may name who has the action on the cluster.
+fn listed(
+    ctx: &CommandContext<'_>,
+    request: &Request<'_>,
+    others: Action,
+) -> Result<Vec<SessionId>> {
     let RawValue::Array(array) = request.target() else {
         return Err(wrong_type(&format!("{0}.{0}", request.row.name), request.target(), "array"));
     };
@@ -94,7 +108,7 @@ fn listed(request: &Request<'_>) -> Result<Vec<SessionId>> {
             let path = format!("{0}.{0}.{1}", request.row.name, element.name());
             return Err(wrong_type(&path, element.value(), "object"));
         };
-        sessions.push(session_id(session)?);
+        sessions.push(claimed(session_id(session)?, &ctx.authority, others)?);
     }
     Ok(sessions)
 }

@@ -324,19 +324,11 @@ impl Host for ServerHost<'_, '_> {
     }
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(
-            self.ctx.service,
-            "$listLocalSessions",
-            options,
-        )
+        crate::diagnostics::local_sessions::local_sessions(self.ctx, "$listLocalSessions", options)
     }
 
     fn sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {
-        crate::diagnostics::local_sessions::local_sessions(
-            self.ctx.service,
-            "$listSessions",
-            options,
-        )
+        crate::diagnostics::local_sessions::local_sessions(self.ctx, "$listSessions", options)
     }
 
     fn query_settings(&self, with_shapes: bool) -> Result<Vec<DocBuf>> {

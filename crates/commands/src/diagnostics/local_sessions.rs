@@ -1,24 +1,20 @@
 //! The documents of `$listLocalSessions` and `$listSessions`: the sessions that this server remembers. It is the only one that
 //! keeps them, so that both list the same.
 
+use mayfly_auth::UserName;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::Service;
+use mayfly_service::SessionOwner;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::Fields;
+use crate::fields::wrong_type;
+use crate::{CommandContext, Fields};
 
-/// The digest of nobody: SHA-256 of the empty name.
-pub(crate) const NOBODY: [u8; 32] = [
-    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
-    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
-];
-
-/// The sessions that the options ask for. Without access control all belong to nobody.
+/// The sessions that the options ask for. By default they are those of whoever asks.
 ///
 /// # Errors
 /// 14, 40415; 12 UnsupportedFormat for all users and some at once.
 pub(crate) fn local_sessions(
-    service: &Service,
+    ctx: &CommandContext<'_>,
     stage: &'static str,
     options: RawDoc<'_>,
 ) -> Result<Vec<DocBuf>> {
@@ -32,18 +28,46 @@ pub(crate) fn local_sessions(
         );
         return Err(Error::new(ErrorCode::UnsupportedFormat, text));
     }
-    if users.is_some() {
-        return Ok(Vec::new());
-    }
-    let mut sessions = service.sessions.list(service.clock.now_ms());
-    sessions.sort_by_key(|(id, _)| id.0);
-    let documents = sessions.into_iter().map(|(id, last_use_ms)| {
+    let owners = match users {
+        Some(users) => named_users(users, stage)?,
+        None => vec![SessionOwner::of(&ctx.authority)],
+    };
+    let mut sessions = ctx.service.sessions.list(ctx.service.clock.now_ms());
+    sessions.retain(|(session, _)| all || owners.contains(&session.owner));
+    sessions.sort_unstable();
+    let documents = sessions.into_iter().map(|(session, last_use_ms)| {
         let mut doc = DocBuilder::new();
-        doc.start_document("_id");
-        doc.append("id", RawValue::Binary { subtype: 4, bytes: &id.0 });
-        doc.append("uid", RawValue::Binary { subtype: 0, bytes: &NOBODY }).end();
+        session.append_to(doc.start_document("_id"));
+        doc.end();
         doc.append("lastUse", RawValue::Date(last_use_ms));
         doc.finish()
     });
     Ok(documents.collect())
+}
+
+/// Whose sessions are meant by an array of `{ user, db }`; `path` is what errors call it.
+///
+/// # Errors
+/// 14, 40414, 40415.
+pub(crate) fn named_users(users: RawDoc<'_>, path: &str) -> Result<Vec<SessionOwner>> {
+    let one = |value: RawValue<'_>| {
+        let name = names(value, "user", &format!("{path}.users"))?;
+        Ok(SessionOwner::named(&UserName::new(name.0, name.1).to_string()))
+    };
+    users.iter().map(|element| one(element.value())).collect()
+}
+
+/// The two strings of `{ user, db }` or `{ role, db }`.
+///
+/// # Errors
+/// 14, 40414, 40415.
+pub(crate) fn names<'a>(
+    value: RawValue<'a>,
+    member: &str,
+    path: &str,
+) -> Result<(&'a str, &'a str)> {
+    let RawValue::Document(name) = value else { return Err(wrong_type(path, value, "object")) };
+    let fields = Fields::strict(name, path.to_owned(), &[member, "db"])?;
+    let part = |part: &str| fields.string(part)?.ok_or_else(|| fields.missing(part));
+    Ok((part(member)?, part("db")?))
 }

@@ -27,18 +27,18 @@ pub(crate) fn ok(client: &mut Client, command: Document) -> Document {
     reply
 }
 
-fn refused(client: &mut Client, command: Document) -> String {
+pub(crate) fn refused(client: &mut Client, command: Document) -> String {
     let reply = run(client, command.clone());
     assert_eq!(reply.get_i32("code").ok(), Some(13), "{command}: {reply}");
     reply.get_str("errmsg").unwrap().to_owned()
 }
 
-fn bytes(text: &str) -> Bson {
+pub(crate) fn bytes(text: &str) -> Bson {
     let bytes = text.as_bytes().to_vec();
     Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes })
 }
 
-fn text(reply: &Document) -> String {
+pub(crate) fn text(reply: &Document) -> String {
     String::from_utf8(reply.get_binary_generic("payload").unwrap().clone()).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn keyed(key: &[u8], data: &[u8]) -> Vec<u8> {
 }
 
 /// The client's side of SCRAM-SHA-256 after the server's first message.
-fn proof(bare: &str, first: &str, password: &str) -> String {
+pub(crate) fn proof(bare: &str, first: &str, password: &str) -> String {
     let part = |name: &str| first.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
     let salt = STANDARD.decode(part("s=")).unwrap();
     let mut block = keyed(password.as_bytes(), &[salt.as_slice(), &[0, 0, 0, 1]].concat());
@@ -235,8 +235,13 @@ fn users_do_what_their_roles_allow_and_changes_hold_at_once() {
     ok(&mut admin, doc! { "grantRolesToUser": "reader", "roles": ["only-c"], "$db": "shop" });
     ok(&mut reader, find.clone());
     refused(&mut reader, doc! { "find": "d", "$db": "shop" });
+    // No role but the internal one reaches the documents of roles.
+    let create = doc! { "createUser": "inner", "pwd": "pw", "roles": ["__system"], "$db": "admin" };
+    ok(&mut admin, create);
+    let mut inner = server.connect();
+    ok_login(&mut inner, "inner", "admin", "pw");
     ok(
-        &mut admin,
+        &mut inner,
         doc! { "update": "system.roles", "$db": "admin",
         "updates": [{ "q": { "_id": "shop.only-c" }, "u": { "$set": { "privileges": "damaged" } } }] },
     );

@@ -239,7 +239,7 @@ fn certificates_log_their_users_in() {
     ok(&mut second, find.clone());
     // What holds for other users holds for these.
     ok(&mut chief, doc! { "dropUser": name, "$db": "$external" });
-    assert_eq!(code(&mut second, find.clone()), Some(13));
+    assert_eq!(code(&mut second, find), Some(13));
     // Without a certificate there is nobody to log in.
     let mut nobody = encrypted.connect(None).unwrap();
     assert_eq!(code(&mut nobody, x509(None)), Some(18));

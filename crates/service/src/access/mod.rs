@@ -24,10 +24,11 @@ use mayfly_base::{Result, current};
 use mayfly_storage::Store;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::Connection;
+use crate::{Connection, SessionOwner};
 
 pub use attempts::Attempts;
 pub use login::{ConnectionAccess, LoginOrigin, LoginStep, OpenLogin};
+pub use stored::each_document;
 pub use transport::{ClientCertificate, ServerCertificate, TransportSecurity};
 
 /// What is known about users and roles of a server.
@@ -55,6 +56,8 @@ pub struct LoggedIn {
     pub name: UserName,
     /// `userId`: another user of the same name is somebody else.
     pub id: Option<[u8; 16]>,
+    /// Whose sessions are the user's.
+    pub session_owner: SessionOwner,
     /// All roles, inherited ones among them, ascending by database and name.
     pub roles: Vec<RoleName>,
     /// The privileges of all roles, one for each resource.
@@ -255,6 +258,7 @@ impl Access {
         let logged_in = LoggedIn {
             name: user.name.clone(),
             id: user.id,
+            session_owner: SessionOwner::named(&user.name.to_string()),
             roles: resolved.roles,
             listed,
             privileges,

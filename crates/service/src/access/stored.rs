@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use mayfly_auth::{Role, RoleName, Roles, User, UserName};
 use mayfly_base::{Namespace, OpCtx, Result};
 use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, Store, UpdateStyle, whole_range};
-use mayfly_value::{DocBuf, RawDoc, RawValue};
+use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::{Access, Stamp};
 
@@ -14,6 +14,12 @@ type Name = LazyLock<Option<Namespace>>;
 
 static USERS: Name = LazyLock::new(|| Namespace::new("admin", "system.users").ok());
 static ROLES: Name = LazyLock::new(|| Namespace::new("admin", "system.roles").ok());
+/// Where the form of both is noted. Tools that restore a dump look there for how to read its users.
+static VERSION: Name = LazyLock::new(|| Namespace::new("admin", "system.version").ok());
+/// The form of users and roles of every release since 3.0.
+const SCHEMA: i32 = 5;
+/// So many documents are read before what they hold is merged.
+const PAGE: usize = 256;
 
 fn collection(store: &Store, name: &Name) -> Option<Arc<Collection>> {
     store.collection(name.as_ref()?)
@@ -53,6 +59,38 @@ fn scan(
         match scanned {
             Scanned::Paused(last) if !ended => range = range.after(&last, direction),
             Scanned::Paused(_) | Scanned::Exhausted => return Ok(()),
+        }
+    }
+}
+
+/// Hands over every document of a collection, one after another. The function may write: the documents are read in pages, and no
+/// snapshot is kept over it.
+///
+/// # Errors
+/// Those of the engine and of the function.
+pub fn each_document(
+    store: &Store,
+    name: &Namespace,
+    visit: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
+) -> Result<()> {
+    let Some(collection) = store.collection(name) else { return Ok(()) };
+    let (mut range, direction) = (whole_range(), Direction::Forward);
+    loop {
+        let mut page = Vec::new();
+        let scanned = store.snapshot()?.scan_records(
+            &collection,
+            &range,
+            direction,
+            ScanLimit::rows(PAGE),
+            &mut |_, document| {
+                page.push(document.to_owned());
+                Ok(ControlFlow::Continue(()))
+            },
+        )?;
+        page.iter().try_for_each(|document| visit(document.as_doc()))?;
+        match scanned {
+            Scanned::Paused(last) => range = range.after(&last, direction),
+            Scanned::Exhausted => return Ok(()),
         }
     }
 }
@@ -105,6 +143,32 @@ impl Access {
         Ok(user_of(document.as_doc()).filter(|user| user.name == *name))
     }
 
+    /// Whether there is a user of this name, however damaged.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn has_user(&self, store: &Store, name: &UserName) -> Result<bool> {
+        Ok(read(store, &USERS, &name.id())?.is_some())
+    }
+
+    /// The names of the users of a database, or of all, damaged ones not excepted.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn user_names(&self, store: &Store, db: Option<&str>) -> Result<Vec<UserName>> {
+        let mut names = Vec::new();
+        scan(store, &USERS, &mut |document| {
+            let id = document.get("_id").and_then(RawValue::as_str);
+            if let Some((of, user)) = id.and_then(|id| id.split_once('.'))
+                && db.is_none_or(|db| db == of)
+            {
+                names.push(UserName::new(user, of));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+
     /// Hands over the users of a database, or of all, until the function breaks off.
     ///
     /// # Errors
@@ -131,6 +195,7 @@ impl Access {
     /// # Errors
     /// Those of the engine.
     pub fn put_user(&self, store: &Store, op: &OpCtx, user: &User) -> Result<()> {
+        note_schema(store, op)?;
         put(store, op, &USERS, &user.name.id(), user.to_document().as_doc())
     }
 
@@ -147,6 +212,7 @@ impl Access {
     /// # Errors
     /// Those of the engine.
     pub fn put_role(&self, store: &Store, op: &OpCtx, role: &Role) -> Result<()> {
+        note_schema(store, op)?;
         put(store, op, &ROLES, &role.name.id(), role.to_document().as_doc())
     }
 
@@ -157,6 +223,17 @@ impl Access {
     pub fn remove_role(&self, store: &Store, op: &OpCtx, name: &RoleName) -> Result<bool> {
         remove(store, op, &ROLES, &name.id())
     }
+}
+
+/// Notes which form users and roles have, when nobody has yet.
+fn note_schema(store: &Store, op: &OpCtx) -> Result<()> {
+    const ID: &str = "authSchema";
+    if read(store, &VERSION, ID)?.is_some() {
+        return Ok(());
+    }
+    let mut out = DocBuilder::new();
+    out.append("_id", ID).append("currentVersion", SCHEMA);
+    put(store, op, &VERSION, ID, out.finish().as_doc())
 }
 
 fn user_of(document: RawDoc<'_>) -> Option<User> {

@@ -1,0 +1,126 @@
+//! `_mergeAuthzCollections`, which `mongorestore` ends a restore of users and roles with: it has filled two collections of its own
+//! with them, and the command takes them over. With `drop` they replace those that are there, without it those that are there stay.
+
+use std::collections::HashSet;
+
+use mayfly_auth::{Action, Role, RoleName, Target, User, UserName};
+use mayfly_base::{Error, Namespace, Result};
+use mayfly_service::access::each_document;
+use mayfly_value::DocBuilder;
+
+use super::Demands;
+use super::arguments::wrote;
+use crate::{CommandContext, Needs, Request, Row, RowFlags};
+
+pub(super) const ROW: Row =
+    Row::new("_mergeAuthzCollections", "Takes users and roles over that a tool has restored", run)
+        .needs(Needs::Demands(needs))
+        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
+
+const USERS: &str = "tempUsersCollection";
+const ROLES: &str = "tempRolesCollection";
+
+/// Everything that creating, changing and, with `drop`, dropping any user and role needs, and reading where they come from.
+fn needs(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let create = [Action::CreateUser, Action::CreateRole, Action::GrantRole, Action::RevokeRole];
+    demands.need_all(Target::AllNormal, &create);
+    if super::demands::is_set(request.body, "drop") {
+        demands.need_all(Target::AllNormal, &[Action::DropUser, Action::DropRole]);
+    }
+    for name in [USERS, ROLES] {
+        match request.body.get(name).and_then(|value| value.as_str()) {
+            Some("") | None => {}
+            from => demands.need_on_full_name(from, &[Action::Find]),
+        }
+    }
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let fields = request.fields(&[USERS, ROLES, "db", "drop"])?;
+    let collection = |name: &str| match fields.string(name)? {
+        Some("") | None => Ok(None),
+        Some(from) => Namespace::parse(from).map(Some),
+    };
+    let (users, roles) = (collection(USERS)?, collection(ROLES)?);
+    let db = fields.string("db")?.filter(|db| !db.is_empty());
+    let drops = fields.bool("drop")?.unwrap_or(false);
+    if users.is_none() && roles.is_none() {
+        let text = format!("Must provide at least one of \"{USERS}\" and \"{ROLES}\"");
+        return Err(Error::bad_value(text));
+    }
+    let changing = ctx.service.access.change()?;
+    if let Some(users) = users {
+        merge_users(ctx, &users, db, drops)?;
+    }
+    if let Some(roles) = roles {
+        merge_roles(ctx, &roles, db, drops)?;
+    }
+    drop(changing);
+    wrote(ctx, request);
+    Ok(())
+}
+
+/// Whether somebody of the first database is meant where the second one is asked for, or all.
+fn is_meant(of: &str, wanted: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| wanted == of)
+}
+
+fn merge_users(
+    ctx: &CommandContext<'_>,
+    from: &Namespace,
+    db: Option<&str>,
+    drops: bool,
+) -> Result<()> {
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let mut merged: HashSet<UserName> = HashSet::new();
+    each_document(store, from, &mut |document| {
+        ctx.op.check()?;
+        let user = User::parse(document)?;
+        if is_meant(&user.name.db, db) {
+            if drops || !access.has_user(store, &user.name)? {
+                access.put_user(store, ctx.op, &user)?;
+            }
+            merged.insert(user.name);
+        }
+        Ok(())
+    })?;
+    if drops {
+        for name in access.user_names(store, db)? {
+            if !merged.contains(&name) {
+                access.remove_user(store, ctx.op, &name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn merge_roles(
+    ctx: &CommandContext<'_>,
+    from: &Namespace,
+    db: Option<&str>,
+    drops: bool,
+) -> Result<()> {
+    let (access, store) = (&ctx.service.access, &ctx.service.store);
+    let known = access.roles(store)?;
+    let mut present: HashSet<RoleName> = known.names().cloned().collect();
+    let mut merged: HashSet<RoleName> = HashSet::new();
+    each_document(store, from, &mut |document| {
+        ctx.op.check()?;
+        let role = Role::parse(document)?;
+        if is_meant(&role.name.db, db) {
+            if drops || present.insert(role.name.clone()) {
+                access.put_role(store, ctx.op, &role)?;
+            }
+            merged.insert(role.name);
+        }
+        Ok(())
+    })?;
+    if drops {
+        for name in known.names() {
+            if is_meant(&name.db, db) && !merged.contains(name) {
+                access.remove_role(store, ctx.op, name)?;
+            }
+        }
+    }
+    Ok(())
+}

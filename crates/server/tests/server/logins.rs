@@ -1,0 +1,117 @@
+//! Logins that somebody else tries to take over or to repeat, and those that nobody ends.
+
+use mayfly_value::bson::{Document, doc};
+
+use crate::authorization::{bytes, ok, proof, refused, root, run, start, text};
+use crate::common::Client;
+
+fn sasl_start(client: &mut Client, bare: &str) -> Document {
+    let payload = bytes(&format!("n,,{bare}"));
+    let options = doc! { "skipEmptyExchange": true };
+    ok(
+        client,
+        doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload, "options": options, "$db": "admin" },
+    )
+}
+
+fn sasl_continue(client: &mut Client, last: &str, db: &str) -> Document {
+    run(client, doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(last), "$db": db })
+}
+
+fn is_refused(reply: &Document, code: i32) {
+    assert_eq!(reply.get_i32("code").ok(), Some(code), "{reply}");
+}
+
+#[test]
+fn a_proof_is_good_for_one_conversation_of_one_user_on_one_connection() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    let create = doc! { "createUser": "other", "pwd": "pw", "roles": ["root"], "$db": "admin" };
+    ok(&mut admin, create);
+    let bare = "n=root,r=abcdefghijklmnop";
+    let find = doc! { "find": "c", "$db": "test" };
+    let mut client = server.connect();
+
+    let first = text(&sasl_start(&mut client, bare));
+    let last = proof(bare, &first, "pw");
+    // Another connection knows nothing of the conversation.
+    is_refused(&sasl_continue(&mut server.connect(), &last, "admin"), 17);
+    // A login that was begun anew is another one, for the same user and for another.
+    sasl_start(&mut client, bare);
+    is_refused(&sasl_continue(&mut client, &last, "admin"), 18);
+    let first = text(&sasl_start(&mut client, bare));
+    sasl_start(&mut client, "n=other,r=abcdefghijklmnop");
+    is_refused(&sasl_continue(&mut client, &proof(bare, &first, "pw"), "admin"), 18);
+    // A proof with the nonces of this conversation, signed for the other user.
+    let first = text(&sasl_start(&mut client, bare));
+    let swapped = proof("n=other,r=abcdefghijklmnop", &first, "pw");
+    is_refused(&sasl_continue(&mut client, &swapped, "admin"), 18);
+    // A client that was told to hash less often.
+    let first = text(&sasl_start(&mut client, bare));
+    let cheap = first.replace("i=15000", "i=4096");
+    assert_ne!(cheap, first);
+    is_refused(&sasl_continue(&mut client, &proof(bare, &cheap, "pw"), "admin"), 18);
+    // Another database between the two steps.
+    let first = text(&sasl_start(&mut client, bare));
+    is_refused(&sasl_continue(&mut client, &proof(bare, &first, "pw"), "test"), 18);
+    refused(&mut client, find.clone());
+
+    // Once it was good it is over.
+    let first = text(&sasl_start(&mut client, bare));
+    let last = proof(bare, &first, "pw");
+    assert_eq!(sasl_continue(&mut client, &last, "admin").get_bool("done").ok(), Some(true));
+    ok(&mut client, find);
+    is_refused(&sasl_continue(&mut client, &last, "admin"), 17);
+}
+
+#[test]
+fn a_failed_login_leaves_the_user_who_is_logged_in() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    let bare = "n=root,r=abcdefghijklmnop";
+    let first = text(&sasl_start(&mut admin, bare));
+    is_refused(&sasl_continue(&mut admin, &proof(bare, &first, "wrong"), "admin"), 18);
+    ok(&mut admin, doc! { "find": "c", "$db": "test" });
+}
+
+/// Many begun and never ended, of users that exist and others, with messages as long as they may be.
+#[test]
+#[cfg(target_os = "linux")]
+fn logins_that_nobody_ends_take_no_memory() {
+    let (_folder, server) = start(&[]);
+    let _admin = root(&server);
+    let resident_kb = || {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<i64>().unwrap()
+    };
+    let nonce = "x".repeat(3000);
+    let begin_some = |logins: usize| {
+        for at in 0..logins / 100 {
+            let mut client = server.connect();
+            for number in 0..100 {
+                let user = if number % 2 == 0 { "root".to_owned() } else { format!("n{at}") };
+                sasl_start(&mut client, &format!("n={user},r={nonce}"));
+            }
+        }
+    };
+    begin_some(1000);
+    let before = resident_kb();
+    begin_some(4000);
+    // One that stays takes 9 kB.
+    let grown = resident_kb() - before;
+    assert!(grown < 16_000, "4000 logins that were begun took {grown} kB");
+}
+
+#[test]
+fn commands_that_are_missing_are_no_oracle() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    let mut nobody = server.connect();
+    let missing = doc! { "mapReduce": "c", "$db": "test" };
+    let shown = refused(&mut nobody, missing.clone());
+    assert_eq!(shown, "Command mapReduce requires authentication");
+    is_refused(&run(&mut admin, missing), 238);
+    is_refused(&run(&mut nobody, doc! { "noSuchCommand": 1, "$db": "test" }), 59);
+}

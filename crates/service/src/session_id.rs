@@ -1,0 +1,96 @@
+//! What names a logical session: the id that its client made up, and whose it is. Another user's session of the same id is another
+//! session, so that nobody reads, ends or goes on with what others have in theirs.
+
+use mayfly_storage::SessionKey;
+use mayfly_value::{DocBuf, DocBuilder, RawValue};
+use sha2::{Digest, Sha256};
+
+use crate::access::Authority;
+
+/// Whose sessions they are: `uid`, the SHA-256 of the user's name and database, `user@db`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionOwner(pub [u8; 32]);
+
+/// A logical session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId {
+    /// The UUID that the client knows it by.
+    pub id: [u8; 16],
+    /// Whose it is.
+    pub owner: SessionOwner,
+}
+
+impl SessionOwner {
+    /// The digest of the empty name: without access control all sessions belong to nobody.
+    pub const NOBODY: SessionOwner = SessionOwner([
+        0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9,
+        0x24, 0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52,
+        0xb8, 0x55,
+    ]);
+
+    /// The user of this name in all databases, `user@db`.
+    pub fn named(full_name: &str) -> SessionOwner {
+        SessionOwner(Sha256::digest(full_name).into())
+    }
+
+    /// Whose sessions a command means that runs by this right.
+    pub fn of(authority: &Authority) -> SessionOwner {
+        match authority {
+            Authority::User(user) => user.session_owner,
+            Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => {
+                SessionOwner::NOBODY
+            }
+        }
+    }
+}
+
+impl SessionId {
+    /// What the store keeps the session's statements under: the id, and for a user's session a digest of both parts.
+    pub fn key(&self) -> SessionKey {
+        if self.owner == SessionOwner::NOBODY {
+            return self.id;
+        }
+        let digest = Sha256::new().chain_update(self.owner.0).chain_update(self.id).finalize();
+        let mut key = self.id;
+        key.copy_from_slice(&digest[..16]);
+        key
+    }
+
+    /// `{ id, uid }`.
+    pub fn to_document(&self) -> DocBuf {
+        let mut out = DocBuilder::new();
+        self.append_to(&mut out);
+        out.finish()
+    }
+
+    /// Writes `id` and `uid` into an open document.
+    pub fn append_to(&self, out: &mut DocBuilder) {
+        out.append("id", RawValue::Binary { subtype: 4, bytes: &self.id });
+        out.append("uid", RawValue::Binary { subtype: 0, bytes: &self.owner.0 });
+    }
+}
+
+impl std::fmt::Display for SessionId {
+    /// As the reference shows it: the UUID.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, byte) in self.id.iter().enumerate() {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_different_users_have_different_keys() {
+        assert_eq!(SessionOwner::named(""), SessionOwner::NOBODY);
+        let owners = [SessionOwner::NOBODY, SessionOwner::named("a@b"), SessionOwner::named("b@a")];
+        let keys = owners.map(|owner| SessionId { id: [7; 16], owner }.key());
+        assert_eq!(keys[0], [7; 16], "what was stored without access control is found again");
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+    }
+}
