@@ -15,6 +15,9 @@ impl Service {
             DefinitionChange::BuildBegun { ns, spec } => {
                 self.audit_index(ns.as_str(), *spec, ("IndexBuildStarted", ErrorCode::OK));
             }
+            DefinitionChange::Rebuilt { ns, spec } => {
+                self.audit_index(ns.as_str(), *spec, ("IndexBuildSucceeded", ErrorCode::OK));
+            }
             DefinitionChange::BuildAbandoned { ns, spec } => {
                 let aborted = ("IndexBuildAborted", ErrorCode::IndexBuildAborted);
                 self.audit_index(ns.as_str(), *spec, aborted);

@@ -1,7 +1,7 @@
 //! The audit log: who did what to users, roles and definitions, who logged in, and what was refused. Manual: "System Event Audit
 //! Messages".
 //!
-//! 1. The server names a sink ([`Audit::begin`]); without one the cost of auditing is one load for each command ([`Audit::is_on`]).
+//! 1. The server names a sink ([`Service::begin_audit`]); without one the cost of auditing is one load for each command ([`Audit::is_on`]).
 //! 2. Commands, logins and the store's definitions make events ([`Service::audit`]). An event is a document; the filter is a query
 //!    over it.
 //! 3. The sink writes it before the reply goes out.

@@ -17,6 +17,7 @@ use super::indexes::set_ready;
 use super::{put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index};
+use crate::write::DefinitionChange;
 
 impl Store {
     /// Builds all indexes anew; gives how many there are, `_id_` included.
@@ -37,6 +38,11 @@ impl Store {
             self.build_and(op, collection, &fresh, IfDropped::GoesOn, |state| {
                 self.put_in_place(collection, &old, &fresh, state)
             })?;
+            let ns = collection.namespace();
+            for index in &fresh {
+                let spec = index.spec.document();
+                self.tell_definition(&DefinitionChange::Rebuilt { ns: &ns, spec });
+            }
         }
         Ok(collection.indexes().len() as i32 + 1)
     }

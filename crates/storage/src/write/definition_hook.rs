@@ -27,6 +27,13 @@ pub enum DefinitionChange<'a> {
         /// The index's definition.
         spec: RawDoc<'a>,
     },
+    /// An index was built anew, which is not logged.
+    Rebuilt {
+        /// The collection.
+        ns: &'a Namespace,
+        /// The index's definition.
+        spec: RawDoc<'a>,
+    },
     /// The build of an index failed.
     BuildAbandoned {
         /// The collection.
