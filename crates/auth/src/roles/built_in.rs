@@ -317,9 +317,8 @@ fn administer_any(list: &mut List) {
 fn administer_users_any(list: &mut List) {
     list.cluster(&[AuthSchemaUpgrade, InvalidateUserCache, ListDatabases, ViewUser]);
     list.on("", "", &[ListCachedAndActiveUsers]);
-    for db in ["", "config", "local"] {
-        administer_users(list, db);
-    }
+    // The manual leaves `config` and `local` out, though `rolesInfo` shows them.
+    administer_users(list, "");
     for collection in ["system.users", "system.roles"] {
         list.on("admin", collection, READ);
         list.on("admin", collection, ADMINISTER_USERS_INDEXES);

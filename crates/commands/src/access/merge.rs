@@ -10,11 +10,13 @@ use mayfly_value::DocBuilder;
 
 use super::Demands;
 use super::arguments::wrote;
+use crate::audit::Audited;
 use crate::{CommandContext, Needs, Request, Row, RowFlags};
 
 pub(super) const ROW: Row =
     Row::new("_mergeAuthzCollections", "Takes users and roles over that a tool has restored", run)
         .needs(Needs::Demands(needs))
+        .audited(Audited::Database)
         .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::ADMIN_ONLY));
 
 const USERS: &str = "tempUsersCollection";

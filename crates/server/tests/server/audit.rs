@@ -91,17 +91,25 @@ fn what_is_done_to_users_and_roles_is_an_event_before_its_reply() {
     let mut admin = root(&log.server);
     let first = log.events();
     let kinds: Vec<_> = first.iter().map(|event| event["atype"].as_str().unwrap()).collect();
-    let expected = ["startup", "createDatabase", "createCollection", "createUser", "authenticate"];
+    // The first user comes with a document in `admin.system.version`.
+    let expected = [
+        "startup",
+        "createDatabase",
+        "createCollection",
+        "createCollection",
+        "createUser",
+        "authenticate",
+    ];
     assert_eq!(kinds, expected);
     assert_eq!(first[0]["local"], json!({ "isSystemUser": true }));
     assert_eq!(first[0]["param"]["startupOptions"]["auditLog"]["destination"], "file");
-    let login = &first[4];
+    let login = &first[5];
     let param = json!({ "user": "root", "db": "admin", "mechanism": "SCRAM-SHA-256" });
     assert_eq!(login["param"], param);
     assert_eq!(login["local"], json!({ "ip": "127.0.0.1", "port": log.server.port }));
     assert_eq!(login["remote"]["port"], admin.0.local_addr().unwrap().port());
     assert_eq!(login["uuid"]["$type"], "04");
-    assert_eq!(login["uuid"], first[3]["uuid"]);
+    assert_eq!(login["uuid"], first[4]["uuid"]);
     assert_ne!(login["uuid"], first[0]["uuid"]);
     assert_eq!(login["users"], json!([{ "user": "root", "db": "admin" }]));
     let role = json!({ "role": "dbOwner", "db": "shop" });
