@@ -280,6 +280,15 @@ pub(crate) fn session_of(op: &OpCtx) -> Option<SessionId> {
 /// # Errors
 /// 40414 without an id, 207 InvalidUUID, 12 UnsupportedFormat for what is no digest, 14 for another type.
 pub(crate) fn session_id(doc: RawDoc<'_>) -> Result<SessionId> {
+    // What drivers send with every command.
+    let mut parts = doc.iter();
+    if let (Some(only), None) = (parts.next(), parts.next())
+        && only.name() == "id"
+        && let RawValue::Binary { subtype: 4, bytes } = only.value()
+        && let Ok(id) = <[u8; 16]>::try_from(bytes)
+    {
+        return Ok(SessionId { id, owner: SessionOwner::NOBODY });
+    }
     let fields = Fields::new(doc, "LogicalSessionFromClient");
     let id = match fields.required("id")? {
         RawValue::Binary { subtype: 4, bytes } => <[u8; 16]>::try_from(bytes).map_err(|_| {

@@ -1,6 +1,8 @@
 //! What names a logical session: the id that its client made up, and whose it is. Another user's session of the same id is another
 //! session, so that nobody reads, ends or goes on with what others have in theirs.
 
+use std::hash::{Hash, Hasher};
+
 use mayfly_storage::SessionKey;
 use mayfly_value::{DocBuf, DocBuilder, RawValue};
 use sha2::{Digest, Sha256};
@@ -12,7 +14,7 @@ use crate::access::Authority;
 pub struct SessionOwner(pub [u8; 32]);
 
 /// A logical session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId {
     /// The UUID that the client knows it by.
     pub id: [u8; 16],
@@ -41,6 +43,13 @@ impl SessionOwner {
                 SessionOwner::NOBODY
             }
         }
+    }
+}
+
+/// Every command with a session looks it up, and two owners hardly ever have the same id.
+impl Hash for SessionId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write(&self.id);
     }
 }
 

@@ -23,10 +23,6 @@ const USERS: &[&str] = &["system.users", "tempusers"];
 pub(crate) fn shown<'a>(row: &Row, body: RawDoc<'a>) -> Cow<'a, [u8]> {
     let holds = match row.flags {
         flags if flags.has(RowFlags::SECRET) => Holds::Secrets,
-        flags if flags.has(RowFlags::BEFORE_AUTH) => match body.get_element(SPECULATIVE) {
-            Some(_) => Holds::Secrets,
-            None => return Cow::Borrowed(body.as_bytes()),
-        },
         _ if names_users(row, body) => Holds::Users,
         _ => return Cow::Borrowed(body.as_bytes()),
     };

@@ -19,7 +19,8 @@ use crate::audit::Audited;
 use crate::fields::{whole_number, wrong_type};
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags, Wait};
 
-const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT);
+// The login that it may carry holds secrets.
+const FLAGS: RowFlags = RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT).and(RowFlags::SECRET);
 
 pub(crate) const HELLO: Row = Row::new("hello", "Tells what the server is and can do", run)
     .needs(Needs::Nothing)
