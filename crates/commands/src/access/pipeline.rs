@@ -86,8 +86,7 @@ const STAGES: &[(&str, StageNeeds)] = &[
     ("$merge", StageNeeds::Own(merge)),
     ("$changeStream", StageNeeds::Own(change_stream)),
     ("$changeStreamSplitLargeEvent", StageNeeds::Nothing),
-    // Operations are not told apart by users: who sees its own sees all.
-    ("$currentOp", StageNeeds::Cluster(Action::Inprog)),
+    ("$currentOp", StageNeeds::Own(current_op)),
     ("$listLocalSessions", StageNeeds::Sessions),
     ("$listSessions", StageNeeds::Sessions),
     ("$collStats", StageNeeds::Describes(Action::CollStats)),
@@ -127,7 +126,7 @@ fn first_reads(stages: RawDoc<'_>) -> bool {
             | StageNeeds::Sessions
             | StageNeeds::Free,
         )) => false,
-        Some((name, _)) => *name != "$changeStream",
+        Some((name, _)) => !matches!(*name, "$changeStream" | "$currentOp"),
         None => true,
     }
 }
@@ -196,6 +195,14 @@ fn joined(
     }
     if let Some(RawValue::Array(stages)) = stages {
         each(demands, &On { db, collection }, stages, depth);
+    }
+}
+
+/// Everybody may see its own operations.
+fn current_op(demands: &mut Demands<'_>, _: &On<'_>, value: RawValue<'_>, _: usize) {
+    let all = value.as_document().and_then(|spec| spec.get("allUsers"));
+    if !matches!(all, None | Some(RawValue::Bool(false))) {
+        demands.need(Target::Cluster, Action::Inprog);
     }
 }
 

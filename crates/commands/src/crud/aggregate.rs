@@ -21,6 +21,7 @@ use crate::access::demands;
 use crate::diagnostics::coll_stats::{
     Shown, coll_stats_document, log_stats_document, view_stats_document,
 };
+use crate::diagnostics::current_op::Whose;
 use crate::diagnostics::index_stats::index_stats;
 use crate::primacy::not_writable;
 use crate::{CommandContext, CurrentOpOptions, Fields, Needs, Request, Row, RowFlags, current_ops};
@@ -315,12 +316,14 @@ impl Host for ServerHost<'_, '_> {
             "targetAllNodes",
         ];
         let fields = Fields::strict(options, "$currentOp", known)?;
+        let all_users = fields.bool("allUsers")?.unwrap_or(false);
         let options = CurrentOpOptions {
+            whose: if all_users { Whose::All } else { Whose::of(self.ctx) },
             idle_connections: fields.bool("idleConnections")?.unwrap_or(false),
             idle_sessions: fields.bool("idleSessions")?.unwrap_or(true),
             truncate_ops: fields.bool("truncateOps")?.unwrap_or(false),
         };
-        Ok(current_ops(self.ctx.service, options))
+        Ok(current_ops(self.ctx.service, &options))
     }
 
     fn local_sessions(&self, options: RawDoc<'_>) -> Result<Vec<DocBuf>> {

@@ -4,33 +4,76 @@
 
 use std::collections::HashSet;
 
-use mayfly_auth::Action;
+use mayfly_auth::{Action, Target, UserName};
 use mayfly_base::op::{OpInfo, OpProgress};
 use mayfly_base::{Error, ErrorCode, OpCtx, Result};
-use mayfly_service::{ClientInfo, Service, ShownTransaction};
+use mayfly_service::{Authority, ClientInfo, Service, ShownTransaction};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use crate::fields::whole_number;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::{CommandContext, Demands, Needs, Request, Row, RowFlags};
 
 /// How the monitor calls itself.
 const TTL_MONITOR: &str = "TTLMonitor";
+/// The field that asks for the client's own operations.
+const OWN: &str = "$ownOps";
 /// Longest command shown with `truncateOps`.
 const TRUNCATED_COMMAND_BYTES: usize = 1000;
 
 pub(crate) const ROW: Row =
     Row::new("currentOp", "Lists the operations that run now", run_current_op)
-        .needs(Needs::Cluster(&[Action::Inprog]))
+        .needs(Needs::Demands(demand))
         .since("3.2")
         .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
 pub(crate) const KILL_OP: Row = Row::new("killOp", "Ends an operation", run_kill_op)
-    .needs(Needs::Cluster(&[Action::KillOp]))
+    .needs(Needs::InHandler)
     .since("3.2")
     .flags(RowFlags::ADMIN_ONLY);
 
+/// Everybody may see its own operations.
+fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
+    let repeats = request.body.iter().filter(|field| field.name() == OWN).count() > 1;
+    if repeats || !is_set(request.body, OWN) {
+        demands.need(Target::Cluster, Action::Inprog);
+    }
+}
+
+/// Whose operations.
+#[derive(Clone, Debug, Default)]
+pub enum Whose {
+    /// All that there are.
+    #[default]
+    All,
+    /// Those of one user, on all its connections.
+    User(UserName),
+}
+
+impl Whose {
+    /// Those of the client that sends a command; without access control everybody's.
+    pub fn of(ctx: &CommandContext<'_>) -> Whose {
+        match &ctx.authority {
+            Authority::User(user) => Whose::User(user.name.clone()),
+            Authority::Unrestricted | Authority::FirstUser | Authority::Nobody => Whose::All,
+        }
+    }
+
+    fn includes(&self, service: &Service, connection: i64) -> bool {
+        match self {
+            Whose::All => true,
+            Whose::User(name) => service
+                .connections
+                .get(connection)
+                .and_then(|connection| connection.access.user())
+                .is_some_and(|user| user.name == *name),
+        }
+    }
+}
+
 /// Which operations to list.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CurrentOpOptions {
+    /// Whose.
+    pub whose: Whose,
     /// Connections and background tasks that do nothing now, too.
     pub idle_connections: bool,
     /// Open transactions of which no statement runs, too.
@@ -40,7 +83,8 @@ pub struct CurrentOpOptions {
 }
 
 /// The documents of `$currentOp`.
-pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> {
+pub fn current_ops(service: &Service, options: &CurrentOpOptions) -> Vec<DocBuf> {
+    let is_meant = |connection| options.whose.includes(service, connection);
     let mut list = Vec::new();
     let mut busy = HashSet::new();
     let mut monitor_works = false;
@@ -48,17 +92,21 @@ pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> 
         let info = op.info();
         busy.insert(info.connection_id);
         monitor_works |= *info.desc == *TTL_MONITOR;
+        if !is_meant(info.connection_id) {
+            continue;
+        }
         list.push(active(service, &op, &info, options));
     }
     if options.idle_sessions {
         let inactive = service.sessions.transactions.inactive(&*service.clock);
-        list.extend(inactive.iter().map(|transaction| inactive_transaction(service, transaction)));
+        let inactive = inactive.iter().filter(|one| is_meant(one.beginning.connection_id));
+        list.extend(inactive.map(|transaction| inactive_transaction(service, transaction)));
     }
     if !options.idle_connections {
         return list;
     }
     for connection in service.connections.list() {
-        if !busy.contains(&connection.id) {
+        if !busy.contains(&connection.id) && is_meant(connection.id) {
             let mut doc = begin(service, connection.desc());
             doc.append("connectionId", connection.id);
             append_client(&mut doc, &connection.client, &connection.info());
@@ -67,7 +115,7 @@ pub fn current_ops(service: &Service, options: CurrentOpOptions) -> Vec<DocBuf> 
             list.push(doc.finish());
         }
     }
-    if !monitor_works {
+    if !monitor_works && is_meant(0) {
         let mut doc = begin(service, TTL_MONITOR);
         doc.append("active", false);
         doc.append("currentOpTime", time_text(service.clock.now_ms()).as_str());
@@ -115,7 +163,7 @@ pub(crate) fn append_transaction(doc: &mut DocBuilder, transaction: &ShownTransa
     doc.append("expiryTime", time_text(transaction.expires_ms).as_str()).end();
 }
 
-fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: CurrentOpOptions) -> DocBuf {
+fn active(service: &Service, op: &OpCtx, info: &OpInfo, options: &CurrentOpOptions) -> DocBuf {
     let mut doc = begin(service, &info.desc);
     if info.connection_id != 0 {
         doc.append("connectionId", info.connection_id);
@@ -203,26 +251,33 @@ fn time_text(now_ms: i64) -> String {
     format!("{}.{millis:03}+00:00", text.trim_end_matches('Z'))
 }
 
+/// Whether a field says yes in one of the ways of the shell.
+fn is_set(body: RawDoc<'_>, name: &str) -> bool {
+    match body.get(name) {
+        Some(RawValue::Bool(flag)) => flag,
+        Some(value) => whole_number(value).is_some_and(|number| number != 0),
+        None => false,
+    }
+}
+
 fn run_current_op(
     ctx: &mut CommandContext<'_>,
     request: &Request<'_>,
     doc: &mut DocBuilder,
 ) -> Result<()> {
-    let truthy = |name: &str| match request.body.get(name) {
-        Some(RawValue::Bool(flag)) => flag,
-        Some(value) => whole_number(value).is_some_and(|number| number != 0),
-        None => false,
-    };
+    let truthy = |name| is_set(request.body, name);
+    let own = is_set(request.body, OWN);
     let options = CurrentOpOptions {
+        whose: if own { Whose::of(ctx) } else { Whose::All },
         idle_connections: truthy("$all"),
         idle_sessions: true,
         truncate_ops: truthy("truncateOps"),
     };
-    let own = truthy("$ownOps");
     doc.start_array("inprog");
-    for op in current_ops(ctx.service, options) {
+    for op in current_ops(ctx.service, &options) {
         let id = op.as_doc().get("connectionId").and_then(whole_number);
-        if !own || id == Some(ctx.connection.id) {
+        // Without users a client's own operations are those of its connection.
+        if !own || ctx.authority.is_limited() || id == Some(ctx.connection.id) {
             doc.push(&op);
         }
     }
@@ -257,6 +312,14 @@ fn run_kill_op(
             "invalid op : {id}. Op ID cannot be represented with 32 bits"
         )));
     };
+    let is_own = ctx.service.ops.list().iter().any(|op| {
+        op.id() == id
+            && matches!(Whose::of(ctx), whose @ Whose::User(_)
+                if whose.includes(ctx.service, op.info().connection_id))
+    });
+    if !is_own {
+        ctx.permit(request, Target::Cluster, Action::KillOp)?;
+    }
     doc.append("info", "attempting to kill op");
     // An operation that is not there is not an error: it may have ended while the command was on its way.
     ctx.service.ops.kill(id, ErrorCode::Interrupted);

@@ -1,5 +1,7 @@
 //! A server with `--auth`, spoken to by a client of a few lines that logs in by SCRAM.
 
+use std::io::Write;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
@@ -7,7 +9,7 @@ use mayfly_value::bson::spec::BinarySubtype;
 use mayfly_value::bson::{Binary, Bson, Document, doc};
 use sha2::{Digest, Sha256};
 
-use crate::common::{Client, Server};
+use crate::common::{Client, Server, message};
 
 pub(crate) fn start(options: &[&str]) -> (tempfile::TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
@@ -341,4 +343,61 @@ fn passwords_are_told_to_nobody() {
     let log = ok(&mut admin, doc! { "getLog": "global", "$db": "admin" }).to_string();
     assert!(log.contains("Slow query") && log.contains("createUser"), "{log}");
     assert!(!log.contains(secret), "{log}");
+}
+
+/// Manual: "$currentOp", `allUsers`; "killOp", "Access Control".
+#[test]
+fn everybody_sees_and_ends_its_own_operations() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    for user in ["ann", "bob"] {
+        let create = doc! { "createUser": user, "pwd": "pw", "roles": ["read"], "$db": "shop" };
+        ok(&mut admin, create);
+    }
+    ok(&mut admin, doc! { "insert": "c", "documents": [{}], "$db": "shop" });
+    let connect = |user: &str| {
+        let mut client = server.connect();
+        ok_login(&mut client, user, "shop", "pw");
+        client
+    };
+    let (mut ann, mut bob, mut busy) = (connect("ann"), connect("bob"), connect("ann"));
+    let script =
+        doc! { "$function": { "body": "function() { for (;;); }", "args": [], "lang": "js" } };
+    let endless =
+        doc! { "find": "c", "filter": { "$expr": script }, "comment": "endless", "$db": "shop" };
+    busy.0.write_all(&message(&endless)).unwrap();
+    let listed = |options: Document| {
+        doc! { "aggregate": 1, "cursor": {}, "$db": "admin", "pipeline": [
+            { "$currentOp": options }, { "$match": { "command.comment": "endless" } },
+        ] }
+    };
+    let found = |client: &mut Client, options: Document| {
+        let reply = ok(client, listed(options));
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
+        batch.first().map(|op| op.as_document().unwrap().get_i32("opid").unwrap())
+    };
+    let op = loop {
+        if let Some(op) = found(&mut ann, doc! {}) {
+            break op;
+        }
+    };
+    assert_eq!(found(&mut bob, doc! { "allUsers": false }), None);
+    assert_eq!(found(&mut admin, doc! { "allUsers": true }), Some(op));
+    refused(&mut ann, listed(doc! { "allUsers": true }));
+    refused(&mut ann, doc! { "currentOp": 1, "$db": "admin" });
+    refused(&mut ann, doc! { "currentOp": 1, "$ownOps": false, "$db": "admin" });
+    let own = doc! { "currentOp": 1, "$ownOps": true, "$db": "admin" };
+    let shown =
+        |client: &mut Client| {
+            let reply = ok(client, own.clone());
+            reply.get_array("inprog").unwrap().iter().any(|one| {
+                one.as_document().is_some_and(|one| one.get_i32("opid").ok() == Some(op))
+            })
+        };
+    assert!(shown(&mut ann) && !shown(&mut bob));
+    let kill = doc! { "killOp": 1, "op": op, "$db": "admin" };
+    refused(&mut bob, kill.clone());
+    ok(&mut ann, kill);
+    let reply = Document::from_reader(busy.read_reply().as_bytes()).unwrap();
+    assert_eq!(reply.get_i32("code").ok(), Some(11601), "{reply}");
 }

@@ -98,7 +98,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // Tables "clusterMonitor", "hostManager", "backup", "restore": actions on the cluster.
         ("admin", doc! { "serverStatus": 1 }, "MABXY"),
         ("admin", doc! { "currentOp": 1 }, "MAXY"),
-        ("admin", doc! { "aggregate": 1, "pipeline": [{ "$currentOp": {} }], "cursor": {} }, "MAXY"),
+        ("admin", doc! { "aggregate": 1, "pipeline": [{ "$currentOp": { "allUsers": true } }], "cursor": {} }, "MAXY"),
         ("admin", doc! { "killOp": 1, "op": 123_456 }, "HAXY"),
         ("admin", doc! { "killAllSessions": [{ "user": "nobody", "db": "shop" }] }, "HAXY"),
         ("admin", doc! { "getParameter": 1, "logLevel": 1 }, "MABSXY"),
