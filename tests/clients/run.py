@@ -42,17 +42,27 @@ class Posture:
     variable: str
     arguments: tuple[str, ...] = ()
     # What the connection string needs beside the address. A suite that logs in adds name, password and further options.
+    # Here and among the arguments, {files} is the folder that `make_certificates` fills.
     query: str = ""
     proxied: bool = True
 
 
 TEST_COMMANDS = ("--setParameter", "enableTestCommands=1")
+CERTIFICATES = ("--tlsCertificateKeyFile", "{files}/server.pem", "--tlsCAFile", "{files}/authority.crt")
 POSTURES = [
     Posture("server", "MONGODB", TEST_COMMANDS),
     Posture("member", "MONGODB_REPLICA_SET", ("--replSet", "rs0", *TEST_COMMANDS), "replicaSet=rs0"),
     # Nobody is there yet: each suite makes the first user. One connection, so that a test knows which one goes on working.
     Posture("auth", "MONGODB_AUTH", ("--auth",), "maxPoolSize=1", proxied=False),
+    # Nobody is there either.
+    Posture(
+        "tls", "MONGODB_TLS",
+        ("--auth", "--tlsMode", "requireTLS", *CERTIFICATES, "--tlsAllowConnectionsWithoutCertificates"),
+        "tls=true&tlsCAFile={files}/authority.crt", proxied=False,
+    ),
 ]
+# Of the client's certificate, and as the server names its user.
+CLIENT, CLIENT_NAME = "/O=Example/OU=shop/CN=ann", "CN=ann,OU=shop,O=Example"
 
 
 class Failure(Exception):
@@ -193,6 +203,37 @@ def cached(suite: str, manifests: list[Path], salt: str, install) -> Path:
         install(folder)
         (folder / ".complete").touch()
     return folder
+
+
+def make_certificates(folder: Path) -> None:
+    """Fills the folder: `authority.crt` signed `server.pem` and `client.pem`, `stranger.crt` neither.
+
+    Each .pem holds a certificate and its key; `client.p12` holds the client's, too, with the password `client`.
+    """
+    log = LOGS / "certificates.log"
+    log.unlink(missing_ok=True)
+    (folder / "openssl.cnf").write_text("[req]\ndistinguished_name = subject\n[subject]\n")
+
+    def openssl(*arguments):
+        must([tool("openssl"), *arguments], log, cwd=folder)
+
+    def make(name, subject, extensions, *issuer):
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{name}.key"]
+        added = [word for extension in extensions for word in ("-addext", extension)]
+        openssl(
+            "req", "-x509", "-config", "openssl.cnf", *key, "-days", "2", "-subj", subject, *added, *issuer,
+            "-out", f"{name}.crt",
+        )
+        parts = [folder / f"{name}.{kind}" for kind in ("crt", "key")]
+        (folder / f"{name}.pem").write_text("".join(part.read_text() for part in parts))
+
+    for authority in ("authority", "stranger"):
+        make(authority, f"/CN={authority}", ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"])
+    issuer = ["-CA", "authority.crt", "-CAkey", "authority.key"]
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    make("server", "/O=Example/CN=server", [names, "extendedKeyUsage=serverAuth"], *issuer)
+    make("client", CLIENT, ["extendedKeyUsage=clientAuth"], *issuer)
+    openssl("pkcs12", "-export", "-in", "client.pem", "-out", "client.p12", "-passout", "pass:client")
 
 
 def sum_of(pattern: str, text: str) -> int:
@@ -384,14 +425,16 @@ KINDS = {"python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "
 
 
 @contextmanager
-def addresses(suite: Suite, binary: Path, servers: list[Server]):
+def addresses(suite: Suite, binary: Path, files: Path, servers: list[Server]):
     """Starts a server for each posture; gives the variables of the environment that lead to them."""
-    variables = {}
+    variables = {"MONGODB_TLS_FILES": str(files), "MONGODB_TLS_CLIENT_NAME": CLIENT_NAME}
     with ExitStack() as stack:
         for posture in POSTURES:
-            servers.append(Server(binary, LOGS / f"{suite.name}.{posture.name}.log", *posture.arguments))
+            arguments = [argument.format(files=files) for argument in posture.arguments]
+            servers.append(Server(binary, LOGS / f"{suite.name}.{posture.name}.log", *arguments))
             uri = stack.enter_context(servers[-1])
-            variables[f"{posture.variable}_URI"] = f"{uri}/?{posture.query}" if posture.query else uri
+            query = posture.query.format(files=files)
+            variables[f"{posture.variable}_URI"] = f"{uri}/?{query}" if query else uri
             if posture.proxied:
                 proxy = stack.enter_context(proxy_to(uri))
                 # A member's own address leads around the proxy.
@@ -400,11 +443,11 @@ def addresses(suite: Suite, binary: Path, servers: list[Server]):
         yield variables
 
 
-def try_suite(suite: Suite, binary: Path) -> Outcome:
+def try_suite(suite: Suite, binary: Path, files: Path) -> Outcome:
     began = time.monotonic()
     why, servers = [], []
     try:
-        with addresses(suite, binary, servers) as variables:
+        with addresses(suite, binary, files, servers) as variables:
             command, extra = suite.command()
             command = [variables["MONGODB_URI"] if word == "{uri}" else word for word in command]
             before = suite.log.stat().st_size if suite.log.exists() else 0
@@ -467,8 +510,13 @@ def main() -> int:
     began = time.monotonic()
     outcomes = {name: Outcome(0, 1, 0.0, why) for name, why in failures.items()}
     ready = [suite for suite in suites if suite.name not in failures]
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for suite, outcome in zip(ready, pool.map(lambda suite: try_suite(suite, binary), ready)):
+    with tempfile.TemporaryDirectory(prefix="mayflydb-clients-") as folder, ThreadPoolExecutor(options.jobs) as pool:
+        files = Path(folder)
+        try:
+            make_certificates(files)
+        except Failure as failure:
+            sys.exit(f"no certificates: {failure}, see {LOGS / 'certificates.log'}")
+        for suite, outcome in zip(ready, pool.map(lambda suite: try_suite(suite, binary, files), ready)):
             outcomes[suite.name] = outcome
 
     for suite in suites:

@@ -459,6 +459,7 @@ static const struct {
    {"abort_leaves_nothing", abort_leaves_nothing},
    {"statement_is_lost", statement_is_lost},
    {"authorization", authorization},
+   {"encryption", encryption},
 };
 
 int

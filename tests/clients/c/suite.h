@@ -40,6 +40,9 @@ int64_t field (const bson_t *document, const char *path);
 /* Of authorization.c. */
 void authorization (void);
 
+/* Of encryption.c. */
+void encryption (void);
+
 /* Of transactions.c. */
 void transaction_is_all_or_nothing (void);
 void loser_of_a_conflict_is_run_again (void);
