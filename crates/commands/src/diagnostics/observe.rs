@@ -52,8 +52,10 @@ impl Observed<'_> {
     fn scan(&self) -> Scan {
         let mut scans = false;
         self.op.update_info(|info| scans = info.plan_summary == "COLLSCAN");
+        if !scans {
+            return Scan::None;
+        }
         match self.request.body.get("tailable") {
-            _ if !scans => Scan::None,
             Some(RawValue::Bool(true)) => Scan::Tailing,
             _ => Scan::Ending,
         }
