@@ -155,6 +155,7 @@ check('errors', () => {
 
 load('transactions.js');
 load('authorization.js');
+load('encryption.js');
 
 print(`${passed} passed, ${failed.length} failed`);
 if (failed.length > 0) quit(1);
