@@ -43,14 +43,12 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   leaves out `admin`, `config` and `local`. Streams that wait read nothing while others write; how many entries of the log streams have
   read is `serverStatus.metrics.changeStreams.logEntriesRead`.
 * With `--auth` the handshake lists all mechanisms for a user that does not exist, where the reference lists none and so tells that
-  there is no such user; an unknown mechanism fails with 18 as a wrong password does. Operations and sessions are not told apart by
-  users: `$currentOp`, `killOp`, `$listSessions`, `$listLocalSessions` and `killSessions` without a list need `inprog`, `killop`,
-  `listSessions` and `killAnySession` also for one's own. A policy that archives into a collection needs `insert` on it. A login
-  replaces the one before it on the same connection.
+  there is no such user; an unknown mechanism fails with 18 as a wrong password does. A policy that archives into a collection needs
+  `insert` on it. A login replaces the one before it on the same connection.
 * With TLS and without `net.tls.CAFile` the server starts, and asks clients for no certificate; the reference refuses to start.
 * To all addresses (`--bind_ip_all`) the server listens only with `--auth` or `--allowOpen`.
 * Before a login, messages have 64 KiB at most and each step has 10 seconds; half of `--maxConns` are for connections without a login.
-  Answers to failed logins of one address are delayed when there are many. `hello` names all mechanisms for users that do not exist.
+  Answers to failed logins of one address are delayed when there are many.
 * `authenticate` knows MONGODB-X509 only, and `saslStart` the two mechanisms of SCRAM.
 * A first start whose script fails is not taken for complete (`MONGO_INITDB_ROOT_USERNAME`, `/docker-entrypoint-initdb.d`).
 * The audit log has commands about users and roles with the code of their error, too, where the reference has those that succeeded.
