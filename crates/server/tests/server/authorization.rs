@@ -376,10 +376,12 @@ fn everybody_sees_and_ends_its_own_operations() {
         let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
         batch.first().map(|op| op.as_document().unwrap().get_i32("opid").unwrap())
     };
+    let began = std::time::Instant::now();
     let op = loop {
         if let Some(op) = found(&mut ann, doc! {}) {
             break op;
         }
+        assert!(began.elapsed().as_secs() < 60, "the script does not run");
     };
     assert_eq!(found(&mut bob, doc! { "allUsers": false }), None);
     assert_eq!(found(&mut admin, doc! { "allUsers": true }), Some(op));
