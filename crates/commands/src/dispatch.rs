@@ -46,8 +46,26 @@ pub struct Incoming<'a> {
     pub exhaust_allowed: bool,
     /// Why it runs again, when it does.
     pub repeat: Repeat,
-    /// The turn to begin, where the command had to wait for one ([`starts_long`](crate::starts_long)).
+    /// The turn to begin, where the command had to wait for one ([`starts_long`](Incoming::starts_long)).
     pub first_turn: Option<&'a FirstTurn>,
+    /// The command's row, and the name that it was called by.
+    pub(crate) called: (Option<Entry>, &'a str),
+}
+
+impl<'a> Incoming<'a> {
+    /// A command alone, which runs for the first time.
+    pub fn new(body: RawDoc<'a>) -> Incoming<'a> {
+        let name = body.iter().next().map_or("", |element| element.name());
+        Incoming {
+            body,
+            sequences: &[],
+            legacy_db: None,
+            exhaust_allowed: false,
+            repeat: Repeat::default(),
+            first_turn: None,
+            called: (registry::find(name), name),
+        }
+    }
 }
 
 /// State of a request that is run more than once.
@@ -178,8 +196,8 @@ fn run(
     doc: &mut DocBuilder,
     after: &mut After,
 ) -> Result<()> {
-    let name = incoming.body.iter().next().map_or("", |element| element.name());
-    let Some(entry) = registry::find(name) else {
+    let (entry, name) = incoming.called;
+    let Some(entry) = entry else {
         service.metrics.opcounters.command.add(1);
         let text = format!("no such command: '{name}'");
         return Err(Error::new(ErrorCode::CommandNotFound, text));

@@ -9,8 +9,8 @@ use mayfly_query::Executor;
 use mayfly_value::{Number, RawDoc, RawValue};
 
 use crate::crud::insert::UNIT_DOCUMENTS;
-use crate::registry::{self, Entry};
-use crate::{OpKind, Request, RowFlags};
+use crate::registry::Entry;
+use crate::{Incoming, OpKind, Request, RowFlags};
 
 /// Work that is about to start.
 pub(crate) enum Work<'w> {
@@ -86,25 +86,27 @@ fn is_point_write(request: &Request<'_>) -> bool {
     }
 }
 
-/// Whether a command is expected to take long by its name alone, so that it should wait for a turn before it gets a thread. What other
-/// commands turn out to need, they wait for when they have been parsed.
-pub fn starts_long(command: RawDoc<'_>) -> bool {
-    let name = command.iter().next().map_or("", |element| element.name());
-    registry::find(name).is_some_and(|Entry { row, .. }| {
-        row.flags.has(RowFlags::MAY_BLOCK) && !matches!(row.kind, OpKind::Update | OpKind::Delete)
-    })
-}
-
-/// Whether the reply to a command may be large: anything that may hold more than one document.
-pub fn may_answer_much(command: RawDoc<'_>) -> bool {
-    let name = command.iter().next().map_or("", |element| element.name());
-    let limit = command.get("limit").and_then(Number::from_value).and_then(Number::to_i64_exact);
-    if limit.is_some_and(|limit| limit.abs() == 1) {
-        return false;
+impl Incoming<'_> {
+    /// Whether the command is expected to take long by its name alone, so that it should wait for a turn before it gets a thread. What
+    /// other commands turn out to need, they wait for when they have been parsed.
+    pub fn starts_long(&self) -> bool {
+        self.called.0.is_some_and(|Entry { row, .. }| {
+            row.flags.has(RowFlags::MAY_BLOCK)
+                && !matches!(row.kind, OpKind::Update | OpKind::Delete)
+        })
     }
-    registry::find(name).is_some_and(|Entry { row, .. }| {
-        row.kind == OpKind::Query || row.flags.has(RowFlags::MAY_BLOCK)
-    })
+
+    /// Whether the reply may be large: anything that may hold more than one document.
+    pub fn may_answer_much(&self) -> bool {
+        let limit =
+            self.body.get("limit").and_then(Number::from_value).and_then(Number::to_i64_exact);
+        if limit.is_some_and(|limit| limit.abs() == 1) {
+            return false;
+        }
+        self.called.0.is_some_and(|Entry { row, .. }| {
+            row.kind == OpKind::Query || row.flags.has(RowFlags::MAY_BLOCK)
+        })
+    }
 }
 
 /// Runs work while the runtime, where it has several threads, gives this thread's other tasks to another thread.

@@ -35,7 +35,7 @@ pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Next, Outcome, Repeat, append_failure, dispatch};
 pub use fields::Fields;
 pub use generic::{Durability, Generic, ReadConcern, ReadLevel, TransactionPart, WriteConcern};
-pub use length::{announce_waits, may_answer_much, starts_long};
+pub use length::announce_waits;
 pub use request::{DocumentSequence, Documents, Request};
 pub use retry::Retry;
 pub use row::{Handler, OpKind, Row, RowFlags, Run};

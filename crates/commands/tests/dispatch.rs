@@ -49,14 +49,8 @@ impl Server {
         repeat: Repeat,
     ) -> (Document, Outcome) {
         let command = DocBuf::from_bson(command);
-        let incoming = Incoming {
-            body: command.as_doc(),
-            sequences: &[],
-            legacy_db: None,
-            exhaust_allowed,
-            repeat,
-            first_turn: None,
-        };
+        let mut incoming = Incoming::new(command.as_doc());
+        (incoming.exhaust_allowed, incoming.repeat) = (exhaust_allowed, repeat);
         self.send(&incoming)
     }
 
@@ -72,15 +66,8 @@ impl Server {
     /// How long a handshake waits for a change of the topology, and from which counter.
     fn waits(&self, command: &Document, repeat: Repeat) -> (i64, Duration) {
         let command = DocBuf::from_bson(command);
-        let body = command.as_doc();
-        let incoming = Incoming {
-            body,
-            sequences: &[],
-            legacy_db: None,
-            exhaust_allowed: true,
-            repeat,
-            first_turn: None,
-        };
+        let mut incoming = Incoming::new(command.as_doc());
+        (incoming.exhaust_allowed, incoming.repeat) = (true, repeat);
         let dispatched = dispatch(&self.service, &self.connection, &incoming, DocBuilder::new());
         match dispatched.next {
             Next::Wait(Wait::Topology { seen, longest }) => (seen, longest),
@@ -126,14 +113,7 @@ fn unknown_missing_and_misplaced_commands() {
     server.fails(doc! {"replSetGetStatus": 1}, 76, "not running with --replSet");
     server.fails(doc! {"ping": 1, "x": 1}, 40415, "BSON field 'ping.x' is an unknown field.");
     let command = DocBuf::from_bson(&doc! {"ping": 1});
-    let incoming = Incoming {
-        body: command.as_doc(),
-        sequences: &[],
-        legacy_db: None,
-        exhaust_allowed: false,
-        repeat: Repeat::default(),
-        first_turn: None,
-    };
+    let incoming = Incoming::new(command.as_doc());
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40571);
 }
 
@@ -331,14 +311,8 @@ fn unknown_sequences_are_unknown_fields() {
     let documents = DocBuf::from_bson(&doc! {"a": 1});
     let sequence =
         DocumentSequence { name: "documents", documents: documents.as_bytes(), count: 1 };
-    let incoming = Incoming {
-        body: command.as_doc(),
-        sequences: &[sequence],
-        legacy_db: None,
-        exhaust_allowed: false,
-        repeat: Repeat::default(),
-        first_turn: None,
-    };
+    let (sequences, mut incoming) = ([sequence], Incoming::new(command.as_doc()));
+    incoming.sequences = &sequences;
     assert_eq!(server.send(&incoming).0.get_i32("code").unwrap(), 40415);
 }
 
@@ -393,4 +367,35 @@ fn no_definition_takes_a_name_that_the_server_hands_out() {
         let reply = server.run(command);
         assert_eq!(reply.get_i32("code").ok(), Some(73), "{reply}");
     }
+}
+
+/// A driver whose login in the handshake fails tries once more by a command: that is one failure, not two.
+#[test]
+fn failed_logins_in_handshakes_are_not_counted() {
+    let server = server();
+    let login = |command: &str| {
+        let mut login = doc! {};
+        login.insert(command, 1);
+        login.extend(doc! {"mechanism": "PLAIN", "payload": "", "db": "admin"});
+        login
+    };
+    for _ in 0..20 {
+        let hello =
+            doc! {"hello": 1, "speculativeAuthenticate": login("saslStart"), "$db": "admin"};
+        let (reply, outcome) = server.full(&hello, false, Repeat::default());
+        assert!(!reply.contains_key("speculativeAuthenticate"), "{reply}");
+        assert_eq!(outcome.pause, Duration::ZERO);
+    }
+    let pauses: Vec<bool> = (0..11)
+        .map(|_| {
+            let mut command = login("saslStart");
+            command.remove("db");
+            command.insert("$db", "admin");
+            let (reply, outcome) = server.full(&command, false, Repeat::default());
+            assert_eq!(reply.get_i32("code").unwrap(), 18, "{reply}");
+            !outcome.pause.is_zero()
+        })
+        .collect();
+    let (last, first) = pauses.split_last().unwrap();
+    assert!(*last && !first.contains(&true), "{pauses:?}");
 }

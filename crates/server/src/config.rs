@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use mayfly_base::limits;
 
-use zeroize::Zeroizing;
+use secrecy::SecretString;
 
 use crate::archive::ArchiveOptions;
 use crate::audit::AuditSettings;
@@ -115,7 +115,7 @@ impl Config {
                     _ => TlsMode::Allowed,
                 },
                 certificate_key_file: optional("net.tls.certificateKeyFile")?.map(PathBuf::from),
-                password: optional("net.tls.certificateKeyFilePassword")?.map(Zeroizing::new),
+                password: optional("net.tls.certificateKeyFilePassword")?.map(SecretString::from),
                 ca_file: optional("net.tls.CAFile")?.map(PathBuf::from),
                 crl_file: optional("net.tls.CRLFile")?.map(PathBuf::from),
                 allow_without_certificates: layers

@@ -14,7 +14,6 @@ use bytes::BytesMut;
 use mayfly_base::{Error, memory};
 use mayfly_commands::{
     Dispatched, DocumentSequence, Incoming, Next, Repeat, Wait, append_failure, dispatch,
-    may_answer_much, starts_long,
 };
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
@@ -222,18 +221,14 @@ impl Served<'_> {
             .map(|s| DocumentSequence { name: &s.name, documents: &s.documents, count: s.count })
             .collect();
         let mut to = message.reply_to();
-        let mut incoming = Incoming {
-            body: message.document(),
-            sequences: &sequences,
-            legacy_db: message.legacy_db.as_deref(),
-            exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
-            repeat: Repeat::default(),
-            first_turn: None,
-        };
+        let mut incoming = Incoming::new(message.document());
+        incoming.sequences = &sequences;
+        incoming.legacy_db = message.legacy_db.as_deref();
+        incoming.exhaust_allowed = message.flags.has(Flags::EXHAUST_ALLOWED);
         if memory::is_short() {
             self.service.relieve_memory();
         }
-        if self.service.buffers.is_crowded() && may_answer_much(message.document()) {
+        if self.service.buffers.is_crowded() && incoming.may_answer_much() {
             tokio::select! {
                 () = self.service.buffers.room_for_reply() => {}
                 () = self.service.shutdown.requested() => {}
@@ -241,7 +236,7 @@ impl Served<'_> {
             }
         }
         let mut first_turn = None;
-        if starts_long(incoming.body) {
+        if incoming.starts_long() {
             tokio::select! {
                 biased;
                 turn = mayfly_base::first_turn() => first_turn = Some(turn),

@@ -16,10 +16,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use mayfly_commands::{Incoming, Next, Repeat, dispatch};
+use mayfly_commands::{Incoming, Next, dispatch};
 use mayfly_service::{Connection, Service};
 use mayfly_storage::Collection;
-use mayfly_value::{DocBuilder, RawValue};
+use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 use crate::Config;
@@ -37,7 +38,7 @@ const DATABASE: &str = "MONGO_INITDB_DATABASE";
 #[derive(Clone, Debug, Default)]
 pub struct FirstStart {
     /// The first user and its password.
-    user: Option<(String, Zeroizing<String>)>,
+    user: Option<(String, SecretString)>,
     /// The database that scripts begin in.
     database: String,
     /// The folder of scripts.
@@ -57,7 +58,7 @@ impl FirstStart {
         let parts = || -> anyhow::Result<FirstStart> {
             let user = match (read(USER)?, read(PASSWORD)?) {
                 (None, None) => None,
-                (Some(user), Some(password)) => Some((user, Zeroizing::new(password))),
+                (Some(user), Some(password)) => Some((user, SecretString::from(password))),
                 (Some(_), None) => bail!("{USER} is set, and {PASSWORD} is not"),
                 (None, Some(_)) => bail!("{PASSWORD} is set, and {USER} is not"),
             };
@@ -105,7 +106,8 @@ impl FirstStart {
             fs::write(&note, b"").with_context(|| failure("give the data folder room"))?;
         }
         if let Some((user, password)) = &self.user {
-            make_user(service, user, password).with_context(|| failure("choose another name"))?;
+            make_user(service, user, password.expose_secret())
+                .with_context(|| failure("choose another name"))?;
             tracing::info!(user, "made the first user");
         }
         Ok(())
@@ -217,15 +219,9 @@ fn make_user(service: &Arc<Service>, user: &str, password: &str) -> anyhow::Resu
     command.start_array("roles").push_document();
     command.append("role", "root").append("db", "admin").end().end();
     command.append("$db", "admin");
-    let command = command.finish();
-    let incoming = Incoming {
-        body: command.as_doc(),
-        sequences: &[],
-        legacy_db: None,
-        exhaust_allowed: false,
-        repeat: Repeat::default(),
-        first_turn: None,
-    };
+    let command = Zeroizing::new(command.finish().into_bytes());
+    let command = RawDoc::new(&command).context("the command is too large")?;
+    let incoming = Incoming::new(command);
     let connection = Connection::detached(0, "");
     let answered = dispatch(service, &connection, &incoming, DocBuilder::new());
     let reply = answered.doc.finish();

@@ -81,7 +81,6 @@ pub struct Running {
 pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let StartOptions { config, clock, log, argv, parsed, background } = options;
     // Listening comes first: a port in use is found before a data folder is made or changed.
-    check_open(&config)?;
     let listeners = listen(&config).await?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
     let addresses: Vec<SocketAddr> =
@@ -280,9 +279,9 @@ async fn prepare(
 }
 
 /// Refuses to open the data to everybody, unless the configuration says so.
-fn check_open(config: &Config) -> anyhow::Result<()> {
-    let is_all = |name: &String| matches!(name.as_str(), "0.0.0.0" | "::" | "*");
-    if config.authorization || config.allow_open || !config.bind.iter().any(is_all) {
+fn check_open(config: &Config, address: SocketAddr) -> anyhow::Result<()> {
+    let is_all = address.ip().to_canonical().is_unspecified();
+    if config.authorization || config.allow_open || !is_all {
         return Ok(());
     }
     let text = "everybody who reaches this machine could read and change all data";
@@ -372,6 +371,7 @@ async fn listen(config: &Config) -> anyhow::Result<Vec<TcpListener>> {
             })?
             .collect();
         for mut address in resolved {
+            check_open(config, address)?;
             address.set_port(port);
             let listener = match open_listener(address) {
                 Ok(listener) => listener,

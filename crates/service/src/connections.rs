@@ -1,8 +1,8 @@
 //! Open connections: who they are, and a way to tell each to end.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_value::DocBuf;
@@ -26,6 +26,8 @@ pub struct Connection {
     pub is_gone: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     /// Its user.
     pub access: ConnectionAccess,
+    /// Its key among the strangers, while it is one of them.
+    stranger: AtomicU64,
     desc: Arc<str>,
     info: Mutex<ClientInfo>,
 }
@@ -54,6 +56,7 @@ impl Connection {
             close: Shutdown::default(),
             is_gone: OnceLock::new(),
             access: ConnectionAccess::default(),
+            stranger: AtomicU64::new(0),
             desc: format!("conn{id}").into(),
             info: Mutex::new(ClientInfo::default()),
         }
@@ -101,8 +104,10 @@ struct Open {
     by_id: BTreeMap<i64, Arc<Connection>>,
     /// How many there are from each address that has some.
     by_address: HashMap<String, i64>,
-    /// Those on which nobody has logged in, while their number is limited.
-    strangers: BTreeSet<i64>,
+    /// Those on which nobody is logged in, by an ascending number, while how many there are is limited.
+    strangers: BTreeMap<u64, Arc<Connection>>,
+    /// The number of the last stranger.
+    last_stranger: u64,
 }
 
 /// The address of a client without its port.
@@ -136,44 +141,50 @@ impl Connections {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, client, local, now_ms));
         open.by_id.insert(id, connection.clone());
-        self.add_stranger(&mut open, id);
+        self.add_stranger(&mut open, &connection);
         Some(connection)
     }
 
-    /// Keeps half of the connections for those who log in: of more strangers than that the oldest ones are closed.
+    /// Keeps half of the connections for those who log in: of more strangers than that the ones are closed that have been strangers for
+    /// the longest time.
     pub fn limit_strangers(&self) {
         self.most_strangers.store((self.max / 2).max(1), Ordering::Relaxed);
     }
 
-    fn add_stranger(&self, open: &mut Open, id: i64) {
+    fn add_stranger(&self, open: &mut Open, connection: &Arc<Connection>) {
         let most = self.most_strangers.load(Ordering::Relaxed);
         if most == 0 {
             return;
         }
-        open.strangers.insert(id);
+        open.last_stranger += 1;
+        connection.stranger.store(open.last_stranger, Ordering::Relaxed);
+        open.strangers.insert(open.last_stranger, connection.clone());
         while open.strangers.len() > most
-            && let Some(oldest) = open.strangers.pop_first()
-            && let Some(connection) = open.by_id.get(&oldest)
+            && let Some((_, oldest)) = open.strangers.pop_first()
         {
-            connection.close.request();
+            oldest.close.request();
         }
     }
 
     /// Somebody has logged in on a connection.
-    pub fn logged_in(&self, id: i64) {
-        self.open.lock().strangers.remove(&id);
+    pub fn logged_in(&self, connection: &Connection) {
+        let number = connection.stranger.load(Ordering::Relaxed);
+        self.open.lock().strangers.remove(&number);
     }
 
     /// Somebody has logged out.
-    pub fn logged_out(&self, id: i64) {
-        self.add_stranger(&mut self.open.lock(), id);
+    pub fn logged_out(&self, connection: &Arc<Connection>) {
+        let mut open = self.open.lock();
+        let number = connection.stranger.load(Ordering::Relaxed);
+        open.strangers.remove(&number);
+        self.add_stranger(&mut open, connection);
     }
 
     /// The connection is gone.
     pub fn closed(&self, id: i64) {
         let mut open = self.open.lock();
         let Some(gone) = open.by_id.remove(&id) else { return };
-        open.strangers.remove(&id);
+        open.strangers.remove(&gone.stranger.load(Ordering::Relaxed));
         if let Entry::Occupied(mut left) = open.by_address.entry(address(&gone.client).to_owned()) {
             *left.get_mut() -= 1;
             if *left.get() == 0 {
@@ -218,13 +229,16 @@ mod tests {
         all.limit_strangers();
         let open = || all.open("10.0.0.1:5".to_owned(), String::new(), 0).unwrap();
         let (known, first, second) = (open(), open(), open());
-        all.logged_in(known.id);
+        all.logged_in(&known);
         let _third = open();
         assert!(!first.close.is_requested());
         let _fourth = open();
         assert!(first.close.is_requested() && !second.close.is_requested());
-        all.logged_out(known.id);
-        assert!(known.close.is_requested() || second.close.is_requested());
+        // Who has logged out became a stranger only now.
+        all.logged_out(&known);
+        assert!(second.close.is_requested() && !known.close.is_requested());
+        all.logged_out(&known);
+        assert_eq!(all.open.lock().strangers.len(), 3);
         all.list().iter().for_each(|one| all.closed(one.id));
         assert!(all.open.lock().strangers.is_empty());
     }

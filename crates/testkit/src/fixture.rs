@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mayfly_base::{ManualClock, OpRegistry};
-use mayfly_commands::{DataWait, Dispatched, Incoming, Next, Outcome, Repeat, Wait, dispatch};
+use mayfly_commands::{DataWait, Dispatched, Incoming, Next, Outcome, Wait, dispatch};
 use mayfly_kv::{ChaosEngine, ChaosOptions};
 use mayfly_kv::{Engine, MemoryEngine};
 use mayfly_query::PartialFilters;
@@ -230,14 +230,7 @@ fn body(db: &str, command: RawDoc<'_>) -> DocBuf {
 }
 
 fn incoming(body: &DocBuf) -> Incoming<'_> {
-    Incoming {
-        body: body.as_doc(),
-        sequences: &[],
-        legacy_db: None,
-        exhaust_allowed: false,
-        repeat: Repeat::default(),
-        first_turn: None,
-    }
+    Incoming::new(body.as_doc())
 }
 
 /// Whether a reply says ok and reports no write errors.

@@ -39,10 +39,12 @@ const MANY: u32 = 1_000;
 pub(crate) const ALL: &[Path] = &[
     row("ping", "ping", 1_000, 1, ping),
     row("find-id", "find by _id, record of 1 KB", 1_000, 1, find_id),
+    row("find-id-user", "find by _id of a user, with access control", 1_000, 1, find_id_user),
     row("find-10", "find 10 items by an index", 500, 1, find_10),
     row("scan", "find by three ranges without an index, per item", 6, LOADED, scan),
     row("group", "$match and $group, per item", 6, LOADED, group),
     row("insert-one", "insertOne of 1 KB, w: 1", 1_000, 1, insert_one),
+    row("insert-one-user", "insertOne of a user, with access control", 1_000, 1, insert_one_user),
     row("insert-many", "insertMany of 1,000 items, per item", 4, MANY, insert_many),
     row("insert-many-3", "the same with 3 indexes, per item", 4, MANY, insert_many_3),
     row("update-inc", "updateOne by _id with $inc, w: 1", 1_000, 1, update_inc),
@@ -82,6 +84,12 @@ fn find_id(server: &mut Server, iterations: u32) -> Work {
         message(&command, None)
     });
     Work::Messages { messages, check: |reply| expect_batch(reply, 1) }
+}
+
+fn find_id_user(server: &mut Server, iterations: u32) -> Work {
+    let work = find_id(server, iterations);
+    server.log_in();
+    work
 }
 
 fn find_10(server: &mut Server, iterations: u32) -> Work {
@@ -135,6 +143,12 @@ fn insert_one(server: &mut Server, iterations: u32) -> Work {
         insert(document.as_bytes())
     });
     Work::Messages { messages, check: |reply| expect_number(reply, "n", 1) }
+}
+
+fn insert_one_user(server: &mut Server, iterations: u32) -> Work {
+    let work = insert_one(server, iterations);
+    server.log_in();
+    work
 }
 
 fn insert_many(server: &mut Server, iterations: u32) -> Work {

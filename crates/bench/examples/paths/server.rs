@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Next, Repeat, dispatch};
+use mayfly_auth::UserName;
+use mayfly_commands::{Dispatched, DocumentSequence, Incoming, Next, dispatch};
 use mayfly_kv_rocksdb::{RocksEngine, RocksOptions};
 use mayfly_service::Connection;
 use mayfly_testkit::{Fixture, START_MS, dialect};
@@ -52,6 +53,20 @@ impl Server {
         self.fixture.ok(DB, command);
     }
 
+    /// Makes a user who may read and write, logs it in, and lets nobody else do anything.
+    pub(crate) fn log_in(&self) {
+        let fixture = &self.fixture;
+        fixture.ok(
+            "admin",
+            "{createUser: 'ann', pwd: 'pw', roles: [{role: 'readWrite', db: 'bench'}]}",
+        );
+        let (access, store) = (&fixture.service.access, &fixture.service.store);
+        access.enforce();
+        let user = access.find_user(store, &UserName::new("ann", "admin")).expect("it is read");
+        let logged_in = access.log_in(store, &self.connection, &user.expect("it was made"));
+        assert!(logged_in.expect("it is read"), "the user may log in");
+    }
+
     /// Moves what was loaded into files, lets the engine arrange them, and reads them into its cache.
     pub(crate) fn settle(&mut self) {
         self.fixture.restart();
@@ -83,14 +98,10 @@ impl Server {
             .iter()
             .map(|s| DocumentSequence { name: &s.name, documents: &s.documents, count: s.count })
             .collect();
-        let incoming = Incoming {
-            body: message.document(),
-            sequences: &sequences,
-            legacy_db: message.legacy_db.as_deref(),
-            exhaust_allowed: message.flags.has(Flags::EXHAUST_ALLOWED),
-            repeat: Repeat::default(),
-            first_turn: None,
-        };
+        let mut incoming = Incoming::new(message.document());
+        incoming.sequences = &sequences;
+        incoming.legacy_db = message.legacy_db.as_deref();
+        incoming.exhaust_allowed = message.flags.has(Flags::EXHAUST_ALLOWED);
         let mut output = std::mem::take(&mut self.output);
         output.clear();
         let (reply, doc) = ReplyBuilder::begin(output, message.reply_to(), 1);

@@ -45,7 +45,7 @@ fn failed() -> Error {
 /// Who tries to log in, and by which mechanism.
 pub(super) type Attempt<'a> = (&'a UserName, &'a str);
 
-/// 18 AuthenticationFailed, later and later where that happens often, with the reason in the log.
+/// 18 AuthenticationFailed, with the reason in the log.
 pub(super) fn refuse(
     ctx: &CommandContext<'_>,
     attempt: Attempt<'_>,
@@ -62,10 +62,17 @@ pub(super) fn refuse(
         why = %why,
         "Authentication failed"
     );
-    let (connection, clock) = (ctx.connection, &ctx.service.clock);
-    let late = ctx.service.access.attempts.failed(&connection.client, clock.monotonic_micros());
-    ctx.pause.set(ctx.pause.get().max(late));
     failed()
+}
+
+/// Makes the answer to a failed login wait where the client's address fails often. A login in a handshake is not counted: the client
+/// tries once more, by a command.
+pub(super) fn slow_down(ctx: &CommandContext<'_>, answer: Result<()>) -> Result<()> {
+    if answer.as_ref().is_err_and(|error| error.code() == ErrorCode::AuthenticationFailed) {
+        let (client, now) = (&ctx.connection.client, ctx.service.clock.monotonic_micros());
+        ctx.pause.set(ctx.service.access.attempts.failed(client, now));
+    }
+    answer
 }
 
 /// Writes a login, good or bad, into the audit log.
@@ -109,7 +116,7 @@ fn run_start(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
-    start(ctx, &fields, (request.db, LoginOrigin::Command), reply)
+    slow_down(ctx, start(ctx, &fields, (request.db, LoginOrigin::Command), reply))
 }
 
 fn start(
@@ -168,6 +175,10 @@ fn run_continue(
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
+    slow_down(ctx, go_on(ctx, request, reply))
+}
+
+fn go_on(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
     let protocol = |text: &str| Err(Error::new(ErrorCode::ProtocolError, text));
     // Whatever goes wrong ends the login.
@@ -237,7 +248,7 @@ pub(super) fn count<'a>(
 /// Tells logs, counters and the registry of connections that somebody logged in.
 pub(super) fn note_success(ctx: &CommandContext<'_>, attempt: Attempt<'_>, origin: LoginOrigin) {
     let (name, mechanism) = attempt;
-    ctx.service.connections.logged_in(ctx.connection.id);
+    ctx.service.connections.logged_in(ctx.connection);
     count(ctx, mechanism, origin).successful.add(1);
     tracing::info!(
         component = "ACCESS",
@@ -267,7 +278,7 @@ fn run_logout(
         ctx.service.audit_logout(ctx.connection, &reason);
     }
     ctx.connection.access.set(None);
-    ctx.service.connections.logged_out(ctx.connection.id);
+    ctx.service.connections.logged_out(ctx.connection);
     Ok(())
 }
 

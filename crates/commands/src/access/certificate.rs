@@ -8,7 +8,7 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::access::LoginOrigin;
 use mayfly_value::{DocBuilder, RawValue};
 
-use super::authenticate::{abandon, count, note_success, refuse};
+use super::authenticate::{abandon, count, note_success, refuse, slow_down};
 use super::users::EXTERNAL;
 
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
@@ -31,7 +31,7 @@ fn run_authenticate(
     reply: &mut DocBuilder,
 ) -> Result<()> {
     let fields = Fields::new(request.body, request.row.name);
-    log_in(ctx, &fields, (request.db, LoginOrigin::Command), reply)
+    slow_down(ctx, log_in(ctx, &fields, (request.db, LoginOrigin::Command), reply))
 }
 
 /// Logs the certificate's user in.

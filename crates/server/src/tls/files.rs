@@ -10,6 +10,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, PrivatePkcs8KeyDer,
 };
+use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
 /// The marks of private keys with a password: of PKCS#8, and of OpenSSL's older format.
@@ -45,7 +46,7 @@ pub(super) fn revocation_lists(
 /// A file's chain of certificates, the server's own first, and its private key.
 pub(super) fn certificate_and_key(
     path: &Path,
-    password: Option<&Zeroizing<String>>,
+    password: Option<&SecretString>,
 ) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let bytes = read(path)?;
     let chain = all(path, &bytes, "certificate")?;
@@ -60,7 +61,7 @@ pub(super) fn certificate_and_key(
             "the private key in {} has a password, and net.tls.certificateKeyFilePassword is not set",
             path.display()
         ),
-        (true, Some(password)) => decrypt(&text, password)
+        (true, Some(password)) => decrypt(&text, password.expose_secret())
             .with_context(|| format!("the private key in {}", path.display()))?,
         (false, _) => PrivateKeyDer::from_pem_slice(&bytes)
             .map_err(|_| anyhow!("{} holds no private key", path.display()))?,

@@ -21,9 +21,9 @@ use mayfly_service::{Connection, ServerCertificate, Service, TransportSecurity};
 use parking_lot::{Mutex, RwLock};
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use secrecy::SecretString;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
-use zeroize::Zeroizing;
 
 pub(crate) use stream::Stream;
 
@@ -37,9 +37,10 @@ const WARN_BEFORE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Which connections are served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsMode {
     /// Plain ones only.
+    #[default]
     Disabled,
     /// The client chooses.
     Allowed,
@@ -48,14 +49,14 @@ pub enum TlsMode {
 }
 
 /// What the configuration says about encrypted connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     /// Which connections are served.
     pub mode: TlsMode,
     /// The server's certificate and key.
     pub certificate_key_file: Option<PathBuf>,
     /// The key's password.
-    pub password: Option<Zeroizing<String>>,
+    pub password: Option<SecretString>,
     /// The authorities that sign clients' certificates.
     pub ca_file: Option<PathBuf>,
     /// Lists of certificates that were revoked.
@@ -97,7 +98,7 @@ impl TlsOptions {
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (chain, key) = files::certificate_and_key(path, self.password.as_ref())?;
-        let shown = match chain.first() {
+        let mut certificate = match chain.first() {
             Some(certificate) => subject::describe(certificate)
                 .with_context(|| format!("{}: the certificate", path.display()))?,
             None => bail!("{} holds no certificate", path.display()),
@@ -131,11 +132,7 @@ impl TlsOptions {
             .with_context(|| path.display().to_string())?;
         // Drivers of some languages open many connections; resumed ones are cheaper.
         config.session_storage = rustls::server::ServerSessionMemoryCache::new(SESSIONS_KEPT);
-        let certificate = ServerCertificate {
-            subject: shown.subject,
-            expires_ms: shown.expires_ms,
-            has_authority: self.ca_file.is_some(),
-        };
+        certificate.has_authority = self.ca_file.is_some();
         Ok(Loaded { config: Arc::new(config), certificate })
     }
 }
@@ -181,16 +178,7 @@ impl Transport {
 
     /// Connections are not encrypted.
     pub(crate) fn plain() -> Transport {
-        let options = TlsOptions {
-            mode: TlsMode::Disabled,
-            certificate_key_file: None,
-            password: None,
-            ca_file: None,
-            crl_file: None,
-            allow_without_certificates: false,
-            disabled_protocols: Vec::new(),
-            fips_mode: false,
-        };
+        let options = TlsOptions::default();
         Transport { options, loaded: RwLock::default(), rotating: Mutex::default() }
     }
 

@@ -5,7 +5,7 @@
 
 use anyhow::{Context, anyhow, bail};
 use mayfly_auth::RoleName;
-use mayfly_service::ClientCertificate;
+use mayfly_service::{ClientCertificate, ServerCertificate};
 use x509_parser::der_parser::asn1_rs::{Any, FromDer, Tag};
 use x509_parser::prelude::X509Certificate;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
@@ -31,24 +31,17 @@ const SHORT_NAMES: &[(&str, &str)] = &[
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// What the server says of its own certificate.
-pub(super) struct Described {
-    /// The subject's name.
-    pub(super) subject: String,
-    /// When it ends, in milliseconds since 1970.
-    pub(super) expires_ms: i64,
-}
-
 fn parse(der: &[u8]) -> anyhow::Result<X509Certificate<'_>> {
     let (_, certificate) =
         X509Certificate::from_der(der).map_err(|error| anyhow!("cannot be read: {error}"))?;
     Ok(certificate)
 }
 
-/// Describes the server's certificate.
-pub(super) fn describe(der: &[u8]) -> anyhow::Result<Described> {
+/// Describes the server's certificate, for a server that knows no authorities.
+pub(super) fn describe(der: &[u8]) -> anyhow::Result<ServerCertificate> {
     let certificate = parse(der)?;
-    Ok(Described {
+    Ok(ServerCertificate {
+        has_authority: false,
         subject: name(certificate.subject())?,
         expires_ms: certificate.validity().not_after.timestamp().saturating_mul(1000),
     })

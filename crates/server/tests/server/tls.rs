@@ -4,12 +4,17 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Document, doc};
+use pkcs8::pkcs5::pbes2::Parameters;
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair,
+    RevokedCertParams, date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -75,8 +80,11 @@ struct Encrypted {
 
 impl Encrypted {
     fn start(mode: &str, options: &[&str]) -> Encrypted {
+        Encrypted::start_by(Authority::new("authority"), mode, options)
+    }
+
+    fn start_by(authority: Authority, mode: &str, options: &[&str]) -> Encrypted {
         let folder = tempfile::tempdir().unwrap();
-        let authority = Authority::new("authority");
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         std::fs::write(path("server.pem"), authority.server("first").0).unwrap();
         std::fs::write(path("ca.pem"), &authority.pem).unwrap();
@@ -347,8 +355,88 @@ fn files_and_options_that_cannot_be_used_are_refused_at_the_start() {
         assert!(said.contains(expected), "{options:?}: {said}");
         assert!(!Path::new(&path("data")).exists(), "{options:?}");
     }
-    let said = refused(&path("data"), &["--bind_ip_all"]);
-    assert!(said.contains("--allowOpen"), "{said}");
+}
+
+#[test]
+fn nobody_opens_the_data_to_everybody_by_accident() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let all: &[&[&str]] = &[
+        &["--bind_ip_all"],
+        &["--bind_ip", "0.0.0.0"],
+        &["--bind_ip", "127.0.0.1,0"],
+        &["--bind_ip", "*"],
+        &["--bind_ip", "::0"],
+        &["--bind_ip", "::ffff:0.0.0.0"],
+    ];
+    for options in all {
+        let said = refused(data.to_str().unwrap(), options);
+        assert!(said.contains("--allowOpen"), "{options:?}: {said}");
+        assert!(!data.exists(), "{options:?}");
+    }
+}
+
+/// RFC 5280, section 5: a list that the authority signs.
+#[test]
+fn revoked_certificates_are_refused() {
+    let authority = Authority::new("authority");
+    let numbered =
+        |number: u64| authority.sign("ann", |params| params.serial_number = Some(number.into()));
+    let long_ago = date_time_ymd(2000, 1, 1);
+    let list = CertificateRevocationListParams {
+        this_update: long_ago,
+        next_update: date_time_ymd(2999, 1, 1),
+        crl_number: 1u64.into(),
+        issuing_distribution_point: None,
+        revoked_certs: vec![RevokedCertParams {
+            serial_number: 7u64.into(),
+            revocation_time: long_ago,
+            reason_code: None,
+            invalidity_date: None,
+        }],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    let list = list.signed_by(&authority.issuer).unwrap().pem().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("crl.pem");
+    std::fs::write(&path, list).unwrap();
+    let options = ["--tlsCRLFile", path.to_str().unwrap()];
+    let (good, revoked) = (numbered(8), numbered(7));
+    let encrypted = Encrypted::start_by(authority, "requireTLS", &options);
+    encrypted.connect(Some(&good)).unwrap();
+    assert!(encrypted.connect(Some(&revoked)).is_err());
+}
+
+#[test]
+fn a_key_with_a_password_serves_and_a_near_end_is_told() {
+    let authority = Authority::new("authority");
+    let Certificate(pem) = authority.sign("first", |params| {
+        params.subject_alt_names =
+            CertificateParams::new(["localhost".to_owned()]).unwrap().subject_alt_names;
+        let end = SystemTime::now() + Duration::from_secs(3 * 24 * 60 * 60);
+        params.not_after =
+            date_time_ymd(1970, 1, 1) + end.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    });
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let key = pkcs8::PrivateKeyInfoRef::try_from(key.secret_der()).unwrap();
+    let cipher = Parameters::generate_pbkdf2_sha256_aes256cbc(2048, b"12345678", [1; 16]).unwrap();
+    let locked = STANDARD.encode(key.encrypt_with_params(cipher, "open").unwrap().as_bytes());
+    let mark = "ENCRYPTED PRIVATE KEY-----";
+    let locked = format!("-----BEGIN {mark}\n{locked}\n-----END {mark}\n");
+    let end = pem.find("-----BEGIN PRIVATE KEY-----").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("locked.pem");
+    std::fs::write(&path, format!("{}{locked}", &pem[..end])).unwrap();
+    let path = path.to_str().unwrap();
+    let options = ["--tlsCertificateKeyFile", path, "--tlsCertificateKeyFilePassword", "open"];
+    let own = ["--storageEngine", "memory", "--tlsMode", "requireTLS"];
+    let server = Server::start_with(folder.path(), &[&own[..], &options].concat());
+    let mut client = connect(server.port, &authority.pem, None).unwrap();
+    let log = ok(&mut client, doc! { "getLog": "global", "$db": "admin" }).to_string();
+    assert!(log.contains("the server's certificate expires soon"), "{log}");
+    let wrong = [&options[..3], &["shut"], &own[2..]].concat();
+    let said = refused(folder.path().join("data").to_str().unwrap(), &wrong);
+    assert!(said.contains("has another password"), "{said}");
 }
 
 #[test]
