@@ -261,6 +261,6 @@ mod tests {
         let path = folder.path().join("password");
         fs::write(&path, "two words\n").unwrap();
         let read = read(&[(USER, "u"), (&file, path.to_str().unwrap())]).unwrap();
-        assert_eq!(read.user.unwrap().1.as_str(), "two words");
+        assert_eq!(read.user.unwrap().1.expose_secret(), "two words");
     }
 }
