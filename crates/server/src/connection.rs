@@ -163,7 +163,7 @@ impl Served<'_> {
                     room = None;
                 }
                 Ok(None) => {
-                    let is_stranger = service.access.is_enforced() && !connection.access.is_known();
+                    let is_stranger = self.serves_stranger();
                     if is_stranger && Codec::announced(&input) > Some(MAX_STRANGERS_BYTES) {
                         let why = "its request is too large for one who has not logged in";
                         self.note_refused(why);
@@ -213,6 +213,11 @@ impl Served<'_> {
         }
     }
 
+    /// Whether nobody has logged in, and somebody has to.
+    fn serves_stranger(&self) -> bool {
+        self.service.access.is_enforced() && !self.connection.access.is_known()
+    }
+
     /// Runs one request, several times when it waits or streams.
     async fn answer(&mut self, message: &Message) -> Result<Now, WireError> {
         let sequences: Vec<DocumentSequence<'_>> = message
@@ -236,7 +241,8 @@ impl Served<'_> {
             }
         }
         let mut first_turn = None;
-        if incoming.starts_long() {
+        // What a stranger sends is refused at once.
+        if incoming.starts_long() && !self.serves_stranger() {
             tokio::select! {
                 biased;
                 turn = mayfly_base::first_turn() => first_turn = Some(turn),
