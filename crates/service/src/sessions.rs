@@ -44,8 +44,8 @@ struct Session {
 /// What a session's latest transaction number stands for.
 #[derive(Default)]
 pub(crate) struct State {
-    /// The store was asked what was executed before this process began.
-    loaded: bool,
+    /// What the store keeps it under; nothing until the store was asked what was executed before this process began.
+    key: Option<SessionKey>,
     txn_number: Option<i64>,
     usage: Usage,
     executed: Statements,
@@ -123,9 +123,9 @@ impl Sessions {
         session: SessionId,
         txn_number: i64,
     ) -> Result<CheckedOut> {
-        let mut state = self.lock(store, op, session)?;
+        let (key, mut state) = self.lock(store, op, session)?;
         state.begin_writes(session, txn_number)?;
-        Ok(CheckedOut { session: session.key(), txn_number, state })
+        Ok(CheckedOut { session: key, txn_number, state })
     }
 
     /// Takes the session for a statement of the transaction with this number, which begins with it when there is a beginning.
@@ -140,8 +140,7 @@ impl Sessions {
         (session, txn_number): (SessionId, i64),
         beginning: Option<Beginning>,
     ) -> Result<CheckedOut> {
-        let key = session.key();
-        let mut state = self.lock(store, op, session)?;
+        let (key, mut state) = self.lock(store, op, session)?;
         state.check_transaction(session, txn_number, beginning.is_some())?;
         if let Some(beginning) = beginning {
             state.executed.clear();
@@ -159,13 +158,13 @@ impl Sessions {
         Ok(CheckedOut { session: key, txn_number, state })
     }
 
-    /// The session's state, for who may have to wait for another command under it.
+    /// The session's state and what the store keeps it under, for who may have to wait for another command under it.
     fn lock(
         &self,
         store: &Store,
         op: &OpCtx,
         session: SessionId,
-    ) -> Result<ArcMutexGuard<RawMutex, State>> {
+    ) -> Result<(SessionKey, ArcMutexGuard<RawMutex, State>)> {
         let state = {
             let mut sessions = self.sessions.lock();
             let entry = sessions
@@ -184,8 +183,8 @@ impl Sessions {
                 }
             })?,
         };
-        state.load(store, session)?;
-        Ok(state)
+        let key = state.load(store, session)?;
+        Ok((key, state))
     }
 
     /// The session is over, and with it its transaction. When a command has it, it goes after the command.
@@ -222,12 +221,13 @@ impl Session {
 }
 
 impl State {
-    /// Asks the store what was executed, when memory may not know it all.
-    fn load(&mut self, store: &Store, session: SessionId) -> Result<()> {
-        if self.loaded {
-            return Ok(());
+    /// Asks the store what was executed, when memory may not know it all. Gives the session's key.
+    fn load(&mut self, store: &Store, session: SessionId) -> Result<SessionKey> {
+        if let Some(key) = self.key {
+            return Ok(key);
         }
-        if let Some((txn_number, executed)) = store.executed_statements(&session.key())?
+        let key = session.key();
+        if let Some((txn_number, executed)) = store.executed_statements(&key)?
             && self.txn_number.is_none_or(|latest| latest <= txn_number)
         {
             self.txn_number = Some(txn_number);
@@ -237,8 +237,8 @@ impl State {
                 executed.into_iter().for_each(|executed| self.executed.add(executed));
             }
         }
-        self.loaded = true;
-        Ok(())
+        self.key = Some(key);
+        Ok(key)
     }
 
     fn begin_writes(&mut self, session: SessionId, txn_number: i64) -> Result<()> {
@@ -376,7 +376,7 @@ impl CheckedOut {
 
     /// A command failed, and perhaps behind a commit: the next one asks the store what was executed.
     pub fn doubt(&mut self) {
-        self.state.loaded = false;
+        self.state.key = None;
     }
 
     /// From here on this thread reads and writes in the transaction.
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn later_numbers_void_earlier_ones() {
-        let mut writes = State { loaded: true, ..State::default() };
+        let mut writes = State { key: Some([0; 16]), ..State::default() };
         let session = session(0xAB);
         writes.begin_writes(session, 3).unwrap();
         writes.executed.add(Executed { id: 0, count: 2, result: DocBuf::empty() });
