@@ -9,7 +9,7 @@ use super::pipeline;
 use crate::{Fields, Request};
 
 /// A flag as handlers read it; what is no flag counts as set.
-pub(super) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
+pub(crate) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
     Fields::new(body, "").bool(name).map_or(true, |flag| flag.unwrap_or(false))
 }
 
@@ -259,9 +259,4 @@ pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
 /// The balancer's settings are documents.
 pub(crate) fn config_settings(demands: &mut Demands<'_>, _: &Request<'_>) {
     demands.need(Target::Collection("config", "settings"), Action::Find);
-}
-
-/// What only those may do who may do everything.
-pub(crate) fn everything(demands: &mut Demands<'_>, _: &Request<'_>) {
-    demands.need(Target::Everything, Action::AnyAction);
 }

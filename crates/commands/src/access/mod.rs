@@ -16,6 +16,7 @@ mod user_roles;
 mod users;
 mod users_info;
 
+pub(crate) use demands::is_set;
 pub use needs::{Demands, Needs};
 
 use crate::Row;

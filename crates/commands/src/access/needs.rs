@@ -51,6 +51,11 @@ impl Demands<'_> {
         self.met = self.met && choices.iter().any(allowed);
     }
 
+    /// Demands what another command needs.
+    pub fn need_for(&mut self, request: &Request<'_>) {
+        self.met = self.met && check_limited(self.authority, request).is_ok();
+    }
+
     /// Whether an action is allowed, for demands that depend on it.
     pub fn may(&self, target: Target<'_>, action: Action) -> bool {
         self.authority.allows(target, action)

@@ -13,11 +13,12 @@ mod definition;
 mod document;
 mod entry;
 
+use mayfly_auth::{Action, Target};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_storage::Together;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::access::demands;
+use crate::access::{Demands, is_set};
 use crate::audit::Audited;
 use crate::crud::{check_writable, wrote};
 use crate::fields::whole_number;
@@ -26,12 +27,47 @@ use document::DocumentChange;
 use entry::{Entry, EntryKind};
 
 pub(super) const ROW: Row = Row::new("applyOps", "Applies entries of a log", run)
-    .needs(Needs::Demands(demands::everything))
+    .needs(Needs::Demands(demand))
     .audited(Audited::Documents)
     .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::LENIENT));
 
 /// Most commands that stand in each other.
 const MAX_NESTED: usize = 10;
+
+/// To apply entries at all, and what each of them needs by itself. An insert may replace a document: who restores a collection could as
+/// well drop it. Manual: "Privilege Actions", `applyOps` and `forceUUID`.
+fn demand(demands: &mut Demands<'_>, request: &Request<'_>) {
+    demands.need(Target::Cluster, Action::ApplyOps);
+    let Some(RawValue::Array(entries)) = request.body.get("applyOps") else {
+        return demands.need(Target::Everything, Action::AnyAction);
+    };
+    let bypasses = is_set(request.body, "bypassDocumentValidation");
+    for entry in entries {
+        match Entry::parse(entry) {
+            Ok(entry) => demand_one(demands, &entry, bypasses),
+            Err(_) => demands.need(Target::Everything, Action::AnyAction),
+        }
+    }
+}
+
+fn demand_one(demands: &mut Demands<'_>, entry: &Entry<'_>, bypasses: bool) {
+    let target = Target::Collection(entry.ns.db(), entry.ns.collection());
+    match (entry.kind, entry.uuid) {
+        (EntryKind::Note, _) => return demands.need(Target::Cluster, Action::AppendOplogNote),
+        (EntryKind::Command, _) => return definition::demand(demands, entry),
+        // It says more than the name that rights are on.
+        (_, Some(_)) => return demands.need(Target::Everything, Action::AnyAction),
+        (EntryKind::Insert, None) => demands.need(target, Action::Insert),
+        (EntryKind::Update, None) if entry.upsert => {
+            demands.need_all(target, &[Action::Insert, Action::Update]);
+        }
+        (EntryKind::Update, None) => demands.need(target, Action::Update),
+        (EntryKind::Delete, None) => demands.need(target, Action::Remove),
+    }
+    if bypasses {
+        demands.need(target, Action::BypassDocumentValidation);
+    }
+}
 
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     wrote(ctx, request);

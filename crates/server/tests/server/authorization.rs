@@ -403,3 +403,57 @@ fn everybody_sees_and_ends_its_own_operations() {
     let reply = Document::from_reader(busy.read_reply().as_bytes()).unwrap();
     assert_eq!(reply.get_i32("code").ok(), Some(11601), "{reply}");
 }
+
+/// Manual: "Built-In Roles", `restore`; "Privilege Actions", `applyOps`, `forceUUID`. Whoever replays a log needs what each entry does.
+#[test]
+fn entries_of_a_log_need_the_rights_of_what_they_do() {
+    let (_folder, server) = start(&[]);
+    let mut admin = root(&server);
+    let of_log = doc! { "resource": { "cluster": true }, "actions": ["applyOps"] };
+    let role =
+        doc! { "createRole": "replays", "privileges": [of_log], "roles": [], "$db": "admin" };
+    ok(&mut admin, role);
+    for (user, roles) in [("restores", vec!["restore"]), ("replays", vec!["replays"])] {
+        let create = doc! { "createUser": user, "pwd": "pw", "roles": roles, "$db": "admin" };
+        ok(&mut admin, create);
+    }
+    let (mut restores, mut replays) = (server.connect(), server.connect());
+    ok_login(&mut restores, "restores", "admin", "pw");
+    ok_login(&mut replays, "replays", "admin", "pw");
+    let apply = |entry: Document| doc! { "applyOps": [entry], "$db": "admin" };
+    let uuid = mayfly_value::bson::Uuid::from_bytes([7; 16]);
+    let create = doc! { "op": "c", "ns": "shop.$cmd", "ui": uuid, "o": { "create": "c" } };
+    let insert = doc! { "op": "i", "ns": "shop.c", "o": { "_id": 1 } };
+    let index = doc! { "op": "c", "ns": "shop.$cmd",
+    "o": { "createIndexes": "c", "v": 2, "key": { "a": 1 }, "name": "a" } };
+    let allowed = [create.clone(), insert.clone(), index];
+    let mut named = insert.clone();
+    named.insert("ui", uuid);
+    let refused_all = [
+        doc! { "op": "u", "ns": "shop.c", "o2": { "_id": 1 }, "o": { "$v": 2, "diff": {} } },
+        doc! { "op": "d", "ns": "shop.c", "o": { "_id": 1 } },
+        doc! { "op": "i", "ns": "admin.system.roles", "o": { "_id": "a.b" } },
+        doc! { "op": "c", "ns": "shop.$cmd", "o": { "dropDatabase": 1 } },
+        doc! { "op": "c", "ns": "shop.$cmd", "o": { "applyOps": [insert.clone()] } },
+        doc! { "op": "c", "ns": "shop.$cmd", "o": { "nothing": 1 } },
+        doc! { "op": "n", "ns": "", "o": {} },
+        doc! { "op": "i" },
+        named,
+    ];
+    for entry in allowed.iter().chain(&refused_all) {
+        refused(&mut replays, apply(entry.clone()));
+    }
+    ok(&mut replays, doc! { "applyOps": [], "$db": "admin" });
+    for entry in allowed {
+        ok(&mut restores, apply(entry));
+    }
+    for entry in refused_all {
+        refused(&mut restores, apply(entry.clone()));
+    }
+    // One entry that may not be applied keeps the others from being applied.
+    let other = doc! { "op": "i", "ns": "shop.c", "o": { "_id": 2 } };
+    let removal = doc! { "op": "d", "ns": "shop.c", "o": { "_id": 1 } };
+    refused(&mut restores, doc! { "applyOps": [other, removal], "$db": "admin" });
+    let count = ok(&mut admin, doc! { "count": "c", "$db": "shop" });
+    assert_eq!(count.get_i32("n").ok(), Some(1), "{count}");
+}

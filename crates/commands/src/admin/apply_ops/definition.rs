@@ -1,10 +1,12 @@
 //! Entries that are commands: definitions of collections and indexes, as the log has them. They run as the commands of
 //! clients do, from which some of them differ in their form.
 
+use mayfly_auth::{Action, Target};
 use mayfly_base::{ClientData, Error, ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::entry::Entry;
+use crate::access::Demands;
 use crate::registry::find;
 use crate::{CommandContext, Generic, Handler, Request};
 
@@ -31,36 +33,65 @@ pub(super) fn apply(
     entry: &Entry<'_>,
     levels: usize,
 ) -> Result<()> {
-    let name = entry.object.iter().next().map_or("", |first| first.name());
-    if name == "applyOps" {
+    if name(entry) == "applyOps" {
         return super::apply(ctx, request, entry.object, levels, &mut DocBuilder::new());
     }
-    let known = COMMANDS.iter().find(|(command, _)| *command == name);
-    let (Some((_, acceptable)), Some(found)) = (known, find(name)) else {
-        return Err(Error::bad_value(format!("unknown command '{name}' in an op")));
+    let generic = Generic { write_concern: request.generic.write_concern, ..Generic::default() };
+    let Some(result) = with_command(entry, generic, |command, acceptable| {
+        let Handler::Run(run) = command.row.handler else {
+            let what = format_args!("the command '{}' in an op", command.name);
+            return Err(Error::not_implemented(what));
+        };
+        ctx.collection_uuid = entry.uuid.filter(|_| command.name == "create");
+        let result = run(ctx, command, &mut DocBuilder::new());
+        ctx.collection_uuid = None;
+        match result {
+            Err(error) if acceptable.contains(&error.code()) => {
+                let (command, error) = (command.name, ClientData(error));
+                tracing::debug!(command, %error, "an op of a replayed log found its work done");
+                Ok(())
+            }
+            other => other,
+        }
+    }) else {
+        return Err(Error::bad_value(format!("unknown command '{}' in an op", name(entry))));
     };
-    let Handler::Run(run) = found.row.handler else {
-        return Err(Error::not_implemented(format_args!("the command '{name}' in an op")));
-    };
-    let db = match name {
+    result
+}
+
+/// Demands what the command of an entry needs; everything for one that no log has, and for entries in an entry.
+pub(super) fn demand(demands: &mut Demands<'_>, entry: &Entry<'_>) {
+    match (entry.uuid, name(entry)) {
+        (None, _) => {}
+        (Some(_), "create") => demands.need(Target::Cluster, Action::ForceUuid),
+        // It says more than the name that rights are on.
+        (Some(_), _) => demands.need(Target::Everything, Action::AnyAction),
+    }
+    let run = with_command(entry, Generic::default(), |command, _| demands.need_for(command));
+    if run.is_none() {
+        demands.need(Target::Everything, Action::AnyAction);
+    }
+}
+
+fn name<'a>(entry: &Entry<'a>) -> &'a str {
+    entry.object.iter().next().map_or("", |first| first.name())
+}
+
+/// Does something with the command of an entry, and with the errors after which a replay goes on. Nothing for a command that no log has.
+fn with_command<T>(
+    entry: &Entry<'_>,
+    generic: Generic<'_>,
+    act: impl FnOnce(&Request<'_>, &[ErrorCode]) -> T,
+) -> Option<T> {
+    let (name, acceptable) = COMMANDS.iter().find(|(command, _)| *command == name(entry))?;
+    let row = find(name)?.row;
+    let db = match *name {
         "renameCollection" => "admin",
         _ => entry.ns.db(),
     };
     let body = as_command(name, entry.object);
-    let generic = Generic { write_concern: request.generic.write_concern, ..Generic::default() };
     let body = body.as_doc();
-    let command = Request { row: found.row, name, db, body, generic, sequences: &[] };
-    ctx.collection_uuid = entry.uuid.filter(|_| name == "create");
-    let result = run(ctx, &command, &mut DocBuilder::new());
-    ctx.collection_uuid = None;
-    match result {
-        Err(error) if acceptable.contains(&error.code()) => {
-            let error = ClientData(error);
-            tracing::debug!(command = name, %error, "an op of a replayed log found its work done");
-            Ok(())
-        }
-        other => other,
-    }
+    Some(act(&Request { row, name, db, body, generic, sequences: &[] }, acceptable))
 }
 
 /// The command as a client would send it.
