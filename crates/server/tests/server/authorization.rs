@@ -426,7 +426,7 @@ fn entries_of_a_log_need_the_rights_of_what_they_do() {
     let insert = doc! { "op": "i", "ns": "shop.c", "o": { "_id": 1 } };
     let index = doc! { "op": "c", "ns": "shop.$cmd",
     "o": { "createIndexes": "c", "v": 2, "key": { "a": 1 }, "name": "a" } };
-    let allowed = [create.clone(), insert.clone(), index];
+    let allowed = [create, insert.clone(), index];
     let mut named = insert.clone();
     named.insert("ui", uuid);
     let refused_all = [
@@ -434,7 +434,7 @@ fn entries_of_a_log_need_the_rights_of_what_they_do() {
         doc! { "op": "d", "ns": "shop.c", "o": { "_id": 1 } },
         doc! { "op": "i", "ns": "admin.system.roles", "o": { "_id": "a.b" } },
         doc! { "op": "c", "ns": "shop.$cmd", "o": { "dropDatabase": 1 } },
-        doc! { "op": "c", "ns": "shop.$cmd", "o": { "applyOps": [insert.clone()] } },
+        doc! { "op": "c", "ns": "shop.$cmd", "o": { "applyOps": [insert] } },
         doc! { "op": "c", "ns": "shop.$cmd", "o": { "nothing": 1 } },
         doc! { "op": "n", "ns": "", "o": {} },
         doc! { "op": "i" },
