@@ -97,6 +97,8 @@ fn no_password_is_written_anywhere() {
     ok(&mut admin, on("admin", doc! { "insert": "tempusers", "documents": [&user] }));
     ok(&mut admin, on("admin", doc! { "insert": "system.users", "documents": [&user] }));
     let op = doc! { "op": "i", "ns": "admin.tempusers", "o": { "_id": 1, "credentials": &user } };
+    ok(&mut admin, on("admin", doc! { "applyOps": [&op] }));
+    let op = doc! { "op": "c", "ns": "admin.$cmd", "o": { "applyOps": [op] } };
     let refused = run(&mut admin, on("admin", doc! { "applyOps": [op] })).to_string();
     assert!(refused.contains("not authorized") && !refused.contains(&key), "{refused}");
 
