@@ -308,50 +308,6 @@
   for (const name of keys(statics)) {
     defineProperty(Array, name, { value: statics[name], writable: true, configurable: true });
   }
-  // Some built-in loops over array-likes do not ask whether the script may go on. They take no more items than a document can
-  // have. What could tell one length now and another one later is refused: accessors here, proxies altogether.
-  const mostItems = 1 << 24;
-  const ownLength = (value) => {
-    const property = Object.getOwnPropertyDescriptor(value, 'length');
-    if (property === undefined) return ArrayBuffer.isView(value) || !('length' in value) ? 0 : NaN;
-    return typeof property.value === 'number' || property.value === undefined && !property.get ? property.value || 0 : NaN;
-  };
-  const checkLength = (value) => {
-    if (value !== null && value !== undefined && !(ownLength(Object(value)) <= mostItems)) {
-      throw new RangeError('too many items for this operation');
-    }
-  };
-  const replace = (name, method) => {
-    defineProperty(Array.prototype, name, { value: method, writable: true, configurable: true });
-  };
-  for (const name of ['join', 'reverse', 'copyWithin', 'shift', 'unshift', 'splice', 'sort', 'toLocaleString']) {
-    const native = Array.prototype[name];
-    replace(name, { [name](...args) { checkLength(this); return apply(native, this, args); } }[name]);
-  }
-  const append = (out, items) => {
-    for (let at = 0; at < items.length; at += 1) {
-      if (at in items) out[out.length] = items[at]; else out.length += 1;
-    }
-  };
-  const spreads = (value) => {
-    if (typeof value !== 'object' || value === null) return false;
-    const asked = value[Symbol.isConcatSpreadable];
-    return asked === undefined ? Array.isArray(value) : Boolean(asked);
-  };
-  replace('concat', function concat(...args) {
-    const out = [];
-    for (const value of [Object(this), ...args]) if (spreads(value)) append(out, value); else out[out.length] = value;
-    return out;
-  });
-  const flatten = (out, items, depth) => {
-    for (let at = 0; at < items.length; at += 1) {
-      if (!(at in items)) continue;
-      if (depth > 0 && Array.isArray(items[at])) flatten(out, items[at], depth - 1); else out[out.length] = items[at];
-    }
-    return out;
-  };
-  replace('flat', function flat(depth = 1) { return flatten([], Object(this), Math.trunc(Number(depth)) || 0); });
-  delete globalThis.Proxy;
   // Calls a function on a state and the items of one array after the other; each result is the state of the next call.
   const fold = (called, state, calls) => {
     for (let at = 0; at < calls.length; at++) state = apply(called, undefined, [state, ...calls[at]]);

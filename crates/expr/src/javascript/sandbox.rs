@@ -15,6 +15,8 @@ use super::{from_js, to_js, watch};
 const MAX_STACK_BYTES: usize = 512 << 10;
 
 const PRELUDE: &str = include_str!("prelude.js");
+/// Comes after the prelude, which keeps built-in functions as they are.
+const BOUNDS: &str = include_str!("bounds.js");
 
 /// The functions of the prelude that the server calls.
 #[derive(Clone)]
@@ -67,8 +69,7 @@ impl Sandbox {
         let context = Context::full(&runtime).map_err(|_| out_of_memory())?;
         let prelude = watched(limits.timeout_ms, || {
             context.with(|ctx| {
-                let prelude: rquickjs::Result<Object<'_>> = ctx.eval(PRELUDE);
-                let prelude = prelude.map_err(|error| thrown(&ctx, &error))?;
+                let prelude = prepared(&ctx).map_err(|error| thrown(&ctx, &error))?;
                 Ok(Persistent::save(&ctx, prelude))
             })
         })?;
@@ -160,6 +161,14 @@ impl Sandbox {
             plain: object.get("plain")?,
         })
     }
+}
+
+/// What the server calls in a new interpreter.
+fn prepared<'js>(ctx: &Ctx<'js>) -> rquickjs::Result<Object<'js>> {
+    let prelude = ctx.eval(PRELUDE)?;
+    let bound: Function<'js> = ctx.eval(BOUNDS)?;
+    bound.call::<_, ()>((Function::new(ctx.clone(), watch::must_end)?,))?;
+    Ok(prelude)
 }
 
 /// Does something within so much time, and that of the thread's operation. Why it had to end comes before what the script made of it.
