@@ -9,7 +9,7 @@
   const { isArray } = Array;
   const { isView } = ArrayBuffer;
   const { apply, construct } = Reflect;
-  const { min, max, trunc } = Math;
+  const { log2, max, min, trunc } = Math;
   const textOf = String;
   // `method(self, ...)` calls a built-in method, whatever the script did to `call`.
   const method = Function.prototype.bind.bind(Function.prototype.call);
@@ -113,8 +113,9 @@
     return seekItem(this, args[0], min(from, this.length - 1), -1);
   } }));
 
-  // Sorting without a function compares texts. Much of that is done with one, during which the interpreter asks.
-  const mostSorted = 1 << 17;
+  // Sorting without a function compares texts. Where that may take long, it is done with a function, which takes ten times as
+  // long, and during which the interpreter asks. The work is counted in characters; a comparison is worth so many beside them.
+  const mostSorted = 2 ** 31 - 1, comparison = 300;
   const byText = (a, b) => {
     const first = textOf(a), second = textOf(b);
     charge(min(first.length, second.length));
@@ -123,12 +124,13 @@
   const sorts = (proto) => ({ __proto__: proto, it(compare) {
     if (!isArray(this) || this.length > mostItems) checkLength(this);
     else if (compare === undefined) {
-      let work = this.length;
-      for (let at = 0; at < this.length && work <= mostSorted; at += 1) {
+      let longest = 0;
+      for (let at = 0; at < this.length; at += 1) {
         const item = this[at];
-        if (typeof item === 'string') work += item.length;
+        if (typeof item === 'string' && item.length > longest) longest = item.length;
       }
-      if ((spent += work) > most) ask();
+      const work = this.length * log2(this.length + 1) * (comparison + longest);
+      if ((spent += work >> 12) > most || work > mostSorted) ask();
       if (work > mostSorted) compare = byText;
     }
     return super.it(compare);
@@ -161,7 +163,7 @@
 
   // Methods of typed arrays.
   const typedItems = (proto) => ({ __proto__: proto, it(a, b, c) {
-    charge(itemCount(this) + itemCount(a));
+    charge(itemCount(this) + (typeof a === 'object' ? itemCount(a) : 0));
     return super.it(a, b, c);
   } });
   replace(typed.prototype, ['set', 'copyWithin', 'fill', 'reverse', 'toReversed', 'slice', 'join', 'toLocaleString', 'with',
