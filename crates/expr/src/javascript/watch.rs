@@ -1,5 +1,4 @@
-//! Ends scripts that run too long. The interpreter asks every ten thousand calls and turns of loops, and the built-in functions
-//! that `bounds.js` replaces ask after so much work.
+//! Ends scripts that run too long: the interpreter asks every ten thousand steps or so.
 //!
 //! The deadline of a single call is real time even where a test moves the clock by hand: nothing but the script goes on while
 //! it runs, so it would never come.
