@@ -7,12 +7,17 @@
 //!
 //! What a call may take is in [`ScriptLimits`], which a script keeps from when it was parsed: memory, time, and whether there are
 //! scripts at all; the stack is bounded here. The interpreter asks the thread's current operation whether it may go on, so
-//! `maxTimeMS` and `killOp` end a loop without an end. There is no file, no network, no module and no clock but `Date`.
+//! `maxTimeMS` and `killOp` end a loop without an end. It asks once in ten thousand calls and turns; meanwhile a script that has to
+//! end gets no more memory (`allocator`), and built-in functions that need none are counted (`prelude.js`). What neither reaches:
+//! operators on texts of tens of megabytes (`===`, unary `+`), and turning a `BigInt` of a million bits into a text (four seconds).
+//! There is no file, no network, no module and no clock but `Date`.
 //!
 //! Values: 32-bit integers and doubles are numbers, and numbers come back as doubles; a field of a document keeps its
 //! integer type as long as its value is one. Other types are objects (`NumberLong`, `ObjectId`, ...) made in `prelude.js`.
 
+mod allocator;
 mod from_js;
+mod prelude;
 mod sandbox;
 mod to_js;
 mod watch;

@@ -1,7 +1,7 @@
 // What scripts find beside the language: the types of documents that JavaScript does not have, under the names that the
-// manual lists for server-side scripts. Evaluates to what the server itself calls; nothing of that is reachable from a
-// script, and a script that bends the built-in objects harms only its own sandbox.
-(function () {
+// manual lists for server-side scripts. A function of what asks whether the script has to end; it gives what the server itself
+// calls. Nothing of both is reachable from a script, and a script that bends the built-in objects harms only its own sandbox.
+export default (function (mustEnd) {
   'use strict';
   const { defineProperty, getPrototypeOf, keys } = Object;
   const { apply } = Reflect;
@@ -13,6 +13,8 @@
   const sourceOf = Object.getOwnPropertyDescriptor(RegExp.prototype, 'source').get;
   const numberOf = Number.prototype.valueOf;
   const textOf = String.prototype.valueOf;
+  const sliceText = String.prototype.slice;
+  const replaceText = String.prototype.replace;
   const flagOf = Boolean.prototype.valueOf;
   // The names of fields that held 32-bit integers, on objects that were documents.
   const integers = Symbol('integers');
@@ -308,7 +310,29 @@
   for (const name of keys(statics)) {
     defineProperty(Array, name, { value: statics[name], writable: true, configurable: true });
   }
-  // Some built-in loops over array-likes do not ask whether the script may go on. They take no more items than a document can
+  // The interpreter asks whether the script may go on once in ten thousand calls and turns of loops. Built-in functions that
+  // allocate get no memory any more when it may not; those that go through many items or characters without that are counted here.
+  const mostWork = 1 << 18;
+  let work = 0;
+  const ask = () => {
+    work = 0;
+    // The interpreter asks in this loop, too, and ends the script in a way that no `catch` sees.
+    if (mustEnd()) for (;;);
+  };
+  const charge = (more) => { if ((work += more) > mostWork) ask(); };
+  // Replaces methods by what `make` makes of each: a method `it` of an object whose prototype has the built-in method as `it`,
+  // which is the fastest way to call it. It takes so many arguments that one not given is the same as `undefined`.
+  const wrap = (owner, names, make) => {
+    for (const name of names) {
+      const native = owner[name];
+      const { it } = make({ it: native }, native, name);
+      defineProperty(it, 'name', { value: native.name });
+      defineProperty(it, 'length', { value: native.length });
+      defineProperty(owner, name, { value: it, writable: true, configurable: true });
+    }
+  };
+
+  // Some built-in loops over array-likes have no end. They take no more items than a document can
   // have. What could tell one length now and another one later is refused: accessors here, proxies altogether.
   const mostItems = 1 << 24;
   const ownLength = (value) => {
@@ -320,14 +344,144 @@
     if (value !== null && value !== undefined && !(ownLength(Object(value)) <= mostItems)) {
       throw new RangeError('too many items for this operation');
     }
+    charge(Array.isArray(value) ? value.length : 1);
   };
   const replace = (name, method) => {
     defineProperty(Array.prototype, name, { value: method, writable: true, configurable: true });
   };
-  for (const name of ['join', 'reverse', 'copyWithin', 'shift', 'unshift', 'splice', 'sort', 'toLocaleString']) {
-    const native = Array.prototype[name];
-    replace(name, { [name](...args) { checkLength(this); return apply(native, this, args); } }[name]);
-  }
+  wrap(Array.prototype, ['copyWithin', 'join', 'reverse', 'shift', 'toLocaleString'], (proto) => ({ __proto__: proto, it(a, b, c) {
+    checkLength(this);
+    return super.it(a, b, c);
+  } }));
+  wrap(Array.prototype, ['splice', 'unshift'], (_, native) => ({ it(...args) {
+    checkLength(this);
+    return apply(native, this, args);
+  } }));
+  // A native sort of more items than that takes seconds; with a function it takes longer, and the interpreter asks.
+  const mostSorted = 1 << 20;
+  const byText = (a, b) => {
+    const first = String(a), second = String(b);
+    return first < second ? -1 : first > second ? 1 : 0;
+  };
+  wrap(Array.prototype, ['sort', 'toSorted'], (proto) => ({ __proto__: proto, it(compare) {
+    checkLength(this);
+    return super.it(compare === undefined && this.length > mostSorted ? byText : compare);
+  } }));
+  // Searches compare a text with one item after the other, and long ones take their time.
+  const longText = 1 << 12;
+  const isLong = (value) => typeof value === 'string' && value.length > longText;
+  const seekItem = (items, wanted, from, step) => {
+    for (let at = from; at >= 0 && at < items.length; at += step) {
+      charge(wanted.length);
+      if (items[at] === wanted) return at;
+    }
+    return -1;
+  };
+  // Where a search begins that is told to begin at `from`, which counts from the end when it is negative.
+  const startIn = (items, from) => {
+    const start = Math.trunc(Number(from)) || 0;
+    return start < 0 ? items.length + start : start;
+  };
+  const first = (items, args) => seekItem(items, args[0], Math.max(startIn(items, args[1]), 0), 1);
+  const itemSearches = {
+    indexOf: first,
+    includes: (items, args) => first(items, args) >= 0,
+    lastIndexOf(items, args) {
+      const from = args.length > 1 ? startIn(items, args[1]) : Infinity;
+      return seekItem(items, args[0], Math.min(from, items.length - 1), -1);
+    },
+  };
+  wrap(Array.prototype, keys(itemSearches), (_, native, name) => ({ it(...args) {
+    if (!Array.isArray(this)) return apply(native, this, args);
+    charge(this.length);
+    return isLong(args[0]) ? itemSearches[name](this, args) : apply(native, this, args);
+  } }));
+  wrap(Array.prototype, ['fill'], (proto) => ({ __proto__: proto, it(a, b, c) {
+    if (Array.isArray(this)) charge(this.length);
+    return super.it(a, b, c);
+  } }));
+  wrap(getPrototypeOf(Uint8Array.prototype), ['copyWithin', 'fill', 'includes', 'indexOf', 'lastIndexOf', 'reverse', 'set', 'sort'],
+    (_, native) => ({ it(...args) {
+      const done = apply(native, this, args);
+      charge(this.length);
+      return done;
+    } }));
+
+  // Searches for a text take time for each place and each character of what is searched for. Where that may be seconds, the text
+  // is gone through once instead, as Knuth, Morris and Pratt do.
+  const mostCompared = 1 << 26;
+  const seekText = (text, wanted, from, step) => {
+    const { length } = wanted;
+    const letter = step > 0 ? (at) => wanted.charCodeAt(at) : (at) => wanted.charCodeAt(length - 1 - at);
+    // Of each beginning, how long the longest one is that it ends with.
+    const ends = new Int32Array(length);
+    for (let at = 1, same = 0; at < length; at += 1) {
+      while (same > 0 && letter(at) !== letter(same)) same = ends[same - 1];
+      if (letter(at) === letter(same)) same += 1;
+      ends[at] = same;
+    }
+    for (let at = from, same = 0; at >= 0 && at < text.length; at += step) {
+      const code = text.charCodeAt(at);
+      while (same > 0 && code !== letter(same)) same = ends[same - 1];
+      if (code === letter(same)) same += 1;
+      if (same === length) return step > 0 ? at - length + 1 : at;
+    }
+    return -1;
+  };
+  const position = (value) => Math.max(Math.trunc(Number(value)) || 0, 0);
+  const cut = (text, from, to) => apply(sliceText, text, [from, to]);
+  const replaced = (text, wanted, by, mostTimes) => {
+    if (typeof by !== 'function') by = String(by);
+    let out = '', from = 0;
+    for (let times = 0, at; times < mostTimes && (at = seekText(text, wanted, from, 1)) >= 0; times += 1) {
+      const end = at + wanted.length;
+      out += cut(text, from, at);
+      if (typeof by === 'function') out += String(by(wanted, at, text));
+      else {
+        out += apply(replaceText, by, [/\$([$&`'])/g, (_, sign) => {
+          if (sign === '$') return '$';
+          return sign === '&' ? wanted : sign === '`' ? cut(text, 0, at) : cut(text, end);
+        }]);
+      }
+      from = end;
+    }
+    return out + cut(text, from);
+  };
+  const textSearches = {
+    indexOf: (text, wanted, from) => seekText(text, wanted, position(from), 1),
+    includes: (text, wanted, from) => seekText(text, wanted, position(from), 1) >= 0,
+    lastIndexOf(text, wanted, from) {
+      const last = Number(from) === Number(from) ? position(from) + wanted.length : text.length;
+      return seekText(text, wanted, Math.min(last, text.length) - 1, -1);
+    },
+    replace: (text, wanted, by) => replaced(text, wanted, by, 1),
+    replaceAll: (text, wanted, by) => replaced(text, wanted, by, Infinity),
+    split(text, separator, limit) {
+      const parts = [], most = limit === undefined ? 2 ** 32 - 1 : limit >>> 0;
+      let from = 0;
+      for (let at; parts.length < most && (at = seekText(text, separator, from, 1)) >= 0;) {
+        parts[parts.length] = cut(text, from, at);
+        from = at + separator.length;
+      }
+      if (parts.length < most) parts[parts.length] = cut(text, from);
+      return parts;
+    },
+  };
+  // What such a search works on, and what it looks for; who refuses something does so, and patterns stay.
+  const asText = (value) => value === null || value === undefined || typeof value === 'symbol' ? value : String(value);
+  const asWanted = (value) => typeof value !== 'object' || value === null
+    || value[Symbol.match] || value[Symbol.replace] || value[Symbol.split] ? value : String(value);
+  wrap(String.prototype, keys(textSearches), (proto, native, name) => ({ __proto__: proto, it(a, b) {
+    if (typeof this === 'string' && typeof a === 'string' && this.length * a.length <= mostCompared) {
+      if ((work += this.length) > mostWork) ask();
+      return super.it(a, b);
+    }
+    const text = asText(this), wanted = asWanted(a);
+    if (typeof text === 'string') charge(text.length);
+    const isSlow = typeof text === 'string' && typeof wanted === 'string' && wanted.length > 1
+      && text.length * wanted.length > mostCompared;
+    return isSlow ? textSearches[name](text, wanted, b) : apply(native, text, [wanted, b]);
+  } }));
   const append = (out, items) => {
     for (let at = 0; at < items.length; at += 1) {
       if (at in items) out[out.length] = items[at]; else out.length += 1;
@@ -358,4 +512,4 @@
     return state;
   };
   return { make, classify, compile, fold, integers, plain, wellFormed: (text) => apply(wellFormedText, text, []) };
-})()
+});

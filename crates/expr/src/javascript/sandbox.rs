@@ -9,12 +9,11 @@ use rquickjs::function::Args;
 use rquickjs::object::Property;
 use rquickjs::{Coerced, Context, Ctx, Function, Object, Persistent, Runtime, Symbol, Value};
 
-use super::{from_js, to_js, watch};
+use super::allocator::WatchedAllocator;
+use super::{from_js, prelude, to_js, watch};
 
 /// Native stack of a script, in bytes: the server's threads have two megabytes.
 const MAX_STACK_BYTES: usize = 512 << 10;
-
-const PRELUDE: &str = include_str!("prelude.js");
 
 /// The functions of the prelude that the server calls.
 #[derive(Clone)]
@@ -60,15 +59,15 @@ pub(super) struct Sandbox {
 impl Sandbox {
     /// Makes an interpreter in which nothing is compiled.
     pub(super) fn new(limits: ScriptLimits) -> Result<Sandbox> {
-        let runtime = Runtime::new().map_err(|_| out_of_memory())?;
+        let runtime =
+            Runtime::new_with_alloc(WatchedAllocator::default()).map_err(|_| out_of_memory())?;
         runtime.set_memory_limit(limits.heap_bytes);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(watch::must_end)));
         let context = Context::full(&runtime).map_err(|_| out_of_memory())?;
         let prelude = watched(limits.timeout_ms, || {
             context.with(|ctx| {
-                let prelude: rquickjs::Result<Object<'_>> = ctx.eval(PRELUDE);
-                let prelude = prelude.map_err(|error| thrown(&ctx, &error))?;
+                let prelude = prelude::run(&ctx).map_err(|error| thrown(&ctx, &error))?;
                 Ok(Persistent::save(&ctx, prelude))
             })
         })?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mayfly_base::current::{Current, enter};
-use mayfly_base::{Clock, ErrorCode, OpCtx, ScriptLimits};
+use mayfly_base::{Clock, ErrorCode, OpCtx, ScriptLimits, SystemClock};
 use mayfly_value::{DocBuf, DocBuilder, RawValue, ValueBuf};
 
 use super::Script;
@@ -359,5 +359,131 @@ fn built_in_loops_end_too() {
         ("typeof Proxy", "undefined"),
     ] {
         check(source, &[], RawValue::String(expected));
+    }
+}
+
+#[test]
+fn built_in_functions_ask_whether_to_go_on() {
+    let array = "a = new Array(300000).fill('x').map((x, i) => x + (i * 7919) % 300007);";
+    let numbers = "n = new Float64Array(400000).map((x, i) => (i * 7919) % 400009);";
+    let object = "o = {}; for (var i = 0; i < 30000; i++) o['k' + i] = i;";
+    let text = "s = 'ab, '.repeat(500000);";
+    let mut went_on = Vec::new();
+    for (before, each) in [
+        (array, "a.slice().sort()"),
+        // What an inner `catch` would hide.
+        (array, "try { a.slice().sort(); } catch (e) {}"),
+        (array, "a.indexOf('y')"),
+        (array, "a.lastIndexOf('y')"),
+        (array, "a.includes('y')"),
+        (array, "a.slice().reverse()"),
+        (array, "a.join()"),
+        (array, "a.slice().splice(0, 1)"),
+        (array, "[...a]"),
+        (array, "Array.from(a)"),
+        (array, "JSON.stringify(a)"),
+        (array, "try { JSON.stringify([a, 1n]); } catch (e) {}"),
+        (array, "Float64Array.from(a)"),
+        (array, "new Float64Array(a)"),
+        ("a = new Array(60000).fill(65);", "String.fromCharCode.apply(null, a)"),
+        ("a = new Array(60000).fill(65);", "Reflect.apply(Math.max, null, a)"),
+        (numbers, "n.slice().sort()"),
+        (numbers, "n.indexOf(-1)"),
+        (numbers, "n.join()"),
+        (object, "Object.keys(o)"),
+        (object, "Object.entries(o)"),
+        (object, "Object.assign({}, o)"),
+        (object, "Object.freeze(o)"),
+        (object, "({...o})"),
+        ("b = 2n ** 500000n;", "b * b"),
+        ("b = 2n ** 500000n;", "try { b * b; } catch (e) {}"),
+        (text, "s.indexOf('b, b')"),
+        (text, "s.split(',')"),
+        (text, "s.split(',').join(';')"),
+        (text, "s.replaceAll(',', ';')"),
+        (text, "s.toUpperCase()"),
+        (text, "s.normalize('NFD')"),
+        (text, "parseFloat(s.slice(0, 0) + '1'.repeat(1000000))"),
+        (text, "'xy'.repeat(10000000)"),
+        ("s = '[' + '1,'.repeat(300000) + '1]';", "JSON.parse(s)"),
+        ("s = 'x'.repeat(1e6), t = 'x'.repeat(1e5) + 'y';", "s.indexOf(t)"),
+        ("s = 'x'.repeat(1e6), t = 'y' + 'x'.repeat(1e5);", "s.lastIndexOf(t)"),
+        ("s = 'x'.repeat(1e6), t = 'x'.repeat(1e5) + 'y';", "s.split(t)"),
+        ("s = 'x'.repeat(1e6), t = 'x'.repeat(1e5) + 'y';", "s.replace(t, '')"),
+        ("s = 'x'.repeat(1e7), a = new Array(1e5).fill(s + 1);", "a.indexOf(s + 2)"),
+        ("s = 'x'.repeat(1e7), a = [1, 2, 3, 4, 5].map(x => s + x);", "a.slice().sort()"),
+    ] {
+        // The first call makes what the second works on. The interpreter itself asks after ten thousand turns.
+        let source = format!(
+            "if (!globalThis.made) {{ made = 1; {before} return; }} \
+             for (var turn = 0; turn < 50; turn++) {{ {each} }} return 'went on';"
+        );
+        let script = Script::new(&source, ScriptLimits::default());
+        let none = arguments(&[]);
+        script.call(none.as_doc()).unwrap_or_else(|error| panic!("{source}: {error}"));
+        let op = OpCtx::detached(Arc::new(SystemClock::new()));
+        op.kill(ErrorCode::Interrupted);
+        let _entered = enter(Current { op: Some(op) });
+        match script.call(none.as_doc()) {
+            Ok(_) => went_on.push(each),
+            Err(error) => assert_eq!(error.code(), ErrorCode::Interrupted, "{source}"),
+        }
+    }
+    assert!(went_on.is_empty(), "{went_on:?}");
+}
+
+#[test]
+fn counted_functions_look_like_built_in_ones() {
+    for source in [
+        "[].slice.name + [].slice.length + [].indexOf.length + ''.trimRight.name === 'slice21trimEnd'",
+        "[][Symbol.iterator] === [].values && [].values.name === 'values'",
+        "''[Symbol.iterator].name === '[Symbol.iterator]'",
+        "var d = Object.getOwnPropertyDescriptor(Array.prototype, 'sort'); \
+         return d.writable && d.configurable && !d.enumerable && !('prototype' in d.value)",
+        "try { new [].sort(); } catch (e) { return e instanceof TypeError && /not a constructor/.test(e.message); }",
+        "try { [].slice.call(null); } catch (e) { return e instanceof TypeError; }",
+        "try { ''.trim.call(undefined); } catch (e) { return e instanceof TypeError; }",
+        "try { Uint8Array(1); } catch (e) { return e instanceof TypeError; }",
+        "class A extends Array {} return new A(1, 2, 3).slice(1) instanceof A",
+        "class B extends Uint8Array {} return new B([1, 2]).slice(1) instanceof B && new B(3).constructor === B",
+        "var u = new Uint8Array([3, 1, 2]); return u.sort().join() === '1,2,3' && u.constructor === Uint8Array",
+        "Object.getPrototypeOf(Int8Array) === Object.getPrototypeOf(Uint8Array) && Int16Array.BYTES_PER_ELEMENT === 2",
+        "[1, 2, 1].lastIndexOf(1) === 2 && [1, 2, 1].lastIndexOf(1, undefined) === 0 && [NaN].includes(NaN)",
+        "[1, 2, 3].splice(1).length === 2 && [1, 2, 3].splice(1, undefined).length === 0",
+        "[3, 20, undefined, 100].sort().join() === '100,20,3,'",
+        "'a-b'.replace('-', '$&$&') === 'a--b' && 'abc'.indexOf('c', -5) === 2 && 'a,b'.split(',', 1).length === 1",
+        "''.indexOf.call(12321, 3) === 2 && ''.slice.call(true, 1) === 'rue' && [].slice.call('abc', 1).length === 2",
+        "'x'.match === ''.match && 'aXbX'.replaceAll('X', (x, at) => at) === 'a1b3'",
+        "Object.keys('ab').length === 2 && Object.assign({}, null, {a: 1}, 'b')[0] === 'b'",
+        "JSON.stringify({a: [1], b: 2}, ['a'], 1) === '{\\n \"a\": [\\n  1\\n ]\\n}' && JSON.stringify() === undefined",
+        "parseInt === Number.parseInt && parseInt('12', 3) === 5 && Math.max.apply(null, [1, 2]) === 2",
+        "Array.from({length: 2}, (_, i) => i).join() === '0,1' && Array.from('ab').length === 2",
+        "var [a, ...b] = [1, 2, 3]; return a + b.length + [...'xyz'].length === 6 && [...new Map([[1, 2]])].length === 1",
+    ] {
+        check(source, &[], RawValue::Bool(true));
+    }
+}
+
+#[test]
+fn long_operands_give_the_same_results() {
+    // What is too long for one call of a built-in function, compared with what comes out for a part that is not.
+    for source in [
+        "var s = 'ab'.repeat(3000) + 'c', t = 'x'.repeat(9000) + s + 'y' + s; \
+         return t.indexOf(s) === 9000 && t.indexOf(s, 9001) === 15002 && t.lastIndexOf(s) === 15002 && \
+         t.lastIndexOf(s, 15001) === 9000 && t.lastIndexOf(s, 8999) === -1 && t.includes(s) && !t.includes(s + s)",
+        "var s = 'ab'.repeat(3000), t = 'x' + s + 'y' + s + 'z'; \
+         return t.split(s).join() === 'x,y,z' && t.split(s, 2).join() === 'x,y' && t.split(s, 0).length === 0",
+        "var s = 'ab'.repeat(3000), t = 'x' + s + 'y' + s + 'z'; \
+         return t.replace(s, '-') === 'x-y' + s + 'z' && t.replaceAll(s, '[$$$`]') === 'x[$x]y[$x' + s + 'y]z' && \
+         t.replace(s, \"$'\") === 'x' + 'y' + s + 'z' + 'y' + s + 'z' && t.replaceAll(s, (a, at) => at) === 'x1y6002z'",
+        "var s = 'a'.repeat(5000), a = ['b', s, 'c', s]; return a.indexOf(s) === 1 && a.indexOf(s, 2) === 3 && \
+         a.lastIndexOf(s) === 3 && a.lastIndexOf(s, -2) === 1 && a.lastIndexOf(s, -9) === -1 && \
+         a.includes(s, -1) && !a.includes(s + s) && a.indexOf(s, -3) === 1",
+        "var p = 'a'.repeat(70000), a = [p + 2, undefined, 5, p + 1, , null]; \
+         return a.sort().map(x => typeof x === 'string' ? x.slice(-1) : x).join() === '5,1,2,,,' && a[3] === null && !(5 in a)",
+        "var n = new Float64Array(1 << 21); n[0] = NaN; n[1] = 1; n[2] = -0; n[3] = -1; n.sort(); \
+         return n[0] === -1 && Object.is(n[1], -0) && Object.is(n[2], 0) && n[n.length - 2] === 1 && isNaN(n[n.length - 1])",
+    ] {
+        check(source, &[], RawValue::Bool(true));
     }
 }

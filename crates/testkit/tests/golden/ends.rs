@@ -200,7 +200,7 @@ const ENDLESS: &[Endless] = &[
     endless("$function that sorts", || {
         computed(
             "one",
-            "{$function: {body: 'function() { var a = []; for (var i = 0; i < 1e6; i++) a.push((i * 7919) % 1000003); for (;;) \
+            "{$function: {body: 'function() { var a = []; for (var i = 0; i < 3e5; i++) a.push((i * 7919) % 1000003); for (;;) \
                   { a.slice().sort(); } }', args: [], lang: 'js'}}",
         )
     }),
