@@ -158,7 +158,7 @@ impl Stages {
             if view.collation.is_some() {
                 scan.read_all();
             }
-            let run = parsed.start_log(scan, settings);
+            let run = parsed.start_log(scan, settings)?;
             ctx.op.update_info(|info| info.plan_summary = run.plan_summary());
             return Ok(run);
         }

@@ -21,6 +21,7 @@ use crate::language::needed::Fields;
 use crate::language::{CanonicalQuery, FirstOf, Hint};
 use crate::optimise::{kept_by_front_sort, optimised};
 use crate::plan::allowed::allowed_on;
+use crate::plan::no_text_index;
 use crate::stage::fields::wanted;
 use crate::stage::filter::Match;
 use crate::stage::geo_near::{self, Distances, GeoNear};
@@ -181,8 +182,15 @@ impl Pipeline {
     }
 
     /// Starts it over the operation log.
-    pub fn start_log(self, scan: LogScan, settings: RunSettings) -> PipelineRun {
-        PipelineRun::new(Input::Log(Box::new(scan)), self.steps, settings)
+    ///
+    /// # Errors
+    /// 27 IndexNotFound for a text search: the log has no indexes.
+    pub fn start_log(self, scan: LogScan, settings: RunSettings) -> Result<PipelineRun> {
+        let stage = self.steps.first().and_then(Step::get::<Match>);
+        if stage.is_some_and(|stage| stage.0.text().is_some()) {
+            return Err(no_text_index());
+        }
+        Ok(PipelineRun::new(Input::Log(Box::new(scan)), self.steps, settings))
     }
 
     /// Whether its first stage needs no collection.
@@ -253,10 +261,7 @@ impl Pipeline {
                 }
                 Input::Plan(Box::new(executor))
             }
-            None if query.matcher.text().is_some() => {
-                let text = "text index required for $text query";
-                return Err(Error::new(ErrorCode::IndexNotFound, text));
-            }
+            None if query.matcher.text().is_some() => return Err(no_text_index()),
             None => Input::Documents(VecDeque::new()),
         };
         Ok(PipelineRun::new(input, rest, settings))

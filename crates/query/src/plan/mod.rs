@@ -48,6 +48,7 @@ pub(crate) use merging::SortKeys;
 pub use near::NearAccess;
 pub(crate) use places::{key_range, of_cells, of_squares};
 use plan_key::PlanKey;
+pub(crate) use text::no_text_index;
 pub use text::{TextAccess, check_absent};
 pub use tree::{EntryCheck, IndexScan, Plan, RecordScan};
 pub(crate) use tree::{Said, is_whole};

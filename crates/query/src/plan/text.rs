@@ -57,7 +57,7 @@ pub(super) fn plan(
         _ => None,
     };
     let Some((index, spec)) = indexes.iter().filter(usable).find_map(text) else {
-        return Err(Error::new(ErrorCode::IndexNotFound, "text index required for $text query"));
+        return Err(no_text_index());
     };
     let search = test.bind(&spec)?;
     let blocking = query.sort.is_some();
@@ -89,6 +89,11 @@ pub(super) fn plan(
     }
     let access = TextAccess { index, search, prefix, terms };
     Ok(Way::new(Plan::Text(Arc::new(access)), blocking))
+}
+
+/// 27 IndexNotFound.
+pub(crate) fn no_text_index() -> Error {
+    Error::new(ErrorCode::IndexNotFound, "text index required for $text query")
 }
 
 /// What a search finds where there is no collection.

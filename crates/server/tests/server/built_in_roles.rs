@@ -120,8 +120,8 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "getClusterParameter": "*" }, "GAXY"),
         ("admin", doc! { "setFeatureCompatibilityVersion": "8.0", "confirm": true }, "GAXY"),
         ("admin", doc! { "setUserWriteBlockMode": 1, "global": false }, "BSXY"),
-        // Differs on purpose: the tables "dbAdminAnyDatabase" and "restore" have applyOps, here it needs any action on any resource.
-        ("admin", doc! { "applyOps": [] }, "Y"),
+        // Tables "dbAdminAnyDatabase" and "restore": applyOps.
+        ("admin", doc! { "applyOps": [] }, "SDXY"),
         // The pages of the commands: whoever has logged in.
         ("admin", doc! { "connectionStatus": 1 }, "rwdueoMGHABSRWDUXY"),
         ("admin", doc! { "startSession": 1 }, "rwdueoMGHABSRWDUXY"),

@@ -199,13 +199,14 @@ impl Store {
             }
             // The next round asks what it is now.
             Ok(VisitEnd::PolicyChanged) => true,
-            // Dropped meanwhile, or no longer the primary: nothing to do any more.
+            // Dropped meanwhile, no longer the primary, or the server stops: nothing to do any more.
             Err(error)
                 if matches!(
                     error.code(),
                     ErrorCode::QueryPlanKilled
                         | ErrorCode::NamespaceNotFound
                         | ErrorCode::InterruptedDueToReplStateChange
+                        | ErrorCode::InterruptedAtShutdown
                 ) =>
             {
                 false
