@@ -6,7 +6,7 @@ use mayfly_value::{RawDoc, RawValue};
 
 use super::Demands;
 use super::pipeline;
-use crate::{Fields, Request};
+use crate::{Fields, Generic, Request, registry};
 
 /// A flag as handlers read it; what is no flag counts as set.
 pub(crate) fn is_set(body: RawDoc<'_>, name: &str) -> bool {
@@ -226,33 +226,18 @@ pub(crate) fn aggregate(demands: &mut Demands<'_>, request: &Request<'_>) {
 
 /// What the explained command needs.
 pub(crate) fn explain(demands: &mut Demands<'_>, request: &Request<'_>) {
-    let RawValue::Document(inner) = request.target() else {
+    let RawValue::Document(body) = request.target() else {
         return demands.need(Target::Everything, Action::Find);
     };
-    if pipeline::has_repeats(inner, 1) {
+    if pipeline::has_repeats(body, 1) {
         return demands.need(Target::Everything, Action::AnyAction);
     }
-    let name = inner.iter().next().map_or("", |first| first.name());
-    let target = match inner.iter().next().and_then(|first| first.value().as_str()) {
-        Some(collection) => Target::Collection(request.db, collection),
-        None => Target::Everything,
-    };
-    match name {
-        "update" => demands.need_all(target, &[Action::Update, Action::Insert]),
-        "delete" => demands.need(target, Action::Remove),
-        "findAndModify" | "findandmodify" => {
-            let all = [Action::Find, Action::Insert, Action::Remove, Action::Update];
-            demands.need_all(target, &all);
-        }
-        "aggregate" => match inner.get("pipeline") {
-            Some(RawValue::Array(stages)) => {
-                let on = (request.db, inner.get("aggregate").and_then(RawValue::as_str));
-                pipeline::demand(demands, on, stages, pipeline::Inside::Command);
-            }
-            _ => demands.need(target, Action::Find),
-        },
-        "bulkWrite" => demands.need(Target::Everything, Action::AnyAction),
-        _ => demands.need(target, Action::Find),
+    let name = body.iter().next().map_or("", |first| first.name());
+    let Some(row) = registry::find(name).map(|entry| entry.row) else { return };
+    // An explanation of an explanation is refused: nothing to ask for, at any depth.
+    if row.name != request.row.name {
+        let (db, generic) = (request.db, Generic::default());
+        demands.need_for(&Request { row, name, db, body, generic, sequences: &[] });
     }
 }
 

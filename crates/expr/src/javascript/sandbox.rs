@@ -59,9 +59,8 @@ pub(super) struct Sandbox {
 impl Sandbox {
     /// Makes an interpreter in which nothing is compiled.
     pub(super) fn new(limits: ScriptLimits) -> Result<Sandbox> {
-        let runtime =
-            Runtime::new_with_alloc(WatchedAllocator::default()).map_err(|_| out_of_memory())?;
-        runtime.set_memory_limit(limits.heap_bytes);
+        let allocator = WatchedAllocator::new(limits.heap_bytes);
+        let runtime = Runtime::new_with_alloc(allocator).map_err(|_| out_of_memory())?;
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(watch::must_end)));
         let context = Context::full(&runtime).map_err(|_| out_of_memory())?;
@@ -206,7 +205,9 @@ fn description(thrown: &Value<'_>) -> String {
     let Some(object) = thrown.as_object().filter(|_| thrown.is_error()) else {
         return match text(thrown) {
             // The interpreter throws it, too, when there is no memory left for an error.
-            Some(_) if thrown.is_null() => "uncaught exception: null, or out of memory".to_owned(),
+            Some(_) if thrown.is_null() && watch::has_run_out_of_memory() => {
+                "Out of memory".to_owned()
+            }
             Some(text) => format!("uncaught exception: {text}"),
             None => "uncaught exception".to_owned(),
         };

@@ -15,6 +15,8 @@ struct Watch {
     most_micros: i64,
     /// Why it had to end.
     ended: Option<Error>,
+    /// It has asked for more memory than it may have.
+    has_run_out: bool,
 }
 
 thread_local! {
@@ -24,7 +26,7 @@ thread_local! {
 /// A call begins now.
 pub(super) fn begin(op: Option<Arc<OpCtx>>, timeout_ms: i64) {
     let most_micros = timeout_ms.saturating_mul(1000);
-    let watch = Watch { op, clock: SystemClock::new(), most_micros, ended: None };
+    let watch = Watch { op, clock: SystemClock::new(), most_micros, ended: None, has_run_out: false };
     WATCH.set(Some(watch));
 }
 
@@ -49,4 +51,18 @@ pub(super) fn must_end() -> bool {
         }
         watch.ended.is_some()
     })
+}
+
+/// The call was refused memory.
+pub(super) fn ran_out_of_memory() {
+    WATCH.with_borrow_mut(|watch| {
+        if let Some(watch) = watch {
+            watch.has_run_out = true;
+        }
+    });
+}
+
+/// Whether the call was ever refused memory.
+pub(super) fn has_run_out_of_memory() -> bool {
+    WATCH.with_borrow(|watch| watch.as_ref().is_some_and(|watch| watch.has_run_out))
 }

@@ -9,6 +9,7 @@ mod common;
 mod connections;
 mod crash;
 mod expiry;
+mod exact_rights;
 mod failed_starts;
 mod first_start;
 mod logins;
