@@ -499,6 +499,23 @@ fn a_file_may_hold_bson() {
 }
 
 /// As in the reference. Here the log is a device that is always full.
+/// Manual: "Configure Auditing".
+#[test]
+fn events_may_go_to_the_console() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let console = std::fs::File::create(path("console")).unwrap();
+    let data = path("data");
+    std::fs::create_dir_all(&data).unwrap();
+    let options = ["--auth", "--auditDestination", "console"];
+    let server = Server::start_logging_to(console.into(), &data, &path("log"), &options);
+    let _admin = root(&server);
+    let events = events(&path("console"));
+    let last = events.last().unwrap();
+    assert_eq!((last["atype"].as_str(), last["result"].as_i64()), (Some("authenticate"), Some(0)));
+    assert_eq!(last["param"]["user"], "root");
+}
+
 #[test]
 fn a_server_that_cannot_write_an_event_stops_and_does_not_answer() {
     let folder = tempfile::tempdir().unwrap();

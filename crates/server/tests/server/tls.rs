@@ -18,7 +18,10 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
 
 use crate::common::{Server, message};
 
@@ -104,11 +107,20 @@ impl Encrypted {
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 fn connect(port: u16, ca: &str, certificate: Option<&Certificate>) -> std::io::Result<Tls> {
+    connect_by(&[&TLS12, &TLS13], port, ca, certificate)
+}
+
+fn connect_by(
+    versions: &[&'static SupportedProtocolVersion],
+    port: u16,
+    ca: &str,
+    certificate: Option<&Certificate>,
+) -> std::io::Result<Tls> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_root_certificates(roots);
     let config = match certificate {
@@ -187,6 +199,21 @@ fn modes_say_who_is_served() {
     let security = status.get_document("security").unwrap();
     let subject = security.get_str("SSLServerSubjectName").unwrap();
     assert_eq!(subject, "CN=first,O=Example");
+}
+
+#[test]
+fn disabled_versions_are_not_spoken() {
+    for (disabled, other) in [("TLS1_2", &TLS13), ("TLS1_0,TLS1_3", &TLS12)] {
+        let options = ["--tlsDisabledProtocols", disabled];
+        let server = Encrypted::start("requireTLS", &options);
+        let client = server.authority.client("ann");
+        let by = |version| {
+            let (port, ca) = (server.server.port, &server.authority.pem);
+            connect_by(&[version], port, ca, Some(&client)).is_ok()
+        };
+        let spoken = [&TLS12, &TLS13].map(|version| (version.version, by(version)));
+        assert_eq!(spoken, [&TLS12, &TLS13].map(|it| (it.version, it == other)), "{disabled}");
+    }
 }
 
 #[test]

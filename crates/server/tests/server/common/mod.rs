@@ -64,8 +64,18 @@ impl Server {
 
     /// With its log in a file.
     pub(crate) fn start_logging(folder: &Path, log: &Path, options: &[&str]) -> Server {
+        Self::start_logging_to(Stdio::inherit(), folder, log, options)
+    }
+
+    /// The same, and what it prints goes there.
+    pub(crate) fn start_logging_to(
+        out: Stdio,
+        folder: &Path,
+        log: &Path,
+        options: &[&str],
+    ) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mayflydb"));
-        command.args(["--port", "0", "--dbpath"]).arg(folder);
+        command.args(["--port", "0", "--dbpath"]).arg(folder).stdout(out);
         let mut child = command.arg("--logpath").arg(log).args(options).spawn().unwrap();
         loop {
             let text = std::fs::read_to_string(log).unwrap_or_default();
