@@ -26,7 +26,8 @@ thread_local! {
 /// A call begins now.
 pub(super) fn begin(op: Option<Arc<OpCtx>>, timeout_ms: i64) {
     let most_micros = timeout_ms.saturating_mul(1000);
-    let watch = Watch { op, clock: SystemClock::new(), most_micros, ended: None, has_run_out: false };
+    let watch =
+        Watch { op, clock: SystemClock::new(), most_micros, ended: None, has_run_out: false };
     WATCH.set(Some(watch));
 }
 
