@@ -349,7 +349,12 @@ impl Executor {
     ///
     /// # Errors
     /// Errors of the store, of the operation's deadline, and of files for record keys.
-    pub(crate) fn end_batch(&mut self, store: &Store, op: &OpCtx, snapshot: Snapshot) -> Result<()> {
+    pub(crate) fn end_batch(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        snapshot: Snapshot,
+    ) -> Result<()> {
         let Some(root) = self.root.as_mut().filter(|_| !self.done) else { return Ok(()) };
         let kept = (&self.budget, self.command);
         let batch = Batch::new((store, op), &self.collection, &self.query, kept);

@@ -46,8 +46,11 @@ fn prepared() -> Fixture {
     fixture.ok("test", "{create: 'series', timeseries: {timeField: 't', metaField: 'm'}}");
     let document = |n: i64| {
         let time = mayfly_testkit::START_MS + n * 1000;
-        let (source, key, array) = (n % 2, n % 3, if n % 5 == 4 { "[]" } else { "['x', 'y', 'z']" });
-        format!("{{_id: {n}, t: Date({time}), m: {source}, k: {key}, v: {n}, a: [{n}, 1, {{c: 2}}], b: {array}}}")
+        let (source, key, array) =
+            (n % 2, n % 3, if n % 5 == 4 { "[]" } else { "['x', 'y', 'z']" });
+        format!(
+            "{{_id: {n}, t: Date({time}), m: {source}, k: {key}, v: {n}, a: [{n}, 1, {{c: 2}}], b: {array}}}"
+        )
     };
     let documents: Vec<String> = (0..10).map(document).collect();
     let documents = documents.join(", ");
@@ -63,7 +66,8 @@ fn prepared() -> Fixture {
 
 /// All results as texts, or the error of the first command that failed.
 fn results(fixture: &Fixture, source: &str, pipeline: &str, size: usize) -> Vec<String> {
-    let command = format!("{{aggregate: '{source}', pipeline: [{pipeline}], cursor: {{batchSize: {size}}}}}");
+    let command =
+        format!("{{aggregate: '{source}', pipeline: [{pipeline}], cursor: {{batchSize: {size}}}}}");
     let mut reply = fixture.run("test", &command);
     let mut results = Vec::new();
     loop {
@@ -71,17 +75,21 @@ fn results(fixture: &Fixture, source: &str, pipeline: &str, size: usize) -> Vec<
             results.push(dialect::show(reply.as_doc()));
             return results;
         };
-        let shown = batch.iter().filter_map(|item| Some(dialect::show(item.value().as_document()?)));
+        let shown =
+            batch.iter().filter_map(|item| Some(dialect::show(item.value().as_document()?)));
         results.extend(shown);
         let cursor = reply.as_doc().get("cursor").and_then(RawValue::as_document);
         let (id, name) = match cursor.map(|cursor| (cursor.get("id"), cursor.get("ns"))) {
-            Some((Some(RawValue::Int64(id)), Some(RawValue::String(ns)))) => (id, ns["test.".len()..].to_owned()),
+            Some((Some(RawValue::Int64(id)), Some(RawValue::String(ns)))) => {
+                (id, ns["test.".len()..].to_owned())
+            }
             other => panic!("{other:?}"),
         };
         if id == 0 {
             return results;
         }
-        let more = format!("{{getMore: NumberLong('{id}'), collection: '{name}', batchSize: {size}}}");
+        let more =
+            format!("{{getMore: NumberLong('{id}'), collection: '{name}', batchSize: {size}}}");
         reply = fixture.run("test", &more);
     }
 }

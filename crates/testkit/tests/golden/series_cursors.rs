@@ -107,7 +107,9 @@ impl Series {
             }
             let Some((cursor, name)) = cursor(reply.as_doc()) else { break };
             self.change();
-            let more = format!("{{getMore: NumberLong('{cursor}'), collection: '{name}', batchSize: {size}}}");
+            let more = format!(
+                "{{getMore: NumberLong('{cursor}'), collection: '{name}', batchSize: {size}}}"
+            );
             reply = self.fixture.ok("test", &more);
         }
         let missed: Vec<_> = self.still.keys().filter(|id| !seen.contains(id)).collect();
@@ -138,7 +140,8 @@ fn cursor(reply: RawDoc<'_>) -> Option<(i64, String)> {
 fn a_cursor_over_a_series_shows_once_what_does_not_change() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("SERIES_CURSORS_SEED").unwrap_or(1);
-    let until = number("SERIES_CURSORS_SECS").map(|secs| Instant::now() + Duration::from_secs(secs));
+    let until =
+        number("SERIES_CURSORS_SECS").map(|secs| Instant::now() + Duration::from_secs(secs));
     let mut seed = first;
     while until.map_or(seed < first + CASES, |until| Instant::now() < until) {
         let on_disk = seed.is_multiple_of(10);

@@ -24,7 +24,11 @@ pub(super) struct KeyCollector {
 
 impl KeyCollector {
     pub(super) fn new(batch: &Batch<'_>) -> KeyCollector {
-        KeyCollector { keys: Vec::new(), share: batch.budget.share(Operator::IndexScan), file: None }
+        KeyCollector {
+            keys: Vec::new(),
+            share: batch.budget.share(Operator::IndexScan),
+            file: None,
+        }
     }
 
     /// Adds a key.
