@@ -98,6 +98,8 @@ pub struct Service {
     pub topology: Topology,
     /// Asks everybody to end.
     pub shutdown: Shutdown,
+    /// The folder of the data; unset: the data is in memory only.
+    pub data_folder: OnceLock<PathBuf>,
     /// Where queries put what does not fit into memory; unset: the machine's own folder for temporary files.
     pub spill_folder: OnceLock<PathBuf>,
     spill_room: OnceLock<Room>,
@@ -148,6 +150,7 @@ impl Service {
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),
+            data_folder: OnceLock::new(),
             spill_folder: OnceLock::new(),
             spill_room: OnceLock::new(),
             gossiped: AtomicU64::new(0),

@@ -347,8 +347,8 @@ fn metrics(service: &Service, doc: &mut DocBuilder) {
     doc.end();
     let documents = &service.metrics.documents;
     doc.start_document("document");
-    doc.append("deleted", documents.delete.get()).append("inserted", documents.insert.get());
-    doc.append("returned", documents.query.get()).append("updated", documents.update.get());
+    doc.append("deleted", documents.deleted.get()).append("inserted", documents.inserted.get());
+    doc.append("returned", documents.returned.get()).append("updated", documents.updated.get());
     doc.end();
     doc.start_document("operation");
     doc.append("writeConflicts", get(&service.store.write_conflicts));

@@ -75,7 +75,18 @@ impl Server {
         options: &[&str],
     ) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mayflydb"));
-        command.args(["--port", "0", "--dbpath"]).arg(folder).stdout(out);
+        command.stdout(out);
+        Self::start_logging_by(command, folder, log, options)
+    }
+
+    /// The same, by a command that passes its arguments on to the program.
+    pub(crate) fn start_logging_by(
+        mut command: Command,
+        folder: &Path,
+        log: &Path,
+        options: &[&str],
+    ) -> Server {
+        command.args(["--port", "0", "--dbpath"]).arg(folder);
         let mut child = command.arg("--logpath").arg(log).args(options).spawn().unwrap();
         loop {
             let text = std::fs::read_to_string(log).unwrap_or_default();
