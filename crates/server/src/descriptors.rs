@@ -22,27 +22,19 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit as far as the process may, and divides it. The soft limit becomes the hard one. A process that is allowed to raises
-    /// the hard one, too, if so many connections need more.
-    pub(crate) fn of_process(connections: usize) -> Descriptors {
-        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-        let needed = needed_for(connections);
-        if maximum.is_some_and(|maximum| maximum < needed) {
-            let raised = Rlimit { current: Some(needed), maximum: Some(needed) };
-            if setrlimit(Resource::Nofile, raised).is_ok() {
-                return Descriptors::divided(needed);
-            }
-        }
-        let raised = Rlimit { current: maximum, maximum };
-        let limit = match setrlimit(Resource::Nofile, raised) {
-            Ok(()) => maximum,
+    /// Raises the soft limit to the hard one and divides it.
+    pub(crate) fn of_process() -> Descriptors {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let current = match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit.maximum,
             // Some systems allow less than they say.
             Err(error) => {
                 tracing::warn!(%error, "the limit of open files cannot be raised");
-                current
+                limit.current
             }
         };
-        Descriptors::divided(limit.unwrap_or(u64::MAX))
+        Descriptors::divided(current.unwrap_or(u64::MAX))
     }
 
     fn divided(limit: u64) -> Descriptors {
@@ -72,11 +64,6 @@ impl Descriptors {
     }
 }
 
-/// The limit with which so many connections have their descriptors beside the engine's.
-fn needed_for(connections: usize) -> u64 {
-    (connections as u64).saturating_add(MOST_TABLES + MOST_OTHERS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,10 +80,6 @@ mod tests {
         ] {
             let divided = Descriptors::divided(limit);
             assert_eq!(divided, Descriptors { limit, tables, connections }, "{limit}");
-        }
-        for connections in [4_000, 20_000] {
-            let divided = Descriptors::divided(needed_for(connections));
-            assert_eq!(divided.connections, connections);
         }
         assert_eq!(Descriptors::divided(1024).connections_of(20_000), 640);
         assert_eq!(Descriptors::divided(1 << 20).connections_of(20_000), 20_000);

@@ -90,7 +90,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
     data_folder::check(&config)?;
     let archive = open_archive(&config)?;
-    let descriptors = Descriptors::of_process(config.max_connections);
+    let descriptors = Descriptors::of_process();
     let opening = config.clone();
     let engine =
         tokio::task::spawn_blocking(move || data_folder::open(&opening, descriptors.tables));
@@ -364,7 +364,7 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
 fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
     let Profiling { slow_ms, sample_rate, .. } = config.profiling;
-    service.profiler.set_slow_ms(slow_ms);
+    service.set_slow_ms(slow_ms);
     service.profiler.set_sample_rate(sample_rate);
     let profiled = config.profiling.profiled();
     service.profiler.set_default(profiled.map_err(|error| anyhow!("{}", error.message()))?);

@@ -79,8 +79,8 @@ impl Profiler {
         self.slow_ms.load(Ordering::Relaxed)
     }
 
-    /// Sets `slowms`.
-    pub fn set_slow_ms(&self, slow_ms: i64) {
+    /// Sets `slowms`; for all who ask for it at once: [`Service::set_slow_ms`](crate::Service::set_slow_ms).
+    pub(crate) fn set_slow_ms(&self, slow_ms: i64) {
         self.slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 

@@ -199,6 +199,15 @@ impl Core {
         self.oplog.sizes().map(|sizes| sizes.stored_bytes)
     }
 
+    /// About how many bytes versions of records take that are kept for the log only.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn kept_bytes(&self) -> Result<u64> {
+        let all = KeyRange { start: vec![0], end: vec![0xFF; 9] };
+        self.engine().approximate_bytes(Keyspace::Kept, &all).map_err(from_kv)
+    }
+
     /// Bytes of an object in the engine. What only lies in the log and in memory an engine may not count: that is guessed
     /// from a sample.
     fn bytes_of(&self, keyspace: Keyspace, id: u64, documents: i64) -> Result<u64> {

@@ -27,8 +27,6 @@ const READ_TOGETHER_BYTES: i64 = 16 << 10;
 /// Documents, and bytes of them, that make one file of an archive.
 const ARCHIVED_TOGETHER: usize = 1000;
 const ARCHIVED_BYTES: i64 = 8 << 20;
-/// Visits that take longer are logged, as the reference's `slowms`.
-const SLOW_MICROS: i64 = 100_000;
 
 /// One visit by one rule.
 pub(super) struct Visit<'s> {
@@ -487,7 +485,9 @@ impl Visit<'_> {
                 micros,
             });
         }
-        if micros >= SLOW_MICROS && progress.deleted > 0 {
+        // A visit can be slow without deletions: it looks through held documents, or waits for other writers.
+        let slow_ms = self.store.ttl_params().slow_ms.load(Ordering::Relaxed);
+        if micros / 1000 >= slow_ms {
             self.log(progress.deleted, micros / 1000);
         }
     }
