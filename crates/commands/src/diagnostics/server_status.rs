@@ -261,7 +261,8 @@ fn storage_engine(service: &Service, doc: &mut DocBuilder) {
     doc.append("supportsCommittedReads", true);
     doc.append("persistent", service.engine_name != "memory");
     let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-    doc.append("memoryBytes", bytes(stats.memory_bytes)).append("diskBytes", bytes(stats.disk_bytes));
+    doc.append("memoryBytes", bytes(stats.memory_bytes))
+        .append("diskBytes", bytes(stats.disk_bytes));
     doc.append("writtenBytes", bytes(stats.written_bytes));
     doc.append("writeAheadLogBytes", bytes(stats.log_bytes));
     // Of the tables in diskBytes: what deletions left for change streams.

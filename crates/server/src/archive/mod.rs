@@ -139,7 +139,8 @@ const MAX_PART_BYTES: usize = 160;
 /// Refuses a folder that can never hold archives: a policy that archives there would delete nothing, and say so in the log only. Nothing is
 /// made yet.
 fn check_makeable(given: &str, folder: &Path) -> Result<()> {
-    let refused = |why: &str| Err(invalid(format!("'ttl.archive.path' cannot be '{given}': {why}")));
+    let refused =
+        |why: &str| Err(invalid(format!("'ttl.archive.path' cannot be '{given}': {why}")));
     if given.contains('\0') {
         return refused("it has a NUL byte");
     }

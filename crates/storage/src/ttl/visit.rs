@@ -621,6 +621,79 @@ mod tests {
         overdue.left()
     }
 
+    /// Counts lines about slow visits, by the deletions that they name.
+    #[derive(Clone, Default)]
+    struct SlowVisits(Arc<std::sync::Mutex<Vec<i64>>>);
+
+    impl tracing::Subscriber for SlowVisits {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut line = SlowVisit::default();
+            event.record(&mut line);
+            if line.id == 5479200 {
+                self.0.lock().unwrap().push(line.deleted);
+            }
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[derive(Default)]
+    struct SlowVisit {
+        id: i64,
+        deleted: i64,
+    }
+
+    impl tracing::field::Visit for SlowVisit {
+        fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+
+        fn record_i64(&mut self, field: &tracing::field::Field, value: i64) {
+            match field.name() {
+                "id" => self.id = value,
+                "numDeleted" => self.deleted = value,
+                _ => {}
+            }
+        }
+    }
+
+    /// What the log says of a visit over four overdue documents that takes `millis`, while the threshold is 100 ms.
+    fn logged(millis: i64, holds: bool) -> Vec<i64> {
+        let overdue = Overdue::with(if holds { 0 } else { 4 }, "x");
+        for id in 0..if holds { 4 } else { 0 } {
+            let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
+            let held = DocBuf::from_bson(&doc! { "_id": id, "x": date, "hold": true });
+            let (store, collection) = (&overdue.store, &overdue.collection);
+            store.write(&overdue.op, collection, |unit| unit.insert(held.as_doc())).unwrap();
+        }
+        let lines = SlowVisits::default();
+        let clock = overdue.clock.clone();
+        *overdue.store.between_units.lock() = Some(Box::new(move || clock.advance_ms(millis)));
+        tracing::subscriber::with_default(lines.clone(), || {
+            overdue.visit(&overdue.policy()).unwrap();
+        });
+        lines.0.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn slow_visits_are_logged_also_without_deletions() {
+        assert_eq!(logged(100, false), [4]);
+        assert_eq!(logged(1, false), [0; 0]);
+        assert_eq!(logged(100, true), [0]);
+    }
+
     #[test]
     fn what_stops_expiry_stops_a_visit_behind_its_unit() {
         for key in ["x", "_ts"] {
