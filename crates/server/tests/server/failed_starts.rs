@@ -411,6 +411,12 @@ fn help_and_version_are_no_failures() {
         let output = Command::new(env!("CARGO_BIN_EXE_mayflydb")).arg(flag).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{flag}");
         assert!(!output.stdout.is_empty());
+        if flag == "--help" {
+            let text = String::from_utf8(output.stdout).unwrap();
+            let first =
+                "A server that speaks MongoDB's wire protocol and expires documents on time";
+            assert_eq!(text.lines().next(), Some(first));
+        }
     }
 }
 
