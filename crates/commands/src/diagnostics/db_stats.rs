@@ -27,11 +27,11 @@ struct Sums {
 
 impl Sums {
     /// The operation log, which is a collection of `local` without an index.
-    fn add_log(&mut self, log: &LogSizes) {
+    fn add_log(&mut self, log: &LogSizes, stored_bytes: u64) {
         self.collections += 1;
         self.objects += log.entries;
         self.data += log.bytes;
-        self.storage += bytes(log.stored_bytes);
+        self.storage += bytes(stored_bytes);
     }
 }
 
@@ -51,7 +51,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         sums.index_bytes += sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum::<i64>();
     }
     if request.db == "local" {
-        sums.add_log(&ctx.service.store.oplog().sizes()?);
+        let store = &ctx.service.store;
+        sums.add_log(&store.oplog().sizes()?, store.oplog_bytes()?);
     }
     let views = views(ctx.service, request.db)?;
     let scaled = |bytes: i64| bytes as f64 / scale as f64;

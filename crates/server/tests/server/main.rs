@@ -11,6 +11,7 @@ mod crash;
 mod exact_rights;
 mod expiry;
 mod failed_starts;
+mod figures;
 mod first_start;
 mod log_files;
 mod logins;

@@ -39,13 +39,14 @@ impl Server {
 
     /// By a command that passes its arguments on to the program.
     pub(crate) fn start_by(mut command: Command, folder: &Path, options: &[&str]) -> Server {
-        let mut child = command
-            .args(["--port", "0", "--dbpath"])
-            .arg(folder)
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.arg("--dbpath").arg(folder);
+        Self::start_in_default_folder(command, options)
+    }
+
+    /// The same, over the folder that the program takes by itself.
+    pub(crate) fn start_in_default_folder(mut command: Command, options: &[&str]) -> Server {
+        let mut child =
+            command.args(["--port", "0"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let port = loop {
             let mut line = String::new();
