@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mayfly_base::OpCtx;
 use mayfly_query::Awaited;
+use mayfly_service::metrics::Counter;
 use mayfly_service::{Authority, CheckedOut, Connection, CursorOwner, Service, SessionId};
 
 use crate::OpKind;
@@ -54,6 +55,14 @@ pub struct CommandContext<'a> {
     pub waited: Duration,
     /// Set by the handler: wait for this, then run the command again.
     pub wait: Option<Wait>,
+}
+
+/// How many documents a command changed, for `serverStatus.metrics.document`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DocumentChanges {
+    pub(crate) inserted: i64,
+    pub(crate) updated: i64,
+    pub(crate) deleted: i64,
 }
 
 /// What a command that cannot be answered yet waits for, before it runs again.
@@ -118,5 +127,15 @@ impl CommandContext<'_> {
     /// Counts written documents in `opcounters`; the dispatcher counts all other commands.
     pub fn count(&self, kind: OpKind, documents: u64) {
         crate::dispatch::counter(self.service, kind).add(documents);
+    }
+
+    /// Counts documents that the command changed.
+    pub(crate) fn count_modified(&self, changes: &DocumentChanges) {
+        let documents = &self.service.metrics.documents;
+        let count =
+            |counter: &Counter, changed: i64| counter.add(u64::try_from(changed).unwrap_or(0));
+        count(&documents.inserted, changes.inserted);
+        count(&documents.updated, changes.updated);
+        count(&documents.deleted, changes.deleted);
     }
 }

@@ -30,6 +30,7 @@ mod row;
 mod transaction;
 
 pub use access::{Demands, Needs};
+pub(crate) use context::DocumentChanges;
 pub use context::{CommandContext, DataWait, Exhaust, Wait};
 pub use diagnostics::current_op::{CurrentOpOptions, current_ops};
 pub use dispatch::{Dispatched, Incoming, Next, Outcome, Repeat, append_failure, dispatch};

@@ -17,6 +17,7 @@ use rocksdb::{FlushOptions, Range, properties};
 use crate::format;
 use crate::health::read_failed;
 use crate::ingest::RocksIngest;
+use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::RocksOptions;
 use crate::record_cache::{AsOf, Look};
@@ -275,7 +276,8 @@ impl Engine for RocksEngine {
         // Memtables are charged to the cache, so its usage includes them.
         let records = store.records.bytes() as u64;
         let memory_bytes = store.shared.cache.get_usage() as u64 + records + readers;
-        EngineStats { memory_bytes, disk_bytes, written_bytes }
+        let log_bytes = log_tail::bytes(&store.folder);
+        EngineStats { memory_bytes, disk_bytes, written_bytes, log_bytes }
     }
 
     fn close(&self) -> KvResult<()> {

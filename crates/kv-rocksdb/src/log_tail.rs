@@ -99,6 +99,12 @@ impl LogFile {
     }
 }
 
+/// How many bytes the logs of a folder have, as far as they can be seen.
+pub(crate) fn bytes(folder: &Path) -> u64 {
+    let files = log_files(folder).unwrap_or_default();
+    files.values().filter_map(|path| fs::metadata(path).ok()).map(|metadata| metadata.len()).sum()
+}
+
 /// Cuts the logs of a folder that nobody has open. `lock` makes sure of that when there is something to cut.
 pub(crate) fn cut<L>(
     folder: &Path,
@@ -113,12 +119,17 @@ pub(crate) fn cut<L>(
             let file = path.display();
             match cut {
                 Cut::To(end) => {
-                    warn!(%file, bytes, end, "the log's end, which no sync covered, is not whole; it is cut");
+                    warn!(
+                        %file,
+                        bytes,
+                        end,
+                        "the write-ahead log cannot be read beyond this place, and is cut there; nothing in it says that a sync covered more"
+                    );
                     let open = OpenOptions::new().write(true).open(path);
                     open.and_then(|open| open.set_len(end))
                 }
                 Cut::Away => {
-                    warn!(%file, bytes, "a log that could not be begun is removed");
+                    warn!(%file, bytes, "a write-ahead log without a record that can be read is removed");
                     fs::remove_file(path)
                 }
             }

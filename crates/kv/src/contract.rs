@@ -406,6 +406,8 @@ pub struct EngineStats {
     pub disk_bytes: u64,
     /// Bytes written to files since start, compaction included.
     pub written_bytes: u64,
+    /// Files of the write-ahead log, in bytes.
+    pub log_bytes: u64,
 }
 
 /// A byte store.

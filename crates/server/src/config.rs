@@ -8,9 +8,13 @@ mod file;
 mod flags;
 mod keys;
 mod layers;
+mod logging;
+mod profiling;
 
 pub use flags::Flags;
 pub use layers::{Layers, Origin, shown_words};
+pub use logging::{LogDestination, LogSettings};
+pub use profiling::Profiling;
 
 use std::path::PathBuf;
 
@@ -37,6 +41,8 @@ pub enum EngineChoice {
 pub struct Config {
     /// TCP port, 0 for a free one.
     pub port: u16,
+    /// No layer says which port.
+    pub port_is_default: bool,
     /// Addresses or names to listen on.
     pub bind: Vec<String>,
     /// Connections served at once.
@@ -69,8 +75,18 @@ pub struct Config {
     pub redact_client_data: bool,
     /// Where expired documents may be archived in files.
     pub archive: ArchiveOptions,
-    /// Log file; nothing for the standard output.
-    pub log_path: Option<PathBuf>,
+    /// Where the log goes.
+    pub log: LogSettings,
+    /// What the profiler records of databases that say nothing themselves.
+    pub profiling: Profiling,
+    /// The process goes on in the background once the server is ready.
+    pub fork: bool,
+    /// File for the number of the process.
+    pub pid_file: Option<PathBuf>,
+    /// Leave the permissions of new files to the system's mask.
+    pub honor_system_umask: bool,
+    /// Keys of other servers' files that change nothing, one line each.
+    pub ignored: Vec<String>,
     /// How much the log tells, 0 to 5.
     pub verbosity: i64,
     /// Leave out what comes with every connection.
@@ -106,6 +122,7 @@ impl Config {
         let max_connections = usize::try_from(layers.integer("net.maxIncomingConnections")?);
         Ok(Config {
             port: u16::try_from(layers.integer("net.port")?).unwrap_or_default(),
+            port_is_default: layers.is_default("net.port"),
             bind,
             max_connections: max_connections.unwrap_or(limits::MAX_CONNECTIONS),
             tls: TlsOptions {
@@ -143,7 +160,12 @@ impl Config {
                 folder: optional("archive.folder")?.map(PathBuf::from),
                 urls: list(&layers.text("archive.urls")?),
             },
-            log_path: optional("systemLog.path")?.map(PathBuf::from),
+            log: logging::settings(layers)?,
+            profiling: profiling::settings(layers)?,
+            fork: layers.bool("processManagement.fork")?,
+            pid_file: optional("processManagement.pidFilePath")?.map(PathBuf::from),
+            honor_system_umask: layers.switch("honorSystemUmask"),
+            ignored: layers.ignored(),
             verbosity: layers.integer("systemLog.verbosity")?,
             quiet: layers.bool("systemLog.quiet")?,
             parameters: layers.parameters(),
@@ -337,22 +359,25 @@ mod tests {
         fails(&["--port", "70000"], &[], "flag --port: net.port: 70000 is not between 0 and 65535");
         let text = "unknown environment variable MAYFLYDB_PROT (did you mean 'MAYFLYDB_PORT'?)";
         fails(&[], &[("MAYFLYDB_PROT", "1")], text);
-        let text =
-            "flag --storageEngine: storage.engine: 'wiredTiger' is not one of rocksdb, memory";
-        fails(&["--storageEngine", "wiredTiger"], &[], text);
+        let text = "flag --storageEngine: storage.engine: 'mmapv1' is not one of rocksdb, memory";
+        fails(&["--storageEngine", "mmapv1"], &[], text);
         let text = "flag --setParameter: ttlMonitorSleepSecs: 0";
         let error = collect(&["--setParameter", "ttlMonitorSleepSecs=0"], &[]).unwrap_err();
         assert!(error.root_cause().to_string().contains(text), "{error:#}");
         let text = "flag --auditDestination: auditLog.destination: 'disk' is not one of file, syslog, console";
         fails(&["--auditDestination", "disk"], &[], text);
-        let parse = |text: &str| file::parse("f", text).err().map(|error| error.to_string());
+        let parse = |text: &str| match file::parse("f", text) {
+            Ok(contents) if contents.mistakes.is_empty() => None,
+            Ok(contents) => Some(contents.mistakes.join(", ")),
+            Err(error) => Some(error.to_string()),
+        };
         let unknown = "f:2: unknown key 'net.prot' (did you mean 'net.port'?)";
         assert_eq!(parse("net:\n  prot: 1\n").as_deref(), Some(unknown));
         assert_eq!(parse("net: 5\n").as_deref(), Some("f:1: unexpected value for 'net'"));
         let unknown = "f:1: unknown key 'sotrage' (did you mean 'storage'?)";
         assert_eq!(parse("sotrage: 1").as_deref(), Some(unknown));
         let value = "which this server does not run: write the value itself";
-        let program = "security:\n  keyFile:\n    __exec: \"cat key\"\n";
+        let program = "security:\n  ldap:\n    __exec: \"cat key\"\n";
         for (text, expected) in [
             ("net:\n  port:\n    __exec: \"echo 1\"\n", "f:3: net.port is given by '__exec'"),
             ("net:\n  __rest: \"http://h\"\n", "f:2: net is given by '__rest'"),
@@ -361,7 +386,7 @@ mod tests {
             assert_eq!(parse(text), Some(format!("{expected}, {value}")));
         }
         // A key that is not there is named first.
-        assert!(parse(program).unwrap().contains("unknown key 'security.keyFile'"));
+        assert!(parse(program).unwrap().contains("unknown key 'security.ldap'"));
         assert!(parse("a: [").is_some());
         assert!(parse(&"[".repeat(10_000)).is_some());
         assert!(parse("").is_none());

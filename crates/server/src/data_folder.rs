@@ -16,7 +16,7 @@ use mayfly_kv_rocksdb::{
 use crate::Config;
 use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
-use crate::processes;
+use crate::{permissions, processes};
 
 /// In the data folder: what does not fit into the memory of queries.
 pub(crate) const SPILL_FOLDER: &str = SCRATCH_FOLDER;
@@ -74,6 +74,16 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
         return Err(in_use(config, Some(holder)));
     }
     fs::create_dir_all(folder).map_err(|error| unusable(config, error))?;
+    if !config.honor_system_umask {
+        let restricted = permissions::restrict(folder).map_err(|error| unusable(config, error))?;
+        if restricted > 0 {
+            tracing::info!(
+                folder = %folder.display(),
+                entries = restricted,
+                "other users of the machine had permissions in the data folder, and have none now"
+            );
+        }
+    }
     let probe = folder.join(".write-test");
     fs::write(&probe, b"")
         .and_then(|()| fs::remove_file(&probe))
@@ -178,7 +188,7 @@ fn is_harmless(folder: &Path, name: &str, config: &Config) -> bool {
         || name.contains(".log.")
         || HARMLESS_EXTENSIONS.contains(&extension)
         || config.archive.folder.as_deref().is_some_and(same)
-        || config.log_path.as_deref().is_some_and(same)
+        || config.log.path().is_some_and(|path| same(path))
 }
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
 //! `--healthcheck`: asks a running server for a `ping`, for containers and supervisors. Of a server that requires TLS it wants a handshake
 //! only: such a server may want a certificate as well, and this process has none.
+//!
+//! A running server writes its address and whether it requires TLS into its data folder ([`Announcement`]), so that the check needs none
+//! of the flags that the server was started with, but the data folder where that is not the default. A port that is configured for the
+//! check has precedence.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +18,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use serde_json::json;
 
-use crate::TlsMode;
+use crate::config::EngineChoice;
 use crate::failure::{Failure, FailureKind};
+use crate::{Config, TlsMode};
 
 /// Longest wait for each step.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -24,18 +32,94 @@ const BEFORE_DOCUMENT: usize = 16 + 4 + 1;
 /// Longest reply that is read; a `ping` is answered in far less.
 const MAX_REPLY_BYTES: usize = 64 * 1024;
 
-/// Whether a server answers on this port of this machine.
+/// In the data folder of a running server.
+const ANNOUNCEMENT: &str = "running.json";
+
+/// Where a running server can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reachable {
+    address: SocketAddr,
+    requires_tls: bool,
+}
+
+/// The file in a running server's data folder that says where it can be reached; removed when dropped.
+pub(crate) struct Announcement(PathBuf);
+
+impl Announcement {
+    /// Writes the file. Of several addresses it has one that this machine reaches.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(crate) fn write(config: &Config, addresses: &[SocketAddr]) -> io::Result<Announcement> {
+        let near = |address: &&SocketAddr| address.ip().is_loopback();
+        let any = |address: &&SocketAddr| address.ip().is_unspecified();
+        let addresses = || addresses.iter();
+        let found = addresses().find(near).or_else(|| addresses().find(any));
+        let mut address = *found.or_else(|| addresses().next()).ok_or(ErrorKind::NotFound)?;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        let text = json!({
+            "address": address.to_string(),
+            "requiresTLS": config.tls.mode == TlsMode::Required,
+            "process": std::process::id(),
+        });
+        let path = config.db_path.join(ANNOUNCEMENT);
+        // A check that comes meanwhile reads all of the file or nothing.
+        let unfinished = path.with_extension("tmp");
+        fs::write(&unfinished, format!("{text}\n"))?;
+        fs::rename(&unfinished, &path)?;
+        Ok(Announcement(path))
+    }
+
+    /// Reads the file; nothing where there is none that can be read.
+    fn read(folder: &Path) -> Option<Reachable> {
+        let text = fs::read_to_string(folder.join(ANNOUNCEMENT)).ok()?;
+        let found: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let address = found["address"].as_str()?.parse().ok()?;
+        Some(Reachable { address, requires_tls: found["requiresTLS"].as_bool()? })
+    }
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        // A file that stays names an address where nobody answers.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Where the server is that the configuration of this process means.
+fn configured(config: &Config) -> Reachable {
+    let announced = match config.engine {
+        EngineChoice::Memory => None,
+        EngineChoice::Rocksdb => Announcement::read(&config.db_path),
+    };
+    let means = |announced: &Reachable| {
+        let port = announced.address.port();
+        config.port_is_default || config.port == 0 || config.port == port
+    };
+    announced.filter(means).unwrap_or(Reachable {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, config.port)),
+        requires_tls: config.tls.mode == TlsMode::Required,
+    })
+}
+
+/// Whether the server answers.
 ///
 /// # Errors
 /// What went wrong, for the standard error output.
-pub fn check(port: u16, mode: TlsMode) -> anyhow::Result<()> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let asked = match mode {
-        TlsMode::Required => shake_hands(address),
-        TlsMode::Disabled | TlsMode::Allowed => ask(address),
+pub fn check(config: &Config) -> anyhow::Result<()> {
+    let Reachable { address, requires_tls } = configured(config);
+    let asked = match requires_tls {
+        true => shake_hands(address),
+        false => ask(address),
     };
     asked.with_context(|| {
-        let advice = "start the server, or name its port with --port";
+        let advice =
+            "start the server, or name its port with --port or its data folder with --dbpath";
         Failure::new(FailureKind::General, format!("cannot ask the server on {address}"), advice)
     })
 }

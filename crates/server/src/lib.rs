@@ -11,6 +11,7 @@ pub mod audit;
 pub mod architecture {}
 pub mod config;
 mod connection;
+pub mod daemon;
 mod data_folder;
 mod descriptors;
 pub mod failure;
@@ -18,6 +19,7 @@ mod first_start;
 pub mod healthcheck;
 pub mod logging;
 mod peer;
+pub mod permissions;
 mod processes;
 pub mod processor;
 mod start;
@@ -25,5 +27,5 @@ mod tls;
 
 pub use config::Config;
 pub use first_start::FirstStart;
-pub use start::{Running, StartOptions, start};
+pub use start::{DRAIN, Running, StartOptions, start};
 pub use tls::{TlsMode, TlsOptions};

@@ -4,15 +4,17 @@
 //! name `id` (the reference's number), `component` and `ctx`; their other fields become `attr`.
 
 pub(crate) mod rotate;
+pub(crate) mod system_log;
 
-use std::io::{self, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use anyhow::Context as _;
 use mayfly_base::Clock;
-use mayfly_service::LogRing;
 use mayfly_service::parameters::LogVerbosity;
+use mayfly_service::{LogRing, LogRotation};
 use mayfly_value::bson::DateTime;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -21,9 +23,17 @@ use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
+use self::rotate::{LogOutput, Rotated};
+use self::system_log::SystemLog;
+use crate::config::{LogDestination, LogSettings};
+use crate::failure::{Failure, FailureKind};
+
+pub use rotate::RotateMethod;
+pub use system_log::FACILITIES;
+
 /// How lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
+enum LogFormat {
     /// For people.
     Text,
     /// For machines.
@@ -39,6 +49,14 @@ pub struct LogLayer {
     levels: Arc<Levels>,
 }
 
+fn no_log(path: &Path) -> Failure {
+    Failure::new(
+        FailureKind::General,
+        format!("cannot write the log file {}", path.display()),
+        "choose another with --logpath, in a folder that exists and has room",
+    )
+}
+
 /// How much the log tells.
 struct Levels {
     /// The highest level of any component: most events are above it, and need no second look.
@@ -47,9 +65,55 @@ struct Levels {
 }
 
 impl LogLayer {
+    /// A log as the configuration describes it, and its first line, so that a log that cannot be written is found before the server
+    /// runs.
+    ///
+    /// # Errors
+    /// A [`Failure`]: the file cannot be written, the system's log not reached.
+    pub fn open(
+        settings: &LogSettings,
+        ring: &Arc<LogRing>,
+        clock: &Arc<dyn Clock>,
+        verbosity: i64,
+    ) -> anyhow::Result<LogLayer> {
+        let layer =
+            |out, format| LogLayer::new(out, format, ring.clone(), clock.clone(), verbosity);
+        let version = env!("CARGO_PKG_VERSION");
+        let line = format!("mayflydb {version} starts, process {}", std::process::id());
+        match &settings.destination {
+            LogDestination::StandardOutput => {
+                let out = io::stdout();
+                let format = if out.is_terminal() { LogFormat::Text } else { LogFormat::Json };
+                Ok(layer(LogOutput::stream(Box::new(out)), format))
+            }
+            LogDestination::Syslog(facility) => {
+                let failed = || {
+                    let advice = "start it, or choose a file with --logpath";
+                    Failure::new(FailureKind::General, system_log::TRIED, advice)
+                };
+                let daemon = SystemLog::of_system(facility, clock.clone()).with_context(failed)?;
+                let layer = layer(LogOutput::stream(Box::new(daemon)), LogFormat::Json);
+                layer.begin(&line).with_context(failed)?;
+                Ok(layer)
+            }
+            LogDestination::File(path) => {
+                // What is no file (a terminal, `/dev/null`) has no name to give up.
+                if !settings.append && std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+                    rotate::rename(path, &**clock).with_context(|| no_log(path))?;
+                }
+                let file = rotate::append_to(path).with_context(|| no_log(path))?;
+                let layer = layer(LogOutput::file(file), LogFormat::Json);
+                layer.begin(&line).with_context(|| no_log(path))?;
+                let rotated = Rotated { path: path.clone(), method: settings.rotate };
+                ring.on_rotate(layer.rotator(rotated));
+                Ok(layer)
+            }
+        }
+    }
+
     /// A log that writes to `out` and to the ring.
-    pub fn new(
-        out: Box<dyn Write + Send>,
+    fn new(
+        out: LogOutput,
         format: LogFormat,
         ring: Arc<LogRing>,
         clock: Arc<dyn Clock>,
@@ -71,23 +135,23 @@ impl LogLayer {
         }
     }
 
-    /// Begins a new log file at this path; for `logRotate`.
-    pub fn rotator(
+    /// Begins a new log file; for `logRotate`.
+    fn rotator(
         &self,
-        path: PathBuf,
-    ) -> impl Fn() -> Result<(), String> + Send + Sync + 'static + use<> {
+        rotated: Rotated,
+    ) -> impl Fn(LogRotation) -> Result<(), String> + Send + Sync + 'static + use<> {
         let (out, clock) = (self.out.clone(), self.clock.clone());
-        move || {
-            let rotated = rotate::rotate(&out, &path, &*clock, rotate::append_to);
+        move |how| {
+            let rotated = rotated.rotate(&out, how, &*clock, rotate::append_to);
             rotated.map(drop).map_err(|error| format!("{error:#}"))
         }
     }
 
-    /// Writes the first line, so that a log that cannot be written is found before the server runs.
+    /// Writes the first line.
     ///
     /// # Errors
     /// The line could not be written.
-    pub fn begin(&self, message: &str) -> io::Result<()> {
+    fn begin(&self, message: &str) -> io::Result<()> {
         let fields = Fields { message: message.to_owned(), ..Fields::default() };
         let time = time_text(self.clock.now_ms());
         let line = Line { time, level: Level::INFO, fields };

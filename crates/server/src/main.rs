@@ -2,27 +2,28 @@
 
 mod allocators;
 
-use std::fs::OpenOptions;
-use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mayfly_base::{Clock, SystemClock};
-use mayfly_server::config::{EngineChoice, Flags, Layers, shown_words};
-use mayfly_server::failure::{self, Failure, FailureKind};
-use mayfly_server::logging::{LogFormat, LogLayer};
-use mayfly_server::{Config, Running, StartOptions, healthcheck, processor, start};
+use mayfly_server::config::{EngineChoice, Flags, Layers, LogDestination, shown_words};
+use mayfly_server::daemon::{self, Background, PidFile};
+use mayfly_server::failure::{self, FailureKind};
+use mayfly_server::logging::LogLayer;
+use mayfly_server::{
+    Config, DRAIN, Running, StartOptions, healthcheck, permissions, processor, start,
+};
 use mayfly_service::parameters::LogVerbosity;
-use mayfly_service::{Actor, LogRing};
+use mayfly_service::{Actor, LogRing, LogRotation, Service};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// How long a thread that did long work waits for more. The allocator gives back what a thread has freed when the thread ends,
 /// so that this is about how long the memory of a large sort or group outlives it.
-const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(2);
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// Most threads that wait beside the workers. Writers wait for the transactions of others; with all of them taken, the statements of those
 /// would wait, too.
 const MOST_THREADS: usize = 4096;
@@ -30,7 +31,7 @@ const MOST_THREADS: usize = 4096;
 fn main() -> ExitCode {
     let began = Instant::now();
     match run(began) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("mayflydb: {}", failure::sentence(&error));
             ExitCode::from(FailureKind::of(&error).exit_code())
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(began: Instant) -> anyhow::Result<()> {
+fn run(began: Instant) -> anyhow::Result<ExitCode> {
     processor::check()?;
     let flags = Flags::read()?;
     let environment: Vec<(String, String)> = std::env::vars_os()
@@ -47,17 +48,26 @@ fn run(began: Instant) -> anyhow::Result<()> {
     let layers = Layers::collect(&flags, &environment)?;
     if flags.print_config {
         let mut out = std::io::stdout();
-        return out
-            .write_all(layers.describe().as_bytes())
-            .context("cannot write the configuration");
+        out.write_all(layers.describe().as_bytes()).context("cannot write the configuration")?;
+        return Ok(ExitCode::SUCCESS);
     }
     let config = Config::from_layers(&layers)?;
     if flags.healthcheck {
-        return healthcheck::check(config.port, config.tls.mode);
+        healthcheck::check(&config)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let background = match (config.fork, daemon::is_background()) {
+        (true, false) => return daemon::start(),
+        (true, true) => Some(Background::enter()?),
+        (false, _) => None,
+    };
+    if !config.honor_system_umask {
+        permissions::restrict_new_files();
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let log = Arc::new(LogRing::default());
     let set_level = begin_log(&config, &log, &clock)?;
+    let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     let options = StartOptions {
         config: config.clone(),
         clock,
@@ -78,16 +88,19 @@ fn run(began: Instant) -> anyhow::Result<()> {
         let running = start(options).await?;
         running.service.settings.on_log_level(set_level);
         say_ready(&running, &config, began);
-        wait_for_end(&running).await?;
+        if let Some(background) = background {
+            background.ready()?;
+        }
+        let grace = wait_for_end(&running).await?;
         tracing::info!("stopping: no new connections, running commands may finish");
-        running.stop().await?;
+        running.stop_within(grace).await?;
         tracing::info!("stopped");
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     });
     // A command that did not end in time must not keep the process.
     runtime.shutdown_background();
-    // Whoever looks for the reason looks into the log file; the standard error output has it in any case.
-    if let (Err(error), Some(_)) = (&ended, &config.log_path) {
+    // The log has the reason, too, where it is not the standard error output.
+    if let (Err(error), true) = (&ended, config.log.destination != LogDestination::StandardOutput) {
         tracing::error!("{}", failure::sentence(error));
     }
     ended
@@ -99,36 +112,11 @@ fn begin_log(
     ring: &Arc<LogRing>,
     clock: &Arc<dyn Clock>,
 ) -> anyhow::Result<impl Fn(&LogVerbosity) + Send + Sync + 'static> {
-    let (out, format): (Box<dyn Write + Send>, LogFormat) = match &config.log_path {
-        Some(path) => {
-            let file = OpenOptions::new().create(true).append(true).open(path);
-            (Box::new(file.with_context(|| no_log(path))?), LogFormat::Json)
-        }
-        None => {
-            let out = std::io::stdout();
-            let format = if out.is_terminal() { LogFormat::Text } else { LogFormat::Json };
-            (Box::new(out), format)
-        }
-    };
-    let layer = LogLayer::new(out, format, ring.clone(), clock.clone(), config.verbosity);
+    let layer = LogLayer::open(&config.log, ring, clock, config.verbosity)?;
     let set_level = layer.level_setter();
-    if let Some(path) = &config.log_path {
-        let version = env!("CARGO_PKG_VERSION");
-        let line = format!("mayflydb {version} starts, process {}", std::process::id());
-        layer.begin(&line).with_context(|| no_log(path))?;
-        ring.on_rotate(layer.rotator(path.clone()));
-    }
     let subscriber = tracing_subscriber::registry().with(layer);
     tracing::subscriber::set_global_default(subscriber).context("cannot install the log")?;
     Ok(set_level)
-}
-
-fn no_log(path: &Path) -> Failure {
-    Failure::new(
-        FailureKind::General,
-        format!("cannot write the log file {}", path.display()),
-        "choose another with --logpath, in a folder that exists and has room",
-    )
 }
 
 fn say_ready(running: &Running, config: &Config, began: Instant) {
@@ -139,7 +127,11 @@ fn say_ready(running: &Running, config: &Config, began: Instant) {
         false => address.to_string(),
     };
     let data = match config.engine {
-        EngineChoice::Rocksdb => format!("data in {}", config.db_path.display()),
+        EngineChoice::Rocksdb => {
+            // The folder is there by now; where it cannot be resolved, the configured name has to do.
+            let folder = std::fs::canonicalize(&config.db_path);
+            format!("data in {}", folder.unwrap_or_else(|_| config.db_path.clone()).display())
+        }
         EngineChoice::Memory => "data in memory only".to_owned(),
     };
     tracing::info!(
@@ -151,23 +143,40 @@ fn say_ready(running: &Running, config: &Config, began: Instant) {
     );
 }
 
-/// Waits for SIGTERM, SIGINT or the shutdown command; SIGUSR1 begins a new log file meanwhile.
-async fn wait_for_end(running: &Running) -> anyhow::Result<()> {
+/// Waits for SIGTERM, SIGINT or the shutdown command; gives how long running commands may take then. Meanwhile SIGUSR1 rotates the
+/// log files, and SIGHUP opens them again and reads certificates again.
+async fn wait_for_end(running: &Running) -> anyhow::Result<Duration> {
     let hear = |kind| signal(kind).context("cannot listen to signals");
     let (mut terminate, mut interrupt) =
         (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
-    let mut rotate = hear(SignalKind::user_defined1())?;
+    let (mut rotate, mut reload) =
+        (hear(SignalKind::user_defined1())?, hear(SignalKind::hangup())?);
+    let service = &running.service;
     loop {
         tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            () = running.stop_requested() => return Ok(()),
-            _ = rotate.recv() => {
-                let audit = running.service.rotate_audit(Actor::System);
-                for why in [running.service.log.rotate(), audit].into_iter().filter_map(Result::err) {
-                    tracing::error!("log rotation failed: {why}");
-                }
+            _ = terminate.recv() => return Ok(service.settings.signaled_shutdown()),
+            _ = interrupt.recv() => return Ok(service.settings.signaled_shutdown()),
+            () = running.stop_requested() => return Ok(DRAIN),
+            _ = rotate.recv() => rotate_logs(service, LogRotation::Configured),
+            _ = reload.recv() => {
+                rotate_logs(service, LogRotation::Reopen);
+                reread_certificates(service);
             }
         }
+    }
+}
+
+fn rotate_logs(service: &Service, how: LogRotation) {
+    let audit = service.rotate_audit(Actor::System, how);
+    for why in [service.log.rotate(how), audit].into_iter().filter_map(Result::err) {
+        tracing::error!("log rotation failed: {why}");
+    }
+}
+
+fn reread_certificates(service: &Service) {
+    let Some(transport) = service.transport.get() else { return };
+    match transport.rotate() {
+        Ok(()) => tracing::info!("certificates were read again"),
+        Err(error) => tracing::error!("the certificates stay as they were: {}", error.message()),
     }
 }

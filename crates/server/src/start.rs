@@ -1,7 +1,8 @@
 //! Starting and stopping: engine, store, service, listeners; and the way back.
 //!
-//! Stopping: no new connections; idle connections and waiting hellos end; running commands get a second since they began,
-//! then they are killed; after a second no further ones begin; the store closes when nobody writes any more.
+//! Stopping: no new connections; idle connections and waiting hellos end; running commands may go on for a second after the command
+//! `shutdown`, for `shutdownTimeoutMillisForSignaledShutdown` after a signal, then they are killed; after a second no connection begins
+//! another command; the store closes when all writes have ended.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -20,15 +21,16 @@ use tokio::task::JoinSet;
 
 use crate::accept::{Connected, Guests, Reception, accept};
 use crate::archive::Archive;
-use crate::config::EngineChoice;
+use crate::config::{EngineChoice, Profiling};
 use crate::data_folder::SPILL_FOLDER;
 use crate::descriptors::Descriptors;
 use crate::failure::{Failure, FailureKind};
+use crate::healthcheck::Announcement;
 use crate::tls::{self, Transport};
 use crate::{Config, TlsMode, audit, data_folder, peer, processes};
 
-/// How long running commands may go on after the wish to stop.
-const DRAIN: Duration = Duration::from_secs(1);
+/// How long running commands may go on after the command `shutdown`.
+pub const DRAIN: Duration = Duration::from_secs(1);
 /// How long killed commands get to notice.
 const DRAIN_KILLED: Duration = Duration::from_secs(2);
 /// Between two looks.
@@ -72,6 +74,7 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     listeners: JoinSet<()>,
     connected: Connected,
+    announcement: Option<Announcement>,
 }
 
 /// Starts a server.
@@ -127,6 +130,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         // What a crash left of the last run.
         let _ = std::fs::remove_dir_all(&folder);
         let _ = service.spill_folder.set(folder);
+        let _ = service.data_folder.set(config.db_path.clone());
     }
     if let Err(why) = set_parameters(&service, &config) {
         // The reason to stop is the parameter; a failed close would only hide it.
@@ -134,7 +138,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         return Err(why);
     }
     if let Some(settings) = &config.audit
-        && let Err(why) = audit::begin(&service, settings, &service.clock)
+        && let Err(why) = audit::begin(&service, settings, config.log.rotate)
     {
         let _ = service.store.close();
         return Err(why);
@@ -172,7 +176,11 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     for listener in listeners {
         tasks.spawn(accept(listener, reception.clone()));
     }
-    Ok(Running { service, addresses, listeners: tasks, connected })
+    for line in &config.ignored {
+        tracing::info!("{line}");
+    }
+    let announcement = announce(&config, &addresses);
+    Ok(Running { service, addresses, listeners: tasks, connected, announcement })
 }
 
 impl Running {
@@ -194,18 +202,18 @@ impl Running {
         self.service.shutdown.requested().await;
     }
 
-    /// Waits until no connection is left; false when that took too long. Commands that have run for a while are killed at once, and
-    /// then all of them.
-    async fn drained(&self) -> bool {
+    /// Waits until no connection is left; false when that took too long. Commands that have run for longer than `grace` are killed,
+    /// and after that time all of them. No connection begins another command after [`DRAIN`].
+    async fn drained(&self, grace: Duration) -> bool {
         let of = |time: Duration| time.as_millis() / KILL_AGAIN.as_millis();
-        for round in 0..of(DRAIN + DRAIN_KILLED) {
-            let grace = if round < of(DRAIN) { DRAIN } else { Duration::ZERO };
+        for round in 0..of(grace + DRAIN_KILLED) {
+            let longest = if round < of(grace) { grace } else { Duration::ZERO };
             for op in self.service.ops.list() {
-                if u128::try_from(op.elapsed_micros()).is_ok_and(|it| it >= grace.as_micros()) {
+                if u128::try_from(op.elapsed_micros()).is_ok_and(|it| it >= longest.as_micros()) {
                     op.kill(ErrorCode::InterruptedAtShutdown);
                 }
             }
-            if grace.is_zero() {
+            if round >= of(grace.min(DRAIN)) {
                 self.service.connections.list().iter().for_each(|one| one.close.request());
             }
             if self.connected.drained(KILL_AGAIN).await {
@@ -215,15 +223,23 @@ impl Running {
         false
     }
 
-    /// Stops it.
+    /// Stops it, as the command `shutdown` does.
     ///
     /// # Errors
     /// The store did not close cleanly.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.stop_within(DRAIN).await
+    }
+
+    /// Stops it; running commands may take this long.
+    ///
+    /// # Errors
+    /// The store did not close cleanly.
+    pub async fn stop_within(mut self, grace: Duration) -> anyhow::Result<()> {
         self.service.audit_stop(Actor::System);
         self.service.shutdown.request();
         self.listeners.shutdown().await;
-        if !self.drained().await {
+        if !self.drained(grace).await {
             let ops = self.service.ops.list();
             let left: Vec<String> = ops.iter().take(5).map(|op| op.info().ns).collect();
             tracing::warn!(commands = ops.len(), on = ?left, "some commands did not end in time");
@@ -232,6 +248,7 @@ impl Running {
         all.abort(ErrorCode::InterruptedAtShutdown, |_| true);
         let store = self.service.store.clone();
         let closed = tokio::task::spawn_blocking(move || store.close()).await;
+        drop(self.announcement.take());
         if self.service.audit.has_failed() {
             let advice = "make room for the audit log, or choose another with --auditPath";
             let failure = Failure::new(FailureKind::General, "stopped", advice);
@@ -304,6 +321,17 @@ fn warn_if_open(config: &Config, addresses: &[SocketAddr]) {
     );
 }
 
+/// Writes where this server can be reached, for `--healthcheck`.
+fn announce(config: &Config, addresses: &[SocketAddr]) -> Option<Announcement> {
+    if config.engine == EngineChoice::Memory {
+        return None;
+    }
+    let written = Announcement::write(config, addresses);
+    let warn =
+        |error| tracing::warn!(%error, "--healthcheck needs --port: its file cannot be written");
+    written.map_err(warn).ok()
+}
+
 /// Looks after commands that keep one of the runtime's threads, and after those whose clients are gone.
 fn watch_threads(service: &Arc<Service>) -> std::io::Result<()> {
     let (ops, runtime) = (Arc::downgrade(&service.ops), tokio::runtime::Handle::current());
@@ -335,6 +363,11 @@ fn open_archive(config: &Config) -> anyhow::Result<Option<Archive>> {
 
 fn set_parameters(service: &Service, config: &Config) -> anyhow::Result<()> {
     service.settings.set_log_level(config.verbosity);
+    let Profiling { slow_ms, sample_rate, .. } = config.profiling;
+    service.set_slow_ms(slow_ms);
+    service.profiler.set_sample_rate(sample_rate);
+    let profiled = config.profiling.profiled();
+    service.profiler.set_default(profiled.map_err(|error| anyhow!("{}", error.message()))?);
     service.settings.set_scripts_enabled(config.javascript_enabled);
     if config.redact_client_data {
         mayfly_base::redact_client_data(true);

@@ -36,7 +36,7 @@ pub use connections::{ClientInfo, Connection, Connections};
 pub use cursors::{CursorOwner, Cursors};
 pub use defaults::{DefaultConcerns, Defaults};
 pub use fail_points::{FailPoint, FailPoints};
-pub use log_ring::LogRing;
+pub use log_ring::{LogRing, LogRotation};
 pub use metrics::Metrics;
 pub use profiler::Profiler;
 pub use query_settings::{QuerySetting, QuerySettings};

@@ -6,8 +6,17 @@ use std::sync::OnceLock;
 use mayfly_base::limits::LOG_RING_LINES;
 use parking_lot::Mutex;
 
+/// How a file of the log or of the audit log makes way for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRotation {
+    /// As `systemLog.logRotate` says: the file is renamed, or opened again.
+    Configured,
+    /// The file is opened again, which creates it if another program has renamed it.
+    Reopen,
+}
+
 /// Begins a new log file.
-type Rotate = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Rotate = Box<dyn Fn(LogRotation) -> Result<(), String> + Send + Sync>;
 
 /// A ring of lines, each a JSON object.
 #[derive(Default)]
@@ -42,8 +51,11 @@ impl LogRing {
         }
     }
 
-    /// Names the one who begins a new log file; the first one stays.
-    pub fn on_rotate(&self, rotate: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+    /// Sets the function that begins a new log file; the first one stays.
+    pub fn on_rotate(
+        &self,
+        rotate: impl Fn(LogRotation) -> Result<(), String> + Send + Sync + 'static,
+    ) {
         // A second one would belong to a second log, which a process cannot have.
         let _ = self.rotate.set(Box::new(rotate));
     }
@@ -52,8 +64,8 @@ impl LogRing {
     ///
     /// # Errors
     /// One line that says why there is none.
-    pub fn rotate(&self) -> Result<(), String> {
-        self.rotate.get().map_or(Ok(()), |rotate| rotate())
+    pub fn rotate(&self, how: LogRotation) -> Result<(), String> {
+        self.rotate.get().map_or(Ok(()), |rotate| rotate(how))
     }
 
     /// The lines that are left, and how many there ever were.

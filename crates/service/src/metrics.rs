@@ -37,6 +37,16 @@ pub struct OpCounters {
     pub command: Counter,
 }
 
+/// `metrics.document`.
+#[derive(Debug, Default)]
+#[allow(missing_docs, reason = "the names are the fields of serverStatus")]
+pub struct DocumentCounts {
+    pub deleted: Counter,
+    pub inserted: Counter,
+    pub returned: Counter,
+    pub updated: Counter,
+}
+
 /// `network`.
 #[derive(Debug, Default)]
 #[allow(missing_docs, reason = "the names are the fields of serverStatus")]
@@ -104,8 +114,8 @@ pub struct Metrics {
     pub asserts: Asserts,
     /// Logins, by the mechanisms of [`LOGIN_MECHANISMS`].
     pub logins: [Logins; LOGIN_MECHANISMS.len()],
-    /// Documents given to clients, inserted, updated and deleted by them: `metrics.document`.
-    pub documents: OpCounters,
+    /// Documents returned to clients, and inserted, updated and deleted by them.
+    pub documents: DocumentCounts,
     /// Statements that an earlier attempt had executed.
     pub retried_statements: Counter,
     /// Documents that were sorted: `metrics.query.sort.totalKeysSorted`.
@@ -126,7 +136,7 @@ impl Default for Metrics {
             network: Network::default(),
             asserts: Asserts::default(),
             logins: Default::default(),
-            documents: OpCounters::default(),
+            documents: DocumentCounts::default(),
             retried_statements: Counter::default(),
             keys_sorted: Counter::default(),
             bytes_sorted: Counter::default(),

@@ -41,6 +41,8 @@ pub struct Profiler {
     /// The bits of an f64.
     sample_rate: AtomicU64,
     databases: RwLock<HashMap<String, Profiled>>,
+    /// What is recorded of all other databases but `local`.
+    default: RwLock<Profiled>,
     /// Some database has a level or a filter.
     any: AtomicBool,
     last_id: AtomicI64,
@@ -54,6 +56,7 @@ impl Default for Profiler {
             slow_ms: AtomicI64::new(DEFAULT_SLOW_MS),
             sample_rate: AtomicU64::new(1.0f64.to_bits()),
             databases: RwLock::default(),
+            default: RwLock::default(),
             any: AtomicBool::new(false),
             last_id: AtomicI64::new(0),
             trimming: Mutex::new(()),
@@ -76,8 +79,8 @@ impl Profiler {
         self.slow_ms.load(Ordering::Relaxed)
     }
 
-    /// Sets `slowms`.
-    pub fn set_slow_ms(&self, slow_ms: i64) {
+    /// Sets `slowms`; for all who ask for it at once: [`Service::set_slow_ms`](crate::Service::set_slow_ms).
+    pub(crate) fn set_slow_ms(&self, slow_ms: i64) {
         self.slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 
@@ -93,14 +96,29 @@ impl Profiler {
 
     /// What is recorded of a database.
     pub fn database(&self, db: &str) -> Profiled {
-        self.databases.read().get(db).cloned().unwrap_or_default()
+        match self.databases.read().get(db) {
+            Some(profiled) => profiled.clone(),
+            None if db == "local" => Profiled::default(),
+            None => self.default.read().clone(),
+        }
+    }
+
+    /// Says what is to be recorded of databases for which no command said anything: `operationProfiling` of the configuration.
+    pub fn set_default(&self, profiled: Profiled) {
+        *self.default.write() = profiled;
+        self.note_any();
     }
 
     /// Says what is to be recorded of a database.
     pub fn set_database(&self, db: &str, profiled: Profiled) {
-        let mut databases = self.databases.write();
-        databases.insert(db.to_owned(), profiled);
-        let any = databases.values().any(|other| other.level > 0 || other.filter.is_some());
+        self.databases.write().insert(db.to_owned(), profiled);
+        self.note_any();
+    }
+
+    fn note_any(&self) {
+        let records = |profiled: &Profiled| profiled.level > 0 || profiled.filter.is_some();
+        let databases = self.databases.read();
+        let any = databases.values().any(records) || records(&self.default.read());
         self.any.store(any, Ordering::Release);
     }
 
@@ -135,7 +153,12 @@ impl Profiler {
     /// # Errors
     /// Those of the engine.
     pub fn keep(&self, store: &Store, op: &OpCtx, db: &str, about: RawDoc<'_>) -> Result<()> {
-        let (collection, _) = store.get_or_create(&Namespace::new(db, COLLECTION)?)?;
+        let namespace = Namespace::new(db, COLLECTION)?;
+        // An operation on a database that does not exist must not create it.
+        if store.collection(&namespace).is_none() && store.collections(Some(db)).is_empty() {
+            return Ok(());
+        }
+        let (collection, _) = store.get_or_create(&namespace)?;
         let mut document = DocBuilder::new();
         document.append("_id", self.next_id(op.now_ms())).append_all(about);
         let document = document.finish();

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use mayfly_base::{Clock, OpRegistry, memory};
+use mayfly_base::{Clock, Namespace, OpRegistry, memory};
 use mayfly_query::Room;
-use mayfly_storage::Store;
+use mayfly_storage::{OPLOG, Store};
 use mayfly_value::DocBuf;
 
 use crate::parameters::Settings;
@@ -98,6 +98,8 @@ pub struct Service {
     pub topology: Topology,
     /// Asks everybody to end.
     pub shutdown: Shutdown,
+    /// The folder of the data; unset: the data is in memory only.
+    pub data_folder: OnceLock<PathBuf>,
     /// Where queries put what does not fit into memory; unset: the machine's own folder for temporary files.
     pub spill_folder: OnceLock<PathBuf>,
     spill_room: OnceLock<Room>,
@@ -148,6 +150,7 @@ impl Service {
             settings: Settings::default(),
             topology: Topology::new(started_wall_ms),
             shutdown: Shutdown::default(),
+            data_folder: OnceLock::new(),
             spill_folder: OnceLock::new(),
             spill_room: OnceLock::new(),
             gossiped: AtomicU64::new(0),
@@ -170,6 +173,21 @@ impl Service {
             Some(set) => set.is_primary(&self.store, &self.topology, self.clock.now_ms()),
             None => self.store.is_primary(),
         }
+    }
+
+    /// Whether a namespace is that of a collection, a view, a time series or the operation log.
+    pub fn has_namespace(&self, namespace: &str) -> bool {
+        let Ok(ns) = Namespace::parse(namespace) else { return false };
+        // What cannot be read is taken for existing.
+        namespace == OPLOG
+            || self.store.collection(&ns).is_some()
+            || self.store.view(&ns).map_or(true, |view| view.is_some())
+    }
+
+    /// Sets `slowms`, for operations of clients and for visits of the TTL monitor.
+    pub fn set_slow_ms(&self, slow_ms: i64) {
+        self.profiler.set_slow_ms(slow_ms);
+        self.store.ttl_params().slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 
     /// The latest cluster time that a client knew from elsewhere; 0 when none did.

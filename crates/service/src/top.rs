@@ -177,8 +177,14 @@ pub struct Top {
 }
 
 impl Top {
-    /// Counts an operation; those on no collection count for the server only.
-    pub fn record(&self, namespace: Option<(&str, &str)>, done: Done) {
+    /// Counts an operation; those on no collection count for the server only. `exists` says of a namespace whether there is a collection
+    /// or a view of this name; others are not kept.
+    pub fn record(
+        &self,
+        namespace: Option<(&str, &str)>,
+        done: Done,
+        exists: impl Fn(&str) -> bool,
+    ) {
         let micros = done.micros;
         match done.kind {
             Use::Queries | Use::GetMore => self.reads.add(micros),
@@ -198,10 +204,19 @@ impl Top {
         let mut namespaces = self.namespaces.lock();
         if let Some(entry) = namespaces.get_mut(text) {
             entry.add(done);
-        } else if namespaces.len() < MOST_NAMESPACES && !text.contains('\0') {
-            // The names are those of a reply's fields; a command on a name with a NUL byte was refused anyway.
+        } else if namespaces.len() < MOST_NAMESPACES && exists(text) {
             namespaces.entry(text.into()).or_default().add(done);
         }
+    }
+
+    /// A collection or a view was dropped or renamed: one that is created under its name begins with zeros.
+    pub fn forget(&self, namespace: &str) {
+        self.namespaces.lock().remove(namespace);
+    }
+
+    /// Forgets all namespaces but these.
+    pub fn forget_others(&self, exists: impl Fn(&str) -> bool) {
+        self.namespaces.lock().retain(|name, _| exists(name));
     }
 
     /// How long operations on a namespace took.
@@ -227,10 +242,13 @@ mod tests {
     fn sums_keep_reads_and_writes_apart() {
         let top = Top::default();
         let done = |kind, micros| Done { kind, reads: false, micros, scan: Scan::None };
-        top.record(Some(("db", "c")), Done { scan: Scan::Tailing, ..done(Use::Queries, 5) });
-        top.record(Some(("db", "c")), done(Use::Insert, 7));
-        top.record(Some(("db", &"x".repeat(300))), done(Use::Insert, 1));
-        top.record(None, done(Use::Commands, 3));
+        let all = |_: &str| true;
+        let queried = Done { scan: Scan::Tailing, ..done(Use::Queries, 5) };
+        top.record(Some(("db", "c")), queried, all);
+        top.record(Some(("db", "c")), done(Use::Insert, 7), all);
+        top.record(Some(("db", &"x".repeat(300))), done(Use::Insert, 1), all);
+        top.record(None, done(Use::Commands, 3), all);
+        top.record(Some(("db", "not there")), done(Use::Commands, 0), |_| false);
         let latencies = top.latencies("db.c");
         assert_eq!(latencies.sums[1], Usage { micros: 7, count: 1 });
         assert_eq!(latencies.histograms[0].ranges().collect::<Vec<_>>(), [(4, 1)]);
@@ -240,6 +258,8 @@ mod tests {
         let sums = list[0].1.sums();
         assert_eq!(sums.map(|sum| (sum.micros, sum.count)), [(12, 2), (5, 1), (7, 1)]);
         assert_eq!(top.writes.get(), Usage { micros: 8, count: 2 });
-        assert_eq!(top.commands.get(), Usage { micros: 3, count: 1 });
+        assert_eq!(top.commands.get(), Usage { micros: 3, count: 2 });
+        top.forget_others(|name| name != "db.c");
+        assert!(top.list().is_empty());
     }
 }

@@ -51,6 +51,12 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   Answers to failed logins of one address are delayed when there are many.
 * `authenticate` knows MONGODB-X509 only, and `saslStart` the two mechanisms of SCRAM.
 * A first start whose script fails is not taken for complete (`MONGO_INITDB_ROOT_USERNAME`, `/docker-entrypoint-initdb.d`).
+* SIGHUP opens the log files again and reads certificates again, where the reference stops. After SIGTERM commands may go on for
+  `shutdownTimeoutMillisForSignaledShutdown`, 5 seconds by default (the reference: 15), because Docker kills a container after 10.
+* `systemLog.logAppend` is true by default. `systemLog.logRotate: rename` leaves a log file alone that another program has moved.
+* Keys of `mongod.conf` that have no meaning here are ignored with a line in the log. `security.keyFile` and `security.clusterAuthMode` switch
+  authorization on and are not read otherwise. `storage.engine: wiredTiger` means RocksDB.
+* `top` has no entries for namespaces that do not exist.
 * The audit log has commands about users and roles with the code of their error, too, where the reference has those that succeeded.
   `createIndex` has no event for the index on `_id`, and a build that fails is followed by the `dropIndex` that takes it back.
   `directAuthMutation` leaves out the documents, `authCheck` what stands in document sequences and commands that need no login.
@@ -112,8 +118,17 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 
 ## Not there yet, beside the lists
 
-Authentication and TLS, `2dsphereIndexVersion: 1`. Of time series: collations, indexes on `_id`, partial indexes and indexes of places
-by other fields than the meta field, `findAndModify`.
+`tests/scripts/commands/not_there_yet.txt` holds what these answer.
+
+* Sets of more than one member, and shards. Logins by Kerberos, LDAP, OpenID Connect and PLAIN.
+* Encryption of the data folder, and of fields (`encryptedFields`, `encrypt` in `$jsonSchema`).
+* Options: `temp` and, on `local`, `autoIndexId: false` of `create`; `recordPreImages`, `index.unique` and
+  `index.forceNonUnique` of `collMod`; `repair` and `metadata` of `validate`;
+  `dryRun` of `compact`; `returnKey` of `find` over an index that has a collation or arrays; of `$changeStream` `showSystemEvents`,
+  `showMigrationEvents`, `showRawUpdateDescription`, `allowToRunOnConfigDB` and `allowToRunOnSystemNS`.
+* Explaining `$changeStream`, and reads of the operation log.
+* Indexes of older formats: `2dsphereIndexVersion: 1`, `textIndexVersion` 1 and 2.
+* Of time series: collations, indexes on `_id`, and by other fields than the meta field partial, hashed, wildcard and `2dsphere` indexes.
 
 ";
 

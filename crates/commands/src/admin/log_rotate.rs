@@ -2,7 +2,7 @@
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_service::Actor;
+use mayfly_service::{Actor, LogRotation};
 use mayfly_value::{DocBuilder, RawValue};
 
 use crate::fields::whole_number;
@@ -28,9 +28,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
         let text = format!("Log rotation failed: {why}");
         Error::new(ErrorCode::FileRenameFailed, text)
     };
-    // Both are tried; the first one that fails is told.
-    let rotated = if server { ctx.service.log.rotate() } else { Ok(()) };
+    let how = LogRotation::Configured;
+    // Both are tried; the reply names the first error.
+    let rotated = if server { ctx.service.log.rotate(how) } else { Ok(()) };
     let actor = Actor::Client(ctx.connection);
-    let audit = if audit { ctx.service.rotate_audit(actor) } else { Ok(()) };
+    let audit = if audit { ctx.service.rotate_audit(actor, how) } else { Ok(()) };
     rotated.and(audit).map_err(failed)
 }

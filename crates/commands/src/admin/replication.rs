@@ -37,11 +37,19 @@ pub(crate) const FREEZE: Row = Row::new(
 /// Seconds that others have to catch up before a step-down.
 const CATCH_UP_SECS: i64 = 10;
 
+/// The reference's text; what stands after it in [`ABOUT_ROUTER`] is for people who ask how the set is.
+const NOT_IN_SET: &str = "not running with --replSet";
+const ABOUT_ROUTER: &str = ": this is one server, which answers drivers like a router; with --replSet NAME it is a replica set of one \
+                            member; sh.status() shows what it says of itself as a router";
+
 fn set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
-    ctx.service
-        .replica_set
-        .get()
-        .ok_or_else(|| Error::new(ErrorCode::NoReplicationEnabled, "not running with --replSet"))
+    let missing = || Error::new(ErrorCode::NoReplicationEnabled, NOT_IN_SET);
+    ctx.service.replica_set.get().ok_or_else(missing)
+}
+
+/// The same for commands that show the set.
+fn shown_set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
+    set(ctx).map_err(|error| Error::new(error.code(), format!("{NOT_IN_SET}{ABOUT_ROUTER}")))
 }
 
 /// The newest operation: `{ts, t}`.
@@ -86,7 +94,7 @@ pub(crate) fn append_member(
 }
 
 fn run_status(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let (set, service) = (set(ctx)?, ctx.service);
+    let (set, service) = (shown_set(ctx)?, ctx.service);
     let primary = service.is_primary();
     let (state, name) = if primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
     let last = RawValue::Date(last_write_ms(service));
@@ -123,7 +131,7 @@ fn run_status(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilde
 }
 
 fn run_config(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
-    let set = set(ctx)?;
+    let set = shown_set(ctx)?;
     doc.start_document("config").append("_id", set.name.as_str()).append("version", 1);
     doc.append("term", set.term()).start_array("members").push_document();
     doc.append("_id", 0).append("host", set.me(ctx.connection, &ctx.service.host).as_str());

@@ -63,6 +63,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     wrote(ctx, request);
     let shown = Namespace::new("admin", "$cmd.bulkWrite")?;
     let (items, counts) = results.into_parts();
+    ctx.count_modified(&counts.changes());
     first_batch(ctx, Cursor::new(shown, CursorSource::Ready(items)), batch, reply)?;
     counts.write(reply);
     ctx.append_retried(reply);

@@ -16,7 +16,7 @@ use super::write::{
 };
 use crate::audit::Audited;
 use crate::retry::Attempt;
-use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, DocumentChanges, Fields, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("delete", "Removes documents", run)
     .needs(Needs::Collection(&[Action::Remove]))
@@ -53,7 +53,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let mut results = WriteResults::default();
     for (index, statement) in statements.into_iter().enumerate() {
         match statement.run(ctx, &ns, index) {
-            Ok(deleted) => results.n += deleted,
+            Ok(deleted) => {
+                ctx.count_modified(&DocumentChanges { deleted, ..DocumentChanges::default() });
+                results.n += deleted;
+            }
             Err(error) if ends_command(&error) => return Err(error),
             Err(error) => {
                 if results.fail(index, error, ordered) {

@@ -20,7 +20,7 @@ use super::write::{
 use crate::access::demands;
 use crate::audit::Audited;
 use crate::retry::Attempt;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::{CommandContext, DocumentChanges, Fields, Needs, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("findAndModify", "Changes or removes one document", run)
     .needs(Needs::Demands(demands::find_and_modify))
@@ -65,6 +65,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         Attempt::Again(record) => ModifyOutcome::recall(record.as_doc()),
         Attempt::First(_) => {
             let (outcome, shown) = first_attempt(ctx, &ns, &wanted, &spec, image)?;
+            let removed = if wanted.update.is_none() { outcome.matched } else { 0 };
+            ctx.count_modified(&DocumentChanges {
+                inserted: i64::from(outcome.upserted.is_some()),
+                updated: outcome.modified,
+                deleted: removed,
+            });
+            ctx.service.metrics.documents.returned.add(u64::from(shown.is_some()));
             if outcome.had_effect() || wanted.update.is_none() && outcome.matched > 0 {
                 let shown = shown.as_ref().map(DocBuf::as_doc);
                 ctx.committed(statement, || outcome.record(shown));

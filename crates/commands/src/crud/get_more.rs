@@ -8,7 +8,7 @@ use mayfly_query::{BatchLimit, Cursor};
 use mayfly_service::{CursorOwner, Cursors};
 use mayfly_value::{DocBuilder, Number, RawValue};
 
-use super::read::wait_for_shown;
+use super::read::note_shown;
 use crate::access::demands;
 use crate::{CommandContext, DataWait, Needs, OpKind, Request, Row, RowFlags, Wait};
 
@@ -101,7 +101,7 @@ fn fill(
         if left_micros.is_some() {
             cursor.time_left_micros = ctx.op.time_left_micros().or(left_micros);
         }
-        wait_for_shown(ctx, cursor, count);
+        note_shown(ctx, cursor, count);
         return Ok(());
     };
     let longest = match max_time_ms {
@@ -111,7 +111,7 @@ fn fill(
     let left = longest.saturating_sub(ctx.waited);
     let seen = awaited.seen(store);
     let count = cursor.fill(store, ctx.op, limit, reply)?;
-    wait_for_shown(ctx, cursor, count);
+    note_shown(ctx, cursor, count);
     if count == 0 && !cursor.is_done() && !left.is_zero() && !ctx.service.shutdown.is_requested() {
         let seen = cursor.reached().unwrap_or(seen);
         ctx.wait = Some(Wait::Data(DataWait { awaited, seen, longest: left.min(AWAIT_STEP) }));

@@ -49,6 +49,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     let length = Work::Inserts(documents.len()).length();
     let results = length.run(|| insert_documents(ctx, &ns, documents, 0, ordered))?;
     ctx.count(OpKind::Insert, results.n as u64);
+    ctx.service.metrics.documents.inserted.add(results.n as u64);
     wrote(ctx, request);
     results.write(reply, None);
     ctx.append_retried(reply);

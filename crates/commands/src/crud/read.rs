@@ -109,7 +109,7 @@ pub(crate) fn first_batch(
     let limit = BatchLimit { documents: Some(size) };
     let count = cursor.fill(&ctx.service.store, ctx.op, limit, reply)?;
     cursor.only_durable = ctx.only_durable;
-    wait_for_shown(ctx, &cursor, count);
+    note_shown(ctx, &cursor, count);
     reply.end();
     if let Some(token) = cursor.resume_token() {
         reply.append("postBatchResumeToken", &token);
@@ -134,8 +134,9 @@ pub(crate) fn first_batch(
     Ok(())
 }
 
-/// Lets the reply wait until the batch that was just filled with so many documents is durable, when it has to be.
-pub(super) fn wait_for_shown(ctx: &mut CommandContext<'_>, cursor: &Cursor, count: usize) {
+/// Counts the documents of a batch that was just filled, and lets the reply wait until they are durable, if it has to.
+pub(super) fn note_shown(ctx: &mut CommandContext<'_>, cursor: &Cursor, count: usize) {
+    ctx.service.metrics.documents.returned.add(count as u64);
     if count > 0
         && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
         && !ctx.service.store.is_durable(timestamp)

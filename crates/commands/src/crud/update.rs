@@ -19,7 +19,7 @@ use super::write::{
 use crate::access::demands;
 use crate::audit::Audited;
 use crate::retry::Attempt;
-use crate::{CommandContext, Fields, Needs, OpKind, Request, Row, RowFlags};
+use crate::{CommandContext, DocumentChanges, Fields, Needs, OpKind, Request, Row, RowFlags};
 
 pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
     .needs(Needs::Demands(demands::update))
@@ -59,6 +59,11 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             Ok(outcome) => {
                 results.n += outcome.matched;
                 modified += outcome.modified;
+                ctx.count_modified(&DocumentChanges {
+                    updated: outcome.modified,
+                    inserted: i64::from(outcome.upserted.is_some()),
+                    deleted: 0,
+                });
                 if let Some(id) = outcome.upserted {
                     results.n += 1;
                     results.upserted.push((index, id));

@@ -42,6 +42,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             param.append("ns", ns.as_str());
         });
     }
+    ctx.service.top.forget(ns.as_str());
     // What is not there was perhaps dropped a moment ago, by somebody who did not wait for the log.
     wrote(ctx, request);
     Ok(())
@@ -62,6 +63,8 @@ fn run_database(
     }
     if ctx.service.store.drop_database(request.db)? {
         reply.append("dropped", request.db);
+        let dropped = format!("{}.", request.db);
+        ctx.service.top.forget_others(|namespace| !namespace.starts_with(&dropped));
     }
     wrote(ctx, request);
     Ok(())

@@ -36,6 +36,8 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
     }
     let drop_target = fields.bool("dropTarget")?.unwrap_or(false);
     ctx.service.store.rename_collection(&from, &to, drop_target)?;
+    ctx.service.top.forget(from.as_str());
+    ctx.service.top.forget(to.as_str());
     wrote(ctx, request);
     Ok(())
 }

@@ -1,11 +1,10 @@
 //! `dbStats`: the sizes of a database, and of the disk that it lies on.
 
-use std::path::Path;
-
 use mayfly_auth::Action;
 use mayfly_base::Result;
 use mayfly_service::Service;
-use mayfly_value::{DocBuilder, RawDoc, RawValue};
+use mayfly_storage::LogSizes;
+use mayfly_value::DocBuilder;
 
 use super::scale::{bytes, scale};
 use crate::{CommandContext, Needs, Request, Row, RowFlags};
@@ -26,6 +25,16 @@ struct Sums {
     index_bytes: i64,
 }
 
+impl Sums {
+    /// The operation log, which is a collection of `local` without an index.
+    fn add_log(&mut self, log: &LogSizes, stored_bytes: u64) {
+        self.collections += 1;
+        self.objects += log.entries;
+        self.data += log.bytes;
+        self.storage += bytes(stored_bytes);
+    }
+}
+
 fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["scale", "freeStorage"])?;
     let scale = scale(&fields)?;
@@ -40,6 +49,10 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
         sums.indexes += sizes.indexes.len() as i64 + 1;
         sums.index_bytes += bytes(sizes.id_index_bytes.unwrap_or(0));
         sums.index_bytes += sizes.indexes.iter().map(|(_, size)| bytes(*size)).sum::<i64>();
+    }
+    if request.db == "local" {
+        let store = &ctx.service.store;
+        sums.add_log(&store.oplog().sizes()?, store.oplog_bytes()?);
     }
     let views = views(ctx.service, request.db)?;
     let scaled = |bytes: i64| bytes as f64 / scale as f64;
@@ -72,12 +85,10 @@ fn views(service: &Service, db: &str) -> Result<i64> {
     Ok((views + series.count()) as i64)
 }
 
-/// Used and total bytes of the file system that holds the data; zeros where nothing lies on a disk.
+/// Used and total bytes of the file system that holds the data; zeros where the data is in memory only.
 fn disk(service: &Service) -> (i64, i64) {
-    let parsed = service.command_line.parsed.as_doc();
-    let path = parsed.get("storage").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
-    let Some(path) = path.get("dbPath").and_then(RawValue::as_str) else { return (0, 0) };
-    match fs4::statvfs(Path::new(path)) {
+    let Some(folder) = service.data_folder.get() else { return (0, 0) };
+    match fs4::statvfs(folder) {
         Ok(stats) => {
             let total = stats.total_space();
             (bytes(total.saturating_sub(stats.free_space())), bytes(total))

@@ -14,7 +14,7 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::scale::small;
 use crate::access::redaction;
 use crate::fields::whole_number;
-use crate::{OpKind, Request, RowFlags};
+use crate::{Needs, OpKind, Request, RowFlags};
 
 /// Longest command that the log shows, and the profile keeps, in bytes.
 const MAX_COMMAND_BYTES: usize = 10 * 1024;
@@ -41,7 +41,8 @@ impl Observed<'_> {
         let namespace = self.collection().map(|collection| (self.request.db, collection));
         let reads = matches!(self.request.row.name, "aggregate" | "count" | "distinct");
         let done = Done { kind: self.usage(), reads, micros, scan: self.scan() };
-        self.service.top.record(namespace, done);
+        let exists = |name: &str| self.service.has_namespace(name);
+        self.service.top.record(namespace, done, exists);
         self.service.metrics.count_memory(self.op);
         if self.service.profiler.may_want(micros) {
             self.record(micros);
@@ -68,6 +69,11 @@ impl Observed<'_> {
             OpKind::GetMore => self.request.body.get("collection")?.as_str(),
             // Such a command's value is a word, not a collection.
             OpKind::Command if row.flags.has(RowFlags::ADMIN_ONLY) => None,
+            // That of these is the name of a user or a role.
+            OpKind::Command if matches!(row.needs, Needs::InHandler) => match row.name {
+                "killCursors" => self.request.target().as_str(),
+                _ => None,
+            },
             _ => self.request.target().as_str(),
         };
         named.filter(|name| !name.is_empty())

@@ -52,7 +52,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder
     }
     change(ctx, request.db, &before, after);
     if let Some(slow_ms) = slow_ms {
-        profiler.set_slow_ms(slow_ms);
+        ctx.service.set_slow_ms(slow_ms);
     }
     if let Some(rate) = rate {
         profiler.set_sample_rate(rate);

@@ -66,7 +66,9 @@ pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut 
     doc.append("localTime", RawValue::Date(service.clock.now_ms()));
     if let (Some(set), false) = (service.replica_set.get(), switched_off(request, "repl")) {
         let primary = service.is_primary();
-        doc.start_document("repl").append("isWritablePrimary", primary);
+        // mongostat knows the primary by the older name.
+        doc.start_document("repl").append("ismaster", primary);
+        doc.append("isWritablePrimary", primary);
         append_member(ctx, set, primary, doc);
         doc.append("rbid", 1);
         let blocked = service.store.user_writes_blocked().is_some();
@@ -258,9 +260,13 @@ fn storage_engine(service: &Service, doc: &mut DocBuilder) {
     doc.append("name", service.engine_name);
     doc.append("supportsCommittedReads", true);
     doc.append("persistent", service.engine_name != "memory");
-    doc.append("memoryBytes", i64::try_from(stats.memory_bytes).unwrap_or(i64::MAX));
-    doc.append("diskBytes", i64::try_from(stats.disk_bytes).unwrap_or(i64::MAX));
-    doc.append("writtenBytes", i64::try_from(stats.written_bytes).unwrap_or(i64::MAX));
+    let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    doc.append("memoryBytes", bytes(stats.memory_bytes))
+        .append("diskBytes", bytes(stats.disk_bytes));
+    doc.append("writtenBytes", bytes(stats.written_bytes));
+    doc.append("writeAheadLogBytes", bytes(stats.log_bytes));
+    // Of the tables in diskBytes: what deletions left for change streams.
+    doc.append("keptVersionBytes", bytes(service.store.kept_bytes().unwrap_or(0)));
 }
 
 fn transactions(service: &Service, doc: &mut DocBuilder) {
@@ -347,8 +353,8 @@ fn metrics(service: &Service, doc: &mut DocBuilder) {
     doc.end();
     let documents = &service.metrics.documents;
     doc.start_document("document");
-    doc.append("deleted", documents.delete.get()).append("inserted", documents.insert.get());
-    doc.append("returned", documents.query.get()).append("updated", documents.update.get());
+    doc.append("deleted", documents.deleted.get()).append("inserted", documents.inserted.get());
+    doc.append("returned", documents.returned.get()).append("updated", documents.updated.get());
     doc.end();
     doc.start_document("operation");
     doc.append("writeConflicts", get(&service.store.write_conflicts));

@@ -20,6 +20,8 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_kv_rocksdb::has_room;
 use mayfly_storage::ttl::{ArchivePlace, ArchiveSink};
 use mayfly_value::RawDoc;
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 use url::ObjectStores;
 
@@ -90,7 +92,7 @@ impl ArchiveSink for Archive {
     fn check(&self, path: &str) -> Result<()> {
         match path.contains("://") {
             true => self.check_url(path),
-            false => self.allowed_folder(path).map(drop),
+            false => check_makeable(path, &self.allowed_folder(path)?),
         }
     }
 
@@ -128,11 +130,50 @@ impl ArchiveSink for Archive {
     }
 }
 
+/// Longest name of a file or folder, and longest path, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+const MAX_PATH_BYTES: usize = 4095;
+/// Longest part of a name that stands for a collection or an index. The name of a file has two dozen bytes more, a time and a format.
+const MAX_PART_BYTES: usize = 160;
+
+/// Refuses a folder that can never hold archives: a policy that archives there would delete nothing, and say so in the log only. Nothing is
+/// made yet.
+fn check_makeable(given: &str, folder: &Path) -> Result<()> {
+    let refused =
+        |why: &str| Err(invalid(format!("'ttl.archive.path' cannot be '{given}': {why}")));
+    if given.contains('\0') {
+        return refused("it has a NUL byte");
+    }
+    let is_long = |part: &Path| part.as_os_str().len() > MAX_NAME_BYTES;
+    if Path::new(given).iter().any(|part| is_long(Path::new(part))) {
+        return refused("the name of a folder is too long");
+    }
+    if folder.as_os_str().len() + 2 * (MAX_NAME_BYTES + 1) > MAX_PATH_BYTES {
+        return refused("it is too long");
+    }
+    let Some(there) = folder.ancestors().find(|above| above.symlink_metadata().is_ok()) else {
+        return Ok(());
+    };
+    if !there.is_dir() {
+        return refused(&format!("'{}' is no folder", there.display()));
+    }
+    match rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK) {
+        Err(error @ (Errno::ACCESS | Errno::ROFS)) => {
+            let why = format!("'{}': {}", there.display(), io::Error::from(error));
+            refused(&why)
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Names of collections and indexes may hold anything; files are named by what is harmless.
 fn file_name_part(name: &str) -> String {
     let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let mut part = String::new();
     for byte in name.as_bytes().iter().take(80) {
+        if part.len() + 3 > MAX_PART_BYTES {
+            break;
+        }
         match harmless(byte) {
             true => part.push(char::from(*byte)),
             false => part.push_str(&format!("={byte:02X}")),

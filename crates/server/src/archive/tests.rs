@@ -49,6 +49,39 @@ fn only_what_is_configured_may_be_written() {
 }
 
 #[test]
+fn a_folder_that_can_never_be_made_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path(), &[]);
+    fs::write(folder.path().join("file"), "").unwrap();
+    let (long, deep) = ("x".repeat(256), ["x"; 2000].join("/"));
+    for (path, why) in [
+        ("file", "is no folder"),
+        ("file/below/it", "is no folder"),
+        ("a\0b", "NUL"),
+        (&long, "the name of a folder is too long"),
+        (&deep, "it is too long"),
+    ] {
+        let error = archive.check(path).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidOptions, "{path}");
+        assert!(error.message().contains(why), "{}", error.message());
+    }
+    fs::create_dir(folder.path().join("there")).unwrap();
+    archive.check("there").unwrap();
+    archive.check("there/below").unwrap();
+    assert!(!folder.path().join("there/below").exists());
+}
+
+#[test]
+fn long_names_of_collections_and_indexes_have_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = archive(folder.path(), &[]);
+    let name = "ä".repeat(200);
+    let place = ArchivePlace { namespace: &name, index: &name, ..place("a", ArchiveFormat::Bson) };
+    let document = DocBuf::from_bson(&doc! { "_id": 1 });
+    archive.store(&place, &[document.as_doc()]).unwrap();
+}
+
+#[test]
 fn files_hold_the_documents() {
     let folder = tempfile::tempdir().unwrap();
     let archive = archive(folder.path(), &[]);

@@ -63,7 +63,8 @@ fn parse(layers: &Layers) -> anyhow::Result<Option<AuditSettings>> {
     Ok(Some(AuditSettings { destination, filter, runtime }))
 }
 
-fn read_filter(text: &str) -> Result<DocBuf, String> {
+/// A query in extended JSON.
+pub(super) fn read_filter(text: &str) -> Result<DocBuf, String> {
     let filter = extjson::parse_document(text).map_err(|error| error.to_string())?;
     match Matcher::parse(filter.as_doc(), &ParseContext::default()) {
         Ok(_) => Ok(filter),

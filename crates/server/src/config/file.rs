@@ -3,10 +3,10 @@
 use anyhow::{anyhow, bail};
 use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
 
-use super::keys::{self, ALIASES, KEYS, PARAMETERS};
+use super::keys::{self, ALIASES, IGNORED, KEYS, PARAMETERS};
 
 /// Deepest nesting of a key.
-const MAX_DEPTH: usize = 4;
+const MAX_DEPTH: usize = 5;
 
 /// Keys whose values other servers take from a program or from a URL.
 const EXPANSIONS: &[&str] = &["__exec", "__rest"];
@@ -18,55 +18,78 @@ pub(super) struct Entry {
     pub(super) line: usize,
 }
 
-/// Reads a file's text; `name` is what messages call it.
-pub(super) fn parse(name: &str, text: &str) -> anyhow::Result<Vec<Entry>> {
-    let documents = MarkedYaml::load_from_str(text).map_err(|error| anyhow!("{name}: {error}"))?;
-    let mut entries = Vec::new();
-    match documents.as_slice() {
-        [] => {}
-        [root] => collect(name, root, &mut Vec::new(), &mut entries)?,
-        _ => bail!("{name}: more than one YAML document"),
-    }
-    Ok(entries)
+/// What a file says: values of keys, and everything that is wrong with the file.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) entries: Vec<Entry>,
+    /// One for each mistake, with file and line.
+    pub(super) mistakes: Vec<String>,
 }
 
-fn collect(
-    name: &str,
-    node: &MarkedYaml<'_>,
-    path: &mut Vec<String>,
-    entries: &mut Vec<Entry>,
-) -> anyhow::Result<()> {
-    let line = node.span.start.line();
-    let dotted = path.join(".");
-    match &node.data {
-        YamlData::Mapping(mapping) if path.len() < MAX_DEPTH => {
-            for (key, value) in mapping {
-                let Some(word) = scalar_text(key) else {
-                    bail!("{name}:{}: a key is not text", key.span.start.line());
-                };
-                if EXPANSIONS.contains(&word.as_str()) {
-                    let line = key.span.start.line();
-                    let of = if dotted.is_empty() { "the whole file" } else { &dotted };
-                    bail!(
-                        "{name}:{line}: {of} is given by '{word}', which this server does not run: write the value itself"
-                    );
+/// Reads a file's text; `name` is what messages call it.
+///
+/// # Errors
+/// The text is not YAML.
+pub(super) fn parse(name: &str, text: &str) -> anyhow::Result<Contents> {
+    let documents = MarkedYaml::load_from_str(text).map_err(|error| anyhow!("{name}: {error}"))?;
+    let mut contents = Contents::default();
+    match documents.as_slice() {
+        [] => {}
+        [root] => contents.collect(name, root, &mut Vec::new()),
+        _ => bail!("{name}: more than one YAML document"),
+    }
+    Ok(contents)
+}
+
+impl Contents {
+    fn collect(&mut self, name: &str, node: &MarkedYaml<'_>, path: &mut Vec<String>) {
+        let line = node.span.start.line();
+        let dotted = path.join(".");
+        match &node.data {
+            YamlData::Mapping(mapping) if path.len() < MAX_DEPTH => {
+                for (key, value) in mapping {
+                    if let Err(mistake) = self.collect_key(name, key, value, path) {
+                        self.mistakes.push(format!("{name}:{}: {mistake}", key.span.start.line()));
+                    }
                 }
-                path.push(word);
-                check_known(name, key.span.start.line(), path)?;
-                collect(name, value, path, entries)?;
-                path.pop();
             }
-            Ok(())
+            // A key without a value, such as a section whose keys are all commented out.
+            YamlData::Value(Scalar::Null) => {}
+            _ => match scalar_text(node) {
+                Some(text) if is_leaf(path) => {
+                    self.entries.push(Entry { path: dotted, text, line });
+                }
+                _ if keys::ignored(&dotted).is_some() => {
+                    self.entries.push(Entry { path: dotted, text: String::new(), line });
+                }
+                _ => self.mistakes.push(format!("{name}:{line}: unexpected value for '{dotted}'")),
+            },
         }
-        // A key with nothing behind it, such as a section whose keys are all commented out.
-        YamlData::Value(Scalar::Null) => Ok(()),
-        _ => match scalar_text(node) {
-            Some(text) if is_leaf(path) => {
-                entries.push(Entry { path: dotted, text, line });
-                Ok(())
-            }
-            _ => bail!("{name}:{line}: unexpected value for '{dotted}'"),
-        },
+    }
+
+    /// Collects what stands under a key. The error is what is wrong with the key itself.
+    fn collect_key(
+        &mut self,
+        name: &str,
+        key: &MarkedYaml<'_>,
+        value: &MarkedYaml<'_>,
+        path: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let word = scalar_text(key).ok_or("a key is not text")?;
+        if EXPANSIONS.contains(&word.as_str()) {
+            let dotted = path.join(".");
+            let of = if dotted.is_empty() { "the whole file" } else { &dotted };
+            return Err(format!(
+                "{of} is given by '{word}', which this server does not run: write the value itself"
+            ));
+        }
+        path.push(word);
+        let checked = check_known(path);
+        if checked.is_ok() {
+            self.collect(name, value, path);
+        }
+        path.pop();
+        checked
     }
 }
 
@@ -83,29 +106,37 @@ fn scalar_text(node: &MarkedYaml<'_>) -> Option<String> {
 fn is_leaf(path: &[String]) -> bool {
     path.first().is_some_and(|word| word == PARAMETERS && path.len() == 2)
         || keys::find(&path.join(".")).is_some()
+        || keys::ignored(&path.join(".")).is_some()
 }
 
+/// Sections of the file.
+const SECTIONS: &[&str] = &[
+    "net",
+    "storage",
+    "replication",
+    "security",
+    "init",
+    "auditLog",
+    "archive",
+    "operationProfiling",
+    "processManagement",
+    "systemLog",
+    PARAMETERS,
+];
+
 /// A path must be a key or lead to one.
-fn check_known(name: &str, line: usize, path: &[String]) -> anyhow::Result<()> {
+fn check_known(path: &[String]) -> Result<(), String> {
     let dotted = path.join(".");
     let prefix = format!("{dotted}.");
     let leads = |known: &str| known == dotted || known.starts_with(&prefix);
-    let known = || KEYS.iter().map(|key| key.path).chain(ALIASES.iter().map(|alias| alias.0));
-    if path[0] == PARAMETERS || known().any(leads) {
+    let aliases = ALIASES.iter().map(|alias| alias.0);
+    let ignored = IGNORED.iter().map(|ignored| ignored.0);
+    let mut known = KEYS.iter().map(|key| key.path).chain(aliases).chain(ignored);
+    if path[0] == PARAMETERS || known.any(leads) || keys::ignored(&dotted).is_some() {
         return Ok(());
     }
-    let sections = [
-        "net",
-        "storage",
-        "replication",
-        "security",
-        "auditLog",
-        "archive",
-        "systemLog",
-        PARAMETERS,
-    ];
     let names: Vec<&str> =
-        if path.len() == 1 { sections.to_vec() } else { KEYS.iter().map(|key| key.path).collect() };
+        if path.len() == 1 { SECTIONS.to_vec() } else { KEYS.iter().map(|key| key.path).collect() };
     let hint = keys::suggestion(&dotted, names.into_iter());
-    bail!("{name}:{line}: unknown key '{dotted}'{hint}")
+    Err(format!("unknown key '{dotted}'{hint}"))
 }

@@ -10,7 +10,7 @@ use crate::failure::{Failure, FailureKind};
 
 /// A server that speaks MongoDB's wire protocol and expires documents on time.
 #[derive(Clone, Debug, Default, Parser)]
-#[command(name = "mayflydb", version, about)]
+#[command(name = "mayflydb", version)]
 pub struct Flags {
     /// TCP port, 0 for a free one [default: 27017]
     #[arg(long)]
@@ -105,6 +105,39 @@ pub struct Flags {
     /// Log file instead of the standard output
     #[arg(long)]
     pub(super) logpath: Option<String>,
+    /// file or syslog [default: file with --logpath]
+    #[arg(long = "logDestination", value_name = "DESTINATION")]
+    pub(super) log_destination: Option<String>,
+    /// Write the log to the system's log
+    #[arg(long)]
+    pub(super) syslog: bool,
+    /// Facility of messages to the system's log [default: user]
+    #[arg(long = "syslogFacility", value_name = "FACILITY")]
+    pub(super) syslog_facility: Option<String>,
+    /// Add to the log file that is there, which is the default
+    #[arg(long)]
+    pub(super) logappend: bool,
+    /// rename or reopen: what logRotate and SIGUSR1 do with log files [default: rename]
+    #[arg(long = "logRotate", value_name = "METHOD")]
+    pub(super) log_rotate: Option<String>,
+    /// Run in the background, once the server is ready; needs a log file or --syslog
+    #[arg(long)]
+    pub(super) fork: bool,
+    /// File for the number of the process
+    #[arg(long, value_name = "FILE")]
+    pub(super) pidfilepath: Option<String>,
+    /// Operations that take longer are slow, in milliseconds [default: 100]
+    #[arg(long, value_name = "MS")]
+    pub(super) slowms: Option<String>,
+    /// Share of the slow operations that are recorded, 0 to 1 [default: 1]
+    #[arg(long = "slowOpSampleRate", value_name = "SHARE")]
+    pub(super) slow_op_sample_rate: Option<String>,
+    /// off (0), slowOp (1) or all (2): which operations the profiler records [default: off]
+    #[arg(long, value_name = "MODE")]
+    pub(super) profile: Option<String>,
+    /// Which operations the profiler records instead, a query in extended JSON
+    #[arg(long = "profileFilter", value_name = "QUERY")]
+    pub(super) profile_filter: Option<String>,
     /// Tell more; several times for even more
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub(super) verbose: u8,
@@ -168,6 +201,14 @@ impl Flags {
             ("auditPath", &self.audit_path),
             ("auditFilter", &self.audit_filter),
             ("logpath", &self.logpath),
+            ("logDestination", &self.log_destination),
+            ("syslogFacility", &self.syslog_facility),
+            ("logRotate", &self.log_rotate),
+            ("pidfilepath", &self.pidfilepath),
+            ("slowms", &self.slowms),
+            ("slowOpSampleRate", &self.slow_op_sample_rate),
+            ("profile", &self.profile),
+            ("profileFilter", &self.profile_filter),
         ];
         let mut given: Vec<_> =
             texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect();
@@ -181,12 +222,17 @@ impl Flags {
             ("tlsFIPSMode", self.tls_fips_mode),
             ("auditRuntimeConfiguration", self.audit_runtime_configuration),
             ("redactClientLogData", self.redact_client_log_data),
+            ("logappend", self.logappend),
+            ("fork", self.fork),
             ("quiet", self.quiet),
         ];
         let on = switches.into_iter().filter(|(_, on)| *on);
         given.extend(on.map(|(name, _)| (name, "true".to_owned())));
         if self.auth {
             given.push(("auth", "enabled".to_owned()));
+        }
+        if self.syslog {
+            given.push(("logDestination", "syslog".to_owned()));
         }
         if self.noscripting {
             given.push(("javascriptEnabled", "false".to_owned()));
@@ -238,7 +284,7 @@ mod tests {
             mistake(&Flags::try_parse_from([&["mayflydb"], words].concat()).unwrap_err())
         };
         assert_eq!(mistake(&["--prot", "1"]), "unknown flag '--prot' (did you mean '--port'?)");
-        assert_eq!(mistake(&["--fork"]), "unknown flag '--fork'");
+        assert_eq!(mistake(&["--shardsvr"]), "unknown flag '--shardsvr'");
         assert_eq!(mistake(&["start"]), "unexpected word 'start'");
         assert_eq!(mistake(&["--port"]), "flag '--port <PORT>' needs a value");
         assert_eq!(mistake(&["--quiet=1"]), "flag '--quiet' takes no value");

@@ -3,6 +3,8 @@
 use anyhow::bail;
 use mayfly_base::limits;
 
+use crate::logging::FACILITIES;
+
 /// Type and bounds of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -17,6 +19,8 @@ pub(super) enum Kind {
         least: i64,
         most: i64,
     },
+    /// A number from 0 to 1.
+    Share,
     /// A number within bounds, or 0, which leaves the choice to the server.
     Size {
         least: f64,
@@ -81,7 +85,21 @@ pub(super) const KEYS: &[Key] = &[
     key("auditLog.runtimeConfiguration", "auditRuntimeConfiguration", Kind::Bool),
     key("archive.folder", "archiveFolder", Kind::Text),
     key("archive.urls", "archiveUrls", Kind::Text),
+    key("operationProfiling.mode", "profile", Kind::Word(&["off", "slowOp", "all"])),
+    key(
+        "operationProfiling.slowOpThresholdMs",
+        "slowms",
+        Kind::Integer { least: 0, most: i32::MAX as i64 },
+    ),
+    key("operationProfiling.slowOpSampleRate", "slowOpSampleRate", Kind::Share),
+    key("operationProfiling.filter", "profileFilter", Kind::Text),
+    key("processManagement.fork", "fork", Kind::Bool),
+    key("processManagement.pidFilePath", "pidfilepath", Kind::Text),
+    key("systemLog.destination", "logDestination", Kind::Choice(&["file", "syslog"])),
     key("systemLog.path", "logpath", Kind::Text),
+    key("systemLog.logAppend", "logappend", Kind::Bool),
+    key("systemLog.logRotate", "logRotate", Kind::Word(&["rename", "reopen"])),
+    key("systemLog.syslogFacility", "syslogFacility", Kind::Word(FACILITIES)),
     key("systemLog.verbosity", "verbose", Kind::Integer { least: 0, most: 5 }),
     key("systemLog.quiet", "quiet", Kind::Bool),
 ];
@@ -89,6 +107,44 @@ pub(super) const KEYS: &[Key] = &[
 /// Keys of other servers' files that mean one of ours.
 pub(super) const ALIASES: &[(&str, &str)] =
     &[("storage.wiredTiger.engineConfig.cacheSizeGB", "storage.cacheSizeGB")];
+
+/// Value of `storage.engine` in other servers' files, which means the default engine.
+pub(super) const OTHER_ENGINE: &str = "wiredTiger";
+
+/// Keys of other servers' files that change nothing here, and why. A path stands for the keys below it, too. A key that decides who may
+/// read what, or what is encrypted, must not be in this list, unless the server is at least as strict without it.
+pub(super) const IGNORED: &[(&str, &str)] = &[
+    ("cloud.monitoring", "the server reports to no service"),
+    ("net.compression.compressors", "clients may use snappy, zstd and zlib"),
+    ("net.ipv6", "net.bindIp may name IPv6 addresses"),
+    ("net.listenBacklog", "the server asks the system for 4096"),
+    ("net.serviceExecutor", "the server has one way to run commands"),
+    ("net.tls.allowInvalidHostnames", "the server connects to no other member"),
+    ("net.tls.clusterFile", "the server connects to no other member"),
+    ("net.tls.clusterPassword", "the server connects to no other member"),
+    ("net.tls.logVersions", "serverStatus.transportSecurity counts all versions"),
+    ("net.transportLayer", "the server has one way to run commands"),
+    ("net.unixDomainSocket", "the server listens on TCP ports only"),
+    ("net.wireObjectCheck", "documents are always checked"),
+    ("processManagement.timeZoneInfo", "the time zone database is built in"),
+    ("replication.enableMajorityReadConcern", "read concern majority is always there"),
+    (KEY_FILE, "a set has one member; clients have to log in, as with this key"),
+    (CLUSTER_AUTH_MODE, "a set has one member; clients have to log in, as with this key"),
+    ("sharding.archiveMovedChunks", "the server is not part of a cluster"),
+    ("storage.directoryPerDB", "all databases are in one store"),
+    ("storage.indexBuildRetry", "an index build that a crash cut off is forgotten"),
+    ("storage.journal", "the write-ahead log is always there, and synced within 100 ms"),
+    ("storage.syncPeriodSecs", "the engine chooses when it writes its tables"),
+    ("storage.wiredTiger", "the engine is RocksDB"),
+    ("systemLog.component", "the parameter logComponentVerbosity sets it"),
+    ("systemLog.timeStampFormat", "times are in UTC"),
+    ("systemLog.traceAllExceptions", "errors have no traces"),
+];
+
+/// In other servers' files these keys switch authorization on.
+pub(super) const IMPLY_AUTHORIZATION: [&str; 2] = [KEY_FILE, CLUSTER_AUTH_MODE];
+const KEY_FILE: &str = "security.keyFile";
+const CLUSTER_AUTH_MODE: &str = "security.clusterAuthMode";
 
 /// The path of server parameters.
 pub(super) const PARAMETERS: &str = "setParameter";
@@ -115,6 +171,11 @@ impl Key {
                 Ok(number) => bail!("{number} is not between {least} and {most}"),
                 Err(_) => bail!("'{text}' is not a whole number"),
             },
+            Kind::Share => match text.parse::<f64>() {
+                Ok(number) if (0.0..=1.0).contains(&number) => Ok(()),
+                Ok(number) => bail!("{number} is not between 0 and 1"),
+                Err(_) => bail!("'{text}' is not a number"),
+            },
             Kind::Size { least, most } => match text.parse::<f64>() {
                 Ok(number) if number == 0.0 || (least..=most).contains(&number) => Ok(()),
                 Ok(number) => bail!("{number} is neither 0 nor between {least} and {most}"),
@@ -128,6 +189,15 @@ impl Key {
 pub(super) fn find(path: &str) -> Option<&'static Key> {
     let path = ALIASES.iter().find(|alias| alias.0 == path).map_or(path, |alias| alias.1);
     KEYS.iter().find(|key| key.path == path)
+}
+
+/// Why a key of other servers' files changes nothing here; nothing for all other keys.
+pub(super) fn ignored(path: &str) -> Option<&'static str> {
+    let below = |known: &str| {
+        path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let found = IGNORED.iter().find(|(known, _)| below(known));
+    found.filter(|_| find(path).is_none()).map(|(_, why)| *why)
 }
 
 /// ` (did you mean 'x'?)` for the nearest name, nothing when none is near.

@@ -9,7 +9,7 @@ use mayfly_service::parameters;
 use mayfly_value::DocBuf;
 use mayfly_value::bson::{Bson, Document};
 
-use super::keys::{self, KEYS, Key, Kind, PARAMETERS};
+use super::keys::{self, IMPLY_AUTHORIZATION, KEYS, Key, Kind, OTHER_ENGINE, PARAMETERS};
 use super::{Flags, file};
 use crate::failure::{Failure, FailureKind};
 
@@ -22,8 +22,13 @@ const LEAST_CACHE: f64 = 0.25;
 /// Begins the names of environment variables.
 const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
 /// Names with the prefix that are not keys.
-const NOT_KEYS: [&str; 4] =
-    ["MAYFLYDB_CONFIG", "MAYFLYDB_SETPARAMETER", "MAYFLYDB_GIT_VERSION", "MAYFLYDB_VERSION"];
+const NOT_KEYS: [&str; 5] = [
+    "MAYFLYDB_CONFIG",
+    "MAYFLYDB_SETPARAMETER",
+    "MAYFLYDB_GIT_VERSION",
+    "MAYFLYDB_VERSION",
+    crate::daemon::MARK,
+];
 
 /// What variables about a first start begin with.
 const INITIAL_PREFIX: &str = "MONGO_INITDB_";
@@ -98,6 +103,16 @@ pub fn shown_words(words: impl Iterator<Item = String>) -> Vec<String> {
     shown
 }
 
+/// The profiler's mode by its level, as the command line of other servers has it.
+fn by_level(text: String) -> String {
+    match text.as_str() {
+        "0" => "off".to_owned(),
+        "1" => "slowOp".to_owned(),
+        "2" => "all".to_owned(),
+        _ => text,
+    }
+}
+
 /// Puts a value into the section that its path names.
 fn insert_at(section: &mut Document, path: &str, value: Bson) {
     let Some((name, rest)) = path.split_once('.') else {
@@ -123,6 +138,8 @@ fn unusable(advice: &str) -> Failure {
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     values: BTreeMap<String, (String, Origin)>,
+    /// Keys of other servers' files that change nothing: value, origin and the reason.
+    ignored: BTreeMap<String, (String, Origin, &'static str)>,
     /// Variables of the environment that are about a first start.
     pub(super) initial: Vec<(String, String)>,
 }
@@ -181,7 +198,19 @@ impl Layers {
             .add_environment(environment)
             .with_context(|| unusable("correct the variable or unset it"))?;
         layers.add_flags(flags).with_context(|| unusable("correct the flag"))?;
+        layers.imply_authorization();
         Ok(layers)
+    }
+
+    /// A key for members of a set implies that clients log in, unless a layer says otherwise.
+    fn imply_authorization(&mut self) {
+        let given = IMPLY_AUTHORIZATION.iter().find_map(|path| self.ignored.get(*path));
+        let Some((_, by, _)) = given else { return };
+        if let Some((text, origin)) = self.values.get_mut("security.authorization")
+            && *origin == Origin::Default
+        {
+            (*text, *origin) = ("enabled".to_owned(), by.clone());
+        }
     }
 
     fn add_flags(&mut self, flags: &Flags) -> anyhow::Result<()> {
@@ -202,10 +231,17 @@ impl Layers {
         text: &str,
         at: impl Fn(usize) -> Origin,
     ) -> anyhow::Result<()> {
-        for entry in file::parse(name, text)? {
-            self.set(&entry.path, entry.text, at(entry.line))?;
+        let file::Contents { entries, mut mistakes } = file::parse(name, text)?;
+        for entry in entries {
+            if let Err(mistake) = self.set(&entry.path, entry.text, at(entry.line)) {
+                mistakes.push(mistake.to_string());
+            }
         }
-        Ok(())
+        // Whoever corrects the file wants to know all of them.
+        match mistakes.is_empty() {
+            true => Ok(()),
+            false => bail!("{}", mistakes.join(", ")),
+        }
     }
 
     fn add_environment(&mut self, environment: &[(String, String)]) -> anyhow::Result<()> {
@@ -251,9 +287,22 @@ impl Layers {
             self.values.insert(path.to_owned(), (text, origin));
             return Ok(());
         }
+        if let Some(why) = keys::ignored(path) {
+            self.ignored.insert(path.to_owned(), (text, origin, why));
+            return Ok(());
+        }
         let Some(key) = keys::find(path) else {
             bail!("{origin}: unknown key '{path}'");
         };
+        let mut text = text;
+        if key.path == "storage.engine" && text == OTHER_ENGINE {
+            let why = "the engine is RocksDB";
+            self.ignored.insert(path.to_owned(), (text, origin, why));
+            return Ok(());
+        }
+        if key.path == "operationProfiling.mode" {
+            text = by_level(text);
+        }
         key.check(&text).map_err(|why| anyhow!("{origin}: {}: {why}", key.path))?;
         // Naming addresses takes a lower layer's "all addresses" back.
         if key.path == "net.bindIp" && origin != Origin::Default {
@@ -294,6 +343,17 @@ impl Layers {
         self.values.iter().filter_map(named).collect()
     }
 
+    /// Whether no layer says anything else than the defaults.
+    pub(super) fn is_default(&self, path: &str) -> bool {
+        self.values.get(path).is_none_or(|(_, origin)| origin.is_default())
+    }
+
+    /// Whether a server parameter that is a flag is on.
+    pub(super) fn switch(&self, name: &str) -> bool {
+        let value = self.values.get(&format!("{PARAMETERS}.{name}"));
+        value.is_some_and(|(text, _)| !matches!(text.as_str(), "false" | "0"))
+    }
+
     /// Every value with its origin, one per line.
     pub fn describe(&self) -> String {
         let line = |(path, (text, origin)): (&String, &(String, Origin))| {
@@ -304,7 +364,19 @@ impl Layers {
             };
             format!("{path}: {text}  # {origin}\n")
         };
-        self.values.iter().map(line).collect()
+        let ignored = self.ignored.iter().map(|(path, (text, origin, why))| {
+            let text = if text.is_empty() { "\"\"" } else { text };
+            format!("{path}: {text}  # {origin}, ignored: {why}\n")
+        });
+        self.values.iter().map(line).chain(ignored).collect()
+    }
+
+    /// Keys of other servers' files that change nothing, one line each.
+    pub(super) fn ignored(&self) -> Vec<String> {
+        let line = |(path, (_, origin, why)): (&String, &(String, Origin, &str))| {
+            format!("{origin}: {path} is ignored: {why}")
+        };
+        self.ignored.iter().map(line).collect()
     }
 
     /// What differs from the defaults, in the file's structure, for `getCmdLineOpts`.
@@ -317,7 +389,9 @@ impl Layers {
             let value = match keys::find(path).map(|key| key.kind) {
                 Some(Kind::Bool) => Bson::Boolean(text == "true"),
                 Some(Kind::Integer { .. }) => text.parse().map_or(Bson::Null, Bson::Int32),
-                Some(Kind::Size { .. }) => text.parse().map_or(Bson::Null, Bson::Double),
+                Some(Kind::Size { .. } | Kind::Share) => {
+                    text.parse().map_or(Bson::Null, Bson::Double)
+                }
                 Some(Kind::Secret) => Bson::String(HIDDEN.to_owned()),
                 Some(Kind::Text | Kind::Word(_) | Kind::Choice(_)) | None => {
                     Bson::String(text.clone())

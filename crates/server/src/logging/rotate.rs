@@ -1,31 +1,123 @@
-//! A new log file: the present one is renamed to its name and the time, and the log goes on in a fresh one.
+//! A new log file. `rename`: the present file gets its name and the time as a new name, and the log goes on in a fresh one.
+//! `reopen`: another program renames the file, and the log goes on in a new one under the old name.
+//!
+//! Under `rename` the file is renamed only if the path still leads to it. Where another program has moved it, the log goes on at the
+//! path, and the moved file stays as it is.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use mayfly_base::Clock;
+use mayfly_service::LogRotation;
 use parking_lot::Mutex;
 
 use super::time_text;
 
-/// Where the log's lines go; shared with the one who rotates it.
-pub(crate) type Out = Arc<Mutex<Box<dyn Write + Send>>>;
+/// Where a log's lines go.
+pub(crate) struct LogOutput {
+    out: Box<dyn Write + Send>,
+    /// Device and inode of the file; nothing where the output is no file.
+    identity: Option<(u64, u64)>,
+}
 
-/// Renames the file and begins another, which `open` opens; gives the old one's new name.
-///
-/// # Errors
-/// One line for the operator. The log goes on in the file that it had.
-pub(crate) fn rotate(
-    out: &Out,
-    path: &Path,
-    clock: &dyn Clock,
-    open: impl Fn(&Path) -> io::Result<File>,
-) -> anyhow::Result<PathBuf> {
-    // Held meanwhile, so that no line goes into the renamed file behind the last one.
-    let mut out = out.lock();
+/// Shared by the log and by the rotation.
+pub(crate) type Out = Arc<Mutex<LogOutput>>;
+
+impl LogOutput {
+    /// An output that is no file.
+    pub(crate) fn stream(out: Box<dyn Write + Send>) -> LogOutput {
+        LogOutput { out, identity: None }
+    }
+
+    /// A file.
+    pub(crate) fn file(file: File) -> LogOutput {
+        let identity = file.metadata().ok().map(|metadata| identity(&metadata));
+        LogOutput { out: Box::new(file), identity }
+    }
+
+    /// Whether the path leads to the file that lines go to.
+    fn is_at(&self, path: &Path) -> bool {
+        let found = fs::metadata(path).ok().map(|metadata| identity(&metadata));
+        found.is_some() && found == self.identity
+    }
+}
+
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+impl Write for LogOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// What `systemLog.logRotate` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RotateMethod {
+    /// The server renames the file.
+    #[default]
+    Rename,
+    /// Another program has renamed it.
+    Reopen,
+}
+
+/// A log file and how it is rotated.
+#[derive(Clone)]
+pub(crate) struct Rotated {
+    pub(crate) path: PathBuf,
+    pub(crate) method: RotateMethod,
+}
+
+impl Rotated {
+    /// Goes on in another file, which `open` opens; gives the new name of the old one if this renamed it.
+    ///
+    /// # Errors
+    /// One line for the operator. The log goes on in the file that it had.
+    pub(crate) fn rotate(
+        &self,
+        out: &Out,
+        how: LogRotation,
+        clock: &dyn Clock,
+        open: impl Fn(&Path) -> io::Result<File>,
+    ) -> anyhow::Result<Option<PathBuf>> {
+        let path = &self.path;
+        // The lock keeps lines out of the renamed file after its last one.
+        let mut out = out.lock();
+        let renames = how == LogRotation::Configured && self.method == RotateMethod::Rename;
+        let old = match renames && out.is_at(path) {
+            true => Some(rename(path, clock)?),
+            false => None,
+        };
+        let opened = open(path).with_context(|| format!("cannot open {}", path.display()));
+        match (opened, old) {
+            (Ok(file), old) => {
+                *out = LogOutput::file(file);
+                Ok(old)
+            }
+            (Err(error), old) => {
+                // Lines go on into the file, which therefore gets its name back; the error says what is wrong with the folder.
+                let _ = old.map(|old| fs::rename(old, path));
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Renames a file to its name and the time.
+pub(super) fn rename(path: &Path, clock: &dyn Clock) -> anyhow::Result<PathBuf> {
     let time = time_text(clock.now_ms());
     let time = time.split('.').next().unwrap_or_default().replace(':', "-");
     let mut old = path.as_os_str().to_owned();
@@ -34,9 +126,7 @@ pub(crate) fn rotate(
     if old.exists() {
         bail!("{} exists already", old.display());
     }
-    let shown = path.display();
-    std::fs::rename(path, &old).with_context(|| format!("cannot rename {shown}"))?;
-    *out = Box::new(open(path).with_context(|| format!("cannot open {shown}"))?);
+    fs::rename(path, &old).with_context(|| format!("cannot rename {}", path.display()))?;
     Ok(old)
 }
 
@@ -48,23 +138,104 @@ pub(super) fn append_to(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use mayfly_base::ManualClock;
+    use tempfile::TempDir;
 
     use super::*;
 
+    struct Log {
+        _folder: TempDir,
+        rotated: Rotated,
+        out: Out,
+        clock: ManualClock,
+    }
+
+    impl Log {
+        fn new(method: RotateMethod) -> Log {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("mayflydb.log");
+            let out = Arc::new(Mutex::new(LogOutput::file(append_to(&path).unwrap())));
+            let clock = ManualClock::at_ms(1_800_000_000_000);
+            Log { _folder: folder, rotated: Rotated { path, method }, out, clock }
+        }
+
+        fn line(&self, text: &str) {
+            self.out.lock().write_all(format!("{text}\n").as_bytes()).unwrap();
+        }
+
+        fn rotate(&self, how: LogRotation) -> anyhow::Result<Option<PathBuf>> {
+            self.rotated.rotate(&self.out, how, &self.clock, append_to)
+        }
+
+        fn path(&self, more: &str) -> PathBuf {
+            let mut path = self.rotated.path.clone().into_os_string();
+            path.push(more);
+            path.into()
+        }
+
+        #[track_caller]
+        fn holds(&self, more: &str, text: &str) {
+            assert_eq!(fs::read_to_string(self.path(more)).unwrap(), text);
+        }
+    }
+
     #[test]
     fn the_old_lines_stay_under_another_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("mayflydb.log");
-        let file = append_to(&path).unwrap();
-        let out: Out = Arc::new(Mutex::new(Box::new(file)));
-        let clock = ManualClock::at_ms(1_800_000_000_000);
-        out.lock().write_all(b"one\n").unwrap();
-        let old = rotate(&out, &path, &clock, append_to).unwrap();
-        out.lock().write_all(b"two\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
-        assert_eq!(old, folder.path().join("mayflydb.log.2027-01-15T08-00-00"));
-        assert_eq!(std::fs::read_to_string(old).unwrap(), "one\n");
-        assert!(rotate(&out, &path, &clock, append_to).is_err(), "nothing is written over");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        let log = Log::new(RotateMethod::Rename);
+        log.line("one");
+        let old = log.rotate(LogRotation::Configured).unwrap();
+        log.line("two");
+        log.holds("", "two\n");
+        assert_eq!(old, Some(log.path(".2027-01-15T08-00-00")));
+        log.holds(".2027-01-15T08-00-00", "one\n");
+        assert!(log.rotate(LogRotation::Configured).is_err(), "nothing is written over");
+        log.line("three");
+        log.holds("", "two\nthree\n");
+    }
+
+    #[test]
+    fn a_file_that_another_program_moved_is_not_looked_for() {
+        let log = Log::new(RotateMethod::Rename);
+        log.line("one");
+        fs::rename(log.path(""), log.path(".1")).unwrap();
+        assert_eq!(log.rotate(LogRotation::Configured).unwrap(), None);
+        log.line("two");
+        log.holds(".1", "one\n");
+        log.holds("", "two\n");
+        // With a new file in its place, as logrotate's `create` makes one.
+        fs::rename(log.path(""), log.path(".2")).unwrap();
+        fs::write(log.path(""), "").unwrap();
+        assert_eq!(log.rotate(LogRotation::Configured).unwrap(), None);
+        log.line("three");
+        log.holds(".2", "two\n");
+        log.holds("", "three\n");
+    }
+
+    #[test]
+    fn reopening_renames_nothing() {
+        for (method, how) in [
+            (RotateMethod::Reopen, LogRotation::Configured),
+            (RotateMethod::Rename, LogRotation::Reopen),
+        ] {
+            let log = Log::new(method);
+            log.line("one");
+            assert_eq!(log.rotate(how).unwrap(), None);
+            log.line("two");
+            log.holds("", "one\ntwo\n");
+            fs::rename(log.path(""), log.path(".1")).unwrap();
+            assert_eq!(log.rotate(how).unwrap(), None);
+            log.line("three");
+            log.holds("", "three\n");
+        }
+    }
+
+    #[test]
+    fn where_no_new_file_can_be_opened_the_old_one_stays() {
+        let log = Log::new(RotateMethod::Rename);
+        log.line("one");
+        let refuse = |_: &Path| Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        let how = LogRotation::Configured;
+        assert!(log.rotated.rotate(&log.out, how, &log.clock, refuse).is_err());
+        log.line("two");
+        log.holds("", "one\ntwo\n");
     }
 }

@@ -104,8 +104,8 @@ fn mistakes_on_the_command_line() {
     let (_above, folder) = new_folder();
     let unknown = start_over(&folder, &["--prto", "1"]);
     unknown.says(2, "command line", "unknown flag '--prto' (did you mean '--port'?)", "--help");
-    let unknown = start_over(&folder, &["--fork"]);
-    unknown.says(2, "command line", "unknown flag '--fork'", "--help");
+    let unknown = start_over(&folder, &["--shardsvr"]);
+    unknown.says(2, "command line", "unknown flag '--shardsvr'", "--help");
     let missing = start(&["--dbpath"], &[]);
     missing.says(2, "command line", "flag '--dbpath <DBPATH>' needs a value", "--help");
     let wrong = start(&["--dbpath", folder.to_str().unwrap(), "--port", "70000"], &[]);
@@ -128,12 +128,34 @@ fn mistakes_in_the_configuration() {
     absent.says(2, name, "No such file", "--config");
     for (text, wrong) in [
         ("net:\n  prot: 1\n", "c.yaml:2: unknown key 'net.prot' (did you mean 'net.port'?)"),
-        ("storage:\n  engine: wiredTiger\n", "c.yaml:2: storage.engine: 'wiredTiger' is not one"),
+        ("storage:\n  engine: mmapv1\n", "c.yaml:2: storage.engine: 'mmapv1' is not one"),
         ("net: [1\n", "c.yaml: "),
     ] {
         fs::write(&file, text).unwrap();
         let ended = start_over(&folder, &["--config", name]);
         ended.says(2, "cannot use the configuration", wrong, "correct the file");
+    }
+    let text = "net:\n  prot: 1\n  port: far\nsecurity:\n  ldap: {}\nsetParameter:\n  noSuch: 1\n  logLevel: 0\n";
+    fs::write(&file, text).unwrap();
+    let several = start_over(&folder, &["--config", name]);
+    for wrong in [
+        "c.yaml:2: unknown key 'net.prot'",
+        "c.yaml:3: net.port: 'far' is not a whole number",
+        "c.yaml:5: unknown key 'security.ldap'",
+        "c.yaml:7: unknown server parameter 'noSuch'",
+    ] {
+        several.says(2, "cannot use the configuration", wrong, "correct the file");
+    }
+    for (text, wrong) in [
+        ("systemLog:\n  destination: file\n", "systemLog.path is not set"),
+        ("systemLog:\n  destination: syslog\n  path: a.log\n", "systemLog.destination is syslog"),
+        ("systemLog:\n  logAppend: false\n  logRotate: reopen\n", "systemLog.logAppend is false"),
+        ("processManagement:\n  fork: true\n", "set systemLog.path"),
+        ("operationProfiling:\n  filter: '{ a: '\n", "operationProfiling.filter: "),
+    ] {
+        fs::write(&file, text).unwrap();
+        let ended = start_over(&folder, &["--config", name]);
+        ended.says(2, "cannot use the configuration", wrong, "correct");
     }
     let dbpath = folder.to_str().unwrap();
     let variable = start(&["--dbpath", dbpath], &[("MAYFLYDB_PROT", "1")]);
@@ -389,6 +411,12 @@ fn help_and_version_are_no_failures() {
         let output = Command::new(env!("CARGO_BIN_EXE_mayflydb")).arg(flag).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{flag}");
         assert!(!output.stdout.is_empty());
+        if flag == "--help" {
+            let text = String::from_utf8(output.stdout).unwrap();
+            let first =
+                "A server that speaks MongoDB's wire protocol and expires documents on time";
+            assert_eq!(text.lines().next(), Some(first));
+        }
     }
 }
 

@@ -303,6 +303,22 @@ fn files_are_read_again_without_dropping_connections() {
     // The client knows only the first authority.
     assert!(encrypted.connect(None).is_err());
     connect(encrypted.server.port, &other.pem, None).unwrap();
+
+    // SIGHUP does the same, and goes on with the files that there were if those are no use.
+    let process = rustix::process::Pid::from_child(&encrypted.server.child);
+    for (pem, subject_then) in [
+        ("nonsense".to_owned(), "CN=second,O=Example"),
+        (other.server("third").0, "CN=third,O=Example"),
+    ] {
+        std::fs::write(path.join("server.pem"), pem).unwrap();
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
+        let began = std::time::Instant::now();
+        while subject(&mut before) != subject_then {
+            assert!(began.elapsed().as_secs() < 60, "{subject_then}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    connect(encrypted.server.port, &other.pem, None).unwrap();
 }
 
 #[test]

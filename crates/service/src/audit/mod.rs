@@ -21,7 +21,7 @@ use mayfly_base::{ErrorCode, Result};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use parking_lot::RwLock;
 
-use crate::{Connection, LoggedIn, Service};
+use crate::{Connection, LogRotation, LoggedIn, Service};
 
 pub use config::{AuditConfig, store_config};
 
@@ -33,11 +33,11 @@ pub trait AuditSink: Send + Sync {
     /// The event is not on record, and the server must end.
     fn write(&self, event: RawDoc<'_>) -> std::io::Result<()>;
 
-    /// Begins a new file; gives the name of the old one, nothing where there are no files.
+    /// Begins a new file; gives the new name of the old one, nothing where no file was renamed.
     ///
     /// # Errors
     /// One line that says why there is none. Events go on into the file that there was.
-    fn rotate(&self) -> std::result::Result<Option<String>, String>;
+    fn rotate(&self, how: LogRotation) -> std::result::Result<Option<String>, String>;
 }
 
 /// The audit log of a server.
@@ -242,9 +242,13 @@ impl Service {
     ///
     /// # Errors
     /// One line that says why there is none.
-    pub fn rotate_audit(&self, actor: Actor<'_>) -> std::result::Result<(), String> {
+    pub fn rotate_audit(
+        &self,
+        actor: Actor<'_>,
+        how: LogRotation,
+    ) -> std::result::Result<(), String> {
         let Some(sink) = self.audit.sink.get() else { return Ok(()) };
-        let rotated = sink.rotate();
+        let rotated = sink.rotate(how);
         let code = rotated.as_ref().map_or(ErrorCode::FileRenameFailed, |_| ErrorCode::OK);
         self.audit(actor, "rotateLog", code, |param| {
             param.start_document("logRotationStatus");

@@ -1,6 +1,7 @@
 //! The parameters, one row each.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
 
 use mayfly_base::limits::MAX_WIRE_DOCUMENT_BYTES;
 use mayfly_base::spill::Operator;
@@ -15,6 +16,9 @@ use crate::{OpenTransactions, Service};
 /// The version whose features clients may expect.
 pub const FEATURE_COMPATIBILITY_VERSION: &str = "8.0";
 
+/// Less than the reference's 15 seconds: Docker kills a container 10 seconds after the signal.
+const SIGNALED_SHUTDOWN_MS: i64 = 5_000;
+
 /// A function that is called with new levels of the log.
 type LogLevelHook = Box<dyn Fn(&LogVerbosity) + Send + Sync>;
 
@@ -24,6 +28,8 @@ pub struct Settings {
     log_level_hook: std::sync::OnceLock<LogLevelHook>,
     scripts_enabled: AtomicBool,
     script_timeout_ms: AtomicI64,
+    signaled_shutdown_ms: AtomicI64,
+    honor_system_umask: AtomicBool,
     script_heap_mb: AtomicI64,
     any_script_heap_mb: AtomicI64,
     /// How much memory the operators of queries may use.
@@ -37,6 +43,8 @@ impl Default for Settings {
             log_level_hook: std::sync::OnceLock::new(),
             scripts_enabled: AtomicBool::new(true),
             script_timeout_ms: AtomicI64::new(60_000),
+            signaled_shutdown_ms: AtomicI64::new(SIGNALED_SHUTDOWN_MS),
+            honor_system_umask: AtomicBool::new(false),
             script_heap_mb: AtomicI64::new(100),
             any_script_heap_mb: AtomicI64::new(1100),
             memory: MemoryParameters::default(),
@@ -80,6 +88,12 @@ impl Settings {
             timeout_ms: self.script_timeout_ms.load(Ordering::Relaxed),
             heap_bytes: usize::try_from(heap_mb << 20).unwrap_or(usize::MAX),
         }
+    }
+
+    /// How long running commands may go on after a signal to stop.
+    pub fn signaled_shutdown(&self) -> Duration {
+        let ms = self.signaled_shutdown_ms.load(Ordering::Relaxed);
+        Duration::from_millis(ms.unsigned_abs())
     }
 
     /// Whether the server runs scripts: `security.javascriptEnabled`.
@@ -208,6 +222,16 @@ pub const TABLE: &[Parameter] = &[
         doc.append("version", FEATURE_COMPATIBILITY_VERSION);
         Value::Document(doc.finish())
     }),
+    Parameter {
+        name: "honorSystemUmask",
+        set_at: SetAt::Startup,
+        kind: Kind::Bool,
+        get: |s| Value::Bool(s.settings.honor_system_umask.load(Ordering::Relaxed)),
+        set: |s, value| {
+            let honors = *value == Value::Bool(true);
+            s.settings.honor_system_umask.store(honors, Ordering::Relaxed);
+        },
+    },
     number!("internalDocumentSourceBucketAutoMaxMemoryBytes", SOME_BYTES, |s| operator(
         s,
         Operator::BucketAuto
@@ -337,6 +361,9 @@ pub const TABLE: &[Parameter] = &[
             }
         },
     },
+    number!("shutdownTimeoutMillisForSignaledShutdown", NOT_NEGATIVE, |s| s
+        .settings
+        .signaled_shutdown_ms),
     number!("transactionLifetimeLimitSeconds", FROM_ONE, |s| open(s).lifetime_secs),
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",

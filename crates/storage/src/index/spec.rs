@@ -213,7 +213,12 @@ impl IndexSpec {
                         out.append("collation", collation.document());
                     }
                 }
-                "unique" | "sparse" | "hidden" | "background" => {
+                // It changes nothing, and is listed as given.
+                "background" => {
+                    boolean(element)?;
+                    out.append_element(element);
+                }
+                "unique" | "sparse" | "hidden" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
                     }

@@ -38,6 +38,8 @@ pub struct TtlParameters {
     pub clock_jump_limit_secs: AtomicI64,
     /// `lastModifiedTTL`: an index on `_ts` is a last-modified policy.
     pub last_modified: AtomicBool,
+    /// Visits that take at least this many milliseconds have a line in the log: `slowms`.
+    pub slow_ms: AtomicI64,
     rules: AtomicU8,
     /// Wakes the monitor when the sleep changes or the store closes.
     pub(crate) changed: (Mutex<u64>, Condvar),
@@ -57,6 +59,7 @@ impl Default for TtlParameters {
             batch_bytes: AtomicI64::new(2_097_152),
             clock_jump_limit_secs: AtomicI64::new(300),
             last_modified: AtomicBool::new(true),
+            slow_ms: AtomicI64::new(100),
             rules: AtomicU8::new(0),
             changed: (Mutex::new(0), Condvar::new()),
         }

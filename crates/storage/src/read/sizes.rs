@@ -196,21 +196,37 @@ impl Core {
     /// # Errors
     /// Those of the engine.
     pub fn oplog_bytes(&self) -> Result<u64> {
-        self.oplog.sizes().map(|sizes| sizes.stored_bytes)
+        let sizes = self.oplog.sizes()?;
+        match sizes.stored_bytes {
+            0 => self.bytes_in(Keyspace::Oplog, &whole_log(), sizes.entries),
+            stored => Ok(stored),
+        }
     }
 
-    /// Bytes of an object in the engine. What only lies in the log and in memory an engine may not count: that is guessed
-    /// from a sample.
+    /// About how many bytes versions of records take that are kept for the log only.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn kept_bytes(&self) -> Result<u64> {
+        self.engine().approximate_bytes(Keyspace::Kept, &whole_log()).map_err(from_kv)
+    }
+
+    /// Bytes of an object in the engine.
     fn bytes_of(&self, keyspace: Keyspace, id: u64, documents: i64) -> Result<u64> {
-        let range = object_range(id);
-        let counted = self.engine().approximate_bytes(keyspace, &range).map_err(from_kv)?;
+        self.bytes_in(keyspace, &object_range(id), documents)
+    }
+
+    /// Bytes of a range in the engine, which has this many rows. What only lies in the write-ahead log and in memory an engine may not count:
+    /// that is estimated from a sample.
+    fn bytes_in(&self, keyspace: Keyspace, range: &KeyRange, documents: i64) -> Result<u64> {
+        let counted = self.engine().approximate_bytes(keyspace, range).map_err(from_kv)?;
         if counted > 0 {
             return Ok(counted);
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
         let (forward, limit) = (Direction::Forward, ScanLimit::rows(SAMPLE_ENTRIES));
         let snapshot = self.snapshot()?;
-        let end = snapshot.txn.scan(keyspace, &range, forward, limit, &mut |key, value| {
+        let end = snapshot.txn.scan(keyspace, range, forward, limit, &mut |key, value| {
             rows += 1;
             bytes += (key.len() + value.len()) as u64;
             ControlFlow::Continue(())
@@ -265,6 +281,11 @@ impl Core {
             }
         }
     }
+}
+
+/// All entries of the operation log, or all versions that are kept for it.
+fn whole_log() -> KeyRange {
+    KeyRange { start: vec![0], end: vec![0xFF; 9] }
 }
 
 /// The position of these values in the order of an index, or of `_id` without one: bounds begin and end there.

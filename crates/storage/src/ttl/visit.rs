@@ -27,8 +27,6 @@ const READ_TOGETHER_BYTES: i64 = 16 << 10;
 /// Documents, and bytes of them, that make one file of an archive.
 const ARCHIVED_TOGETHER: usize = 1000;
 const ARCHIVED_BYTES: i64 = 8 << 20;
-/// Visits that take longer are logged, as the reference's `slowms`.
-const SLOW_MICROS: i64 = 100_000;
 
 /// One visit by one rule.
 pub(super) struct Visit<'s> {
@@ -487,7 +485,9 @@ impl Visit<'_> {
                 micros,
             });
         }
-        if micros >= SLOW_MICROS && progress.deleted > 0 {
+        // A visit can be slow without deletions: it looks through held documents, or waits for other writers.
+        let slow_ms = self.store.ttl_params().slow_ms.load(Ordering::Relaxed);
+        if micros / 1000 >= slow_ms {
             self.log(progress.deleted, micros / 1000);
         }
     }
@@ -619,6 +619,79 @@ mod tests {
         }));
         overdue.store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
         overdue.left()
+    }
+
+    /// Counts lines about slow visits, by the deletions that they name.
+    #[derive(Clone, Default)]
+    struct SlowVisits(Arc<std::sync::Mutex<Vec<i64>>>);
+
+    impl tracing::Subscriber for SlowVisits {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut line = SlowVisit::default();
+            event.record(&mut line);
+            if line.id == 5479200 {
+                self.0.lock().unwrap().push(line.deleted);
+            }
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[derive(Default)]
+    struct SlowVisit {
+        id: i64,
+        deleted: i64,
+    }
+
+    impl tracing::field::Visit for SlowVisit {
+        fn record_debug(&mut self, _: &tracing::field::Field, _: &dyn std::fmt::Debug) {}
+
+        fn record_i64(&mut self, field: &tracing::field::Field, value: i64) {
+            match field.name() {
+                "id" => self.id = value,
+                "numDeleted" => self.deleted = value,
+                _ => {}
+            }
+        }
+    }
+
+    /// What the log says of a visit over four overdue documents that takes `millis`, while the threshold is 100 ms.
+    fn logged(millis: i64, holds: bool) -> Vec<i64> {
+        let overdue = Overdue::with(if holds { 0 } else { 4 }, "x");
+        for id in 0..if holds { 4 } else { 0 } {
+            let date = Bson::DateTime(DateTime::from_millis(NOW - 1000));
+            let held = DocBuf::from_bson(&doc! { "_id": id, "x": date, "hold": true });
+            let (store, collection) = (&overdue.store, &overdue.collection);
+            store.write(&overdue.op, collection, |unit| unit.insert(held.as_doc())).unwrap();
+        }
+        let lines = SlowVisits::default();
+        let clock = overdue.clock.clone();
+        *overdue.store.between_units.lock() = Some(Box::new(move || clock.advance_ms(millis)));
+        tracing::subscriber::with_default(lines.clone(), || {
+            overdue.visit(&overdue.policy()).unwrap();
+        });
+        lines.0.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn slow_visits_are_logged_also_without_deletions() {
+        assert_eq!(logged(100, false), [4]);
+        assert_eq!(logged(1, false), [0; 0]);
+        assert_eq!(logged(100, true), [0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use mayfly_base::{Error, Result};
 use mayfly_query::ModifyOutcome;
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
+use crate::DocumentChanges;
 use crate::crud::write::{clamped, ends_command};
 use crate::transaction;
 
@@ -121,6 +122,15 @@ impl Results {
 }
 
 impl Counts {
+    /// What the command changed.
+    pub(super) fn changes(&self) -> DocumentChanges {
+        DocumentChanges {
+            inserted: self.inserted + self.upserted,
+            updated: self.modified,
+            deleted: self.deleted,
+        }
+    }
+
     pub(super) fn write(&self, reply: &mut DocBuilder) {
         reply.append("nErrors", clamped(self.errors)).append("nInserted", clamped(self.inserted));
         reply.append("nMatched", clamped(self.matched)).append("nModified", clamped(self.modified));

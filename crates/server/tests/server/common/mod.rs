@@ -39,13 +39,14 @@ impl Server {
 
     /// By a command that passes its arguments on to the program.
     pub(crate) fn start_by(mut command: Command, folder: &Path, options: &[&str]) -> Server {
-        let mut child = command
-            .args(["--port", "0", "--dbpath"])
-            .arg(folder)
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.arg("--dbpath").arg(folder);
+        Self::start_in_default_folder(command, options)
+    }
+
+    /// The same, over the folder that the program takes by itself.
+    pub(crate) fn start_in_default_folder(mut command: Command, options: &[&str]) -> Server {
+        let mut child =
+            command.args(["--port", "0"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let port = loop {
             let mut line = String::new();
@@ -75,7 +76,18 @@ impl Server {
         options: &[&str],
     ) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mayflydb"));
-        command.args(["--port", "0", "--dbpath"]).arg(folder).stdout(out);
+        command.stdout(out);
+        Self::start_logging_by(command, folder, log, options)
+    }
+
+    /// The same, by a command that passes its arguments on to the program.
+    pub(crate) fn start_logging_by(
+        mut command: Command,
+        folder: &Path,
+        log: &Path,
+        options: &[&str],
+    ) -> Server {
+        command.args(["--port", "0", "--dbpath"]).arg(folder);
         let mut child = command.arg("--logpath").arg(log).args(options).spawn().unwrap();
         loop {
             let text = std::fs::read_to_string(log).unwrap_or_default();

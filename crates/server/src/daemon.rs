@@ -1,0 +1,122 @@
+//! `processManagement.fork`: the server in the background, and the file with the number of its process.
+//!
+//! 1. The first process starts the same program with the same arguments and the mark [`MARK`] in its environment, and waits.
+//! 2. The second process becomes the leader of a session without a terminal ([`Background::enter`]). When it is ready, it says so on its
+//!    standard output, and from then on all its standard streams lead nowhere ([`Background::ready`]).
+//! 3. The first process ends: with 0 after that word, otherwise with the exit code of the second one, whose sentence it repeats.
+//!
+//! A fork of a process without a new program would be unsafe as soon as there is a second thread.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context;
+
+use crate::failure::{Failure, FailureKind};
+
+/// In the environment of the process in the background.
+pub(crate) const MARK: &str = "MAYFLYDB_FORKED";
+/// What that process says when it serves clients.
+const READY: &str = "ready";
+
+/// Starts this program in the background and waits until it serves clients; gives what this process ends with.
+///
+/// # Errors
+/// The program cannot be started.
+pub fn start() -> anyhow::Result<ExitCode> {
+    let failed = || {
+        let advice = "leave processManagement.fork out, and let a supervisor start the server";
+        Failure::new(FailureKind::General, "cannot start the server in the background", advice)
+    };
+    let program = std::env::current_exe().with_context(failed)?;
+    let mut child = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(MARK, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(failed)?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        // An error is as good as the end of the output: the other process is asked for its exit code.
+        let _ = BufReader::new(out).read_line(&mut line);
+    }
+    if line.trim_end() == READY {
+        println!("mayflydb runs in the background, process {}", child.id());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut sentence = String::new();
+    if let Some(mut error) = child.stderr.take() {
+        let _ = error.read_to_string(&mut sentence);
+    }
+    eprint!("{sentence}");
+    let status = child.wait().with_context(failed)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code > 0);
+    Ok(ExitCode::from(code.unwrap_or(FailureKind::General as u8)))
+}
+
+/// Whether this is the process in the background.
+pub fn is_background() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// The process in the background.
+pub struct Background;
+
+impl Background {
+    /// Leaves the session of the process that started this one.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn enter() -> anyhow::Result<Background> {
+        rustix::process::setsid().context("cannot begin a session of its own")?;
+        Ok(Background)
+    }
+
+    /// The server serves clients: the first process may end.
+    ///
+    /// # Errors
+    /// `/dev/null` cannot be opened.
+    pub fn ready(self) -> anyhow::Result<()> {
+        // The first process may be gone; the server runs on.
+        let _ = writeln!(std::io::stdout(), "{READY}");
+        let nowhere = File::options().read(true).write(true).open("/dev/null");
+        let nowhere = nowhere.context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdout(&nowhere).context("cannot close the standard output")?;
+        rustix::stdio::dup2_stderr(&nowhere).context("cannot close the standard error output")
+    }
+}
+
+/// The file with the number of this process, removed when dropped.
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes it. Supervisors of other users may read it.
+    ///
+    /// # Errors
+    /// A [`Failure`]: the file cannot be written.
+    pub fn write(path: &Path) -> anyhow::Result<PidFile> {
+        let write = || {
+            let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(path)?;
+            writeln!(file, "{}", std::process::id())?;
+            file.set_permissions(fs::Permissions::from_mode(0o644))
+        };
+        write().with_context(|| {
+            let tried = format!("cannot write the file of the process number {}", path.display());
+            let advice = "choose another with --pidfilepath, in a folder that exists";
+            Failure::new(FailureKind::General, tried, advice)
+        })?;
+        Ok(PidFile(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // What stays names a process that is gone, which supervisors check.
+        let _ = fs::remove_file(&self.0);
+    }
+}

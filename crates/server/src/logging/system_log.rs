@@ -1,0 +1,169 @@
+//! The system's log: datagrams to its daemon, in the form of RFC 3164.
+//!
+//! A message that the daemon does not take is sent once more over a fresh socket. What it does not take then is lost.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use mayfly_base::Clock;
+use mayfly_value::bson::DateTime;
+use parking_lot::Mutex;
+
+/// Where the daemon listens.
+const SOCKET: &str = "/dev/log";
+/// What a failed connection was for, as a part of a sentence.
+pub(crate) const TRIED: &str = "cannot reach the system's log at /dev/log";
+/// How long the daemon may take to accept a message.
+const WAIT: Duration = Duration::from_secs(1);
+/// How long while it takes none.
+const STUCK_WAIT: Duration = Duration::from_millis(1);
+/// Severity "informational". RFC 3164, section 4.1.1.
+const INFORMATIONAL: u8 = 6;
+
+/// Facilities by name; the place of a name is its number. RFC 3164, section 4.1.1.
+pub const FACILITIES: &[&str] = &[
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
+    "ftp", "ntp", "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4",
+    "local5", "local6", "local7",
+];
+/// The facility of programs that name no other.
+pub(crate) const DEFAULT_FACILITY: &str = "user";
+
+/// A connection to the daemon.
+pub(crate) struct SystemLog {
+    path: PathBuf,
+    priority: u8,
+    socket: Mutex<UnixDatagram>,
+    /// It has not taken the last message in time, and is given less until it takes one.
+    is_stuck: AtomicBool,
+    clock: Arc<dyn Clock>,
+}
+
+impl SystemLog {
+    /// A connection to the machine's daemon.
+    ///
+    /// # Errors
+    /// No daemon listens there.
+    pub(crate) fn of_system(facility: &str, clock: Arc<dyn Clock>) -> anyhow::Result<SystemLog> {
+        SystemLog::connect(Path::new(SOCKET), facility, clock).context(SOCKET)
+    }
+
+    fn connect(path: &Path, facility: &str, clock: Arc<dyn Clock>) -> io::Result<SystemLog> {
+        let facility = FACILITIES.iter().position(|name| *name == facility).unwrap_or(1);
+        Ok(SystemLog {
+            path: path.to_owned(),
+            // At most 191.
+            priority: facility as u8 * 8 + INFORMATIONAL,
+            socket: Mutex::new(SystemLog::socket(path)?),
+            is_stuck: AtomicBool::new(false),
+            clock,
+        })
+    }
+
+    fn socket(path: &Path) -> io::Result<UnixDatagram> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(path)?;
+        socket.set_write_timeout(Some(WAIT))?;
+        Ok(socket)
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// The daemon did not take it.
+    pub(crate) fn send(&self, text: &str) -> io::Result<()> {
+        let message = self.message(text);
+        let message = message.as_bytes();
+        let mut socket = self.socket.lock();
+        let sent = socket.send(message).or_else(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(error),
+            // The daemon may have been restarted.
+            _ => {
+                *socket = SystemLog::socket(&self.path)?;
+                socket.send(message)
+            }
+        });
+        let stuck = sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        if self.is_stuck.swap(stuck, Ordering::Relaxed) != stuck {
+            let wait = if stuck { STUCK_WAIT } else { WAIT };
+            socket.set_write_timeout(Some(wait))?;
+        }
+        sent.map(drop)
+    }
+
+    /// Time, program and process before the text. RFC 3164, section 4.1; without a name of the host, which local daemons add.
+    fn message(&self, text: &str) -> String {
+        let now = DateTime::from_millis(self.clock.now_ms());
+        // `2027-01-15T08:00:00Z`
+        let time = now.try_to_rfc3339_string().unwrap_or_default();
+        let part = |from: usize, to: usize| time.get(from..to).unwrap_or_default();
+        let months =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let month = part(5, 7).parse::<usize>().ok().and_then(|month| months.get(month - 1));
+        let (month, day) = (month.unwrap_or(&"Jan"), part(8, 10).trim_start_matches('0'));
+        let (time, process, priority) = (part(11, 19), std::process::id(), self.priority);
+        format!("<{priority}>{month} {day:>2} {time} mayflydb[{process}]: {text}")
+    }
+}
+
+/// Each write is a message: the log writes whole lines.
+impl Write for SystemLog {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.send(String::from_utf8_lossy(line).trim_end())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mayfly_base::ManualClock;
+
+    use super::*;
+
+    #[test]
+    fn the_daemon_gets_datagrams_in_its_form_also_after_it_was_restarted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_ms(1_800_000_000_000));
+        assert!(SystemLog::connect(&path, "user", clock.clone()).is_err());
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        let mut log = SystemLog::connect(&path, "user", clock.clone()).unwrap();
+        let event = r#"{"atype":"x\ny","result":0}"#;
+        let mut buffer = [0; 1024];
+        let mut received = |daemon: &UnixDatagram| {
+            let length = daemon.recv(&mut buffer).unwrap();
+            String::from_utf8(buffer[..length].to_vec()).unwrap()
+        };
+        let process = std::process::id();
+        let expected = format!("<14>Jan 15 08:00:00 mayflydb[{process}]: {event}");
+        log.send(event).unwrap();
+        assert_eq!(received(&daemon), expected);
+        log.write_all(format!("{event}\n").as_bytes()).unwrap();
+        assert_eq!(received(&daemon), expected);
+        let local = SystemLog::connect(&path, "local7", clock).unwrap();
+        local.send("text").unwrap();
+        assert!(received(&daemon).starts_with("<190>"));
+        drop(daemon);
+        std::fs::remove_file(&path).unwrap();
+        assert!(log.send(event).is_err());
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        log.send(event).unwrap();
+        assert_eq!(received(&daemon), expected);
+        // A daemon that takes nothing delays each message by a millisecond only, and what it takes later arrives.
+        while !log.is_stuck.load(Ordering::Relaxed) {
+            let _ = log.send(event);
+        }
+        received(&daemon);
+        log.send(event).unwrap();
+        assert!(!log.is_stuck.load(Ordering::Relaxed));
+    }
+}
