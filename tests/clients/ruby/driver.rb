@@ -31,7 +31,8 @@ end
 def fails(code)
   yield
 rescue Mongo::Error::OperationFailure => e
-  same(code, e.code || e.message[/\((\d+)\)|E(11000)/].to_s.delete('^0-9').to_i)
+  # The driver hands the code out as a part of the text only.
+  raise unless e.message.include?("(#{code})")
 else
   raise "it did not fail with #{code}"
 end
@@ -46,7 +47,7 @@ def documents(client)
   same(100, orders.update_many({ n: 3 }, { '$inc' => { n: 100 } }).modified_count)
   same(103, orders.find_one_and_update({ _id: 3 }, { '$inc' => { n: 1 } })['n'])
   same(1, orders.delete_one({ n: 104 }).deleted_count)
-  same(999, orders.count_documents)
+  same(999, orders.count)
   sum = orders.aggregate([{ '$match' => { n: 103 } }, { '$group' => { _id: nil, of: { '$sum' => '$n' } } }]).first
   same(99 * 103, sum['of'])
   fails(11_000) { orders.insert_one({ _id: 1 }) }
@@ -96,7 +97,7 @@ def transaction(client)
   by_hand.start
   by_hand.statement({ insert: 'orders', documents: [{ _id: 2 }] })
   by_hand.finish(:abortTransaction)
-  same(1, orders.count_documents)
+  same(1, orders.count)
 end
 
 def change_stream(client)
@@ -111,37 +112,37 @@ def change_stream(client)
   stream.close
 end
 
-BASE = ENV.fetch('MONGODB_AUTH_URI')
-
-def log_in(password, mechanism)
-  "#{BASE.sub('//', "//root:#{password}@")}&authSource=admin&authMechanism=#{mechanism}"
+def log_in(password)
+  { user: 'root', password: password, auth_source: 'admin', auth_mech: :scram }
 end
 
-def connect(uri)
-  client = Mongo::Client.new(uri, database: 'clients_ruby')
+# The driver's parser of connection strings calls a function that Ruby 3 does not have any more.
+def connect(variable, options = {})
+  address = ENV.fetch(variable)[%r{//([^/]+)}, 1]
+  client = Mongo::Client.new([address], options.merge(database: 'clients_ruby'))
   yield client
 ensure
   client&.close
 end
 
 Suite.check('the first user') do
-  connect(BASE) do |nobody|
+  connect('MONGODB_AUTH_URI') do |nobody|
     nobody.use(:admin).database.command({ createUser: 'root', pwd: 'pw', roles: ['root'] })
     fails(13) { nobody[:orders].find.first }
   end
 end
 servers = {
-  'router' => ENV.fetch('MONGODB_URI'),
-  'member' => ENV.fetch('MONGODB_REPLICA_SET_URI'),
-  'a user with SCRAM-SHA-1' => log_in('pw', 'SCRAM-SHA-1')
+  'router' => ['MONGODB_URI'],
+  'member' => ['MONGODB_REPLICA_SET_URI', { replica_set: 'rs0' }],
+  'a user with SCRAM-SHA-1' => ['MONGODB_AUTH_URI', log_in('pw')]
 }
-servers.each do |name, uri|
+servers.each do |name, server|
   %i[documents transaction change_stream].each do |test|
-    Suite.check("#{test} of #{name}") { connect(uri) { |client| send(test, client) } }
+    Suite.check("#{test} of #{name}") { connect(*server) { |client| send(test, client) } }
   end
 end
 Suite.check('a wrong password') do
-  connect(log_in('wrong', 'SCRAM-SHA-1')) { |client| client[:orders].find.first }
+  connect('MONGODB_AUTH_URI', log_in('wrong')) { |client| client[:orders].find.first }
 rescue Mongo::Auth::Unauthorized
   nil
 else

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace};
+use mayfly_kv::{Guard, Keyspace, Txn};
 use mayfly_value::RawDoc;
 
 use super::duplicate::duplicate_key;
-use super::{Scratch, WriteUnit};
+use super::{Pending, Scratch, WriteUnit};
 use crate::catalog::Index;
 use crate::index::building::Building;
 use crate::index::keygen::{KeySet, index_keys};
@@ -108,25 +108,28 @@ impl WriteUnit<'_> {
         Err(duplicate_key(self.ns, index, document))
     }
 
-    /// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
     pub(super) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
-        let runtime = &index.runtime;
-        if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
-            return Ok(());
-        }
-        // Readers must know before they can see the keys.
-        let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
-        self.txn
-            .put(
-                Keyspace::Catalog,
-                &catalog_key::multikey(index.id),
-                &all.to_le_bytes(),
-                Guard::Checked,
-            )
-            .map_err(from_kv)?;
-        self.pending.multikey.push((index.clone(), all));
-        Ok(())
+        note_multikey(self.txn, self.pending, index, mask)
     }
+}
+
+/// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
+pub(crate) fn note_multikey(
+    txn: &mut dyn Txn,
+    pending: &mut Pending,
+    index: &Arc<Index>,
+    mask: u32,
+) -> Result<()> {
+    let runtime = &index.runtime;
+    if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
+        return Ok(());
+    }
+    // Readers must know before they can see the keys.
+    let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
+    let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
+    txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
+    pending.multikey.push((index.clone(), all));
+    Ok(())
 }
 
 /// The keys of a record in an index; none when its filter leaves it out.
