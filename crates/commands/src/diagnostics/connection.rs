@@ -16,10 +16,13 @@ pub(crate) const WHATS_MY_URI: Row =
     Row::new("whatsmyuri", "Tells the client's own address", run_uri)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
-pub(crate) const IS_SELF: Row =
-    Row::new("_isSelf", "Tells which process this is, for those that may talk to themselves", run_self)
-        .needs(Needs::Nothing)
-        .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+pub(crate) const IS_SELF: Row = Row::new(
+    "_isSelf",
+    "Tells which process this is, for those that may talk to themselves",
+    run_self,
+)
+.needs(Needs::Nothing)
+.flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const IS_DB_GRID: Row = Row::new("isdbgrid", "Tells that this is a router", run_router)
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));

@@ -136,7 +136,10 @@ fn old_drivers_log_in_by_op_query() {
     assert_eq!(me.get_object_id("id").unwrap(), same.get_object_id("id").unwrap());
     is_refused(&client.run_legacy("admin", &doc! { "find": "c" }), 352);
     is_refused(&client.run_legacy("a.b", &doc! { "buildInfo": 1 }), 73);
-    is_refused(&client.run_legacy("$external", &doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }), 18);
+    is_refused(
+        &client.run_legacy("$external", &doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }),
+        18,
+    );
 
     for other_content in [None, Some(""), Some("something else")] {
         let mut client = server.connect();

@@ -84,6 +84,13 @@ pub struct CollModChange<'a> {
     pub prepare_unique: Option<bool>,
 }
 
+impl CollModChange<'_> {
+    fn is_prepare_unique_alone(&self) -> bool {
+        let others = self.expire_after.is_some() || self.ttl.is_some() || self.hidden.is_some();
+        self.prepare_unique.is_some() && !others
+    }
+}
+
 /// What `collMod` reports.
 #[derive(Debug, Default)]
 pub struct CollModResult {
@@ -467,6 +474,10 @@ impl Store {
         };
         if is_id_selector(selector) {
             let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
+            if change.is_prepare_unique_alone() && !clustered {
+                // It is unique.
+                return Ok(Some(CollModResult::default()));
+            }
             return Err(match change.hidden {
                 _ if clustered => clustered_index_change(ns, selector, change),
                 Some(_) => Error::bad_value("can't hide _id index"),
@@ -514,7 +525,12 @@ impl Store {
         }
         if let Some(prepare_unique) = change.prepare_unique
             && prepare_unique != spec.prepare_unique()
+            && !spec.unique()
         {
+            if !change.is_prepare_unique_alone() {
+                let text = "prepareUnique cannot be combined with any other modification.";
+                return Err(Error::new(ErrorCode::InvalidOptions, text));
+            }
             result.prepare_unique = Some((spec.prepare_unique(), prepare_unique));
             spec = spec.with_prepare_unique(prepare_unique);
         }

@@ -215,7 +215,7 @@ impl IndexSpec {
                         out.append("collation", collation.document());
                     }
                 }
-                "unique" | "sparse" | "hidden" | "background" => {
+                "unique" | "sparse" | "hidden" | "background" | "prepareUnique" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
                     }

@@ -1,11 +1,12 @@
 //! Keys of a unit's documents in indexes other than that on `_id`.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace, Txn};
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, prefix_end};
 use mayfly_value::RawDoc;
 
 use super::duplicate::duplicate_key;
@@ -38,6 +39,9 @@ impl WriteUnit<'_> {
                 encode_unique_value(&mut scratch.value, record_key, bits);
                 self.txn.put(Keyspace::Index, &scratch.key, &scratch.value, Guard::Checked)
             } else {
+                if index.spec.prepare_unique() {
+                    self.check_prepared(index, &scratch.key, document, record_key)?;
+                }
                 scratch.key.extend_from_slice(record_key);
                 self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived)
             }
@@ -106,6 +110,42 @@ impl WriteUnit<'_> {
             return Ok(());
         }
         Err(duplicate_key(self.ns, index, document))
+    }
+
+    /// Refuses a key of an index that is to become unique when another record has it. Records that share a key already keep it.
+    fn check_prepared(
+        &mut self,
+        index: &Index,
+        key: &[u8],
+        document: RawDoc<'_>,
+        record_key: &[u8],
+    ) -> Result<()> {
+        // No entry stands under the values alone, so that units which add the same values meet there.
+        self.txn.lock(Keyspace::Index, key).map_err(from_kv)?;
+        let mut range = KeyRange { start: key.to_vec(), end: prefix_end(key) };
+        let forward = Direction::Forward;
+        loop {
+            let mut other = None;
+            let see = &mut |entry: &[u8], _: &[u8]| {
+                let owner = &entry[key.len()..];
+                if owner == record_key {
+                    return ControlFlow::Continue(());
+                }
+                other = Some(owner.to_vec());
+                ControlFlow::Break(())
+            };
+            let all = ScanLimit::NONE;
+            let end = self.txn.scan(Keyspace::Index, &range, forward, all, see).map_err(from_kv)?;
+            if let Some(other) = other
+                && !self.expire_hidden(&other)?
+            {
+                return Err(duplicate_key(self.ns, index, document));
+            }
+            match end {
+                ScanEnd::Exhausted => return Ok(()),
+                ScanEnd::More { last_key } => range = range.after(&last_key, forward),
+            }
+        }
     }
 
     pub(super) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
