@@ -150,7 +150,8 @@ pub(crate) fn logged(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket
     }
     // What stands in a client's entry is checked like a bucket that it restores.
     let given = Restored { document, series };
-    let shown = shown_bucket(document, &series.fields).map_err(|why| given.refused(why.message()))?;
+    let shown =
+        shown_bucket(document, &series.fields).map_err(|why| given.refused(why.message()))?;
     restored(shown.as_doc(), series)
 }
 

@@ -43,7 +43,8 @@ impl AddedRows {
     pub(crate) fn of(delta: RawDoc<'_>) -> Result<AddedRows> {
         let count = part(delta, &["scontrol", "u"]).or(part(delta, &["u", "control"]));
         let count = count.and_then(|control| control.get("count")).and_then(Number::from_value);
-        let count = count.and_then(Number::to_i64_exact).and_then(|rows| usize::try_from(rows).ok());
+        let count =
+            count.and_then(Number::to_i64_exact).and_then(|rows| usize::try_from(rows).ok());
         let count = count.filter(|rows| *rows <= MAX_ROWS);
         let count = count.ok_or_else(|| malformed("no number of rows"))?;
         let mut tails: HashMap<&str, Column> = HashMap::new();
@@ -70,7 +71,8 @@ impl AddedRows {
                 let RawValue::Binary { subtype: COLUMN, bytes } = element.value() else {
                     return Err(malformed("a column that is none"));
                 };
-                let whole = Column::decode(bytes, count).ok_or_else(|| malformed("a bad column"))?;
+                let whole =
+                    Column::decode(bytes, count).ok_or_else(|| malformed("a bad column"))?;
                 columns.push((element.name().to_owned(), whole.behind(before)));
             }
         }
