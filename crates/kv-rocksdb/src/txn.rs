@@ -442,6 +442,10 @@ impl Txn for RocksTxn {
         self.buffer.size()
     }
 
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        self.buffer.keys_within(keyspace, range)
+    }
+
     fn commit(mut self: Box<Self>) -> KvResult<()> {
         self.buffer.check_filled()?;
         let result = if self.buffer.is_empty() { Ok(()) } else { self.write() };

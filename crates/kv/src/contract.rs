@@ -356,6 +356,9 @@ pub trait Txn: Send {
     /// Bytes and keys written so far.
     fn size(&self) -> (usize, usize);
 
+    /// The keys of a range that this transaction has put or deleted so far, each once and in order.
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>>;
+
     /// Applies everything or nothing. The write is in the log, not yet synced ([`Engine::sync`]).
     fn commit(self: Box<Self>) -> KvResult<()>;
 }

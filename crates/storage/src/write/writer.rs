@@ -59,6 +59,10 @@ pub struct Writer {
 /// `maxTransactionLockRequestTimeoutMillis` by default.
 const TRANSACTION_LOCK_TIMEOUT_MS: i64 = 5;
 
+/// The lock of all definitions is this server's own: changes of other collections hold it, too, which in the reference would not
+/// stand in the way of a transaction. Unless it is not to wait at all, a statement waits so long for it, at least.
+const LEAST_LOCK_WAIT_MS: u64 = 1_000;
+
 /// `maxIndexBuildMemoryUsageMegabytes` by default, in bytes.
 const INDEX_BUILD_BYTES: i64 = 200 << 20;
 
@@ -105,8 +109,7 @@ impl Writer {
         finder.map_or_else(Vec::new, |finder| finder.archives_of(collection))
     }
 
-    /// Takes a lock that somebody may hold for long. A statement of an open transaction waits only so long: who holds it may wait for
-    /// the transaction.
+    /// Takes a lock that others may hold for long. A statement of an open transaction waits only so long.
     ///
     /// # Errors
     /// Those of the operation's deadline, 24 LockTimeout.
@@ -120,6 +123,7 @@ impl Writer {
             false => -1,
         };
         let Ok(longest) = u64::try_from(millis) else { return current::acquire(try_for) };
+        let longest = if longest == 0 { 0 } else { longest.max(LEAST_LOCK_WAIT_MS) };
         try_for(Duration::from_millis(longest)).ok_or_else(|| {
             let text = format!("Unable to acquire lock on {what} within {millis}ms.");
             Error::new(ErrorCode::LockTimeout, text)
