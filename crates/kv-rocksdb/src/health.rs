@@ -28,6 +28,8 @@ pub(crate) struct Health {
     stalled: OnceLock<String>,
     /// Whether the last write failed for lack of room.
     disk_full: AtomicBool,
+    /// Compactions have failed for lack of room.
+    compactions_failed: AtomicBool,
     /// When it first did, on a clock that only goes forward; 0 for not.
     full_since_micros: AtomicI64,
     clock: SystemClock,
@@ -51,12 +53,19 @@ impl Health {
         let since = self.full_since_micros.load(Relaxed);
         let full = self.disk_full.load(Relaxed) && since != 0;
         self.stalled.get().is_some()
+            || self.compactions_failed.load(Relaxed)
             || full && self.clock.monotonic_micros() - since > RESUMES_WITHIN_MICROS
     }
 
     /// Whether the last write failed for lack of room.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.disk_full.load(Relaxed)
+    }
+
+    /// Compactions have failed for lack of room. RocksDB now begins none before twice its inputs is free, even where nothing of them
+    /// would be left; a store that was opened again does.
+    pub(crate) fn note_failed_compactions(&self) {
+        self.compactions_failed.store(true, Relaxed);
     }
 
     /// To be called after each successful write.

@@ -10,8 +10,13 @@
 //!
 //! **Idle** writes nothing: no statistics dumps, a log file for warnings only.
 //!
+//! **Small disks**: buffers, tables and levels are scaled to the reserve of the disk (`room`), so that a flush or a compaction that
+//! runs when the disk becomes full still has the room that it needs.
+//!
 //! There is no prefix extractor: with it every scan would have to say whether its range crosses a prefix, and ranges
 //! of whole objects gain nothing. Bloom filters hold whole keys.
+
+use std::path::Path;
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode,
@@ -19,6 +24,8 @@ use rocksdb::{
 };
 
 use mayfly_kv::Keyspace;
+
+use crate::room::reserve_bytes;
 
 const MB: usize = 1 << 20;
 /// RocksDB would rewrite a file on the last level only to take sequence numbers out of it; not for ten years. The
@@ -48,7 +55,7 @@ pub struct RocksOptions {
     pub wal_max_bytes: u64,
     /// Whether each commit is synced before it returns, instead of by [`sync`](mayfly_kv::Engine::sync).
     pub sync_commits: bool,
-    /// Free space on the disk that only deletions may use; a twentieth of the disk if that is less.
+    /// Space on the disk that only deletions, and opening the store, may use; an eighth of the disk if that is less.
     pub reserve_bytes: u64,
     /// Threads for flushes and compactions: one flushes, the others compact. With a single one for compactions the log of
     /// operations, whose files only need to be moved, waits for the records, and writers are slowed down for it.
@@ -74,17 +81,26 @@ impl Default for RocksOptions {
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     buffers: WriteBufferManager,
+    /// The usual reserve of the disk, as the measure of what flushes and compactions may need at once.
+    reserve_bytes: u64,
 }
 
 impl Shared {
-    pub(crate) fn new(options: &RocksOptions) -> Shared {
+    pub(crate) fn new(folder: &Path, options: &RocksOptions) -> Shared {
         let blocks = options.cache_bytes - record_bytes(options);
         let cache = Cache::new_hyper_clock_cache(blocks, 0);
         let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
-        Shared { cache, buffers }
+        let reserve_bytes = reserve_bytes(folder, RocksOptions::default().reserve_bytes);
+        Shared { cache, buffers, reserve_bytes }
+    }
+
+    /// So many bytes, or this part of a small disk's reserve, but no less than a megabyte.
+    fn scaled(&self, bytes: usize, part: usize) -> usize {
+        let reserve = usize::try_from(self.reserve_bytes).unwrap_or(usize::MAX);
+        bytes.min((reserve / part).max(MB))
     }
 }
 
@@ -119,7 +135,9 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     db.set_paranoid_checks(true);
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_track_and_verify_wals_in_manifest(true);
-    db.set_max_total_wal_size(options.wal_max_bytes);
+    // Opening replays the log into tables, for which half of the reserve is kept.
+    let wal_max_bytes = usize::try_from(options.wal_max_bytes).unwrap_or(usize::MAX);
+    db.set_max_total_wal_size(shared.scaled(wal_max_bytes, 2) as u64);
     db.set_max_manifest_file_size(16 * MB);
     db.set_bytes_per_sync(MB as u64);
 
@@ -152,15 +170,18 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
         _ => cf.set_compression_per_level(&COMPRESSION),
     }
     // Small files, because a dropped range is given back by whole files.
-    cf.set_target_file_size_base(32 << 20);
+    cf.set_target_file_size_base(shared.scaled(32 * MB, 8) as u64);
+    cf.set_max_bytes_for_level_base(shared.scaled(256 * MB, 1) as u64);
     cf.set_max_write_buffer_number(4);
     match keyspace {
         Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Kept => {
-            cf.set_write_buffer_size(32 * MB);
+            cf.set_write_buffer_size(shared.scaled(32 * MB, 8));
             // Files dense in tombstones are compacted soon: nothing else cleans up after a mass deletion.
             cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);
         }
-        Keyspace::Catalog | Keyspace::Session => cf.set_write_buffer_size(8 * MB),
+        Keyspace::Catalog | Keyspace::Session => {
+            cf.set_write_buffer_size(shared.scaled(8 * MB, 32))
+        }
     }
     if matches!(keyspace, Keyspace::Record | Keyspace::Index) {
         // An insert asks for a key that is absent, of a record or of a unique index; this answers without a walk through

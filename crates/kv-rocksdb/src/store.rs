@@ -14,7 +14,8 @@ use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
 use parking_lot::Mutex;
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, Snapshot, WriteBatch,
+    WriteOptions, properties,
 };
 
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -27,7 +28,7 @@ use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::record_cache::{AsOf, RecordCache};
-use crate::room::Room;
+use crate::room::{DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -38,7 +39,7 @@ pub(crate) struct Store {
     pub(crate) health: Health,
     pub(crate) group_sync: GroupSync,
     marks: Marks,
-    room: Room,
+    pub(crate) room: Room,
     pub(crate) records: RecordCache,
     /// Keys of records and of indexes that were deleted since space was last given back.
     pub(crate) deleted: [AtomicU64; 2],
@@ -98,7 +99,11 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
 }
 
 impl Store {
-    pub(crate) fn open(folder: &Path, options: &RocksOptions) -> Result<Store, OpenError> {
+    pub(crate) fn open(
+        folder: &Path,
+        options: &RocksOptions,
+        state: Arc<DiskState>,
+    ) -> Result<Store, OpenError> {
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
         let marked = format::check(folder)?;
         let open = OpenFolder::new(folder)?;
@@ -106,18 +111,23 @@ impl Store {
             true => log_tail::cut(folder, || lock(folder))?,
             false => format::claim(folder)?,
         }
-        let shared = Shared::new(options);
+        let room = {
+            let _ours = lock(folder)?;
+            // Temporary files of a crash, and the reserve, may be all the room that the disk has.
+            clear_scratch(folder);
+            Room::for_opening(folder, options.reserve_bytes, state)
+        };
+        let shared = Shared::new(folder, options);
         let families = Keyspace::ALL.map(|keyspace| {
             let cf = options::column_family(keyspace, &shared);
             ColumnFamilyDescriptor::new(keyspace.name(), cf)
         });
         let db = DB::open_cf_descriptors(&options::database(options, &shared), folder, families)
             .map_err(|error| OpenError::of_rocksdb(folder, &error))?;
-        // Only now: RocksDB's lock says that the folder is ours.
-        clear_scratch(folder);
         if !marked {
             format::mark(folder)?;
         }
+        room.look(0);
         let db = Box::new(db);
         let families = Keyspace::ALL.map(|keyspace| {
             let family = db.cf_handle(keyspace.name()).expect("opening opened every keyspace");
@@ -135,7 +145,7 @@ impl Store {
             folder: folder.to_owned(),
             health: Health::default(),
             group_sync: GroupSync::default(),
-            room: Room::new(folder, options.reserve_bytes),
+            room,
             deleted: Default::default(),
             eager: Default::default(),
             records: RecordCache::new(options::record_bytes(options)),
@@ -157,12 +167,16 @@ impl Store {
     /// Checks before a commit whether there is room for it.
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
-        self.room.admit(&self.folder, buffer)
+        self.room.admit(buffer)
     }
 
     /// The folder for temporary files, in which there is room for so many bytes.
     pub(crate) fn scratch(&self, bytes: u64) -> KvResult<PathBuf> {
-        self.room.admit_files(&self.folder, bytes)?;
+        self.room.admit_files(bytes)?;
+        self.scratch_folder()
+    }
+
+    fn scratch_folder(&self) -> KvResult<PathBuf> {
         let scratch = self.folder.join(SCRATCH_FOLDER);
         std::fs::create_dir_all(&scratch)
             .map_err(|error| KvError::Unavailable(format!("{}: {error}", scratch.display())))?;
@@ -193,9 +207,10 @@ impl Store {
         batch
     }
 
-    /// Whether there are room and descriptors to open the store anew.
+    /// Whether there are room and descriptors to open the store anew, with the reserve given up.
     pub(crate) fn can_open_files(&self) -> bool {
-        let Ok(folder) = self.scratch(PROBE_BYTES as u64) else { return false };
+        self.room.give_up();
+        let Ok(folder) = self.scratch_folder() else { return false };
         let names = (0..PROBE_FILES).map(|n| folder.join(format!("probe-{n}")));
         let open = |path: &PathBuf| File::create(path);
         let paths: Vec<PathBuf> = names.collect();
@@ -203,6 +218,19 @@ impl Store {
         let probe = files.and_then(|mut files| files[0].write_all(&vec![0; PROBE_BYTES]));
         paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
         probe.is_ok()
+    }
+
+    /// Begins to flush everything, which frees the write-ahead log, and sees to it that compactions can go on.
+    pub(crate) fn flush_for_room(&self, options: &FlushOptions) -> KvResult<()> {
+        let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS).ok().flatten();
+        if errors.unwrap_or(0) > 0 {
+            self.health.note_failed_compactions();
+        }
+        for keyspace in Keyspace::ALL {
+            let begun = self.db.flush_cf_opt(&self.family(keyspace), options);
+            begun.map_err(|error| KvError::Unavailable(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Finds out whether RocksDB has resumed after a full disk, by a log entry that means nothing.

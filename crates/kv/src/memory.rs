@@ -145,7 +145,7 @@ impl Engine for MemoryEngine {
         let maps = self.maps.read().clone();
         let entries = maps.iter().flat_map(Map::iter);
         let memory_bytes = entries.map(|(key, value)| (key.len() + value.len() + 64) as u64).sum();
-        EngineStats { memory_bytes, disk_bytes: 0, written_bytes: 0 }
+        EngineStats { memory_bytes, ..EngineStats::default() }
     }
 
     fn close(&self) -> KvResult<()> {

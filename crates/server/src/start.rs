@@ -97,6 +97,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let store_options = StoreOptions {
         filters: Arc::new(PartialFilters),
         oplog_bytes: config.oplog_bytes,
+        oplog_retention_ms: config.oplog_retention_ms,
         id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
         background,
     };

@@ -238,6 +238,7 @@ impl Writer {
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         op.check()?;
+        self.yield_log();
         let namespace = collection.namespace();
         let known = shared(self, collection)?;
         let state = collection.read_state_by(|| {

@@ -47,6 +47,8 @@ pub struct Writer {
     archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
     finds_archives: OnceLock<Weak<dyn FindArchives>>,
     pub(super) user_block: UserWriteBlock,
+    /// Somebody has noticed that the disk is nearly full; the sweeper sets it back.
+    pub(crate) noticed_full: AtomicBool,
     pub(super) definition_hook: DefinitionHook,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
@@ -83,6 +85,7 @@ impl Writer {
             archive_sink: OnceLock::new(),
             finds_archives: OnceLock::new(),
             user_block: UserWriteBlock::default(),
+            noticed_full: AtomicBool::new(false),
             definition_hook: DefinitionHook::default(),
             fsync_lock: FsyncLock::default(),
             transaction_lock_timeout_ms: AtomicI64::new(TRANSACTION_LOCK_TIMEOUT_MS),
@@ -255,6 +258,7 @@ impl Writer {
         archives: &[ArchiveCollection],
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
+        self.yield_log();
         let state = collection.read_state()?;
         let namespace = collection.namespace();
         if collection.is_dropped() {
