@@ -123,7 +123,8 @@ impl Store {
     /// How soon the sweeper looks again. When the disk is nearly full, what is due goes now.
     fn look_at_room(&self) -> Duration {
         let full = self.engine().is_nearly_full();
-        if self.noticed_full.swap(full, Ordering::Relaxed) != full && full {
+        self.noticed_full.store(full, Ordering::Relaxed);
+        if full {
             self.ttl_params.wake();
         }
         if full { FULL_LOOK } else { OPLOG_LOOK }

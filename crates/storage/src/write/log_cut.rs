@@ -51,9 +51,14 @@ impl Writer {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn cut_large_log(&self) -> Result<bool> {
+        if self.oplog.logged_bytes() < LITTLE_BYTES {
+            return Ok(false);
+        }
+        let _one_cuts = self.oplog.cutting.lock();
+        // Another unit may have cut it meanwhile.
         match self.oplog.logged_bytes() < LITTLE_BYTES {
             true => Ok(false),
-            false => self.cut_log_whole().map(|()| true),
+            false => self.cut_locked().map(|()| true),
         }
     }
 
@@ -63,6 +68,10 @@ impl Writer {
     /// Those of the engine.
     pub(crate) fn cut_log_whole(&self) -> Result<()> {
         let _one_cuts = self.oplog.cutting.lock();
+        self.cut_locked()
+    }
+
+    fn cut_locked(&self) -> Result<()> {
         let Some(cut) = self.oplog.whole_cut() else { return Ok(()) };
         self.note_cut(cut, Some(NOTE))?;
         self.oplog.cuts_for_room.fetch_add(1, Ordering::Relaxed);

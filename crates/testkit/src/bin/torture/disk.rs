@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mayfly_testkit::outside::Server;
@@ -20,6 +20,8 @@ use crate::load::{Connection, DB, Failed, int};
 
 /// From a full disk to an accepted insert.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The disk is full when nothing was accepted for so long.
+const STAYS_FULL: Duration = Duration::from_secs(8);
 const WRITERS: u64 = 4;
 const BATCH: u64 = 100;
 const OUT_OF_DISK_SPACE: i32 = 14031;
@@ -171,6 +173,7 @@ impl FullDisk<'_> {
             self.fill_up()?;
         }
         let documents = count(&mut connection)?;
+        let before = self.files();
         if round.killed {
             server.kill()?;
             server = self.start(false)?;
@@ -204,7 +207,7 @@ impl FullDisk<'_> {
         wait_for_insert(&mut connection, began).map_err(|why| {
             let left = count(&mut connection).unwrap_or(-1);
             format!(
-                "{why}; of {documents} documents {left} are left; it said\n{}",
+                "{why}; of {documents} documents {left} are left; it was full with {before}; it said\n{}",
                 tail(&server.log())
             )
         })?;
@@ -223,21 +226,20 @@ impl FullDisk<'_> {
         Ok(took)
     }
 
-    /// Writers insert, replace and delete until inserts are refused.
+    /// Writers insert and delete until inserts stay refused.
     fn fill(&self, server: &Server, seed: u64) -> Result<(), String> {
-        let failed = std::sync::Mutex::new(Vec::new());
-        let over = AtomicBool::new(false);
+        let (failed, accepted) = (Mutex::new(Vec::new()), Mutex::new(Instant::now()));
         std::thread::scope(|threads| {
             for writer in 0..WRITERS {
-                let (failed, over, port) = (&failed, &over, server.port);
+                let (failed, accepted, port) = (&failed, &accepted, server.port);
                 threads.spawn(move || {
-                    if let Err(why) = write_until_full(port, writer, seed ^ writer, over) {
-                        failed.lock().unwrap_or_else(|it| it.into_inner()).push(why);
+                    if let Err(why) = write_until_full(port, writer, seed ^ writer, accepted) {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
                     }
                 });
             }
         });
-        let failed = failed.into_inner().unwrap_or_else(|it| it.into_inner());
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
     }
 
@@ -299,23 +301,31 @@ fn large(random: &mut SmallRng, id: i64) -> Document {
     doc! { "_id": id, "at": DateTime::from_millis(1_000_000_000_000 + id), "bytes": bytes }
 }
 
-fn write_until_full(port: u16, writer: u64, seed: u64, over: &AtomicBool) -> Result<(), String> {
+/// When a writer's insert was accepted last.
+type Accepted = Mutex<Instant>;
+
+fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> Result<(), String> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut connection = Connection::open(port).map_err(|error| error.to_string())?;
+    let last = || accepted.lock().unwrap_or_else(PoisonError::into_inner);
     for batch in 0.. {
         let first = ((writer << 32) + batch * BATCH) as i64;
         let documents: Vec<Document> =
             (first..first + BATCH as i64).map(|id| large(&mut random, id)).collect();
         let insert = doc! { "insert": "full", "documents": documents, "writeConcern": { "w": 1 } };
-        match connection.run(DB, &insert) {
-            Ok(_) if over.load(Ordering::Relaxed) => return Ok(()),
-            Ok(_) => {}
-            Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) => {
-                over.store(true, Ordering::Relaxed);
-                return Ok(());
+        loop {
+            match connection.run(DB, &insert) {
+                Ok(_) => break,
+                Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) if last().elapsed() > STAYS_FULL => {
+                    return Ok(());
+                }
+                Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                Err(why) => return Err(format!("insert: {why:?}")),
             }
-            Err(why) => return Err(format!("insert: {why:?}")),
         }
+        *last() = Instant::now();
         // Some of what the log refers to goes meanwhile.
         let some = doc! { "_id": { "$gte": first, "$lt": first + BATCH as i64 / 8 } };
         let delete = doc! { "delete": "full", "deletes": [{ "q": some, "limit": 0 }], "writeConcern": { "w": 1 } };
