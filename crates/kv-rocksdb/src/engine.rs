@@ -84,7 +84,10 @@ impl RocksEngine {
         self.reopen();
         match &*self.place.read() {
             Place::Open(store) => Ok(Arc::clone(store)),
-            _ => Err(KvError::Unavailable("the store waits to be opened again".into())),
+            _ => {
+                let cause = if self.disk.is_short() { "the disk is full: " } else { "" };
+                Err(KvError::Unavailable(format!("{cause}the store waits to be opened again")))
+            }
         }
     }
 
@@ -224,7 +227,9 @@ impl Engine for RocksEngine {
         let mut options = FlushOptions::default();
         options.set_wait(false);
         if store.room.look(0) {
-            store.flush_for_room(&options)?;
+            store.make_room()?;
+        } else {
+            store.stall_writes(true);
         }
         let families = [Keyspace::Record, Keyspace::Index].iter().zip(&store.deleted);
         for ((keyspace, deleted), eager) in families.zip(&store.eager) {

@@ -10,7 +10,7 @@
 //!
 //! **Idle** writes nothing: no statistics dumps, a log file for warnings only.
 //!
-//! **Small disks**: buffers, tables and levels are scaled to the reserve of the disk (`room`), so that a flush or a compaction that
+//! **Small disks**: buffers, tables and levels are scaled to the disk, as its reserve is (`room`), so that a flush or a compaction that
 //! runs when the disk becomes full still has the room that it needs.
 //!
 //! There is no prefix extractor: with it every scan would have to say whether its range crosses a prefix, and ranges
@@ -24,8 +24,6 @@ use rocksdb::{
 };
 
 use mayfly_kv::Keyspace;
-
-use crate::room::reserve_bytes;
 
 const MB: usize = 1 << 20;
 /// RocksDB would rewrite a file on the last level only to take sequence numbers out of it; not for ten years. The
@@ -42,6 +40,10 @@ const COMPRESSION: [DBCompressionType; 7] = {
     use DBCompressionType::{Lz4, Zstd};
     [Lz4, Lz4, Lz4, Zstd, Zstd, Zstd, Zstd]
 };
+
+/// Files are cut so that the compaction of one of them with what it overlaps on the next level takes about this much, which is there
+/// for it where the disk is nearly full (`room`).
+const MAX_COMPACTION_BYTES: usize = 128 * MB;
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +83,8 @@ impl Default for RocksOptions {
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     buffers: WriteBufferManager,
-    /// The usual reserve of the disk, as the measure of what flushes and compactions may need at once.
-    reserve_bytes: u64,
+    /// All that the disk has.
+    disk_bytes: u64,
 }
 
 impl Shared {
@@ -93,14 +95,13 @@ impl Shared {
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
-        let reserve_bytes = reserve_bytes(folder, RocksOptions::default().reserve_bytes);
-        Shared { cache, buffers, reserve_bytes }
+        Shared { cache, buffers, disk_bytes: fs4::total_space(folder).unwrap_or(u64::MAX) }
     }
 
-    /// So many bytes, or this part of a small disk's reserve, but no less than a megabyte.
+    /// So many bytes, or this part of a small disk, but no less than a megabyte.
     fn scaled(&self, bytes: usize, part: usize) -> usize {
-        let reserve = usize::try_from(self.reserve_bytes).unwrap_or(usize::MAX);
-        bytes.min((reserve / part).max(MB))
+        let disk = usize::try_from(self.disk_bytes).unwrap_or(usize::MAX);
+        bytes.min((disk / part).max(MB))
     }
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn record_bytes(options: &RocksOptions) -> usize {
 }
 
 /// Options of the database.
-pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
+pub(crate) fn database(options: &RocksOptions, shared: &Shared, is_tight: bool) -> Options {
     let mut db = Options::default();
     match db.get_options_from_string(DATABASE_OPTIONS) {
         Ok(options) => db = options,
@@ -119,7 +120,11 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     db.create_if_missing(true);
     db.create_missing_column_families(true);
     db.set_write_buffer_manager(&shared.buffers);
-    db.set_max_background_jobs(options.background_threads);
+    // Where there is little room, one compaction has it.
+    db.set_max_background_jobs(match is_tight {
+        true => options.background_threads.min(2),
+        false => options.background_threads,
+    });
     // Compactions yield to whoever waits for an answer; flushes do not, because writers wait for them.
     match Env::new() {
         Ok(mut env) => {
@@ -135,9 +140,9 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     db.set_paranoid_checks(true);
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_track_and_verify_wals_in_manifest(true);
-    // Opening replays the log into tables, for which half of the reserve is kept.
+    // Opening replays the log into tables, for which half of the reserve is kept: a sixteenth of a small disk.
     let wal_max_bytes = usize::try_from(options.wal_max_bytes).unwrap_or(usize::MAX);
-    db.set_max_total_wal_size(shared.scaled(wal_max_bytes, 2) as u64);
+    db.set_max_total_wal_size(shared.scaled(wal_max_bytes, 32) as u64);
     db.set_max_manifest_file_size(16 * MB);
     db.set_bytes_per_sync(MB as u64);
 
@@ -170,17 +175,18 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
         _ => cf.set_compression_per_level(&COMPRESSION),
     }
     // Small files, because a dropped range is given back by whole files.
-    cf.set_target_file_size_base(shared.scaled(32 * MB, 8) as u64);
-    cf.set_max_bytes_for_level_base(shared.scaled(256 * MB, 1) as u64);
+    cf.set_target_file_size_base(shared.scaled(32 * MB, 128) as u64);
+    cf.set_max_compaction_bytes(shared.scaled(MAX_COMPACTION_BYTES, 16) as u64);
+    cf.set_max_bytes_for_level_base(shared.scaled(256 * MB, 32) as u64);
     cf.set_max_write_buffer_number(4);
     match keyspace {
         Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Kept => {
-            cf.set_write_buffer_size(shared.scaled(32 * MB, 8));
+            cf.set_write_buffer_size(shared.scaled(32 * MB, 128));
             // Files dense in tombstones are compacted soon: nothing else cleans up after a mass deletion.
             cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);
         }
         Keyspace::Catalog | Keyspace::Session => {
-            cf.set_write_buffer_size(shared.scaled(8 * MB, 32))
+            cf.set_write_buffer_size(shared.scaled(8 * MB, 512))
         }
     }
     if matches!(keyspace, Keyspace::Record | Keyspace::Index) {

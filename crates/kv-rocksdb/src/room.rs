@@ -163,6 +163,11 @@ impl Room {
         fs4::available_space(&self.folder).unwrap_or(u64::MAX)
     }
 
+    /// Whether less is free than the reserve, which was given up, and the slack.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.free() < self.reserve_bytes.saturating_add(self.slack())
+    }
+
     /// Asks the file system whether the disk is nearly full, with so many bytes about to be written, and adapts the reserve. To be
     /// called after the store was opened, too.
     pub(crate) fn look(&self, bytes: u64) -> bool {
@@ -267,7 +272,7 @@ fn refused(folder: &Path, free: u64) -> KvError {
 }
 
 /// Whether it puts what a deletion never does: records, or entries of indexes, as the build of a small one does.
-fn adds(buffer: &WriteBuffer) -> bool {
+pub(crate) fn adds(buffer: &WriteBuffer) -> bool {
     buffer.ops().any(|(keyspace, _, write)| {
         matches!(keyspace, Keyspace::Record | Keyspace::Index) && matches!(write, OwnWrite::Put(_))
     })

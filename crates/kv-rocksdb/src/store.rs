@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
@@ -28,7 +28,7 @@ use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::record_cache::{AsOf, RecordCache};
-use crate::room::{DiskState, Room};
+use crate::room::{self, DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -45,6 +45,9 @@ pub(crate) struct Store {
     pub(crate) deleted: [AtomicU64; 2],
     /// For so many further calls the space of few deletions is given back, too: they are the end of many.
     pub(crate) eager: [AtomicU8; 2],
+    /// How often compactions were found to have failed for lack of room.
+    failed_looks: AtomicU8,
+    stalls_writes: AtomicBool,
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
@@ -54,6 +57,12 @@ pub(crate) struct Store {
 /// What is tried before the store is closed in order to be opened again.
 const PROBE_FILES: usize = 16;
 const PROBE_BYTES: usize = 4 << 20;
+
+/// Memtables of fewer bytes are not flushed for their room.
+const WORTH_A_FLUSH: u64 = 2 << 20;
+/// Files on level 0 at which RocksDB slows writes down, and at which it stops them: its defaults.
+const STALLING_FILES: (&str, &str) = ("20", "36");
+const NEVER_STALLING_FILES: (&str, &str) = ("100000", "100000");
 
 /// What the log says about its syncs: see `log_tail`.
 struct Marks {
@@ -122,7 +131,8 @@ impl Store {
             let cf = options::column_family(keyspace, &shared);
             ColumnFamilyDescriptor::new(keyspace.name(), cf)
         });
-        let db = DB::open_cf_descriptors(&options::database(options, &shared), folder, families)
+        let database = options::database(options, &shared, room.is_tight());
+        let db = DB::open_cf_descriptors(&database, folder, families)
             .map_err(|error| OpenError::of_rocksdb(folder, &error))?;
         if !marked {
             format::mark(folder)?;
@@ -148,6 +158,8 @@ impl Store {
             room,
             deleted: Default::default(),
             eager: Default::default(),
+            failed_looks: AtomicU8::new(0),
+            stalls_writes: AtomicBool::new(true),
             records: RecordCache::new(options::record_bytes(options)),
             read_options: ReadOptions::default(),
             write_options,
@@ -162,6 +174,16 @@ impl Store {
     pub(crate) fn wrote(&self) {
         self.health.wrote();
         self.group_sync.wrote();
+    }
+
+    /// What the failed write of this buffer means. A deletion gets the whole reserve for its next attempt.
+    pub(crate) fn write_failed(&self, error: &rocksdb::Error, buffer: &WriteBuffer) -> KvError {
+        let failure = self.health.write_failed(error);
+        if self.health.is_disk_full() && !room::adds(buffer) {
+            self.room.give_up();
+            self.health.note_room();
+        }
+        failure
     }
 
     /// Checks before a commit whether there is room for it.
@@ -220,17 +242,48 @@ impl Store {
         probe.is_ok()
     }
 
-    /// Begins to flush everything, which frees the write-ahead log, and sees to it that compactions can go on.
-    pub(crate) fn flush_for_room(&self, options: &FlushOptions) -> KvResult<()> {
+    /// While the disk is nearly full: begins to flush, which frees the write-ahead log, and sees to it that compactions go on and that
+    /// deletions do not wait for them.
+    pub(crate) fn make_room(&self) -> KvResult<()> {
+        self.stall_writes(false);
         let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS).ok().flatten();
         if errors.unwrap_or(0) > 0 {
-            self.health.note_failed_compactions();
+            // A compaction did not have the room that it needs: it gets all that there is.
+            self.room.give_up();
+            if self.failed_looks.fetch_add(1, Ordering::Relaxed) > 0 {
+                self.health.note_failed_compactions();
+            }
         }
+        let buffered = Keyspace::ALL.map(|keyspace| {
+            let (family, name) = (self.family(keyspace), properties::CUR_SIZE_ALL_MEM_TABLES);
+            self.db.property_int_value_cf(&family, name).ok().flatten().unwrap_or(0)
+        });
+        if buffered.iter().sum::<u64>() < WORTH_A_FLUSH {
+            return Ok(());
+        }
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
         for keyspace in Keyspace::ALL {
-            let begun = self.db.flush_cf_opt(&self.family(keyspace), options);
+            let begun = self.db.flush_cf_opt(&self.family(keyspace), &options);
             begun.map_err(|error| KvError::Unavailable(error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Whether writes wait for compactions, which they must not where only deletions give compactions the room that they need.
+    pub(crate) fn stall_writes(&self, stall: bool) {
+        if self.stalls_writes.swap(stall, Ordering::Relaxed) == stall {
+            return;
+        }
+        let (slowdown, stop) = if stall { STALLING_FILES } else { NEVER_STALLING_FILES };
+        let options =
+            [("level0_slowdown_writes_trigger", slowdown), ("level0_stop_writes_trigger", stop)];
+        for keyspace in Keyspace::ALL {
+            if let Err(error) = self.db.set_options_cf(&self.family(keyspace), &options) {
+                self.stalls_writes.store(!stall, Ordering::Relaxed);
+                tracing::warn!(%error, "whether writes wait for compactions cannot be changed");
+            }
+        }
     }
 
     /// Finds out whether RocksDB has resumed after a full disk, by a log entry that means nothing.

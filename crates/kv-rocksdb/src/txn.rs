@@ -289,7 +289,7 @@ impl RocksTxn {
         let bar = store.records.bar(records.map(|(_, key, _)| key));
         let written = store.db.write_opt(batch, &store.write_options);
         bar.lift(store.db.latest_sequence_number());
-        written.map_err(|error| store.health.write_failed(&error))?;
+        written.map_err(|error| store.write_failed(&error, &self.buffer))?;
         store.wrote();
         Ok(())
     }

@@ -134,7 +134,11 @@ impl Store {
         self.sweep_once()?;
         self.trim_oplog()?;
         self.sweep_statements()?;
-        self.history.expire(self.clock.monotonic_micros());
+        match self.engine().is_nearly_full() {
+            // Old snapshots keep what was deleted on the disk.
+            true => self.history.clear(),
+            false => self.history.expire(self.clock.monotonic_micros()),
+        }
         self.engine().give_back_space().map_err(from_kv)
     }
 
