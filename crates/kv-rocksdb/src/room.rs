@@ -243,6 +243,7 @@ impl Room {
 
     pub(crate) fn stats(&self) -> RoomStats {
         RoomStats {
+            total_bytes: fs4::total_space(&self.folder).unwrap_or(0),
             free_bytes: self.free(),
             reserve_bytes: self.reserve.lock().held,
             nearly_full: self.state.is_short(),

@@ -413,6 +413,8 @@ pub struct EngineStats {
 /// How the disk of an engine stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomStats {
+    /// All bytes of the disk; 0 where the system does not say.
+    pub total_bytes: u64,
     /// Bytes that are free for this process, without the reserve.
     pub free_bytes: u64,
     /// Bytes that are held for deletions and for opening the store.

@@ -1,18 +1,17 @@
 //! Entries in a file, one after the other, to be read in that order as often as needed.
 
-use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use mayfly_base::Result;
 
 use crate::Spilled;
-use crate::file::{failed, finish, reader, writer};
+use crate::file::{ScratchFile, failed, finish, reader, writer};
 
 /// Takes entries.
 #[derive(Debug)]
 pub struct SpoolWriter {
-    out: BufWriter<File>,
+    out: BufWriter<ScratchFile>,
     spilled: Spilled,
 }
 
@@ -59,7 +58,7 @@ impl SpoolWriter {
 /// Gives them again.
 #[derive(Debug)]
 pub struct Spool {
-    file: BufReader<File>,
+    file: BufReader<ScratchFile>,
     entry: Vec<u8>,
     count: u64,
     left: u64,

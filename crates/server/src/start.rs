@@ -128,6 +128,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         // What a crash left of the last run.
         let _ = std::fs::remove_dir_all(&folder);
         let _ = service.spill_folder.set(folder);
+        let store = Arc::downgrade(&service.store);
+        let room = move |bytes| store.upgrade().map_or(Ok(()), |store| store.room_for_files(bytes));
+        let disk_bytes = service.store.engine_stats().room.map_or(0, |room| room.total_bytes);
+        service.ops.scratch().set_disk(disk_bytes, Box::new(room));
     }
     if let Err(why) = set_parameters(&service, &config) {
         // The reason to stop is the parameter; a failed close would only hide it.

@@ -293,11 +293,17 @@ fn ttl(service: &Service, doc: &mut DocBuilder) {
 fn disk_space(service: &Service, doc: &mut DocBuilder) {
     let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     if let Some(room) = service.store.engine_stats().room {
+        doc.append("totalBytes", count(room.total_bytes));
         doc.append("freeBytes", count(room.free_bytes));
         doc.append("reserveBytes", count(room.reserve_bytes));
         doc.append("nearlyFull", room.nearly_full);
         doc.append("timesNearlyFull", count(room.times_nearly_full));
     }
+    let scratch = service.ops.scratch();
+    doc.start_document("scratch").append("usedBytes", count(scratch.used()));
+    doc.append("limitBytes", count(scratch.limit_bytes()));
+    doc.append("operationLimitBytes", count(scratch.operation_limit_bytes()));
+    doc.append("refused", count(scratch.refused())).end();
     doc.append("oplogCuts", count(service.store.oplog().cuts_for_room()));
 }
 

@@ -126,6 +126,8 @@ pub(crate) struct FullDisk<'f> {
     pub(crate) folder: &'f Path,
     pub(crate) disk: &'f Disk,
     pub(crate) seed: u64,
+    /// Rounds alone whose description has this text.
+    pub(crate) only: &'f str,
 }
 
 impl FullDisk<'_> {
@@ -141,6 +143,9 @@ impl FullDisk<'_> {
                     killed_after: (number > 0 && random.random_bool(0.5))
                         .then(|| Duration::from_millis(random.random_range(5..1500))),
                 };
+                if !format!("{round:?}").contains(self.only) {
+                    continue;
+                }
                 self.disk.again()?;
                 let took = self.round(&round, &mut random);
                 let took = took.map_err(|why| format!("{round:?}: {why}\n{}", self.files()))?;

@@ -49,6 +49,9 @@ enum What {
         /// How often each way out is taken.
         #[arg(long, default_value_t = 20)]
         rounds: u32,
+        /// Those rounds alone whose description has this text.
+        #[arg(long, default_value = "")]
+        only: String,
     },
     /// Calls that fail.
     Faults {
@@ -80,8 +83,22 @@ fn main() -> ExitCode {
 fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("mayfly-torture-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
-    if let What::Disk { megabytes, ext4, rounds } = arguments.what {
-        let done = full_disk(arguments, folder.path(), (megabytes, ext4), rounds, seed);
+    if let What::Disk { megabytes, ext4, rounds, ref only } = arguments.what {
+        let done = match disk::Disk::mount(&folder.path().join("data"), megabytes, ext4) {
+            Ok(disk) => {
+                let (program, folder) = (&arguments.server, folder.path());
+                let done = disk::FullDisk { program, folder, disk: &disk, seed, only }.run(rounds);
+                if done.is_err() {
+                    // What is on it tells why.
+                    std::mem::forget(disk);
+                }
+                done
+            }
+            Err(why) => {
+                println!("disk: SKIPPED: no file system can be mounted, which root may do: {why}");
+                Ok(())
+            }
+        };
         if done.is_err() {
             println!("kept: {}", folder.keep().display());
         }
@@ -99,26 +116,6 @@ fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
         println!("kept: {}", folder.keep().display());
     }
     done
-}
-
-fn full_disk(
-    arguments: &Arguments,
-    folder: &Path,
-    (megabytes, ext4): (u64, bool),
-    rounds: u32,
-    seed: u64,
-) -> Result<(), String> {
-    match disk::Disk::mount(&folder.join("data"), megabytes, ext4) {
-        Ok(disk) => {
-            disk::FullDisk { program: &arguments.server, folder, disk: &disk, seed }.run(rounds)
-        }
-        Err(why) => {
-            println!(
-                "disk: SKIPPED, because no file system can be mounted, which root may do: {why}"
-            );
-            Ok(())
-        }
-    }
 }
 
 fn power_cuts(rounds: &mut power::Rounds<'_>, count: u32) -> Result<(), String> {
