@@ -226,10 +226,12 @@ impl Engine for RocksEngine {
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
+        store.room.note_compactions(store.compaction_bytes());
         if store.room.look(0) {
             store.make_room()?;
         } else {
             store.stall_writes(true);
+            store.look_at_errors();
         }
         let families = [Keyspace::Record, Keyspace::Index].iter().zip(&store.deleted);
         for ((keyspace, deleted), eager) in families.zip(&store.eager) {

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
@@ -45,12 +46,16 @@ pub(crate) struct Store {
     pub(crate) deleted: [AtomicU64; 2],
     /// For so many further calls the space of few deletions is given back, too: they are the end of many.
     pub(crate) eager: [AtomicU8; 2],
-    /// How often compactions were found to have failed for lack of room.
+    /// How often compactions had failed at the last look, and at how many looks in a row.
+    seen_errors: AtomicU64,
     failed_looks: AtomicU8,
     stalls_writes: AtomicBool,
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
+    /// The same for commits, which do not wait inside of RocksDB: one that waited for a compaction without room would keep the store
+    /// from being opened again.
+    pub(crate) commit_options: WriteOptions,
     _open: OpenFolder,
 }
 
@@ -58,6 +63,10 @@ pub(crate) struct Store {
 const PROBE_FILES: usize = 16;
 const PROBE_BYTES: usize = 4 << 20;
 
+/// How often a commit looks whether it need not wait any more.
+const STALL_LOOK: Duration = Duration::from_millis(2);
+/// So often compactions may fail while a commit waits for them. RocksDB tries again every second.
+const FAILED_AGAIN: u64 = 1;
 /// Memtables of fewer bytes are not flushed for their room.
 const WORTH_A_FLUSH: u64 = 2 << 20;
 /// Files on level 0 at which RocksDB slows writes down, and at which it stops them: its defaults.
@@ -145,6 +154,9 @@ impl Store {
         });
         let mut write_options = WriteOptions::default();
         write_options.set_sync(options.sync_commits);
+        let mut commit_options = WriteOptions::default();
+        commit_options.set_sync(options.sync_commits);
+        commit_options.set_no_slowdown(true);
         let opened_at = db.latest_sequence_number();
         Ok(Store {
             families,
@@ -158,11 +170,13 @@ impl Store {
             room,
             deleted: Default::default(),
             eager: Default::default(),
+            seen_errors: AtomicU64::new(0),
             failed_looks: AtomicU8::new(0),
             stalls_writes: AtomicBool::new(true),
             records: RecordCache::new(options::record_bytes(options)),
             read_options: ReadOptions::default(),
             write_options,
+            commit_options,
         })
     }
 
@@ -189,7 +203,39 @@ impl Store {
     /// Checks before a commit whether there is room for it.
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
-        self.room.admit(buffer)
+        let admitted = self.room.admit(buffer, || self.compaction_bytes());
+        if !self.room.is_short() {
+            self.stall_writes(true);
+        }
+        admitted
+    }
+
+    /// What the compaction of level 0 would write at once, roughly: it has to find room beside what is inserted meanwhile.
+    pub(crate) fn compaction_bytes(&self) -> u64 {
+        let of_family = |keyspace| {
+            let text = self.db.property_value_cf(&self.family(keyspace), properties::LEVELSTATS);
+            level_0_and_base(&text.ok().flatten().unwrap_or_default())
+        };
+        Keyspace::ALL.map(of_family).iter().sum()
+    }
+
+    /// How often flushes and compactions have failed.
+    pub(crate) fn background_errors(&self) -> u64 {
+        let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS);
+        errors.ok().flatten().unwrap_or(0)
+    }
+
+    /// Waits a moment for compactions, which a commit has to let go first. `errors` is how often they had failed when it began to wait.
+    pub(crate) fn wait_for_compactions(&self, errors: u64) -> KvResult<()> {
+        if self.background_errors() > errors + FAILED_AGAIN {
+            self.health.note_failed_compactions();
+            let text = "the disk is full: compactions, which writes have to wait for, have no room";
+            return Err(KvError::Unavailable(text.to_owned()));
+        }
+        // The commit begins anew, and has to say again what the last sync covered.
+        self.marks.marked.store(0, Ordering::Release);
+        std::thread::sleep(STALL_LOOK);
+        Ok(())
     }
 
     /// The folder for temporary files, in which there is room for so many bytes.
@@ -242,17 +288,27 @@ impl Store {
         probe.is_ok()
     }
 
+    /// Looks whether compactions have failed since the last look; where they go on failing, the store wants to be opened again.
+    pub(crate) fn look_at_errors(&self) -> bool {
+        let errors = self.background_errors();
+        let fails = self.seen_errors.swap(errors, Ordering::Relaxed) < errors;
+        let looks = match fails {
+            true => self.failed_looks.fetch_add(1, Ordering::Relaxed),
+            false => self.failed_looks.swap(0, Ordering::Relaxed),
+        };
+        if fails && looks > 0 {
+            self.health.note_failed_compactions();
+        }
+        fails
+    }
+
     /// While the disk is nearly full: begins to flush, which frees the write-ahead log, and sees to it that compactions go on and that
     /// deletions do not wait for them.
     pub(crate) fn make_room(&self) -> KvResult<()> {
         self.stall_writes(false);
-        let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS).ok().flatten();
-        if errors.unwrap_or(0) > 0 {
+        if self.look_at_errors() {
             // A compaction did not have the room that it needs: it gets all that there is.
             self.room.give_up();
-            if self.failed_looks.fetch_add(1, Ordering::Relaxed) > 0 {
-                self.health.note_failed_compactions();
-            }
         }
         let buffered = Keyspace::ALL.map(|keyspace| {
             let (family, name) = (self.family(keyspace), properties::CUR_SIZE_ALL_MEM_TABLES);
@@ -295,6 +351,21 @@ impl Store {
             .map_err(|error| self.health.write_failed(&error))?;
         self.wrote();
         Ok(())
+    }
+}
+
+/// Bytes of level 0, and of the level that it is compacted into, from lines of level, files and megabytes.
+fn level_0_and_base(text: &str) -> u64 {
+    let mut levels = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let level = words.next()?.parse::<u32>().ok()?;
+        Some((level, words.nth(1)?.parse::<u64>().ok()? << 20))
+    });
+    match levels.next() {
+        Some((0, bytes @ 1..)) => {
+            bytes + levels.map(|(_, bytes)| bytes).find(|bytes| *bytes > 0).unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 
@@ -345,5 +416,19 @@ impl StoreSnapshot {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level_0_and_base;
+
+    #[test]
+    fn the_compaction_of_level_0_is_estimated() {
+        let text =
+            "Level Files Size(MB)\n--------------------\n  0 FIRST\n  1 0 0\n  5 3 7\n  6 9 90\n";
+        let of = |first: &str| level_0_and_base(&text.replace("FIRST", first));
+        assert_eq!(of("4        12"), 19 << 20);
+        assert_eq!((of("0 0"), of("x"), level_0_and_base("")), (0, 0, 0));
     }
 }
