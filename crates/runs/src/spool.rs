@@ -1,20 +1,18 @@
 //! Entries in a file, one after the other, to be read in that order as often as needed.
 
-use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_base::Result;
 
 use crate::Spilled;
-use crate::file::{BUFFER_BYTES, failed, finish, writer};
+use crate::file::{BUFFER_BYTES, ScratchFile, failed, finish, writer};
 
 /// Takes entries.
 #[derive(Debug)]
 pub struct SpoolWriter {
-    out: BufWriter<File>,
+    out: BufWriter<ScratchFile>,
     spilled: Spilled,
 }
 
@@ -62,7 +60,7 @@ const READER_BYTES: usize = 32 << 10;
 /// A file with a position of its own, whatever others read from the same file.
 #[derive(Debug)]
 struct Position {
-    file: Arc<File>,
+    file: Arc<ScratchFile>,
     at: u64,
 }
 
@@ -84,7 +82,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    fn at_start(file: Arc<File>, count: u64, buffer_bytes: usize) -> Spool {
+    fn at_start(file: Arc<ScratchFile>, count: u64, buffer_bytes: usize) -> Spool {
         let file = BufReader::with_capacity(buffer_bytes, Position { file, at: 0 });
         Spool { file, entry: Vec::new(), count, left: count }
     }

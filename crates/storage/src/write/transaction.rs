@@ -242,6 +242,7 @@ impl Writer {
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         op.check()?;
+        self.yield_log();
         let namespace = collection.namespace();
         let known = shared(self, collection)?;
         // A change of a definition holds it for a moment, and waits for no transaction while it does.

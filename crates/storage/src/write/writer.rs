@@ -33,6 +33,10 @@ const BRIEF_RETRIES: u32 = 8;
 /// How often when its snapshot was too old: each try may have taken long.
 const MAX_RETRIES_TOO_OLD: u32 = 10;
 
+/// How often a deletion that had no room is tried again, and how soon: the engine makes room and opens its store again meanwhile.
+const MAX_TRIES_ON_FULL_DISK: u32 = 100;
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(200);
+
 /// A core that can be written to.
 pub struct Writer {
     core: Core,
@@ -47,6 +51,8 @@ pub struct Writer {
     archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
     finds_archives: OnceLock<Weak<dyn FindArchives>>,
     pub(super) user_block: UserWriteBlock,
+    /// Somebody has noticed that the disk is nearly full; the sweeper sets it back.
+    pub(crate) noticed_full: AtomicBool,
     pub(super) definition_hook: DefinitionHook,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
@@ -87,6 +93,7 @@ impl Writer {
             archive_sink: OnceLock::new(),
             finds_archives: OnceLock::new(),
             user_block: UserWriteBlock::default(),
+            noticed_full: AtomicBool::new(false),
             definition_hook: DefinitionHook::default(),
             fsync_lock: FsyncLock::default(),
             transaction_lock_timeout_ms: AtomicI64::new(TRANSACTION_LOCK_TIMEOUT_MS),
@@ -232,11 +239,21 @@ impl Writer {
             // What has to go depends on how much there is.
             self.count_documents(op, collection)?;
         }
-        let mut tries = 0;
+        let (mut tries, mut tries_on_full_disk, mut removes) = (0, 0, false);
         loop {
             let mut archives = self.archives_of(collection);
             archives.extend_from_slice(others);
-            match self.try_write(collection, &archives, &mut body) {
+            match self.try_write(collection, &archives, &mut removes, &mut body) {
+                // The engine makes room for it.
+                Err(error)
+                    if removes
+                        && error.code() == ErrorCode::OutOfDiskSpace
+                        && tries_on_full_disk < MAX_TRIES_ON_FULL_DISK =>
+                {
+                    tries_on_full_disk += 1;
+                    op.check()?;
+                    pause_on_full_disk();
+                }
                 Err(error) if tries < most_tries(&error).min(most) => {
                     tries += 1;
                     self.write_conflicts.fetch_add(1, Ordering::Relaxed);
@@ -252,13 +269,16 @@ impl Writer {
         }
     }
 
-    /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks.
+    /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks. `removes` says
+    /// whether it removes more than it adds, which is known when the commit fails.
     fn try_write<T>(
         &self,
         collection: &Collection,
         archives: &[ArchiveCollection],
+        removes: &mut bool,
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
+        self.yield_log();
         let state = collection.read_state()?;
         let namespace = collection.namespace();
         if collection.is_dropped() {
@@ -287,6 +307,7 @@ impl Writer {
         let result = body(&mut unit)?;
         unit.keep_limits()?;
         let (effects, capped) = (unit.effects, unit.capped);
+        *removes |= effects.documents < 0 && effects.bytes < 0;
         let delay = self.commit(txn, pending, (collection, effects), now_ms)?;
         if let Some(capped) = capped {
             capped.note_commit(collection);
@@ -398,6 +419,11 @@ pub(crate) fn wait_for_build(delay: Duration) {
     if !delay.is_zero() {
         current::wait(|| std::thread::sleep(delay));
     }
+}
+
+/// Gives the engine time to make room.
+pub(super) fn pause_on_full_disk() {
+    current::wait(|| std::thread::sleep(FULL_DISK_PAUSE));
 }
 
 /// Gives the other writer time; longer with each try.
