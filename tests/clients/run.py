@@ -245,9 +245,11 @@ class Suite:
 
     passed_pattern = r"^(\d+) passed, \d+ failed"
     failed_pattern = r"^\d+ passed, (\d+) failed"
+    # Where it differs from the suite's name.
+    folder_name = ""
 
     def __init__(self, name: str):
-        self.name, self.folder, self.log = name, HERE / name, LOGS / f"{name}.log"
+        self.name, self.folder, self.log = name, HERE / (self.folder_name or name), LOGS / f"{name}.log"
 
     def prepare(self) -> None:
         raise NotImplementedError
@@ -322,6 +324,10 @@ class Node(Npm):
         return command, {"NODE_PATH": str(self.modules)}
 
 
+class OldNode(Node):
+    folder_name = "old_node"
+
+
 class Mongosh(Npm):
     def command(self):
         home = LOGS / "mongosh-home"
@@ -373,11 +379,14 @@ class Go(Suite):
 
 
 class Java(Suite):
+    # The properties that Maven gets.
+    properties: tuple[str, ...] = ()
+
     def maven(self, goal):
-        return [tool("mvn"), "-q", "-B", f"-Dsuite.build={CACHE / 'java'}", *goal]
+        return [tool("mvn"), "-q", "-B", f"-Dsuite.build={CACHE / self.name}", *self.properties, *goal]
 
     def prepare(self):
-        shutil.rmtree(CACHE / "java", ignore_errors=True)
+        shutil.rmtree(CACHE / self.name, ignore_errors=True)
         must(self.maven(["test-compile"]), self.log, cwd=self.folder)
 
     def command(self):
@@ -385,13 +394,21 @@ class Java(Suite):
 
     def counts(self, text):
         passed = failed = 0
-        for report in (CACHE / "java" / "surefire-reports").glob("TEST-*.xml"):
+        for report in (CACHE / self.name / "surefire-reports").glob("TEST-*.xml"):
             head = re.search(r"<testsuite [^>]*>", report.read_text())[0]
             number = {k: int(v) for k, v in re.findall(r'\b(tests|errors|failures|skipped)="(\d+)"', head)}
             bad = number["errors"] + number["failures"]
             failed += bad
             passed += number["tests"] - bad - number["skipped"]
         return passed, failed
+
+
+class Java3(Java):
+    folder_name, properties = "old_java", ("-Ddriver.version=3.12.14",)
+
+
+class Java4(Java):
+    folder_name, properties = "old_java", ("-Ddriver.version=4.0.6",)
 
 
 class Rust(Suite):
@@ -421,7 +438,26 @@ class C(Suite):
         return [self.build / "driver"], {}
 
 
-KINDS = {"python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh}
+class Php(Suite):
+    def prepare(self):
+        must([tool("php"), "-r", "exit(extension_loaded('mongodb') ? 0 : 1);"], self.log)
+
+    def command(self):
+        return [tool("php"), "driver.php"], {}
+
+
+class Ruby(Suite):
+    def prepare(self):
+        must([tool("ruby"), "-e", "require 'mongo'"], self.log)
+
+    def command(self):
+        return [tool("ruby"), "driver.rb"], {}
+
+
+KINDS = {
+    "python": Python, "node": Node, "go": Go, "java": Java, "rust": Rust, "c": C, "mongosh": Mongosh, "java-3": Java3,
+    "java-4": Java4, "node-3": OldNode, "php": Php, "ruby": Ruby,
+}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ pub mod memory;
 mod namespace;
 pub mod op;
 mod planner;
+pub mod scratch;
 mod scripts;
 pub mod spill;
 mod threads;

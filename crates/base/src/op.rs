@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, 
 
 use parking_lot::Mutex;
 
+use crate::scratch::{OperationScratch, ScratchPool};
 use crate::spill::SpillCounters;
 use crate::threads::{Keeps, Sleeper};
 use crate::{Clock, Error, ErrorCode, Result, memory};
@@ -86,6 +87,7 @@ pub struct OpCtx {
     writes: AtomicBool,
     /// The thread that it runs on.
     pub thread: Keeps,
+    scratch: Mutex<Arc<OperationScratch>>,
     info: Mutex<OpInfo>,
 }
 
@@ -121,10 +123,10 @@ impl Planning {
 impl OpCtx {
     /// An operation outside any registry, for tests and start-up work.
     pub fn detached(clock: Arc<dyn Clock>) -> Arc<OpCtx> {
-        Arc::new(OpCtx::with_id(0, clock, OpInfo::default()))
+        Arc::new(OpCtx::with_id(0, clock, OpInfo::default(), Arc::default()))
     }
 
-    fn with_id(id: i32, clock: Arc<dyn Clock>, info: OpInfo) -> OpCtx {
+    fn with_id(id: i32, clock: Arc<dyn Clock>, info: OpInfo, pool: Arc<ScratchPool>) -> OpCtx {
         OpCtx {
             id,
             started_micros: clock.monotonic_micros(),
@@ -143,6 +145,7 @@ impl OpCtx {
             spills: SpillCounters::default(),
             writes: AtomicBool::new(false),
             thread: Keeps::default(),
+            scratch: Mutex::new(Arc::new(OperationScratch::new(pool))),
             info: Mutex::new(info),
         }
     }
@@ -245,6 +248,16 @@ impl OpCtx {
         memory::check()
     }
 
+    /// Its temporary files.
+    pub fn scratch(&self) -> Arc<OperationScratch> {
+        self.scratch.lock().clone()
+    }
+
+    /// From now on its temporary files count together with these, of an earlier operation with the same cursor.
+    pub fn go_on_with_scratch(&self, scratch: Arc<OperationScratch>) {
+        *self.scratch.lock() = scratch;
+    }
+
     /// Changes what `currentOp` shows.
     pub fn update_info(&self, change: impl FnOnce(&mut OpInfo)) {
         change(&mut self.info.lock());
@@ -265,6 +278,7 @@ pub struct OpRegistry {
     pub(crate) sleeper: Sleeper,
     /// Whether anybody watches them.
     pub(crate) watched: AtomicBool,
+    scratch: Arc<ScratchPool>,
 }
 
 /// Keeps an operation registered until dropped.
@@ -282,16 +296,22 @@ impl OpRegistry {
             running: Mutex::new(BTreeMap::new()),
             sleeper: Sleeper::default(),
             watched: AtomicBool::new(false),
+            scratch: Arc::default(),
         })
     }
 
     /// Registers an operation that begins now; it leaves when the guard goes.
     pub fn begin(self: &Arc<OpRegistry>, info: OpInfo) -> OpGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
-        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info));
+        let op = Arc::new(OpCtx::with_id(id, self.clock.clone(), info, self.scratch.clone()));
         self.running.lock().insert(id, op.clone());
         self.sleeper.wake();
         OpGuard { registry: self.clone(), op }
+    }
+
+    /// The temporary files of all of them.
+    pub fn scratch(&self) -> &Arc<ScratchPool> {
+        &self.scratch
     }
 
     /// A snapshot of what runs, ascending by id.

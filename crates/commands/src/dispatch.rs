@@ -577,20 +577,18 @@ fn run_guarded(
 
 /// The database: `$db`, or the one in the message's own header.
 fn database<'a>(incoming: &Incoming<'a>) -> Result<&'a str> {
-    if let Some(db) = incoming.legacy_db {
-        return Ok(db);
-    }
-    match incoming.body.get("$db") {
-        Some(mayfly_value::RawValue::String(db)) => {
-            if db.is_empty() || db.contains(['\0', '.', '/', '\\', ' ', '"']) {
-                let text = format!("Invalid database name: '{db}'");
-                return Err(Error::new(ErrorCode::InvalidNamespace, text));
-            }
-            Ok(db)
+    let db = match (incoming.legacy_db, incoming.body.get("$db")) {
+        (Some(db), _) | (None, Some(mayfly_value::RawValue::String(db))) => db,
+        (None, Some(other)) => return Err(crate::fields::wrong_type("$db", other, "string")),
+        (None, None) => {
+            return Err(Error::new(ErrorCode(40571), "OP_MSG requests require a $db argument"));
         }
-        Some(other) => Err(crate::fields::wrong_type("$db", other, "string")),
-        None => Err(Error::new(ErrorCode(40571), "OP_MSG requests require a $db argument")),
+    };
+    if db.is_empty() || db.contains(['\0', '.', '/', '\\', ' ', '"']) {
+        let text = format!("Invalid database name: '{db}'");
+        return Err(Error::new(ErrorCode::InvalidNamespace, text));
     }
+    Ok(db)
 }
 
 /// The counter of a kind of operation.

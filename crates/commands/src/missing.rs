@@ -56,7 +56,6 @@ pub(crate) const ROWS: &[Row] = &[
     Row::missing("replSetReconfig", "<=2.6"),
     Row::missing("replSetMaintenance", "<=2.6"),
     Row::missing("replSetSyncFrom", "<=2.6"),
-    Row::missing("replSetResizeOplog", "3.6"),
     Row::missing("replSetAbortPrimaryCatchUp", "3.6"),
     Row::missing("appendOplogNote", "<=2.6"),
     Row::missing("applyOps", "<=2.6"),

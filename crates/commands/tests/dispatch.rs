@@ -275,6 +275,7 @@ fn diagnostics_answer() {
         doc! {"getCmdLineOpts": 1},
         doc! {"connectionStatus": 1, "showPrivileges": true},
         doc! {"whatsmyuri": 1},
+        doc! {"_isSelf": 1},
         doc! {"listCommands": 1},
         doc! {"serverStatus": 1},
         doc! {"startSession": 1},
@@ -376,7 +377,7 @@ fn failed_logins_in_handshakes_are_not_counted() {
     let login = |command: &str| {
         let mut login = doc! {};
         login.insert(command, 1);
-        login.extend(doc! {"mechanism": "PLAIN", "payload": "", "db": "admin"});
+        login.extend(doc! {"mechanism": "SCRAM-SHA-256", "payload": "", "db": "admin"});
         login
     };
     for _ in 0..20 {

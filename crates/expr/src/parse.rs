@@ -7,7 +7,7 @@ use mayfly_base::{Error, ErrorCode, Result, limits};
 use mayfly_value::paths::check_field_path;
 use mayfly_value::{RawDoc, RawValue};
 
-use crate::op::{self, OpRow, Operands, Prepared, Run, RunPrepared};
+use crate::op::{self, ConstantItems, OpRow, Operands, Prepared, Run, RunPrepared};
 use crate::{Expression, Frame, Scope, Scripts, Value};
 
 /// So many names of an object are compared one by one.
@@ -201,6 +201,15 @@ impl<'s> Parser<'s> {
                 let arguments = self.arguments(operand)?;
                 check_arity(row, arguments.len(), least, most)?;
                 self.call(row, run, arguments)
+            }
+            Operands::Searched { run, run_constant } => {
+                let arguments = self.arguments(operand)?;
+                check_arity(row, arguments.len(), 2, 2)?;
+                let items = arguments[1].as_constant().and_then(RawValue::as_array);
+                match items.map(|items| ConstantItems::of(items, self.scope.collation().cloned())) {
+                    Some(items) => self.ready(row, run_constant, Prepared::Items(items), arguments),
+                    None => self.call(row, run, arguments),
+                }
             }
         }
     }

@@ -393,3 +393,63 @@ fn looking_at_large_values_is_work() {
     let error = evaluate(expression, &document).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Interrupted);
 }
+
+/// A constant array is sorted when it is parsed, and answers as one that the document has.
+#[test]
+fn constant_arrays_are_searched_as_others() {
+    let list = "[3, 1.0, null, 'b', 'A', [1], {x: 1}, {$numberLong: '7'}, {$numberDouble: 'NaN'}, 'b', true]";
+    let spec = parse_document(&format!(
+        "{{in: {{$in: ['$a', {list}]}}, all: {{$setIsSubset: ['$a', {list}]}}}}"
+    ))
+    .unwrap();
+    for element in spec.as_doc() {
+        let parsed = Expression::parse_in(element.value(), &Scope::default()).unwrap();
+        assert!(matches!(parsed, Expression::Ready { .. }), "{}", element.name());
+    }
+    let values = [
+        "1",
+        "2",
+        "{$numberDecimal: '7'}",
+        "'a'",
+        "'A'",
+        "null",
+        "[1]",
+        "[1.0]",
+        "[2]",
+        "{x: 1}",
+        "{x: 2}",
+        "true",
+        "{$numberDouble: 'NaN'}",
+        "[3, 'b']",
+        "[3, 'c']",
+        "[]",
+    ];
+    for value in values {
+        let document = format!("{{a: {value}, list: {list}}}");
+        for operator in ["$in", "$setIsSubset"] {
+            let of = |array: &str| {
+                evaluate(&format!("{{{operator}: ['$a', {array}]}}"), &document)
+                    .map_err(|error| error.message().to_owned())
+            };
+            let (constant, stored) = (of(list), of("'$list'"));
+            // The reference has codes of their own for a constant, not other texts.
+            assert_eq!(constant, stored, "{operator} of {value}");
+        }
+    }
+    check(&format!("{{$in: ['$none', {list}]}}"), "{}", "false");
+    check_error(
+        "{$in: ['$a', 5]}",
+        "{a: 1}",
+        40081,
+        "$in requires an array as a second argument, found: int",
+    );
+    let options = parse_document("{locale: 'en', strength: 2}").unwrap();
+    let collation = mayfly_value::Collation::parse(options.as_doc(), "collation").unwrap();
+    let scope = Scope::default().collated(collation);
+    let parsed = Expression::parse_in(spec.as_doc().get("in").unwrap(), &scope).unwrap();
+    for (value, wanted) in [("'a'", true), ("'B'", true), ("'c'", false)] {
+        let document = parse_document(&format!("{{a: {value}}}")).unwrap();
+        let found = parsed.evaluate(Frame::new(document.as_doc())).unwrap();
+        assert_eq!(found.as_raw(), Some(RawValue::Bool(wanted)), "{value}");
+    }
+}

@@ -12,7 +12,7 @@ use mayfly_kv::{
 };
 use parking_lot::RwLock;
 use rocksdb::checkpoint::Checkpoint;
-use rocksdb::{FlushOptions, Range, properties};
+use rocksdb::{CompactOptions, FlushOptions, Range, properties};
 
 use crate::format;
 use crate::health::read_failed;
@@ -21,6 +21,7 @@ use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::RocksOptions;
 use crate::record_cache::{AsOf, Look};
+use crate::room::DiskState;
 use crate::store::Store;
 use crate::sweep;
 use crate::txn::{CAPS, RocksHeld, RocksTxn};
@@ -42,6 +43,7 @@ pub struct RocksEngine {
     next_attempt: AtomicI64,
     clock: SystemClock,
     conflicts: Arc<ConflictTracker>,
+    disk: Arc<DiskState>,
 }
 
 /// Where the store is.
@@ -61,7 +63,8 @@ impl RocksEngine {
         folder: &Path,
         options: RocksOptions,
     ) -> std::result::Result<Arc<RocksEngine>, OpenError> {
-        let store = Arc::new(Store::open(folder, &options)?);
+        let disk = Arc::<DiskState>::default();
+        let store = Arc::new(Store::open(folder, &options, disk.clone())?);
         Ok(Arc::new(RocksEngine {
             place: RwLock::new(Place::Open(store)),
             folder: folder.to_owned(),
@@ -69,6 +72,7 @@ impl RocksEngine {
             next_attempt: AtomicI64::new(0),
             clock: SystemClock::new(),
             conflicts: ConflictTracker::new(),
+            disk,
         }))
     }
 
@@ -81,7 +85,10 @@ impl RocksEngine {
         self.reopen();
         match &*self.place.read() {
             Place::Open(store) => Ok(Arc::clone(store)),
-            _ => Err(KvError::Unavailable("the store waits to be opened again".into())),
+            _ => {
+                let cause = if self.disk.is_short() { "the disk is full: " } else { "" };
+                Err(KvError::Unavailable(format!("{cause}the store waits to be opened again")))
+            }
         }
     }
 
@@ -120,7 +127,7 @@ impl RocksEngine {
         if !matches!(*place, Place::Lost) {
             return;
         }
-        match Store::open(&self.folder, &self.options) {
+        match Store::open(&self.folder, &self.options, self.disk.clone()) {
             Ok(store) => {
                 tracing::info!("the store was opened again; writes go on");
                 *place = Place::Open(Arc::new(store));
@@ -220,6 +227,13 @@ impl Engine for RocksEngine {
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
+        store.room.note_compactions(store.compaction_bytes());
+        if store.room.look(0) {
+            store.make_room()?;
+        } else {
+            store.stall_writes(true);
+            store.look_at_errors();
+        }
         let families = [Keyspace::Record, Keyspace::Index].iter().zip(&store.deleted);
         for ((keyspace, deleted), eager) in families.zip(&store.eager) {
             // Most of them may have been flushed meanwhile: then the last ones are not left alone.
@@ -244,10 +258,17 @@ impl Engine for RocksEngine {
         let store = self.store()?;
         store.health.check()?;
         if !range.is_empty() {
-            let family = store.family(keyspace);
-            store.db.compact_range_cf(&family, Some(&range.start), Some(&range.end));
+            let mut options = CompactOptions::default();
+            // Others' compactions go on beside it.
+            options.set_exclusive_manual_compaction(false);
+            let (family, range) = (store.family(keyspace), (&range.start, &range.end));
+            store.db.compact_range_cf_opt(&family, Some(range.0), Some(range.1), &options);
         }
         Ok(())
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        self.disk.is_short()
     }
 
     fn checkpoint(&self, folder: &Path) -> KvResult<()> {
@@ -277,7 +298,8 @@ impl Engine for RocksEngine {
         let records = store.records.bytes() as u64;
         let memory_bytes = store.shared.cache.get_usage() as u64 + records + readers;
         let log_bytes = log_tail::bytes(&store.folder);
-        EngineStats { memory_bytes, disk_bytes, written_bytes, log_bytes }
+        let room = Some(store.room.stats());
+        EngineStats { memory_bytes, disk_bytes, written_bytes, log_bytes, room }
     }
 
     fn close(&self) -> KvResult<()> {

@@ -28,6 +28,10 @@ pub(crate) struct Health {
     stalled: OnceLock<String>,
     /// Whether the last write failed for lack of room.
     disk_full: AtomicBool,
+    /// A deletion failed so, and room was made for it.
+    room_was_made: AtomicBool,
+    /// Compactions have failed for lack of room.
+    compactions_failed: AtomicBool,
     /// When it first did, on a clock that only goes forward; 0 for not.
     full_since_micros: AtomicI64,
     clock: SystemClock,
@@ -50,13 +54,26 @@ impl Health {
         }
         let since = self.full_since_micros.load(Relaxed);
         let full = self.disk_full.load(Relaxed) && since != 0;
+        let waits = || self.clock.monotonic_micros() - since <= RESUMES_WITHIN_MICROS;
         self.stalled.get().is_some()
-            || full && self.clock.monotonic_micros() - since > RESUMES_WITHIN_MICROS
+            || self.compactions_failed.load(Relaxed)
+            || full && (self.room_was_made.load(Relaxed) || !waits())
+    }
+
+    /// Room was made for a deletion that failed for lack of it: the store need not wait for RocksDB to notice.
+    pub(crate) fn note_room(&self) {
+        self.room_was_made.store(true, Relaxed);
     }
 
     /// Whether the last write failed for lack of room.
     pub(crate) fn is_disk_full(&self) -> bool {
         self.disk_full.load(Relaxed)
+    }
+
+    /// Compactions have failed for lack of room. RocksDB now begins none before twice its inputs is free, even where nothing of them
+    /// would be left; a store that was opened again does.
+    pub(crate) fn note_failed_compactions(&self) {
+        self.compactions_failed.store(true, Relaxed);
     }
 
     /// To be called after each successful write.
@@ -105,6 +122,8 @@ impl Health {
     }
 
     fn stall(&self, reason: &str) -> KvError {
+        let full = format!("the disk is full: {reason}");
+        let reason = if self.is_disk_full() || is_disk_full(reason) { &full } else { reason };
         if self.stalled.set(reason.to_owned()).is_ok() {
             error!(
                 reason,

@@ -35,4 +35,4 @@ pub use format::{FORMAT, FORMAT_FILE, UNFINISHED_FORMAT_FILE};
 pub use ingest::SCRATCH_FOLDER;
 pub use open_error::OpenError;
 pub use options::RocksOptions;
-pub use room::has_room;
+pub use room::{RESERVE_FILE, has_room};

@@ -10,8 +10,13 @@
 //!
 //! **Idle** writes nothing: no statistics dumps, a log file for warnings only.
 //!
+//! **Small disks**: buffers, tables and levels are scaled to the disk, as its reserve is (`room`), so that a flush or a compaction that
+//! runs when the disk becomes full still has the room that it needs.
+//!
 //! There is no prefix extractor: with it every scan would have to say whether its range crosses a prefix, and ranges
 //! of whole objects gain nothing. Bloom filters hold whole keys.
+
+use std::path::Path;
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode,
@@ -36,6 +41,10 @@ const COMPRESSION: [DBCompressionType; 7] = {
     [Lz4, Lz4, Lz4, Zstd, Zstd, Zstd, Zstd]
 };
 
+/// Files are cut so that the compaction of one of them with what it overlaps on the next level takes about this much, which is there
+/// for it where the disk is nearly full (`room`).
+const MAX_COMPACTION_BYTES: usize = 128 * MB;
+
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
 pub struct RocksOptions {
@@ -48,7 +57,7 @@ pub struct RocksOptions {
     pub wal_max_bytes: u64,
     /// Whether each commit is synced before it returns, instead of by [`sync`](mayfly_kv::Engine::sync).
     pub sync_commits: bool,
-    /// Free space on the disk that only deletions may use; a twentieth of the disk if that is less.
+    /// Space on the disk that only deletions, and opening the store, may use; an eighth of the disk if that is less.
     pub reserve_bytes: u64,
     /// Threads for flushes and compactions: one flushes, the others compact. With a single one for compactions the log of
     /// operations, whose files only need to be moved, waits for the records, and writers are slowed down for it.
@@ -74,17 +83,25 @@ impl Default for RocksOptions {
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     buffers: WriteBufferManager,
+    /// All that the disk has.
+    disk_bytes: u64,
 }
 
 impl Shared {
-    pub(crate) fn new(options: &RocksOptions) -> Shared {
+    pub(crate) fn new(folder: &Path, options: &RocksOptions) -> Shared {
         let blocks = options.cache_bytes - record_bytes(options);
         let cache = Cache::new_hyper_clock_cache(blocks, 0);
         let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
         let charged = cache.clone();
         let buffers =
             WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, charged);
-        Shared { cache, buffers }
+        Shared { cache, buffers, disk_bytes: fs4::total_space(folder).unwrap_or(u64::MAX) }
+    }
+
+    /// So many bytes, or this part of a small disk, but no less than a megabyte.
+    fn scaled(&self, bytes: usize, part: usize) -> usize {
+        let disk = usize::try_from(self.disk_bytes).unwrap_or(usize::MAX);
+        bytes.min((disk / part).max(MB))
     }
 }
 
@@ -94,7 +111,7 @@ pub(crate) fn record_bytes(options: &RocksOptions) -> usize {
 }
 
 /// Options of the database.
-pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
+pub(crate) fn database(options: &RocksOptions, shared: &Shared, is_tight: bool) -> Options {
     let mut db = Options::default();
     match db.get_options_from_string(DATABASE_OPTIONS) {
         Ok(options) => db = options,
@@ -103,7 +120,11 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     db.create_if_missing(true);
     db.create_missing_column_families(true);
     db.set_write_buffer_manager(&shared.buffers);
-    db.set_max_background_jobs(options.background_threads);
+    // Where there is little room, one compaction has it.
+    db.set_max_background_jobs(match is_tight {
+        true => options.background_threads.min(2),
+        false => options.background_threads,
+    });
     // Compactions yield to whoever waits for an answer; flushes do not, because writers wait for them.
     match Env::new() {
         Ok(mut env) => {
@@ -119,7 +140,9 @@ pub(crate) fn database(options: &RocksOptions, shared: &Shared) -> Options {
     db.set_paranoid_checks(true);
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_track_and_verify_wals_in_manifest(true);
-    db.set_max_total_wal_size(options.wal_max_bytes);
+    // Opening replays the log into tables, for which half of the reserve is kept: a sixteenth of a small disk.
+    let wal_max_bytes = usize::try_from(options.wal_max_bytes).unwrap_or(usize::MAX);
+    db.set_max_total_wal_size(shared.scaled(wal_max_bytes, 32) as u64);
     db.set_max_manifest_file_size(16 * MB);
     db.set_bytes_per_sync(MB as u64);
 
@@ -152,15 +175,19 @@ pub(crate) fn column_family(keyspace: Keyspace, shared: &Shared) -> Options {
         _ => cf.set_compression_per_level(&COMPRESSION),
     }
     // Small files, because a dropped range is given back by whole files.
-    cf.set_target_file_size_base(32 << 20);
+    cf.set_target_file_size_base(shared.scaled(32 * MB, 128) as u64);
+    cf.set_max_compaction_bytes(shared.scaled(MAX_COMPACTION_BYTES, 16) as u64);
+    cf.set_max_bytes_for_level_base(shared.scaled(256 * MB, 32) as u64);
     cf.set_max_write_buffer_number(4);
     match keyspace {
         Keyspace::Record | Keyspace::Index | Keyspace::Oplog | Keyspace::Kept => {
-            cf.set_write_buffer_size(32 * MB);
+            cf.set_write_buffer_size(shared.scaled(32 * MB, 128));
             // Files dense in tombstones are compacted soon: nothing else cleans up after a mass deletion.
             cf.add_compact_on_deletion_collector_factory(4_096, 2_048, 0.4);
         }
-        Keyspace::Catalog | Keyspace::Session => cf.set_write_buffer_size(8 * MB),
+        Keyspace::Catalog | Keyspace::Session => {
+            cf.set_write_buffer_size(shared.scaled(8 * MB, 512))
+        }
     }
     if matches!(keyspace, Keyspace::Record | Keyspace::Index) {
         // An insert asks for a key that is absent, of a record or of a unique index; this answers without a walk through

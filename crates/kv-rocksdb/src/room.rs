@@ -1,79 +1,292 @@
-//! Keeping room on the disk for deletions.
+//! Keeping room on the disk for deletions, and for opening the store.
 //!
-//! A delete needs room too: in the log, and in files until compaction has given back what was deleted. So a reserve is kept:
-//! once less than that is free, transactions that put records or entries of indexes are refused, and those that delete (with their
-//! index entries, oplog entries and what is kept for the oplog) go on. The file system is asked every few megabytes, and at each
-//! refusal. Temporary files, and whatever else the server writes beside the engine, ask [`has_room`] or the engine.
+//! A deletion needs room too: in the write-ahead log, and in table files until compaction has removed what was deleted. RocksDB needs
+//! room to open a store, because it writes what it replays into tables. So a part of the disk is held by a file without content
+//! (`RESERVE`, [`Reserve`]), which other programs cannot take.
+//!
+//! ```text
+//! the disk:  | used ... | free for inserts | slack | for deletions | for opening |
+//!                                                   `------- the reserve file ---'
+//! ```
+//!
+//! 1. While more than the slack is free, everything is accepted, and the reserve is whole.
+//! 2. When less is free, the disk counts as nearly full ([`DiskState::is_short`]): transactions that put records or index entries are
+//!    refused. Deletions go on. As they, flushes, compactions or another program use up the slack, the reserve shrinks so that the
+//!    slack stays free, down to the part for opening. The store above cuts its operation log meanwhile.
+//! 3. When enough is free to make the reserve whole again, and more than the slack remains, everything is accepted again.
+//! 4. Opening the store gives up the whole reserve before RocksDB starts, and makes it again afterwards.
+//!
+//! Beside the slack, room is wanted for the compaction of level 0, which a load makes longer: a compaction that fails for lack of room
+//! keeps RocksDB from all others.
+//!
+//! The file system is asked every few megabytes of commits, and at each commit while the disk is nearly full. Where a file system
+//! cannot allocate a file in advance, the same amounts of free space are kept, which another program may take. Temporary files, and
+//! whatever else the server writes beside the engine, ask [`has_room`] or the engine.
 
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use mayfly_kv::write_buffer::{OwnWrite, WriteBuffer};
-use mayfly_kv::{Keyspace, KvError, KvResult};
+use mayfly_kv::{Keyspace, KvError, KvResult, RoomStats};
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, fallocate};
 use tracing::{info, warn};
 
 use crate::options::RocksOptions;
 
+/// In the data folder: the file that holds the reserve.
+pub const RESERVE_FILE: &str = "RESERVE";
+
 /// After this many bytes of commits the file system is asked again.
 const ASK_EVERY_BYTES: u64 = 4 << 20;
+/// The reserve is at most this part of its disk.
+const PART_OF_DISK: u64 = 8;
+/// Part of the reserve that only opening the store uses.
+const PART_FOR_OPENING: u64 = 2;
+/// Free space beside the reserve at which the disk counts as nearly full, as a part of the reserve.
+const PART_OF_SLACK: u64 = 2;
+
+/// How large the reserve on the disk of this folder is.
+pub(crate) fn reserve_bytes(folder: &Path, most: u64) -> u64 {
+    let total = fs4::total_space(folder).unwrap_or(u64::MAX);
+    most.min(total / PART_OF_DISK)
+}
+
+/// How the disk stands, for everybody who asks, over all times that the store is opened.
+#[derive(Default)]
+pub(crate) struct DiskState {
+    short: AtomicBool,
+    times_short: AtomicU64,
+}
+
+impl DiskState {
+    /// Whether the disk is nearly full.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Relaxed)
+    }
+}
+
+/// The reserve as a file.
+struct Reserve {
+    path: PathBuf,
+    /// What it holds now, in bytes.
+    held: u64,
+}
+
+impl Reserve {
+    /// The file in this folder, emptied.
+    fn emptied(folder: &Path) -> Reserve {
+        let mut reserve = Reserve { path: folder.join(RESERVE_FILE), held: 0 };
+        if reserve.path.exists() {
+            reserve.shrink(0);
+        }
+        reserve
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&self.path)
+    }
+
+    /// Gives up what it holds beyond this.
+    fn shrink(&mut self, bytes: u64) {
+        match self.open().and_then(|file| file.set_len(bytes)) {
+            Ok(()) => self.held = self.held.min(bytes),
+            Err(error) => {
+                warn!(%error, file = %self.path.display(), "the reserve cannot be given up")
+            }
+        }
+    }
+
+    /// Holds this much; where the file system cannot do that, nothing.
+    fn grow(&mut self, bytes: u64) -> bool {
+        if bytes <= self.held {
+            return true;
+        }
+        let grown = self.open().and_then(|file| {
+            fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from)
+        });
+        match grown {
+            Ok(()) => self.held = bytes,
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                self.shrink(self.held);
+                return false;
+            }
+            // The file system has no such call.
+            Err(_) => {}
+        }
+        true
+    }
+}
+
+/// What the reserve holds while the disk is nearly full: it gives up what the slack lacks, down to its part for opening, which is made
+/// whole when there is room for that.
+fn while_short(held: u64, free: u64, slack: u64, for_opening: u64) -> u64 {
+    if free < slack && held > for_opening {
+        held.saturating_sub(slack - free).max(for_opening)
+    } else if held < for_opening && free.saturating_sub(slack) >= for_opening - held {
+        for_opening
+    } else {
+        held
+    }
+}
 
 pub(crate) struct Room {
+    folder: PathBuf,
     reserve_bytes: u64,
     since_asked: AtomicU64,
-    short: AtomicBool,
+    /// What compactions need beside the slack.
+    compacting: AtomicU64,
+    reserve: Mutex<Reserve>,
+    state: Arc<DiskState>,
 }
 
 impl Room {
-    /// Keeps this much, or a twentieth of a small disk.
-    pub(crate) fn new(folder: &Path, reserve_bytes: u64) -> Room {
-        let total = fs4::total_space(folder).unwrap_or(u64::MAX);
+    /// The room in a folder whose store is about to be opened: the reserve is given up.
+    pub(crate) fn for_opening(folder: &Path, most: u64, state: Arc<DiskState>) -> Room {
         Room {
-            reserve_bytes: reserve_bytes.min(total / 20),
-            since_asked: AtomicU64::new(ASK_EVERY_BYTES),
-            short: AtomicBool::new(false),
+            folder: folder.to_owned(),
+            reserve_bytes: reserve_bytes(folder, most),
+            since_asked: AtomicU64::new(0),
+            compacting: AtomicU64::new(0),
+            reserve: Mutex::new(Reserve::emptied(folder)),
+            state,
         }
     }
 
-    /// Whether this commit may go on.
-    pub(crate) fn admit(&self, folder: &Path, buffer: &WriteBuffer) -> KvResult<()> {
+    fn slack(&self) -> u64 {
+        self.reserve_bytes / PART_OF_SLACK
+    }
+
+    fn free(&self) -> u64 {
+        // Where the question cannot be answered there is no reserve; a full disk is still an error of the write.
+        fs4::available_space(&self.folder).unwrap_or(u64::MAX)
+    }
+
+    /// Whether less is free than the reserve, which was given up, and the slack.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.free() < self.reserve_bytes.saturating_add(self.slack())
+    }
+
+    /// Asks the file system whether the disk is nearly full, with so many bytes about to be written, and adapts the reserve. To be
+    /// called after the store was opened, too.
+    pub(crate) fn look(&self, bytes: u64) -> bool {
+        let mut reserve = self.reserve.lock();
+        self.since_asked.store(0, Relaxed);
+        let was_short = self.state.is_short();
+        let slack = if was_short { self.slack() / 4 * 5 } else { self.slack() };
+        let wanted = self.reserve_bytes.saturating_add(slack).saturating_add(bytes);
+        let wanted = wanted.saturating_add(self.compacting.load(Relaxed));
+        let mut short = self.free().saturating_add(reserve.held) < wanted;
+        if !short {
+            short = !reserve.grow(self.reserve_bytes);
+        }
+        if short {
+            self.top_up(&mut reserve);
+        }
+        self.note(short);
+        short
+    }
+
+    /// Adapts the reserve while the disk is nearly full.
+    fn top_up(&self, reserve: &mut Reserve) {
+        let for_opening = self.reserve_bytes / PART_FOR_OPENING;
+        let wanted = while_short(reserve.held, self.free(), self.slack(), for_opening);
+        match wanted < reserve.held {
+            true => reserve.shrink(wanted),
+            false => _ = reserve.grow(wanted),
+        }
+    }
+
+    fn note(&self, short: bool) {
+        if self.state.short.swap(short, Relaxed) == short {
+            return;
+        }
+        let free = self.free();
+        if short {
+            self.state.times_short.fetch_add(1, Relaxed);
+            warn!(
+                free,
+                "the disk is nearly full; only deletions are accepted, and the operation log is cut"
+            );
+        } else {
+            info!(free, "there is room on the disk again");
+        }
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.state.is_short()
+    }
+
+    /// Notes what compactions need now.
+    pub(crate) fn note_compactions(&self, bytes: u64) {
+        self.compacting.store(bytes, Relaxed);
+    }
+
+    /// Whether this commit may go on; `compacting` says what compactions need.
+    pub(crate) fn admit(
+        &self,
+        buffer: &WriteBuffer,
+        compacting: impl FnOnce() -> u64,
+    ) -> KvResult<()> {
         let bytes = buffer.size().0 as u64;
-        let short = self.short.load(Relaxed);
-        if !short && self.since_asked.fetch_add(bytes, Relaxed) + bytes < ASK_EVERY_BYTES {
+        let due = self.since_asked.fetch_add(bytes, Relaxed) + bytes >= ASK_EVERY_BYTES;
+        if !due && !self.state.is_short() {
             return Ok(());
         }
-        self.since_asked.store(0, Relaxed);
-        // Where the question cannot be answered there is no reserve; a full disk is still an error of the write.
-        let free = fs4::available_space(folder).unwrap_or(u64::MAX);
-        let is_short = free < self.reserve_bytes.saturating_add(bytes);
-        if self.short.swap(is_short, Relaxed) != is_short {
-            if is_short {
-                warn!(free, "the disk is nearly full; only deletions are accepted");
-            } else {
-                info!(free, "there is room on the disk again");
-            }
+        let adds = adds(buffer);
+        if due || adds {
+            self.note_compactions(compacting());
         }
-        if is_short && adds(buffer) {
-            return Err(refused(folder, free));
+        match self.look(bytes) && adds {
+            true => Err(refused(&self.folder, self.free())),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    /// Whether there is room for files of so many bytes.
-    pub(crate) fn admit_files(&self, folder: &Path, bytes: u64) -> KvResult<()> {
-        let free = fs4::available_space(folder).unwrap_or(u64::MAX);
-        match free < self.reserve_bytes.saturating_add(bytes) {
-            true => Err(refused(folder, free)),
+    /// Whether there is room for files of so many bytes that leave the reserve alone.
+    pub(crate) fn admit_files(&self, bytes: u64) -> KvResult<()> {
+        let (free, held) = (self.free(), self.reserve.lock().held);
+        let wanted = self.reserve_bytes.saturating_add(self.slack()).saturating_add(bytes);
+        match free.saturating_add(held) < wanted {
+            true => Err(refused(&self.folder, free)),
             false => Ok(()),
+        }
+    }
+
+    /// Gives up everything, for the store is about to be opened again.
+    pub(crate) fn give_up(&self) {
+        self.reserve.lock().shrink(0);
+    }
+
+    pub(crate) fn stats(&self) -> RoomStats {
+        RoomStats {
+            total_bytes: fs4::total_space(&self.folder).unwrap_or(0),
+            free_bytes: self.free(),
+            reserve_bytes: self.reserve.lock().held,
+            nearly_full: self.state.is_short(),
+            times_nearly_full: self.state.times_short.load(Relaxed),
         }
     }
 }
 
-/// Whether a file of so many bytes in this folder leaves the reserve of its disk alone.
+/// Whether a file of so many bytes in this folder leaves its disk enough room for deletions.
 ///
 /// # Errors
 /// [`KvError::Unavailable`] when it does not.
 pub fn has_room(folder: &Path, bytes: u64) -> KvResult<()> {
-    Room::new(folder, RocksOptions::default().reserve_bytes).admit_files(folder, bytes)
+    let slack = reserve_bytes(folder, RocksOptions::default().reserve_bytes) / PART_OF_SLACK;
+    let free = fs4::available_space(folder).unwrap_or(u64::MAX);
+    match free < slack.saturating_add(bytes) {
+        true => Err(refused(folder, free)),
+        false => Ok(()),
+    }
 }
 
 fn refused(folder: &Path, free: u64) -> KvError {
@@ -84,7 +297,7 @@ fn refused(folder: &Path, free: u64) -> KvError {
 }
 
 /// Whether it puts what a deletion never does: records, or entries of indexes, as the build of a small one does.
-fn adds(buffer: &WriteBuffer) -> bool {
+pub(crate) fn adds(buffer: &WriteBuffer) -> bool {
     buffer.ops().any(|(keyspace, _, write)| {
         matches!(keyspace, Keyspace::Record | Keyspace::Index) && matches!(write, OwnWrite::Put(_))
     })
@@ -94,28 +307,62 @@ fn adds(buffer: &WriteBuffer) -> bool {
 mod tests {
     use super::*;
 
+    fn room(folder: &Path, reserve_bytes: u64) -> Room {
+        Room { reserve_bytes, ..Room::for_opening(folder, 0, Arc::default()) }
+    }
+
     #[test]
     fn below_the_reserve_only_deletions_go_on() {
-        let mut room = Room::new(Path::new("/tmp"), 0);
+        let folder = tempfile::tempdir().unwrap();
+        let mut room = room(folder.path(), 0);
         let (mut put, mut delete) = (WriteBuffer::new(), WriteBuffer::new());
         put.put(Keyspace::Record, b"k", b"v");
         delete.delete(Keyspace::Record, b"k");
         delete.put(Keyspace::Oplog, b"t", b"entry");
-        assert_eq!(room.admit(Path::new("/tmp"), &put), Ok(()));
-        room = Room { reserve_bytes: u64::MAX, ..Room::new(Path::new("/tmp"), 0) };
-        let refused = room.admit(Path::new("/tmp"), &put);
+        assert_eq!(room.admit(&put, || 0), Ok(()));
+        room.reserve_bytes = u64::MAX / 2;
+        assert!(room.look(0) && room.state.is_short());
+        let refused = room.admit(&put, || 0);
         assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
-        assert_eq!(room.admit(Path::new("/tmp"), &delete), Ok(()));
+        assert_eq!(room.admit(&delete, || 0), Ok(()));
         let mut build = WriteBuffer::new();
         build.put(Keyspace::Index, b"k", b"");
-        let refused = room.admit(Path::new("/tmp"), &build);
+        let refused = room.admit(&build, || 0);
         assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
-        assert!(has_room(Path::new("/tmp"), u64::MAX).is_err());
+        assert!(has_room(folder.path(), u64::MAX / 2).is_err());
         room.reserve_bytes = 0;
-        assert_eq!(
-            room.admit(Path::new("/tmp"), &put),
-            Ok(()),
-            "it notices that there is room again"
-        );
+        assert_eq!(room.admit(&put, || 0), Ok(()), "it notices that there is room again");
+        assert_eq!(room.stats().times_nearly_full, 1);
+    }
+
+    #[test]
+    fn the_slack_stays_free_down_to_the_part_for_opening() {
+        let wanted = |held, free| while_short(held, free, 100, 60);
+        assert_eq!(wanted(120, 100), 120);
+        assert_eq!(wanted(120, 90), 110);
+        assert_eq!(wanted(120, 0), 60);
+        assert_eq!((wanted(60, 0), wanted(30, 0), wanted(30, 129)), (60, 30, 30));
+        assert_eq!(wanted(30, 130), 60);
+    }
+
+    #[test]
+    fn the_reserve_is_on_the_disk_until_it_is_needed() {
+        const BYTES: u64 = 8 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let length = || std::fs::metadata(folder.path().join(RESERVE_FILE)).unwrap().len();
+        let mut room = room(folder.path(), BYTES);
+        assert!(!room.look(0));
+        assert_eq!((room.stats().reserve_bytes, length()), (BYTES, BYTES));
+        // As many bytes are about to be written as the disk has: while the slack is free, the reserve stays.
+        assert!(room.look(u64::MAX / 2));
+        assert_eq!(length(), BYTES);
+        assert!(!room.look(0));
+        room.give_up();
+        assert_eq!((room.stats().reserve_bytes, length()), (0, 0));
+        room.look(0);
+        drop(room);
+        // As a crash leaves it.
+        room = self::room(folder.path(), BYTES);
+        assert_eq!((room.stats().reserve_bytes, length()), (0, 0));
     }
 }

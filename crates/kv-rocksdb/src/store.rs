@@ -8,13 +8,15 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 use mayfly_kv::write_buffer::WriteBuffer;
 use mayfly_kv::{Keyspace, KvError, KvResult};
 use parking_lot::Mutex;
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, DB, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, Snapshot, WriteBatch,
+    WriteOptions, properties,
 };
 
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -27,7 +29,7 @@ use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::record_cache::{AsOf, RecordCache};
-use crate::room::Room;
+use crate::room::{self, DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -38,21 +40,38 @@ pub(crate) struct Store {
     pub(crate) health: Health,
     pub(crate) group_sync: GroupSync,
     marks: Marks,
-    room: Room,
+    pub(crate) room: Room,
     pub(crate) records: RecordCache,
     /// Keys of records and of indexes that were deleted since space was last given back.
     pub(crate) deleted: [AtomicU64; 2],
     /// For so many further calls the space of few deletions is given back, too: they are the end of many.
     pub(crate) eager: [AtomicU8; 2],
+    /// How often compactions had failed at the last look, and at how many looks in a row.
+    seen_errors: AtomicU64,
+    failed_looks: AtomicU8,
+    stalls_writes: AtomicBool,
     /// For reads as of now.
     pub(crate) read_options: ReadOptions,
     pub(crate) write_options: WriteOptions,
+    /// The same for commits, which do not wait inside of RocksDB: one that waited for a compaction without room would keep the store
+    /// from being opened again.
+    pub(crate) commit_options: WriteOptions,
     _open: OpenFolder,
 }
 
 /// What is tried before the store is closed in order to be opened again.
 const PROBE_FILES: usize = 16;
 const PROBE_BYTES: usize = 4 << 20;
+
+/// How often a commit looks whether it need not wait any more.
+const STALL_LOOK: Duration = Duration::from_millis(2);
+/// So often compactions may fail while a commit waits for them. RocksDB tries again every second.
+const FAILED_AGAIN: u64 = 1;
+/// Memtables of fewer bytes are not flushed for their room.
+const WORTH_A_FLUSH: u64 = 2 << 20;
+/// Files on level 0 at which RocksDB slows writes down, and at which it stops them: its defaults.
+const STALLING_FILES: (&str, &str) = ("20", "36");
+const NEVER_STALLING_FILES: (&str, &str) = ("100000", "100000");
 
 /// What the log says about its syncs: see `log_tail`.
 struct Marks {
@@ -98,7 +117,11 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
 }
 
 impl Store {
-    pub(crate) fn open(folder: &Path, options: &RocksOptions) -> Result<Store, OpenError> {
+    pub(crate) fn open(
+        folder: &Path,
+        options: &RocksOptions,
+        state: Arc<DiskState>,
+    ) -> Result<Store, OpenError> {
         std::fs::create_dir_all(folder).map_err(|error| OpenError::of_file(folder, &error))?;
         let marked = format::check(folder)?;
         let open = OpenFolder::new(folder)?;
@@ -106,18 +129,24 @@ impl Store {
             true => log_tail::cut(folder, || lock(folder))?,
             false => format::claim(folder)?,
         }
-        let shared = Shared::new(options);
+        let room = {
+            let _ours = lock(folder)?;
+            // Temporary files of a crash, and the reserve, may be all the room that the disk has.
+            clear_scratch(folder);
+            Room::for_opening(folder, options.reserve_bytes, state)
+        };
+        let shared = Shared::new(folder, options);
         let families = Keyspace::ALL.map(|keyspace| {
             let cf = options::column_family(keyspace, &shared);
             ColumnFamilyDescriptor::new(keyspace.name(), cf)
         });
-        let db = DB::open_cf_descriptors(&options::database(options, &shared), folder, families)
+        let database = options::database(options, &shared, room.is_tight());
+        let db = DB::open_cf_descriptors(&database, folder, families)
             .map_err(|error| OpenError::of_rocksdb(folder, &error))?;
-        // Only now: RocksDB's lock says that the folder is ours.
-        clear_scratch(folder);
         if !marked {
             format::mark(folder)?;
         }
+        room.look(0);
         let db = Box::new(db);
         let families = Keyspace::ALL.map(|keyspace| {
             let family = db.cf_handle(keyspace.name()).expect("opening opened every keyspace");
@@ -125,6 +154,9 @@ impl Store {
         });
         let mut write_options = WriteOptions::default();
         write_options.set_sync(options.sync_commits);
+        let mut commit_options = WriteOptions::default();
+        commit_options.set_sync(options.sync_commits);
+        commit_options.set_no_slowdown(true);
         let opened_at = db.latest_sequence_number();
         Ok(Store {
             families,
@@ -135,12 +167,16 @@ impl Store {
             folder: folder.to_owned(),
             health: Health::default(),
             group_sync: GroupSync::default(),
-            room: Room::new(folder, options.reserve_bytes),
+            room,
             deleted: Default::default(),
             eager: Default::default(),
+            seen_errors: AtomicU64::new(0),
+            failed_looks: AtomicU8::new(0),
+            stalls_writes: AtomicBool::new(true),
             records: RecordCache::new(options::record_bytes(options)),
             read_options: ReadOptions::default(),
             write_options,
+            commit_options,
         })
     }
 
@@ -154,15 +190,61 @@ impl Store {
         self.group_sync.wrote();
     }
 
+    /// What the failed write of this buffer means. A deletion gets the whole reserve for its next attempt.
+    pub(crate) fn write_failed(&self, error: &rocksdb::Error, buffer: &WriteBuffer) -> KvError {
+        let failure = self.health.write_failed(error);
+        if self.health.is_disk_full() && !room::adds(buffer) {
+            self.room.give_up();
+            self.health.note_room();
+        }
+        failure
+    }
+
     /// Checks before a commit whether there is room for it.
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
-        self.room.admit(&self.folder, buffer)
+        let admitted = self.room.admit(buffer, || self.compaction_bytes());
+        if !self.room.is_short() {
+            self.stall_writes(true);
+        }
+        admitted
+    }
+
+    /// What the compaction of level 0 would write at once, roughly: it has to find room beside what is inserted meanwhile.
+    pub(crate) fn compaction_bytes(&self) -> u64 {
+        let of_family = |keyspace| {
+            let text = self.db.property_value_cf(&self.family(keyspace), properties::LEVELSTATS);
+            level_0_and_base(&text.ok().flatten().unwrap_or_default())
+        };
+        Keyspace::ALL.map(of_family).iter().sum()
+    }
+
+    /// How often flushes and compactions have failed.
+    pub(crate) fn background_errors(&self) -> u64 {
+        let errors = self.db.property_int_value(properties::BACKGROUND_ERRORS);
+        errors.ok().flatten().unwrap_or(0)
+    }
+
+    /// Waits a moment for compactions, which a commit has to let go first. `errors` is how often they had failed when it began to wait.
+    pub(crate) fn wait_for_compactions(&self, errors: u64) -> KvResult<()> {
+        if self.background_errors() > errors + FAILED_AGAIN {
+            self.health.note_failed_compactions();
+            let text = "the disk is full: compactions, which writes have to wait for, have no room";
+            return Err(KvError::Unavailable(text.to_owned()));
+        }
+        // The commit begins anew, and has to say again what the last sync covered.
+        self.marks.marked.store(0, Ordering::Release);
+        std::thread::sleep(STALL_LOOK);
+        Ok(())
     }
 
     /// The folder for temporary files, in which there is room for so many bytes.
     pub(crate) fn scratch(&self, bytes: u64) -> KvResult<PathBuf> {
-        self.room.admit_files(&self.folder, bytes)?;
+        self.room.admit_files(bytes)?;
+        self.scratch_folder()
+    }
+
+    fn scratch_folder(&self) -> KvResult<PathBuf> {
         let scratch = self.folder.join(SCRATCH_FOLDER);
         std::fs::create_dir_all(&scratch)
             .map_err(|error| KvError::Unavailable(format!("{}: {error}", scratch.display())))?;
@@ -193,9 +275,10 @@ impl Store {
         batch
     }
 
-    /// Whether there are room and descriptors to open the store anew.
+    /// Whether there are room and descriptors to open the store anew, with the reserve given up.
     pub(crate) fn can_open_files(&self) -> bool {
-        let Ok(folder) = self.scratch(PROBE_BYTES as u64) else { return false };
+        self.room.give_up();
+        let Ok(folder) = self.scratch_folder() else { return false };
         let names = (0..PROBE_FILES).map(|n| folder.join(format!("probe-{n}")));
         let open = |path: &PathBuf| File::create(path);
         let paths: Vec<PathBuf> = names.collect();
@@ -203,6 +286,60 @@ impl Store {
         let probe = files.and_then(|mut files| files[0].write_all(&vec![0; PROBE_BYTES]));
         paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
         probe.is_ok()
+    }
+
+    /// Looks whether compactions have failed since the last look; where they go on failing, the store wants to be opened again.
+    pub(crate) fn look_at_errors(&self) -> bool {
+        let errors = self.background_errors();
+        let fails = self.seen_errors.swap(errors, Ordering::Relaxed) < errors;
+        let looks = match fails {
+            true => self.failed_looks.fetch_add(1, Ordering::Relaxed),
+            false => self.failed_looks.swap(0, Ordering::Relaxed),
+        };
+        if fails && looks > 0 {
+            self.health.note_failed_compactions();
+        }
+        fails
+    }
+
+    /// While the disk is nearly full: begins to flush, which frees the write-ahead log, and sees to it that compactions go on and that
+    /// deletions do not wait for them.
+    pub(crate) fn make_room(&self) -> KvResult<()> {
+        self.stall_writes(false);
+        if self.look_at_errors() {
+            // A compaction did not have the room that it needs: it gets all that there is.
+            self.room.give_up();
+        }
+        let buffered = Keyspace::ALL.map(|keyspace| {
+            let (family, name) = (self.family(keyspace), properties::CUR_SIZE_ALL_MEM_TABLES);
+            self.db.property_int_value_cf(&family, name).ok().flatten().unwrap_or(0)
+        });
+        if buffered.iter().sum::<u64>() < WORTH_A_FLUSH {
+            return Ok(());
+        }
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        for keyspace in Keyspace::ALL {
+            let begun = self.db.flush_cf_opt(&self.family(keyspace), &options);
+            begun.map_err(|error| KvError::Unavailable(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether writes wait for compactions, which they must not where only deletions give compactions the room that they need.
+    pub(crate) fn stall_writes(&self, stall: bool) {
+        if self.stalls_writes.swap(stall, Ordering::Relaxed) == stall {
+            return;
+        }
+        let (slowdown, stop) = if stall { STALLING_FILES } else { NEVER_STALLING_FILES };
+        let options =
+            [("level0_slowdown_writes_trigger", slowdown), ("level0_stop_writes_trigger", stop)];
+        for keyspace in Keyspace::ALL {
+            if let Err(error) = self.db.set_options_cf(&self.family(keyspace), &options) {
+                self.stalls_writes.store(!stall, Ordering::Relaxed);
+                tracing::warn!(%error, "whether writes wait for compactions cannot be changed");
+            }
+        }
     }
 
     /// Finds out whether RocksDB has resumed after a full disk, by a log entry that means nothing.
@@ -214,6 +351,21 @@ impl Store {
             .map_err(|error| self.health.write_failed(&error))?;
         self.wrote();
         Ok(())
+    }
+}
+
+/// Bytes of level 0, and of the level that it is compacted into, from lines of level, files and megabytes.
+fn level_0_and_base(text: &str) -> u64 {
+    let mut levels = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let level = words.next()?.parse::<u32>().ok()?;
+        Some((level, words.nth(1)?.parse::<u64>().ok()? << 20))
+    });
+    match levels.next() {
+        Some((0, bytes @ 1..)) => {
+            bytes + levels.map(|(_, bytes)| bytes).find(|bytes| *bytes > 0).unwrap_or(0)
+        }
+        _ => 0,
     }
 }
 
@@ -264,5 +416,19 @@ impl StoreSnapshot {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::level_0_and_base;
+
+    #[test]
+    fn the_compaction_of_level_0_is_estimated() {
+        let text =
+            "Level Files Size(MB)\n--------------------\n  0 FIRST\n  1 0 0\n  5 3 7\n  6 9 90\n";
+        let of = |first: &str| level_0_and_base(&text.replace("FIRST", first));
+        assert_eq!(of("4        12"), 19 << 20);
+        assert_eq!((of("0 0"), of("x"), level_0_and_base("")), (0, 0, 0));
     }
 }

@@ -13,7 +13,7 @@ use mayfly_kv::{
     Caps, Direction, EachValue, GAP_BYTES, Guard, HeldSnapshot, KeyRange, Keyspace, KvError,
     KvResult, RangesVisitor, ScanEnd, ScanLimit, Txn, Visitor,
 };
-use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
+use rocksdb::{DB, DBRawIteratorWithThreadMode, ErrorKind, ReadOptions, WriteBatch};
 
 use crate::health::read_failed;
 use crate::many::{BATCHED_KEYS, Many, Part, parts};
@@ -262,23 +262,45 @@ impl RocksTxn {
         Ok(())
     }
 
-    fn write(&self) -> KvResult<()> {
+    /// The buffer as RocksDB takes it.
+    fn batch(&self) -> WriteBatch {
         let store = &self.store;
-        store.admit(&self.buffer)?;
         let (bytes, ops) = self.buffer.size();
         let mut batch = store.batch(BATCH_HEADER + bytes + ops * BATCH_PER_OP);
-        let mut deleted = [0; 2];
         for (keyspace, key, write) in self.buffer.ops_by_key() {
             match write {
                 OwnWrite::Put(value) => batch.put_cf(&store.family(keyspace), key, value),
-                OwnWrite::Deleted => {
-                    match keyspace {
-                        Keyspace::Record => deleted[0] += 1,
-                        Keyspace::Index => deleted[1] += 1,
-                        _ => {}
-                    }
-                    batch.delete_cf(&store.family(keyspace), key);
+                OwnWrite::Deleted => batch.delete_cf(&store.family(keyspace), key),
+            }
+        }
+        batch
+    }
+
+    /// Writes it. RocksDB refuses a write that has to wait for compactions; it is tried again until it need not.
+    fn write_batch(&self) -> KvResult<()> {
+        let (store, mut waited) = (&self.store, None);
+        loop {
+            match store.db.write_opt(self.batch(), &store.commit_options) {
+                Err(error) if error.kind() == ErrorKind::Incomplete => {
+                    let errors = *waited.get_or_insert_with(|| store.background_errors());
+                    store.wait_for_compactions(errors)?;
                 }
+                written => {
+                    return written.map_err(|error| store.write_failed(&error, &self.buffer));
+                }
+            }
+        }
+    }
+
+    fn write(&self) -> KvResult<()> {
+        let store = &self.store;
+        store.admit(&self.buffer)?;
+        let mut deleted = [0; 2];
+        for (keyspace, _, write) in self.buffer.ops() {
+            match (keyspace, write) {
+                (Keyspace::Record, OwnWrite::Deleted) => deleted[0] += 1,
+                (Keyspace::Index, OwnWrite::Deleted) => deleted[1] += 1,
+                _ => {}
             }
         }
         for (all, deleted) in store.deleted.iter().zip(deleted).filter(|(_, deleted)| *deleted > 0)
@@ -287,9 +309,9 @@ impl RocksTxn {
         }
         let records = self.buffer.ops().filter(|(keyspace, ..)| *keyspace == Keyspace::Record);
         let bar = store.records.bar(records.map(|(_, key, _)| key));
-        let written = store.db.write_opt(batch, &store.write_options);
+        let written = self.write_batch();
         bar.lift(store.db.latest_sequence_number());
-        written.map_err(|error| store.health.write_failed(&error))?;
+        written?;
         store.wrote();
         Ok(())
     }
@@ -440,6 +462,10 @@ impl Txn for RocksTxn {
 
     fn size(&self) -> (usize, usize) {
         self.buffer.size()
+    }
+
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        self.buffer.keys_within(keyspace, range)
     }
 
     fn commit(mut self: Box<Self>) -> KvResult<()> {

@@ -99,6 +99,11 @@ pub trait EngineAround: Send + Sync {
         self.inner().compact_range(keyspace, range)
     }
 
+    /// As [`Engine::is_nearly_full`].
+    fn is_nearly_full(&self) -> bool {
+        self.inner().is_nearly_full()
+    }
+
     /// As [`Engine::checkpoint`].
     fn checkpoint(&self, folder: &Path) -> KvResult<()> {
         self.inner().checkpoint(folder)
@@ -167,6 +172,10 @@ impl<E: EngineAround> Engine for E {
 
     fn compact_range(&self, keyspace: Keyspace, range: &KeyRange) -> KvResult<()> {
         EngineAround::compact_range(self, keyspace, range)
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        EngineAround::is_nearly_full(self)
     }
 
     fn checkpoint(&self, folder: &Path) -> KvResult<()> {

@@ -289,6 +289,10 @@ impl Txn for ChaosTxn {
         self.inner.size()
     }
 
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        self.inner.written_keys(keyspace, range)
+    }
+
     fn commit(self: Box<Self>) -> KvResult<()> {
         self.check_age()?;
         if self.inner.size().1 == 0 {

@@ -356,6 +356,9 @@ pub trait Txn: Send {
     /// Bytes and keys written so far.
     fn size(&self) -> (usize, usize);
 
+    /// The keys of a range that this transaction has put or deleted so far, each once and in order.
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>>;
+
     /// Applies everything or nothing. The write is in the log, not yet synced ([`Engine::sync`]).
     fn commit(self: Box<Self>) -> KvResult<()>;
 }
@@ -408,6 +411,23 @@ pub struct EngineStats {
     pub written_bytes: u64,
     /// Files of the write-ahead log, in bytes.
     pub log_bytes: u64,
+    /// How its disk stands; nothing for engines without a disk of their own.
+    pub room: Option<RoomStats>,
+}
+
+/// How the disk of an engine stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomStats {
+    /// All bytes of the disk; 0 where the system does not say.
+    pub total_bytes: u64,
+    /// Bytes that are free for this process, without the reserve.
+    pub free_bytes: u64,
+    /// Bytes that are held for deletions and for opening the store.
+    pub reserve_bytes: u64,
+    /// Whether only deletions are accepted.
+    pub nearly_full: bool,
+    /// How often that began since the start.
+    pub times_nearly_full: u64,
 }
 
 /// A byte store.
@@ -474,6 +494,12 @@ pub trait Engine: Send + Sync {
     /// Those of the engine; nothing is lost then but space.
     fn compact_range(&self, _: Keyspace, _: &KeyRange) -> KvResult<()> {
         Ok(())
+    }
+
+    /// Whether the disk is nearly full: transactions that put records or index entries are refused, and what takes room without need
+    /// should give it back.
+    fn is_nearly_full(&self) -> bool {
+        false
     }
 
     /// A consistent copy in a new folder that can be opened as a store.

@@ -281,6 +281,10 @@ impl Txn for MemoryTxn {
         self.buffer.size()
     }
 
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        self.buffer.keys_within(keyspace, range)
+    }
+
     fn commit(self: Box<Self>) -> KvResult<()> {
         self.buffer.check_filled()?;
         if !self.buffer.is_empty() {

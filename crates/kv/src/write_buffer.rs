@@ -221,6 +221,15 @@ impl WriteBuffer {
         }
     }
 
+    /// The written keys of a range, each once and in order.
+    pub fn keys_within(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        if range.is_empty() || !self.touches(keyspace) {
+            return Vec::new();
+        }
+        let ordered = self.ordered(keyspace);
+        self.range(&ordered, range, Direction::Forward).map(|(key, _)| key.to_vec()).collect()
+    }
+
     fn push(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8], deleted: bool) {
         assert!(
             self.arena.len() + key.len() + value.len() < u32::MAX as usize,

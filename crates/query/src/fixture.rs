@@ -97,8 +97,7 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, around).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let metadata = InFlight::default();
-        let context =
-            StageContext { store: &self.store, op: &self.op, settings, metadata: &metadata };
+        let context = StageContext::new((&self.store, &self.op), settings, &metadata);
         let mut out = Vec::new();
         let mut take = |document: RawDoc<'_>| {
             out.push(mayfly_value::shell::Shell(document).to_string());
@@ -109,11 +108,13 @@ impl Fixture {
                 break;
             }
             metadata.set(known);
+            context.begin_step();
             show(&mut stages, &context, document.as_doc(), &mut take).unwrap();
         }
         for at in 0..stages.len() {
             let (now, behind) = stages[at..].split_at_mut(1);
             metadata.clear();
+            context.begin_step();
             let next = &mut |document: RawDoc<'_>| show(behind, &context, document, &mut take);
             now[0].finish(&context, next).unwrap();
         }
@@ -132,7 +133,7 @@ impl Fixture {
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
         let (store, op) = (&*self.store, &*self.op);
-        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
+        let context = StageContext::new((store, op), &settings, &metadata);
         let mut take = |_: RawDoc<'_>| Ok(Flow::More);
         for id in 0..documents {
             let mut document = mayfly_value::DocBuilder::new();
@@ -157,12 +158,7 @@ impl Fixture {
         let (_, steps) = parse_stages(stages, &Around::command("test", &scope)).unwrap();
         let mut stages: Vec<_> = steps.into_iter().map(Step::start).collect();
         let (settings, metadata) = (RunSettings::default(), InFlight::default());
-        let context = StageContext {
-            store: &self.store,
-            op: &self.op,
-            settings: &settings,
-            metadata: &metadata,
-        };
+        let context = StageContext::new((&self.store, &self.op), &settings, &metadata);
         let mut results = 0;
         let mut take = |_: RawDoc<'_>| {
             results += 1;

@@ -1,10 +1,12 @@
 //! Files without names, and what goes wrong with them.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mayfly_base::scratch::Claim;
 use mayfly_base::{Error, ErrorCode, Result};
 
 /// Bytes that are written at once, and read where one file is read alone.
@@ -14,8 +16,71 @@ const ALL_BUFFERS_BYTES: usize = 4 << 20;
 /// The least buffer.
 const LEAST_BUFFER_BYTES: usize = 16 << 10;
 
-/// The error of a failed step.
-pub(crate) fn failed(what: &str, error: &std::io::Error) -> Error {
+/// A temporary file without a name. It claims its bytes from its operation before they are written ([`mayfly_base::scratch`]).
+#[derive(Debug)]
+pub struct ScratchFile {
+    file: File,
+    claim: Claim,
+    /// Where the next byte is written, or read.
+    position: u64,
+}
+
+impl ScratchFile {
+    fn claim(&mut self, end: u64) -> std::io::Result<()> {
+        // Carried through the layers between; see `failed`.
+        self.claim.grow(end).map_err(std::io::Error::other)
+    }
+
+    /// Writes all of the bytes at this place.
+    pub(crate) fn write_all_at(&mut self, bytes: &[u8], start: u64) -> std::io::Result<()> {
+        self.claim(start + bytes.len() as u64)?;
+        self.file.write_all_at(bytes, start)
+    }
+
+    /// Reads some bytes from this place.
+    pub(crate) fn read_at(&self, bytes: &mut [u8], start: u64) -> std::io::Result<usize> {
+        self.file.read_at(bytes, start)
+    }
+
+    /// Reads as many bytes as there is room for from this place.
+    pub(crate) fn read_exact_at(&self, bytes: &mut [u8], start: u64) -> std::io::Result<()> {
+        self.file.read_exact_at(bytes, start)
+    }
+}
+
+impl Write for ScratchFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.claim(self.position + bytes.len() as u64)?;
+        let written = self.file.write(bytes)?;
+        self.position += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Read for ScratchFile {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(bytes)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for ScratchFile {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.position = self.file.seek(to)?;
+        Ok(self.position)
+    }
+}
+
+/// The error of a failed step; that of a claim is what it was.
+pub fn failed(what: &str, error: &std::io::Error) -> Error {
+    if let Some(claimed) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        return claimed.clone();
+    }
     let code = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ErrorCode::OutOfDiskSpace,
         _ => ErrorCode::FileStreamFailed,
@@ -28,7 +93,7 @@ pub(crate) fn failed(what: &str, error: &std::io::Error) -> Error {
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
-pub fn open(folder: &Path) -> Result<File> {
+pub fn open(folder: &Path) -> Result<ScratchFile> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", &error))?;
     loop {
@@ -41,7 +106,7 @@ pub fn open(folder: &Path) -> Result<File> {
         match options.open(&path) {
             Ok(file) => {
                 std::fs::remove_file(&path).map_err(|error| failed("unlink", &error))?;
-                return Ok(file);
+                return Ok(ScratchFile { file, claim: Claim::new(), position: 0 });
             }
             // A process of the same number had it before.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -54,7 +119,7 @@ pub fn open(folder: &Path) -> Result<File> {
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn writer(folder: &Path) -> Result<BufWriter<File>> {
+pub(crate) fn writer(folder: &Path) -> Result<BufWriter<ScratchFile>> {
     Ok(BufWriter::with_capacity(BUFFER_BYTES, open(folder)?))
 }
 
@@ -62,14 +127,14 @@ pub(crate) fn writer(folder: &Path) -> Result<BufWriter<File>> {
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
-pub(crate) fn finish(out: BufWriter<File>) -> Result<File> {
+pub(crate) fn finish(out: BufWriter<ScratchFile>) -> Result<ScratchFile> {
     let mut file = out.into_inner().map_err(|error| failed("write", error.error()))?;
     file.seek(SeekFrom::Start(0)).map_err(|error| failed("read", &error))?;
     Ok(file)
 }
 
 /// Reads a file beside others: so many are read together.
-pub(crate) fn reader(file: File, together: usize) -> BufReader<File> {
+pub(crate) fn reader(file: ScratchFile, together: usize) -> BufReader<ScratchFile> {
     let share = ALL_BUFFERS_BYTES / together.max(1);
     BufReader::with_capacity(share.clamp(LEAST_BUFFER_BYTES, BUFFER_BYTES), file)
 }
@@ -78,7 +143,11 @@ pub(crate) fn reader(file: File, together: usize) -> BufReader<File> {
 ///
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
-pub(crate) fn write_entry(out: &mut BufWriter<File>, key: &[u8], value: &[u8]) -> Result<()> {
+pub(crate) fn write_entry(
+    out: &mut BufWriter<ScratchFile>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<()> {
     let mut write = || {
         out.write_all(&(key.len() as u32).to_le_bytes())?;
         out.write_all(&(value.len() as u32).to_le_bytes())?;
@@ -98,6 +167,22 @@ mod tests {
         assert_eq!(code(ErrorKind::StorageFull), ErrorCode::OutOfDiskSpace);
         assert_eq!(code(ErrorKind::QuotaExceeded), ErrorCode::OutOfDiskSpace);
         assert_eq!(code(ErrorKind::PermissionDenied), ErrorCode::FileStreamFailed);
+    }
+
+    #[test]
+    fn what_a_file_claims_is_refused_as_such() {
+        use mayfly_base::{ManualClock, OpInfo, OpRegistry, current};
+        let registry = OpRegistry::new(std::sync::Arc::new(ManualClock::at_ms(0)));
+        registry.scratch().operation_limit.store(1 << 20, Ordering::Relaxed);
+        let guard = registry.begin(OpInfo::default());
+        let _entered = current::enter(current::Current { op: Some(guard.op().clone()) });
+        let folder = std::env::temp_dir().join("mayfly-runs-test");
+        let mut out = writer(&folder).unwrap();
+        let refused = (0..100).find_map(|_| write_entry(&mut out, b"key", &[7; 50_000]).err());
+        assert_eq!(refused.unwrap().code(), ErrorCode::ExceededMemoryLimit);
+        // What is in hand cannot be written any more.
+        let _buffered = out.into_parts();
+        assert_eq!(registry.scratch().used(), 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod sorter;
 mod spool;
 mod table;
 
-pub use file::open as open_file;
+pub use file::{ScratchFile, failed as file_failed, open as open_file};
 pub use key_set::KeySet;
 pub use mayfly_base::spill::Spilled;
 pub use merge::Merge;

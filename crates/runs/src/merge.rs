@@ -3,13 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 
 use mayfly_base::Result;
 
 use crate::arena::{Arena, HEADER};
-use crate::file::{failed, reader};
+use crate::file::{ScratchFile, failed, reader};
 
 /// The first entry of a run that is left; the heap gives the greatest, so the order is turned around.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ struct Head {
     key: Vec<u8>,
     value: Vec<u8>,
     run: usize,
-    rest: BufReader<File>,
+    rest: BufReader<ScratchFile>,
 }
 
 impl Head {
@@ -71,7 +70,7 @@ pub struct Merge {
 
 impl Merge {
     /// Of runs, the older ones first, and of what came after them.
-    pub(crate) fn of(runs: Vec<File>, mut memory: Arena) -> Result<Merge> {
+    pub(crate) fn of(runs: Vec<ScratchFile>, mut memory: Arena) -> Result<Merge> {
         memory.sort();
         let together = runs.len();
         let mut heads = BinaryHeap::with_capacity(together);

@@ -1,18 +1,16 @@
 //! Entries in a file, each to be read by its place, or to be taken out once.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use mayfly_base::Result;
 
 use crate::Spilled;
-use crate::file::{failed, open};
+use crate::file::{ScratchFile, failed, open};
 
 /// Keeps entries.
 #[derive(Debug)]
 pub struct Shelf {
-    file: File,
+    file: ScratchFile,
     end: u64,
     /// So many have not been taken out.
     left: usize,

@@ -10,14 +10,13 @@
 //! A sorter may be told that only the first entries are wanted. It forgets the others now and then, and from then on does not
 //! take what comes after all of those.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use mayfly_base::Result;
 
 use crate::arena::{Arena, HEADER};
-use crate::file::{finish, write_entry, writer};
+use crate::file::{ScratchFile, finish, write_entry, writer};
 use crate::{Check, Merge, Spilled};
 
 /// Runs of one level, and of the last merge: each is an open file.
@@ -32,7 +31,7 @@ const MOST_BEYOND: usize = 1024;
 pub struct Sorter {
     memory: Arena,
     /// Runs by level, in each the older ones first.
-    levels: Vec<Vec<File>>,
+    levels: Vec<Vec<ScratchFile>>,
     folder: Option<PathBuf>,
     /// Only so many of the first are wanted.
     keep: Option<usize>,
@@ -171,7 +170,7 @@ impl Sorter {
     /// As [`Sorter::spill`].
     pub fn merge(mut self, check: &Check<'_>) -> Result<Merge> {
         self.cut();
-        let mut runs: Vec<File> = self.levels.into_iter().rev().flatten().collect();
+        let mut runs: Vec<ScratchFile> = self.levels.into_iter().rev().flatten().collect();
         while let Some(folder) = &self.folder
             && runs.len() > MAX_RUNS
         {
@@ -187,7 +186,7 @@ impl Sorter {
 /// A run in the making, for an owner whose entries are in order already.
 #[derive(Debug)]
 pub struct Run {
-    out: BufWriter<File>,
+    out: BufWriter<ScratchFile>,
     spilled: Spilled,
 }
 
@@ -217,7 +216,12 @@ impl Run {
 }
 
 /// Runs as one, or so many of its first entries.
-fn merged(runs: Vec<File>, keep: Option<usize>, folder: &Path, check: &Check<'_>) -> Result<File> {
+fn merged(
+    runs: Vec<ScratchFile>,
+    keep: Option<usize>,
+    folder: &Path,
+    check: &Check<'_>,
+) -> Result<ScratchFile> {
     let mut merge = Merge::of(runs, Arena::default())?;
     let mut out = writer(folder)?;
     let (mut number, most) = (0u64, keep.map_or(u64::MAX, |keep| keep as u64));

@@ -1,18 +1,18 @@
 //! Entries in a file, one after the other, to be read in that order as often as needed.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use mayfly_base::Result;
 
 use crate::Spilled;
-use crate::file::{failed, finish, reader, writer};
+use crate::file::{BUFFER_BYTES, ScratchFile, failed, finish, writer};
 
 /// Takes entries.
 #[derive(Debug)]
 pub struct SpoolWriter {
-    out: BufWriter<File>,
+    out: BufWriter<ScratchFile>,
     spilled: Spilled,
 }
 
@@ -50,29 +50,47 @@ impl SpoolWriter {
     /// # Errors
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
     pub fn finish(self) -> Result<Spool> {
-        let left = self.spilled.records;
-        let file = reader(finish(self.out)?, 1);
-        Ok(Spool { file, entry: Vec::new(), count: left, left })
+        Ok(Spool::at_start(Arc::new(finish(self.out)?), self.spilled.records, BUFFER_BYTES))
+    }
+}
+
+/// Bytes that one of several readers of a file reads at once.
+const READER_BYTES: usize = 32 << 10;
+
+/// A file with a position of its own, whatever others read from the same file.
+#[derive(Debug)]
+struct Position {
+    file: Arc<ScratchFile>,
+    at: u64,
+}
+
+impl Read for Position {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read_at(out, self.at)?;
+        self.at += read as u64;
+        Ok(read)
     }
 }
 
 /// Gives them again.
 #[derive(Debug)]
 pub struct Spool {
-    file: BufReader<File>,
+    file: BufReader<Position>,
     entry: Vec<u8>,
     count: u64,
     left: u64,
 }
 
 impl Spool {
-    /// Begins with the first one again.
-    ///
-    /// # Errors
-    /// 39 FileStreamFailed.
-    pub fn rewind(&mut self) -> Result<()> {
-        self.left = self.count;
-        self.file.seek(SeekFrom::Start(0)).map(drop).map_err(|error| failed("read", &error))
+    fn at_start(file: Arc<ScratchFile>, count: u64, buffer_bytes: usize) -> Spool {
+        let file = BufReader::with_capacity(buffer_bytes, Position { file, at: 0 });
+        Spool { file, entry: Vec::new(), count, left: count }
+    }
+
+    /// Another reader of the same entries, which begins with the first one.
+    #[must_use]
+    pub fn reader(&self) -> Spool {
+        Spool::at_start(self.file.get_ref().file.clone(), self.count, READER_BYTES)
     }
 
     /// Whether nothing is left.
@@ -113,14 +131,18 @@ mod tests {
         entries.iter().for_each(|entry| writer.push(entry).unwrap());
         assert_eq!(writer.spilled().bytes, 1000 * 999 / 2);
         let mut spool = writer.finish().unwrap();
+        let mut other = spool.reader();
         for _ in 0..2 {
             for entry in &entries {
                 assert!(!spool.is_over());
+                if let Some(read) = other.next().unwrap() {
+                    assert_eq!(read, &entry[..]);
+                }
                 assert_eq!(spool.next().unwrap(), Some(&entry[..]));
             }
             assert!(spool.is_over());
             assert_eq!(spool.next().unwrap(), None);
-            spool.rewind().unwrap();
+            spool = spool.reader();
         }
     }
 }

@@ -3,15 +3,13 @@
 //! The file is a run. In memory is the first key of each block of about 4 KiB, so that a look-up reads one block, and the next ones
 //! only where equal keys go on there. Most look-ups of keys that are not there end at a filter.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use mayfly_base::{Error, Result};
 
 use crate::arena::{Arena, HEADER};
 use crate::bloom::Bloom;
-use crate::file::{failed, finish, write_entry, writer};
+use crate::file::{ScratchFile, failed, finish, write_entry, writer};
 use crate::{Check, Merge, Spilled};
 
 const BLOCK_BYTES: u64 = 4 << 10;
@@ -21,7 +19,7 @@ const CHECK_EVERY: u64 = 4096;
 /// Sorted entries in a file.
 #[derive(Debug)]
 pub struct Table {
-    file: File,
+    file: ScratchFile,
     /// The first key of each block, and where it begins.
     blocks: Vec<(Vec<u8>, u64)>,
     end: u64,

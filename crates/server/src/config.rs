@@ -55,8 +55,12 @@ pub struct Config {
     pub engine: EngineChoice,
     /// Memory for cached blocks and unflushed writes together.
     pub cache_bytes: usize,
+    /// Space on the disk that is held for deletions and for starting.
+    pub reserve_bytes: u64,
     /// Size that the oplog is trimmed to.
     pub oplog_bytes: u64,
+    /// Its entries that are younger are kept whatever its size is, in milliseconds.
+    pub oplog_retention_ms: i64,
     /// Name of the replica set, not effective yet.
     pub repl_set: Option<String>,
     /// The address that it tells clients of a replica set; unset: the one they came in on.
@@ -146,7 +150,10 @@ impl Config {
                 _ => EngineChoice::Rocksdb,
             },
             cache_bytes: (layers.number(layers::CACHE_SIZE)? * f64::from(1 << 30)) as usize,
+            reserve_bytes: layers.integer("storage.diskReserveMB")?.unsigned_abs() << 20,
             oplog_bytes: layers.integer("replication.oplogSizeMB")?.unsigned_abs() << 20,
+            oplog_retention_ms: (layers.number("storage.oplogMinRetentionHours")? * 3_600_000.0)
+                as i64,
             repl_set: optional("replication.replSetName")?,
             advertise: optional("replication.advertise")?,
             javascript_enabled: layers.bool("security.javascriptEnabled")?,

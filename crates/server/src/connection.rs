@@ -3,7 +3,6 @@
 //! Requests are answered in their order; while one runs, nothing is read. Where possible a request costs one read
 //! and its reply one write: the input buffer takes whole messages, and the reply is built in the output buffer.
 
-use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use mayfly_base::{Error, memory};
 use mayfly_commands::{
     Dispatched, DocumentSequence, Incoming, Next, Repeat, Wait, append_failure, dispatch,
 };
+use mayfly_runs::{ScratchFile, file_failed};
 use mayfly_service::{Connection, LARGE_BYTES, Service, UnderWay};
 use mayfly_wire::{Codec, Flags, Message, ReplyBuilder, ReplyFlags, ReplyTo, WireError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -377,8 +377,8 @@ impl Served<'_> {
     }
 
     /// Puts what a client does not take into a file.
-    fn set_aside(&self, bytes: &[u8]) -> mayfly_base::Result<File> {
-        let failed = |error: std::io::Error| Error::internal(error.to_string());
+    fn set_aside(&self, bytes: &[u8]) -> mayfly_base::Result<ScratchFile> {
+        let failed = |error: std::io::Error| file_failed("write", &error);
         self.service.store.room_for_files(bytes.len() as u64)?;
         let mut file = mayfly_runs::open_file(&self.service.spill_folder())?;
         file.write_all(bytes).and_then(|()| file.rewind()).map_err(failed)?;

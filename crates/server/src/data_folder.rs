@@ -85,15 +85,23 @@ pub(crate) fn open(config: &Config, max_open_files: i32) -> anyhow::Result<Arc<d
         }
     }
     let probe = folder.join(".write-test");
-    fs::write(&probe, b"")
-        .and_then(|()| fs::remove_file(&probe))
-        .map_err(|error| unusable(config, error))?;
+    // A full disk is the engine's business, which keeps room for being opened.
+    match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
+        Err(error) if !is_full(&error) => return Err(unusable(config, error)),
+        Ok(()) | Err(_) => {}
+    }
     let cache_bytes = config.cache_bytes;
-    let options = RocksOptions { cache_bytes, max_open_files, ..RocksOptions::default() };
+    let reserve_bytes = config.reserve_bytes;
+    let options =
+        RocksOptions { cache_bytes, max_open_files, reserve_bytes, ..RocksOptions::default() };
     match RocksEngine::open(folder, options) {
         Ok(engine) => Ok(engine),
         Err(error) => Err(open_failed(config, error)),
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn failure(config: &Config, kind: FailureKind, advice: impl Into<String>) -> Failure {

@@ -100,6 +100,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let store_options = StoreOptions {
         filters: Arc::new(PartialFilters),
         oplog_bytes: config.oplog_bytes,
+        oplog_retention_ms: config.oplog_retention_ms,
         id_hint_bytes: (config.cache_bytes / 64).clamp(1 << 20, 64 << 20),
         background,
     };
@@ -131,6 +132,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let _ = std::fs::remove_dir_all(&folder);
         let _ = service.spill_folder.set(folder);
         let _ = service.data_folder.set(config.db_path.clone());
+        let store = Arc::downgrade(&service.store);
+        let room = move |bytes| store.upgrade().map_or(Ok(()), |store| store.room_for_files(bytes));
+        let disk_bytes = service.store.engine_stats().room.map_or(0, |room| room.total_bytes);
+        service.ops.scratch().set_disk(disk_bytes, Box::new(room));
     }
     if let Err(why) = set_parameters(&service, &config) {
         // The reason to stop is the parameter; a failed close would only hide it.

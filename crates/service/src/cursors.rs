@@ -4,12 +4,13 @@
 //! closed after their time, which is measured by the monotonic clock: somebody who sets the wall clock neither closes nor keeps them.
 
 use std::collections::HashMap;
-use std::sync::Weak;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 
 use mayfly_auth::UserName;
 use mayfly_base::memory::{self, Kept};
-use mayfly_base::{Error, ErrorCode, Namespace, Result, limits};
+use mayfly_base::scratch::OperationScratch;
+use mayfly_base::{Error, ErrorCode, Namespace, Result, current, limits};
 use mayfly_query::Cursor;
 use parking_lot::Mutex;
 
@@ -46,6 +47,8 @@ struct Entry {
     last_used_micros: i64,
     /// What it holds between two batches.
     kept: Kept,
+    /// Its temporary files count for all of its batches together.
+    scratch: Option<Arc<OperationScratch>>,
     no_timeout: bool,
     killed: bool,
 }
@@ -92,6 +95,7 @@ impl Cursors {
                     cursor,
                     last_used_micros: now_micros,
                     kept,
+                    scratch: OperationScratch::of_current(),
                     no_timeout,
                     killed: false,
                 };
@@ -133,6 +137,9 @@ impl Cursors {
             Error::new(ErrorCode::CursorInUse, format!("cursor id {id} is already in use"))
         })?;
         memory::carry(entry.kept.bytes());
+        if let (Some(scratch), Some(op)) = (&entry.scratch, current::current().op) {
+            op.go_on_with_scratch(scratch.clone());
+        }
         Ok((cursor, entry.kept))
     }
 

@@ -11,6 +11,7 @@ mod policies;
 mod rebuild;
 mod replace;
 mod select;
+mod sparing;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ pub use indexes::{
     NewExpireAfter,
 };
 pub use replace::Replacement;
+use sparing::{OpenTransactions, options_endanger};
 
 impl Store {
     /// Creates a collection.
@@ -145,8 +147,18 @@ impl Store {
         &self,
         ns: &Namespace,
         command: RawDoc<'_>,
-        change: impl FnOnce(RawDoc<'_>) -> Result<DocBuf>,
+        change: impl Fn(RawDoc<'_>) -> Result<DocBuf>,
     ) -> Result<()> {
+        self.change_sparing(ns, |open| self.try_modify_options(ns, command, &change, open))
+    }
+
+    fn try_modify_options(
+        &self,
+        ns: &Namespace,
+        command: RawDoc<'_>,
+        change: impl Fn(RawDoc<'_>) -> Result<DocBuf>,
+        open: OpenTransactions,
+    ) -> Result<Option<()>> {
         let _changing = self.lock_catalog()?;
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
@@ -168,13 +180,17 @@ impl Store {
         {
             policy.runtime.begin_ramp(self.clock.monotonic_micros());
         }
-        let _definition = self.definitions.changing(ns, Definition::Changed);
+        let endangers = options_endanger(&state, &changed);
+        if endangers && open == OpenTransactions::Spare {
+            return Ok(None);
+        }
+        let _definition = endangers.then(|| self.definitions.changing(ns, Definition::Changed));
         self.change(|txn, oplog| {
             oplog.command(&command_ns(ns), &collection.uuid(), command);
             put_collection(txn, collection.id(), ns, &collection.uuid(), &changed)
         })?;
         collection.install(&mut state, changed);
-        Ok(())
+        Ok(Some(()))
     }
 
     fn create_locked(
@@ -256,7 +272,10 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_collection(&self, ns: &Namespace) -> Result<Option<i32>> {
-        let _changing = self.lock_catalog()?;
+        if self.catalog.get(ns).is_none() {
+            return Ok(None);
+        }
+        let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(collection) = self.catalog.get(ns) else { return Ok(None) };
         self.drop_locked(&collection)?;
         Ok(Some(collection.indexes().len() as i32 + 1))
@@ -293,7 +312,9 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_database(&self, db: &str) -> Result<bool> {
-        let _changing = self.lock_catalog()?;
+        let names: Vec<_> =
+            self.collections(Some(db)).iter().map(|collection| collection.namespace()).collect();
+        let _changing = self.lock_catalog_sparing(&names)?;
         let all = self.collections(Some(db));
         for collection in &all {
             spend(usize::MAX)?;
@@ -322,7 +343,9 @@ impl Store {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
-        let _changing = self.lock_catalog()?;
+        let names: Vec<_> =
+            [from, to].into_iter().filter(|ns| self.catalog.get(ns).is_some()).cloned().collect();
+        let _changing = self.lock_catalog_sparing(&names)?;
         let Some(collection) = self.catalog.get(from) else {
             self.check_no_view(from)?;
             return Err(Error::new(

@@ -30,8 +30,8 @@ pub use ddl::{
 pub use empty_timestamps::is_empty_timestamp;
 pub use index::{DocumentCheck, FilterCompiler, IndexField, IndexSpec, RecordFilter, kinds};
 pub use oplog::{
-    ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogObject, LogOperation, LogRange,
-    LogSizes, OPLOG, OperationVisitor, Oplog, UpdateStyle, Watch, apply_delta,
+    ChangeScope, EntryVisitor as LogVisitor, LogEnd, LogEntry, LogLimits, LogObject, LogOperation,
+    LogRange, LogSizes, OPLOG, OperationVisitor, Oplog, UpdateStyle, Watch, apply_delta,
 };
 pub use policy::{ExpireAfter, TtlIndexRules, TtlParameters};
 pub use read::{

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry, Result};
-use mayfly_kv::{Engine, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
+use mayfly_kv::{Engine, EngineAround, Guard, KeyRange, Keyspace, MemoryEngine, TxnOptions};
 use mayfly_value::bson::{Document, doc};
 use mayfly_value::{DocBuf, RawDoc, RawValue};
 
@@ -18,15 +19,37 @@ use crate::*;
 struct Fixture {
     store: Arc<Store>,
     engine: Arc<MemoryEngine>,
+    disk: Arc<Full>,
     op: Arc<OpCtx>,
 }
 
+/// A disk that is full when somebody says so.
+struct Full {
+    inner: Arc<MemoryEngine>,
+    full: AtomicBool,
+}
+
+impl EngineAround for Full {
+    fn inner(&self) -> &dyn Engine {
+        &*self.inner
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+}
+
 fn open(engine: &Arc<MemoryEngine>, oplog_bytes: u64) -> Fixture {
+    let disk = Full { inner: engine.clone(), full: AtomicBool::new(false) };
+    open_on(Arc::new(disk), oplog_bytes)
+}
+
+fn open_on(disk: Arc<Full>, oplog_bytes: u64) -> Fixture {
     let clock = Arc::new(ManualClock::at_ms(1_800_000_000_000));
     let options = StoreOptions { background: false, oplog_bytes, ..StoreOptions::default() };
     let ops = OpRegistry::new(clock.clone());
-    let store = Store::open(engine.clone(), options, clock.clone(), ops).unwrap();
-    Fixture { store, engine: engine.clone(), op: OpCtx::detached(clock) }
+    let store = Store::open(disk.clone(), options, clock.clone(), ops).unwrap();
+    Fixture { store, engine: disk.inner.clone(), disk, op: OpCtx::detached(clock) }
 }
 
 fn fixture() -> Fixture {
@@ -433,4 +456,78 @@ fn a_sweep_that_was_cut_off_loses_nothing_that_was_kept() {
     again.store.sweep_once().unwrap();
     assert_eq!(f.rows(Keyspace::Record).len(), 0);
     assert_eq!(again.inserted("d.c").unwrap(), (0..256).collect::<Vec<_>>());
+}
+
+/// Documents that make the log long enough to be worth a cut.
+fn insert_large(f: &Fixture, name: &str, ids: std::ops::Range<i32>) {
+    for id in ids {
+        let text = "x".repeat(100_000);
+        f.write(name, |unit| unit.insert(document(doc! { "_id": id, "text": &text }).as_doc()));
+    }
+}
+
+#[test]
+fn on_a_full_disk_the_log_gives_way_to_deletions() {
+    let f = open(&Arc::new(MemoryEngine::new()), 1 << 30);
+    insert_large(&f, "d.c", 0..20);
+    f.change("d.c", 0, None, UpdateStyle::Operators);
+    assert_eq!(f.kept().len(), 1);
+    let before = f.store.oplog().settled();
+    f.disk.full.store(true, Ordering::Relaxed);
+    for id in 1..15 {
+        f.change("d.c", id, None, UpdateStyle::Operators);
+    }
+    assert_eq!(f.kept().len(), 1, "nothing more is kept");
+    assert_eq!(f.store.oplog().cuts_for_room(), 1, "it is cut once, not for each deletion");
+    let behind = f.store.oplog().read_changes(before - 1, &mut |_| Ok(ControlFlow::Continue(())));
+    assert_eq!(behind.unwrap_err().code(), ErrorCode::ChangeStreamHistoryLost);
+    f.store.trim_oplog().unwrap();
+    assert_eq!(f.kept().len(), 0);
+    // What is left begins with a note, and holds what came after it.
+    let entries = f.rows(Keyspace::Oplog);
+    assert_eq!(entries.len(), 15);
+    let note = decode(&entries[0].1).unwrap().fields.get("o").and_then(RawValue::as_document);
+    assert!(
+        matches!(note.unwrap().get("msg"), Some(RawValue::String(text)) if text.contains("full"))
+    );
+    assert_eq!(f.inserted("d.c").unwrap(), []);
+    // Another run knows of the cut.
+    let again = open(&f.engine, 1 << 30);
+    assert_eq!(again.store.oplog().cut(), f.store.oplog().cut());
+    f.disk.full.store(false, Ordering::Relaxed);
+    f.insert("d.c", 100..101);
+    f.change("d.c", 100, None, UpdateStyle::Operators);
+    assert_eq!(f.kept().len(), 1, "versions are kept again");
+}
+
+#[test]
+fn on_a_full_disk_a_drop_keeps_nothing() {
+    let f = open(&Arc::new(MemoryEngine::new()), 1 << 30);
+    f.insert("d.c", 0..100);
+    f.disk.full.store(true, Ordering::Relaxed);
+    f.store.drop_collection(&Namespace::parse("d.c").unwrap()).unwrap();
+    f.store.sweep_once().unwrap();
+    assert_eq!((f.rows(Keyspace::Record).len(), f.kept().len()), (0, 0));
+    f.store.trim_oplog().unwrap();
+    assert_eq!(f.inserted("d.c").unwrap(), []);
+}
+
+#[test]
+fn a_log_is_resized_at_run_time_and_stays_so() {
+    let engine = Arc::new(MemoryEngine::new());
+    let f = open(&engine, 1 << 30);
+    insert_large(&f, "d.c", 0..30);
+    f.store.trim_oplog().unwrap();
+    assert_eq!(f.store.oplog().cut(), 0);
+    let bytes = 1 << 20;
+    f.store.resize_oplog(LogLimits { bytes, retention_ms: 3_600_000 }).unwrap();
+    f.store.trim_oplog().unwrap();
+    assert_eq!(f.store.oplog().cut(), 0, "young entries are kept");
+    f.store.resize_oplog(LogLimits { bytes, retention_ms: 0 }).unwrap();
+    f.store.trim_oplog().unwrap();
+    let left = f.store.oplog().sizes().unwrap().bytes;
+    assert!(left > 0 && left <= 1 << 20, "{left}");
+    let limits = |oplog_bytes| open(&engine, oplog_bytes).store.oplog().limits();
+    assert_eq!(limits(1 << 30), LogLimits { bytes, retention_ms: 0 });
+    assert_eq!(limits(1 << 29).bytes, 1 << 29, "another size was configured since");
 }

@@ -14,7 +14,7 @@ use crate::catalog::Collection;
 use crate::catalog::counts::CountsRow;
 use crate::catalog::{Catalog, Core, History, IdHints, rows};
 use crate::index::{FilterCompiler, RecordFilter};
-use crate::oplog::Oplog;
+use crate::oplog::{LogLimits, Oplog};
 use crate::policy::TtlParameters;
 use crate::policy::watch::{ClockWatch, Mark};
 use crate::record::error::from_kv;
@@ -33,8 +33,10 @@ const LAST_UNIT: Duration = Duration::from_secs(2);
 pub struct StoreOptions {
     /// Compiles filters of partial indexes.
     pub filters: Arc<dyn FilterCompiler>,
-    /// The oplog is trimmed to about this many bytes.
+    /// The oplog is trimmed to about this many bytes, unless [`Store::resize_oplog`] has said otherwise since that was changed last.
     pub oplog_bytes: u64,
+    /// Its entries that are younger are kept whatever their bytes are, in milliseconds.
+    pub oplog_retention_ms: i64,
     /// Memory for hints where the record of an `_id` is, in bytes.
     pub id_hint_bytes: usize,
     /// Whether background threads (TTL monitor, sweeper) run; tests drive them by hand.
@@ -46,6 +48,7 @@ impl Default for StoreOptions {
         StoreOptions {
             filters: Arc::new(NoFilters),
             oplog_bytes: 1 << 30,
+            oplog_retention_ms: 0,
             id_hint_bytes: 1 << 20,
             background: true,
         }
@@ -70,6 +73,8 @@ pub struct Store {
     writer: Writer,
     /// What the catalog says of suspended expiry.
     pub(crate) suspension_recorded: parking_lot::Mutex<Option<Mark>>,
+    /// The size of the log that the store was opened with.
+    oplog_bytes: u64,
     ttl: parking_lot::Mutex<Option<TtlMonitor>>,
     sweeper: parking_lot::Mutex<Option<Sweeper>>,
     /// Wall time before which no recorded statement can be old enough to go.
@@ -104,7 +109,11 @@ impl Store {
         ops: Arc<OpRegistry>,
     ) -> Result<Arc<Store>> {
         let catalog = Catalog::load(&*engine, &*options.filters)?;
-        let (oplog, written_ms) = Oplog::open(engine.clone(), clock.now_ms(), options.oplog_bytes)?;
+        let limits = LogLimits {
+            bytes: resized_bytes(&*engine, options.oplog_bytes)?,
+            retention_ms: options.oplog_retention_ms,
+        };
+        let (oplog, written_ms) = Oplog::open(engine.clone(), clock.now_ms(), limits)?;
         let ttl_params: Arc<TtlParameters> = Arc::default();
         let mark = load_mark(&*engine)?;
         let watch = ClockWatch::begin(clock.clone(), ttl_params.clone(), written_ms, mark);
@@ -126,6 +135,7 @@ impl Store {
         let store = Arc::new(Store {
             writer: Writer::new(core, sync),
             suspension_recorded: parking_lot::Mutex::new(mark),
+            oplog_bytes: options.oplog_bytes,
             ttl: parking_lot::Mutex::new(None),
             sweeper: parking_lot::Mutex::new(None),
             next_statement_due: AtomicI64::new(i64::MIN),
@@ -177,6 +187,24 @@ impl Store {
             oplog.note_document(note);
             Ok(())
         })
+    }
+
+    /// Trims the log to another size, or keeps its entries for another time. What is too much goes at once. The size outlives this run of
+    /// the process, until another one is configured; the time does not.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn resize_oplog(&self, limits: LogLimits) -> Result<()> {
+        let value = [self.oplog_bytes.to_be_bytes(), limits.bytes.to_be_bytes()].concat();
+        self.oplog.set_limits(limits);
+        // Some entry has to stay when the rest is cut: the note.
+        self.change(|txn, oplog| {
+            oplog.note("the operation log was resized");
+            txn.put(Keyspace::Catalog, catalog_key::OPLOG_SIZE, &value, Guard::Checked)
+                .map_err(from_kv)
+        })?;
+        self.oplog.trim();
+        Ok(())
     }
 
     /// Whether the TTL monitor's thread is there.
@@ -319,6 +347,20 @@ impl Drop for Store {
         self.ttl_params.wake();
         self.close_gate();
     }
+}
+
+/// The size of the log: as it was resized, where that was after this size was configured.
+fn resized_bytes(engine: &dyn Engine, configured: u64) -> Result<u64> {
+    let mut bytes = configured;
+    let see = &mut |value: &[u8]| {
+        let Ok(value) = <[u8; 16]>::try_from(value) else { return };
+        let (then, resized) = value.split_at(8);
+        if then == configured.to_be_bytes() {
+            bytes = resized.try_into().map_or(configured, u64::from_be_bytes);
+        }
+    };
+    engine.get_once(Keyspace::Catalog, catalog_key::OPLOG_SIZE, see).map_err(from_kv)?;
+    Ok(bytes)
 }
 
 fn no_thread(error: std::io::Error) -> Error {

@@ -7,23 +7,27 @@ mod kept;
 mod statements;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, KeyRange, Keyspace, SweepEnd, TxnOptions};
+use mayfly_kv::{Guard, KeyRange, Keyspace, SweepEnd};
 use parking_lot::{Condvar, Mutex};
 
 use crate::Store;
-use crate::oplog::visit_all;
 use crate::record::error::from_kv;
 use crate::record::layout::{OBJECT_KEYSPACES, catalog_key, object_range};
 
 /// Keys cleared in one call into the engine.
 const SWEEP_KEYS: usize = 10_000;
+/// An object with so many bytes gives its space back at once.
+const MANY_BYTES: u64 = 16 << 20;
 /// How often the oplog's size is looked at, while something writes.
 const OPLOG_LOOK: Duration = Duration::from_secs(60);
+/// The same while the disk is nearly full.
+const FULL_LOOK: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Signal {
@@ -78,11 +82,13 @@ impl Sweeper {
 
 fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
     let mut swept_micros = None;
+    // Nobody knows yet.
+    let mut look = FULL_LOOK;
     loop {
         let only_trim = {
             let mut state = signal.0.lock();
             if !state.wanted && !state.trim && !state.closing {
-                signal.1.wait_for(&mut state, OPLOG_LOOK);
+                signal.1.wait_for(&mut state, look);
             }
             if state.closing {
                 return;
@@ -94,7 +100,8 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
         let Some(store) = store.upgrade() else { return };
         // Space is given back in large pieces, which must not happen in the midst of a mass deletion.
         let now = store.clock.monotonic_micros();
-        let lately = swept_micros.is_some_and(|then| now - then < OPLOG_LOOK.as_micros() as i64);
+        look = store.look_at_room();
+        let lately = swept_micros.is_some_and(|then| now - then < look.as_micros() as i64);
         let all = !(only_trim && lately);
         if all {
             swept_micros = Some(now);
@@ -113,11 +120,25 @@ fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
 }
 
 impl Store {
+    /// How soon the sweeper looks again. When the disk is nearly full, what is due goes now.
+    fn look_at_room(&self) -> Duration {
+        let full = self.engine().is_nearly_full();
+        self.noticed_full.store(full, Ordering::Relaxed);
+        if full {
+            self.ttl_params.wake();
+        }
+        if full { FULL_LOOK } else { OPLOG_LOOK }
+    }
+
     fn sweep_all(&self) -> Result<()> {
         self.sweep_once()?;
         self.trim_oplog()?;
         self.sweep_statements()?;
-        self.history.expire(self.clock.monotonic_micros());
+        match self.engine().is_nearly_full() {
+            // Old snapshots keep what was deleted on the disk.
+            true => self.history.clear(),
+            false => self.history.expire(self.clock.monotonic_micros()),
+        }
         self.engine().give_back_space().map_err(from_kv)
     }
 
@@ -136,7 +157,13 @@ impl Store {
             if dropped.is_empty() {
                 return Ok(());
             }
-            self.keep_logged_versions(&dropped)?;
+            if self.engine().is_nearly_full() {
+                // No entry is left that refers to them, so that there is nothing to keep.
+                self.cut_log_whole()?;
+                self.mark_kept(&dropped)?;
+            } else {
+                self.keep_logged_versions(&dropped)?;
+            }
             // Whole files go at once: what was kept, and the drops, must not be behind that after a power cut.
             self.engine().sync().map_err(from_kv)?;
             dropped.iter().try_for_each(|id| self.sweep_object(*id))?;
@@ -144,11 +171,14 @@ impl Store {
     }
 
     fn sweep_object(&self, id: u64) -> Result<()> {
+        let range = object_range(id);
         for keyspace in OBJECT_KEYSPACES {
-            let range = object_range(id);
-            while self.engine().sweep_range(keyspace, &range, SWEEP_KEYS).map_err(from_kv)?
-                == SweepEnd::More
-            {}
+            let bytes = self.engine().approximate_bytes(keyspace, &range).map_err(from_kv)?;
+            self.sweep_whole(keyspace, &range)?;
+            // Files that hold other objects, too, or that were flushed lately, are rewritten without it.
+            if bytes >= MANY_BYTES || self.engine().is_nearly_full() {
+                self.engine().compact_range(keyspace, &range).map_err(from_kv)?;
+            }
         }
         self.change(|txn, _| {
             txn.delete(Keyspace::Catalog, &catalog_key::dropped(id), Guard::Checked)
@@ -163,48 +193,41 @@ impl Store {
         Ok(())
     }
 
-    /// Cuts the oldest segments of the oplog when it is over its size, and what is kept for them.
+    /// Cuts the oldest segments of the oplog when it is over its size, and what is kept for them; all of it when the disk is nearly
+    /// full.
     ///
     /// # Errors
     /// Those of the engine.
     pub fn trim_oplog(&self) -> Result<()> {
         self.oplog.store_segments(false)?;
-        let Some(cut) = self.oplog.due_cut() else { return Ok(()) };
-        self.note_cut(cut)?;
+        let nearly_full = self.engine().is_nearly_full();
+        if nearly_full {
+            self.cut_large_log()?;
+        } else if let Some(cut) = self.oplog.due_cut(self.clock.now_ms()) {
+            self.note_cut(cut, None)?;
+        }
+        let cut = self.oplog.cut();
+        if cut <= self.oplog.swept() {
+            return Ok(());
+        }
         // Whole files go at once, and after a power cut somebody must know it.
         self.engine().sync().map_err(from_kv)?;
         let range = KeyRange { start: vec![0], end: cut.saturating_add(1).to_be_bytes().to_vec() };
+        let at_once = self.oplog.take_resized() || nearly_full;
         for keyspace in [Keyspace::Oplog, Keyspace::Kept] {
-            while self.engine().sweep_range(keyspace, &range, SWEEP_KEYS).map_err(from_kv)?
-                == SweepEnd::More
-            {}
+            self.sweep_whole(keyspace, &range)?;
+            if at_once {
+                self.engine().compact_range(keyspace, &range).map_err(from_kv)?;
+            }
         }
+        self.oplog.set_swept(cut);
         Ok(())
     }
 
-    /// Notes that entries up to this timestamp go, before they do.
-    fn note_cut(&self, last: u64) -> Result<()> {
-        let mut gone = Vec::new();
-        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
-        let range = KeyRange {
-            start: catalog_key::segment(0),
-            end: catalog_key::segment(last.saturating_add(1)),
-        };
-        visit_all(&*txn, Keyspace::Catalog, range, &mut |key, _| {
-            gone.push(key.to_vec());
-            Ok(())
-        })?;
-        drop(txn);
-        self.change(|txn, _| {
-            for key in &gone {
-                txn.delete(Keyspace::Catalog, key, Guard::Checked).map_err(from_kv)?;
-            }
-            let value = last.to_be_bytes();
-            txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, Guard::Checked)
-                .map_err(from_kv)
-        })?;
-        self.oplog.set_cut(last);
-        self.oplog.forget_segments(last);
+    fn sweep_whole(&self, keyspace: Keyspace, range: &KeyRange) -> Result<()> {
+        while self.engine().sweep_range(keyspace, range, SWEEP_KEYS).map_err(from_kv)?
+            == SweepEnd::More
+        {}
         Ok(())
     }
 }

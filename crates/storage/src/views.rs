@@ -224,7 +224,10 @@ impl Store {
     /// # Errors
     /// Those of the engine.
     pub fn drop_view(&self, op: &OpCtx, ns: &Namespace) -> Result<bool> {
-        let _changing = self.lock_catalog()?;
+        if self.view(ns)?.is_none() {
+            return Ok(false);
+        }
+        let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(old) = self.view(ns)? else { return Ok(false) };
         // A collection may get its name; a view that is there is read from the snapshot.
         let _leaving = self.definitions.changing(ns, Definition::Changed);

@@ -137,6 +137,10 @@ impl Txn for Counted {
         self.inner.size()
     }
 
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        self.inner.written_keys(keyspace, range)
+    }
+
     fn commit(self: Box<Self>) -> KvResult<()> {
         self.inner.commit()?;
         self.steps.gone.write().extend(self.deleted);

@@ -1,4 +1,6 @@
-//! OP_QUERY, which drivers still send as their first message, and OP_REPLY, which answers it.
+//! OP_QUERY, which drivers send before they know the server's version, and OP_REPLY, which answers it.
+//!
+//! Drivers up to 2021 send their whole login by OP_QUERY, and Java 3.x `buildInfo` before it. Everything else has to come by OP_MSG.
 //!
 //! ```text
 //! OP_QUERY: | header | flags i32 | collection cstring | skip i32 | return i32 | document | projection? |
@@ -14,8 +16,18 @@ use crate::msg::document_at;
 
 /// Bytes between the header of an OP_REPLY and its first document.
 pub(crate) const REPLY_PREFIX_BYTES: usize = 20;
-/// The commands that OP_QUERY may carry.
-const ALLOWED: [&str; 3] = ["isMaster", "ismaster", "hello"];
+/// The commands that OP_QUERY may carry, as in the reference.
+const ALLOWED: [&str; 9] = [
+    "isMaster",
+    "ismaster",
+    "hello",
+    "_isSelf",
+    "buildInfo",
+    "buildinfo",
+    "saslStart",
+    "saslContinue",
+    "authenticate",
+];
 
 /// Takes an OP_QUERY apart: the database and the command.
 pub(crate) fn query(frame: &Bytes) -> Result<(String, Bytes)> {

@@ -159,15 +159,21 @@ fn op_query(collection: &str, command: &DocBuf) -> BytesMut {
 }
 
 #[test]
-fn op_query_carries_only_the_hello_family() {
+fn op_query_carries_only_the_handshake_and_the_login() {
     let message = Codec.decode(&mut op_query("admin.$cmd", &doc("isMaster", 1))).unwrap().unwrap();
     assert_eq!(message.legacy_db.as_deref(), Some("admin"));
     let mut wrapped = DocBuilder::new();
     wrapped.append("$query", &doc("hello", 1));
     let message = Codec.decode(&mut op_query("a.$cmd", &wrapped.finish())).unwrap().unwrap();
     assert_eq!(message.document().iter().next().unwrap().name(), "hello");
-    let code = recoverable(op_query("admin.$cmd", &doc("find", 1)));
-    assert_eq!(code, ErrorCode::UnsupportedOpQueryCommand);
+    for name in ["buildInfo", "buildinfo", "saslStart", "saslContinue", "authenticate", "_isSelf"] {
+        let message = Codec.decode(&mut op_query("admin.$cmd", &doc(name, 1))).unwrap().unwrap();
+        assert!(message.reply_to().legacy, "{name}");
+    }
+    for name in ["find", "ping", "logout", "getnonce", "buildINFO"] {
+        let code = recoverable(op_query("admin.$cmd", &doc(name, 1)));
+        assert_eq!(code, ErrorCode::UnsupportedOpQueryCommand, "{name}");
+    }
     assert_eq!(recoverable(op_query("admin.coll", &doc("hello", 1))), ErrorCode(5739101));
 }
 

@@ -103,7 +103,8 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   list time series.
 * `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's
   fields `ttl` (which policy deleted) and images of documents (`preImage`, `postImage`). `oplogSizeMB` counts entries as they are
-  shown, whatever they take on the disk.
+  shown, whatever they take on the disk. `replSetResizeOplog` takes sizes from 1 MB on (the reference: from 990 MB), with and without
+  `--replSet`. On a disk that is nearly full the log is cut as a whole, whatever `minRetentionHours` says.
 * Read concern `snapshot` reads everything with the first batch, and keeps the rest for later batches in a temporary file. Earlier
   times can be asked for that an answer named as its `atClusterTime` (`minSnapshotHistoryWindowInSeconds`), or behind which nothing
   was written; others answer 239. A collection whose indexes or options have changed since answers 246. What is due and hidden

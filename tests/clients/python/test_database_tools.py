@@ -1,6 +1,7 @@
 """A database dumped and restored by what the database tools send is the same database, in both postures of the server."""
 
 import os
+import threading
 from datetime import datetime, timedelta
 
 import pytest
@@ -217,6 +218,59 @@ def test_a_log_is_replayed(source, client):
     # A second time, over data that is newer than the log, it ends at the same.
     tools.replay_oplog(client, [entry for entry in entries if of_database(entry, source.name)], upsert=True)
     assert picture(source) == before
+
+
+def test_a_log_of_measurements_is_replayed(source, client):
+    series = {"timeField": "t", "metaField": "m", "granularity": "seconds"}
+    source.create_collection("s", timeseries=series)
+    began = datetime(2026, 1, 1)
+
+    def measurements(first, number):
+        times = (began + timedelta(seconds=30 * number) for number in range(first, first + number))
+        return [{"t": time, "m": at % 3, "v": at, "w": {"deep": [at]}} for at, time in enumerate(times, first)]
+
+    source.s.insert_many(measurements(0, 500))
+    since = tools.newest_entry(client)
+    stop = threading.Event()
+
+    def write():
+        first = 500
+        while not stop.is_set() or first < 600:
+            source.s.insert_many(measurements(first, 10))
+            source.s.insert_one({"t": began, "m": 0, "v": first})
+            if first % 50 == 0:
+                source.s.delete_many({"m": first // 50 % 3})
+            first += 10
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        archive = tools.dump(source)
+    finally:
+        stop.set()
+        writer.join()
+    # Then without a writer: what comes and goes as a whole.
+    source.s.delete_many({"m": 2})
+    source.s.create_index([("m", 1), ("v", -1)], name="by_value")
+    source.command("collMod", "s", timeseries={"granularity": "minutes"})
+    source.create_collection("born", timeseries={**series, "granularity": "hours"}, expireAfterSeconds=10**9)
+    source.born.insert_many(measurements(0, 50))
+    source.create_collection("gone", timeseries=series)
+    source.gone.insert_many(measurements(0, 5))
+    source.gone.drop()
+    before = picture(source)
+    entries = tools.dump_oplog(client, since)
+    client.drop_database(source.name)
+    tools.restore(source, archive)
+    replayed = [entry for entry in entries if of_database(entry, source.name)]
+    tools.replay_oplog(client, replayed, upsert=True)
+    assert picture(source) == before
+    assert source.s.count_documents({"m": 1, "v": {"$gte": 0}}, hint="by_value") > 0
+    # A second time, over data that is newer than the log.
+    tools.replay_oplog(client, replayed, upsert=True)
+    assert picture(source) == before
+    source.s.insert_many(measurements(0, 10))
+    assert source.command("validate", "system.buckets.s")["valid"]
 
 
 def of_database(entry, name):

@@ -317,8 +317,11 @@ fn administer_any(list: &mut List) {
 fn administer_users_any(list: &mut List) {
     list.cluster(&[AuthSchemaUpgrade, InvalidateUserCache, ListDatabases, ViewUser]);
     list.on("", "", &[ListCachedAndActiveUsers]);
-    // The manual leaves `config` and `local` out, though `rolesInfo` shows them.
-    administer_users(list, "");
+    // The manual leaves `config` and `local` out. `rolesInfo` of the reference shows them, and users that monitor a server get
+    // `read` on `local`.
+    for db in ["", "config", "local"] {
+        administer_users(list, db);
+    }
     for collection in ["system.users", "system.roles"] {
         list.on("admin", collection, READ);
         list.on("admin", collection, ADMINISTER_USERS_INDEXES);

@@ -3,11 +3,11 @@
 //! 1. `saslStart`, or `speculativeAuthenticate` of the handshake, brings the client's first message and is answered with salt
 //!    and nonce.
 //! 2. `saslContinue` brings the proof and is answered with the server's.
-//! 3. Clients that did not ask for `skipEmptyExchange` agree by one more `saslContinue`, which is empty. Only then are they
-//!    logged in.
+//! 3. Clients that did not ask for `skipEmptyExchange` agree by one more `saslContinue`. Only then are they logged in. Its payload
+//!    has no meaning and is not read: most drivers send nothing, Java 3.x and 4.0 repeat the server's signature.
 //!
-//! A wrong user, a wrong password, a mechanism that is unknown or that the user does not have, and an address that is not admitted
-//! look all the same: 18 `Authentication failed.`, at the same step. The log says which.
+//! A wrong user, a wrong password, a mechanism that the user does not have, and an address that is not admitted all look the same:
+//! 18 `Authentication failed.`, at the same step. The log says which. A mechanism that this server does not have is 334.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -52,6 +52,20 @@ pub(super) fn refuse(
     why: impl std::fmt::Display,
 ) -> Error {
     note(ctx, attempt, ErrorCode::AuthenticationFailed);
+    log_refusal(ctx, attempt, why);
+    failed()
+}
+
+/// 334 MechanismUnavailable: the server does not have the mechanism, which says nothing about users.
+pub(super) fn refuse_mechanism(ctx: &CommandContext<'_>, attempt: Attempt<'_>) -> Error {
+    note(ctx, attempt, ErrorCode::MechanismUnavailable);
+    log_refusal(ctx, attempt, "unknown mechanism");
+    let (_, mechanism) = attempt;
+    let text = format!("Received authentication for mechanism {mechanism} which is not enabled");
+    Error::new(ErrorCode::MechanismUnavailable, text)
+}
+
+fn log_refusal(ctx: &CommandContext<'_>, attempt: Attempt<'_>, why: impl std::fmt::Display) {
     let (name, _) = attempt;
     let user = if name.user.is_empty() { String::new() } else { name.to_string() };
     tracing::info!(
@@ -62,7 +76,6 @@ pub(super) fn refuse(
         why = %why,
         "Authentication failed"
     );
-    failed()
 }
 
 /// Makes the answer to a failed login wait where the client's address fails often. A login in a handshake is not counted: the client
@@ -136,7 +149,7 @@ fn start(
     };
     let nobody = UserName::new("", db);
     let Some(mechanism) = Mechanism::by_name(mechanism) else {
-        return Err(refuse(ctx, (&nobody, mechanism), "unknown mechanism"));
+        return Err(refuse_mechanism(ctx, (&nobody, mechanism)));
     };
     count(ctx, mechanism.name(), origin).received.add(1);
     let first = ClientFirst::parse(mechanism, &payload.bytes)
@@ -207,11 +220,10 @@ fn go_on(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder
             }
             payload.answer(skip_empty, proof.as_bytes(), reply);
         }
-        LoginStep::Agreement if payload.bytes.is_empty() => {
+        LoginStep::Agreement => {
             log_in(ctx, attempt, origin)?;
             payload.answer(true, &[], reply);
         }
-        LoginStep::Agreement => return Err(refuse(ctx, attempt, "a message after the end")),
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 //! The connection was encrypted with a certificate that an authority of the server has signed. Its subject is a user of the database
 //! `$external`, or the certificate lists the user's roles itself. A login is one message, and the handshake may carry it.
 
-use mayfly_auth::{Action, UserName};
+use mayfly_auth::{Action, Mechanism, UserName};
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_service::access::LoginOrigin;
 use mayfly_value::{DocBuilder, RawValue};
 
-use super::authenticate::{abandon, count, note_success, refuse, slow_down};
+use super::authenticate::{abandon, count, note_success, refuse, refuse_mechanism, slow_down};
 use super::users::EXTERNAL;
 
 use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
@@ -37,7 +37,8 @@ fn run_authenticate(
 /// Logs the certificate's user in.
 ///
 /// # Errors
-/// 17 ProtocolError for another database than `$external`, 18 AuthenticationFailed for everything else.
+/// 17 ProtocolError for another database than `$external`, 334 MechanismUnavailable for an unknown mechanism, 18 AuthenticationFailed
+/// for everything else.
 pub(super) fn log_in(
     ctx: &CommandContext<'_>,
     fields: &Fields<'_>,
@@ -48,10 +49,11 @@ pub(super) fn log_in(
     let nobody = UserName::new("", db);
     match fields.get("mechanism") {
         Some(RawValue::String(X509)) => {}
-        Some(RawValue::String(other)) => {
-            return Err(refuse(ctx, (&nobody, other), "unknown mechanism"));
+        Some(RawValue::String(other)) if Mechanism::by_name(other).is_some() => {
+            return Err(refuse(ctx, (&nobody, other), "the mechanism needs saslStart"));
         }
-        _ => return Err(refuse(ctx, (&nobody, ""), "unknown mechanism")),
+        Some(RawValue::String(other)) => return Err(refuse_mechanism(ctx, (&nobody, other))),
+        _ => return Err(refuse(ctx, (&nobody, ""), "no mechanism")),
     }
     count(ctx, X509, origin).received.add(1);
     if db != EXTERNAL {

@@ -147,6 +147,7 @@ mod tests {
     fn before_a_login_nothing_but_the_handshake_runs() {
         // Written down from the manual: what drivers send before they log in, and what asks nothing about data.
         let known = [
+            "_isSelf",
             "authenticate",
             "buildInfo",
             "connectionStatus",

@@ -6,8 +6,9 @@
 //!    `allowAtomic: false`, or with definitions among them, each stands for itself and the first that fails ends the command.
 //! 3. An insert of an `_id` that is there replaces the document, and a delete of one that is not there does nothing, so that
 //!    a log can be replayed over data that has a part of it already.
+//! 4. Buckets of a time series are taken as this server logs them, or in the reference's format, and checked like restored ones.
 //!
-//! Not there: documents of buckets of a time series, which are not stored as they are logged.
+//! Not there: the reference's deltas of buckets.
 
 mod definition;
 mod document;
@@ -164,7 +165,7 @@ fn together(ctx: &CommandContext<'_>, entries: &[Entry<'_>], applied: &mut Appli
         entries.iter().filter(|entry| entry.kind != EntryKind::Note).collect();
     let mut changes = Vec::with_capacity(entries.len());
     for entry in &entries {
-        let change = check_writable(&entry.ns).and_then(|()| DocumentChange::of(ctx, entry));
+        let change = check_target(ctx, entry).and_then(|()| DocumentChange::of(ctx, entry));
         match change {
             Ok(change) => changes.push(change),
             Err(error) => return Err(rolled_back(applied, changes.len() + 1, error)),
@@ -242,9 +243,18 @@ fn one_by_one(
 }
 
 fn alone(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<bool> {
-    check_writable(&entry.ns)?;
+    check_target(ctx, entry)?;
     let Some(change) = DocumentChange::of(ctx, entry)? else { return Ok(true) };
     ctx.service.store.write(ctx.op, &change.collection, |unit| change.apply(ctx, unit))
+}
+
+/// Refuses collections that clients do not write to. A log has buckets of time series, too.
+fn check_target(ctx: &CommandContext<'_>, entry: &Entry<'_>) -> Result<()> {
+    let found = ctx.service.store.collection(&entry.ns);
+    match found.is_some_and(|collection| collection.time_series().is_some()) {
+        true => Ok(()),
+        false => check_writable(&entry.ns),
+    }
 }
 
 impl Entry<'_> {

@@ -15,6 +15,7 @@ mod oplog_note;
 mod plan_cache;
 pub(crate) mod query_settings;
 pub(crate) mod replication;
+mod resize_oplog;
 mod session_cache;
 mod session_patterns;
 mod sessions;
@@ -56,6 +57,7 @@ pub(crate) const ROWS: &[Row] = &[
     replication::GET_STATUS,
     replication::INITIATE,
     replication::STEP_DOWN,
+    resize_oplog::ROW,
     session_cache::REAP,
     session_cache::REFRESH,
     session_patterns::ROW,

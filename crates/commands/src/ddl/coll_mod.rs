@@ -216,7 +216,7 @@ impl Expiry {
     }
 }
 
-/// `index: { name | keyPattern, expireAfterSeconds?, hidden? }`.
+/// `index: { name | keyPattern, expireAfterSeconds?, hidden?, prepareUnique? }`.
 struct IndexChange<'a> {
     selector: IndexSelector<'a>,
     change: CollModChange<'a>,
@@ -255,17 +255,20 @@ impl<'a> IndexChange<'a> {
             TtlOptions::parse(RawValue::Document(ttl))?;
         }
         let hidden = fields.bool("hidden")?;
-        for name in ["unique", "prepareUnique", "forceNonUnique"] {
+        let prepare_unique = fields.bool("prepareUnique")?;
+        for name in ["unique", "forceNonUnique"] {
             if fields.get(name).is_some() {
                 return Err(Error::not_implemented(format_args!(
                     "the option '{name}' of 'collMod.index'"
                 )));
             }
         }
-        if expire_after.is_none() && hidden.is_none() && ttl.is_none() {
+        let nothing = expire_after.is_none() && hidden.is_none() && ttl.is_none();
+        if nothing && prepare_unique.is_none() {
             return invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field");
         }
-        Ok(IndexChange { selector, change: CollModChange { expire_after, ttl, hidden } })
+        let change = CollModChange { expire_after, ttl, hidden, prepare_unique };
+        Ok(IndexChange { selector, change })
     }
 }
 
@@ -305,6 +308,9 @@ fn apply(
     }
     if let Some((old, new)) = result.hidden {
         reply.append("hidden_old", old).append("hidden_new", new);
+    }
+    if let Some((old, new)) = result.prepare_unique {
+        reply.append("prepareUnique_old", old).append("prepareUnique_new", new);
     }
     Ok(())
 }

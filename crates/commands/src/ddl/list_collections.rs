@@ -119,7 +119,7 @@ fn log_entry(ctx: &CommandContext<'_>, name_only: bool) -> DocBuf {
     let mut out = DocBuilder::new();
     out.append("name", OPLOG.strip_prefix("local.").unwrap_or(OPLOG)).append("type", "collection");
     if !name_only {
-        let size = ctx.service.store.oplog().limit();
+        let size = ctx.service.store.oplog().limits().bytes;
         out.start_document("options").append("capped", true);
         out.append("size", i64::try_from(size).unwrap_or(i64::MAX)).append("autoIndexId", false);
         out.end().start_document("info").append("readOnly", false);

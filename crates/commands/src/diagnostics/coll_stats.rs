@@ -116,7 +116,7 @@ fn append_log(ctx: &CommandContext<'_>, scale: i64, doc: &mut DocBuilder) -> Res
     let storage = bytes(sizes.stored_bytes);
     doc.append("numOrphanDocs", 0).append("storageSize", small(storage / scale));
     doc.append("freeStorageSize", 0).append("capped", true).append("max", 0);
-    doc.append("maxSize", small(bytes(store.oplog().limit()) / scale));
+    doc.append("maxSize", small(bytes(store.oplog().limits().bytes) / scale));
     doc.append("nindexes", 0).start_array("indexBuilds").end().append("totalIndexSize", 0);
     doc.append("totalSize", small(storage / scale)).append("indexSizes", RawDoc::EMPTY);
     doc.append("scaleFactor", small(scale));

@@ -1,9 +1,9 @@
-//! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `isdbgrid`,
+//! Who is connected and how the server was started: `connectionStatus`, `whatsmyuri`, `_isSelf`, `isdbgrid`,
 //! `getCmdLineOpts`.
 
 use mayfly_auth::Action;
 use mayfly_base::Result;
-use mayfly_value::DocBuilder;
+use mayfly_value::{DocBuilder, RawValue};
 
 use crate::access::authenticate;
 use crate::{CommandContext, Needs, Request, Row, RowFlags};
@@ -16,6 +16,13 @@ pub(crate) const WHATS_MY_URI: Row =
     Row::new("whatsmyuri", "Tells the client's own address", run_uri)
         .needs(Needs::Nothing)
         .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
+pub(crate) const IS_SELF: Row = Row::new(
+    "_isSelf",
+    "Tells which process this is, for those that may talk to themselves",
+    run_self,
+)
+.needs(Needs::Nothing)
+.flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const IS_DB_GRID: Row = Row::new("isdbgrid", "Tells that this is a router", run_router)
     .needs(Needs::Nothing)
     .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
@@ -35,6 +42,12 @@ fn run_status(
 
 fn run_uri(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     doc.append("you", &*ctx.connection.client);
+    Ok(())
+}
+
+/// A number that no other process has: two addresses that answer alike lead to one server.
+fn run_self(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+    doc.append("id", RawValue::ObjectId(ctx.service.topology.process_id()));
     Ok(())
 }
 

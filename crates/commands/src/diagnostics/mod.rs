@@ -35,6 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
     connection::CMD_LINE_OPTS,
     connection::CONNECTION_STATUS,
     connection::IS_DB_GRID,
+    connection::IS_SELF,
     connection::WHATS_MY_URI,
     current_op::KILL_OP,
     current_op::ROW,

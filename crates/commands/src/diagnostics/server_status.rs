@@ -29,11 +29,13 @@ const SECTIONS: &[Section] = &[
     ("batchedDeletes", batched_deletes),
     ("catalogStats", catalog_stats),
     ("connections", connections),
+    ("diskSpace", disk_space),
     ("extra_info", extra_info),
     ("globalLock", global_lock),
     ("locks", locks),
     ("logicalSessionRecordCache", sessions),
     ("network", network),
+    ("oplogTruncation", oplog_truncation),
     ("opLatencies", op_latencies),
     ("opcounters", |service, doc| opcounters(&service.metrics.opcounters, doc)),
     ("opcountersRepl", |_, doc| opcounters(&OpCounters::default(), doc)),
@@ -291,6 +293,29 @@ fn ttl(service: &Service, doc: &mut DocBuilder) {
         suspension.append_to(doc);
     }
     doc.append("suspendedPasses", get(&service.store.ttl_stats().suspended_passes));
+}
+
+/// An extension: how the disk of the data stands, and what gave way on it.
+fn disk_space(service: &Service, doc: &mut DocBuilder) {
+    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    if let Some(room) = service.store.engine_stats().room {
+        doc.append("totalBytes", count(room.total_bytes));
+        doc.append("freeBytes", count(room.free_bytes));
+        doc.append("reserveBytes", count(room.reserve_bytes));
+        doc.append("nearlyFull", room.nearly_full);
+        doc.append("timesNearlyFull", count(room.times_nearly_full));
+    }
+    let scratch = service.ops.scratch();
+    doc.start_document("scratch").append("usedBytes", count(scratch.used()));
+    doc.append("limitBytes", count(scratch.limit_bytes()));
+    doc.append("operationLimitBytes", count(scratch.operation_limit_bytes()));
+    doc.append("refused", count(scratch.refused())).end();
+    doc.append("oplogCuts", count(service.store.oplog().cuts_for_room()));
+}
+
+fn oplog_truncation(service: &Service, doc: &mut DocBuilder) {
+    let hours = service.store.oplog().limits().retention_ms as f64 / 3_600_000.0;
+    doc.append("oplogMinRetentionHours", hours);
 }
 
 fn memory(service: &Service, doc: &mut DocBuilder) {

@@ -41,6 +41,7 @@ pub use iterate::Each;
 pub use newer::NEWER;
 pub(crate) use object::merge_fault;
 pub(crate) use operand::{array, document, fault};
+pub use set::ConstantItems;
 pub use size::check_metadata;
 
 /// Evaluates an operator over its arguments; it evaluates as many of them as it needs.
@@ -62,6 +63,8 @@ pub enum Prepared {
     Shares(std::sync::Arc<[f64]>, bool),
     /// Which member of a family.
     Which(&'static str),
+    /// The items of a constant array.
+    Items(ConstantItems),
 }
 
 /// Parses an operator that has a form of its own.
@@ -77,6 +80,13 @@ pub enum Operands {
         most: usize,
         /// What is done with them.
         run: Run,
+    },
+    /// Two arguments, of which the second is an array that is searched.
+    Searched {
+        /// What is done with them.
+        run: Run,
+        /// What is done with them where the array is a constant.
+        run_constant: RunPrepared,
     },
     /// In a form of its own.
     Own(Parse),
@@ -115,6 +125,17 @@ const fn list(
 /// An operator with a form of its own.
 const fn own(name: &'static str, since: &'static str, help: &'static str, parse: Parse) -> OpRow {
     OpRow { name, help, since, operands: Operands::Own(parse) }
+}
+
+/// An operator that searches its second argument.
+const fn searched(
+    name: &'static str,
+    since: &'static str,
+    help: &'static str,
+    run: Run,
+    run_constant: RunPrepared,
+) -> OpRow {
+    OpRow { name, help, since, operands: Operands::Searched { run, run_constant } }
 }
 
 /// Any number of arguments.

@@ -3,12 +3,13 @@
 //! those of `$setDifference` in the order of the first array.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use mayfly_base::Result;
-use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, compare_values_in};
+use mayfly_value::{Collation, DocBuilder, RawDoc, RawValue, ValueBuf, compare_values_in};
 
 use super::operand::{array, fault};
-use super::{ANY, OpRow, list, own};
+use super::{ANY, OpRow, Prepared, list, own, searched};
 use crate::parse::Parser;
 use crate::{Expression, Frame, Value};
 
@@ -17,7 +18,13 @@ pub(super) const ROWS: &[OpRow] = &[
     list("$setIntersection", "2.6", "What is in all arrays.", ANY, intersection),
     list("$setDifference", "2.6", "What is in the first array only.", (2, 2), difference),
     own("$setEquals", "2.6", "Whether arrays have the same items.", parse_equals),
-    list("$setIsSubset", "2.6", "Whether the second array has all of the first.", (2, 2), subset),
+    searched(
+        "$setIsSubset",
+        "2.6",
+        "Whether the second array has all of the first.",
+        subset,
+        subset_of_constant,
+    ),
     list("$anyElementTrue", "2.6", "Whether any item is true.", (1, 1), |args, frame| {
         truths("$anyElementTrue", 17041, args, frame)
     }),
@@ -56,6 +63,29 @@ impl<'v> Sorted<'v> {
             out.push(item);
         }
         array(out)
+    }
+}
+
+/// The items of a constant array, which are sorted once.
+#[derive(Debug)]
+pub struct ConstantItems {
+    items: Vec<ValueBuf>,
+    collation: Option<Arc<Collation>>,
+}
+
+impl ConstantItems {
+    /// Of this array, whose strings compare by this collation.
+    pub(crate) fn of(items: RawDoc<'_>, collation: Option<Arc<Collation>>) -> ConstantItems {
+        let sorted = Sorted::of(items, collation.as_deref());
+        let items = sorted.items.into_iter().map(RawValue::to_owned).collect();
+        ConstantItems { items, collation }
+    }
+
+    /// Whether an item compares as equal to the value.
+    pub(crate) fn contains(&self, value: RawValue<'_>) -> bool {
+        let order =
+            |have: &ValueBuf| compare_values_in(have.as_raw(), value, self.collation.as_deref());
+        self.items.binary_search_by(order).is_ok()
     }
 }
 
@@ -198,6 +228,19 @@ fn subset<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>
     two("$setIsSubset", codes, &values)?;
     let all = Sorted::of(items_of(&values[1]), frame.collation());
     Ok(items_of(&values[0]).iter().all(|item| all.contains(item.value())).into())
+}
+
+fn subset_of_constant<'a>(
+    prepared: &'a Prepared,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let Prepared::Items(all) = prepared else { return subset(arguments, frame) };
+    let value = arguments[0].evaluate(frame)?;
+    match value.as_raw().and_then(RawValue::as_array) {
+        Some(items) => Ok(items.iter().all(|item| all.contains(item.value())).into()),
+        None => subset(arguments, frame),
+    }
 }
 
 fn truths<'a>(

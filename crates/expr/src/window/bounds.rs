@@ -187,13 +187,7 @@ pub(super) fn reaches(
         }
         Bounds::Range { lower, upper, unit } => {
             let values = function.sort_values(partition);
-            let end = |bound: Bound, value: RawValue<'_>| -> Result<Option<ValueBuf>> {
-                match bound {
-                    Bound::Unbounded => Ok(None),
-                    Bound::Current => Ok(Some(value.to_owned())),
-                    Bound::Offset(by) => Ok(Some(further(value, by, unit)?)),
-                }
-            };
+            let end = |bound: Bound, value: RawValue<'_>| range_end(bound, value, unit);
             let mut found = Vec::with_capacity(count);
             for value in &values {
                 check_kind(value.as_raw(), unit)?;
@@ -210,11 +204,24 @@ pub(super) fn reaches(
     }
 }
 
+/// The value at an end of the window of a document with this value; nothing for an unbounded one.
+pub(super) fn range_end(
+    bound: Bound,
+    value: RawValue<'_>,
+    unit: Option<RangeUnit>,
+) -> Result<Option<ValueBuf>> {
+    match bound {
+        Bound::Unbounded => Ok(None),
+        Bound::Current => Ok(Some(value.to_owned())),
+        Bound::Offset(by) => Ok(Some(further(value, by, unit)?)),
+    }
+}
+
 fn clamped(position: i64, count: usize) -> usize {
     usize::try_from(position).unwrap_or(0).min(count)
 }
 
-fn check_kind(value: RawValue<'_>, unit: Option<RangeUnit>) -> Result<()> {
+pub(super) fn check_kind(value: RawValue<'_>, unit: Option<RangeUnit>) -> Result<()> {
     let found = value.type_name();
     match (unit, value) {
         (Some(_), RawValue::Date(_)) => Ok(()),

@@ -21,10 +21,6 @@ fn divided(left: Number, right: Number) -> Number {
     }
 }
 
-fn owned(number: Number) -> Option<ValueBuf> {
-    Some(number.to_value().to_owned())
-}
-
 /// Where a document stands on the axis: a number, or milliseconds when there is a unit.
 fn place(name: &str, codes: [i32; 3], value: RawValue<'_>, unit: Option<Unit>) -> Result<Number> {
     match (unit, value) {
@@ -52,46 +48,114 @@ fn in_units(width: Number, unit: Option<Unit>) -> Number {
     }
 }
 
-/// The slope between the first and the last document of the window.
+/// The slope between the first and the last document of a sequence.
+#[derive(Default)]
+pub(super) struct Slope {
+    first: Option<Point>,
+    last: Option<Point>,
+}
+
+/// The position of a document in the order, and its value.
+type Point = (ValueBuf, Option<ValueBuf>);
+
+impl Slope {
+    pub(super) fn push(&mut self, place: ValueBuf, value: Option<ValueBuf>) {
+        match self.first {
+            None => self.first = Some((place, value)),
+            Some(_) => self.last = Some((place, value)),
+        }
+    }
+
+    pub(super) fn result(&self, unit: Option<Unit>) -> Result<ValueBuf> {
+        let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(null()) };
+        slope(first, last, unit)
+    }
+}
+
+fn slope(first: &Point, last: &Point, unit: Option<Unit>) -> Result<ValueBuf> {
+    let point = |(place_value, value): &Point| -> Result<(Number, Number)> {
+        let codes = [5_624_900, 5_624_901, 5_624_902];
+        let x = place("$derivative", codes, place_value.as_raw(), unit)?;
+        let y = match value.as_ref().map(ValueBuf::as_raw) {
+            // Dates count as their milliseconds.
+            Some(RawValue::Date(ms)) => Some(Number::Int64(ms)),
+            other => other.and_then(Number::from_value),
+        };
+        let y =
+            y.ok_or_else(|| fault(5_624_903, "$derivative input must not be null or missing"))?;
+        Ok((x, y))
+    };
+    let (left, right) = (point(first)?, point(last)?);
+    let width = in_units(right.0.minus(left.0), unit);
+    Ok(match width.compare(Number::Int32(0)).is_eq() {
+        true => null(),
+        false => divided(right.1.minus(left.1), width).to_value().to_owned(),
+    })
+}
+
+/// The slope between the first and the last document of each window.
 pub(super) fn derivative(
     function: &WindowFunction,
     input: &Expression,
     unit: Option<Unit>,
     partition: &[DocBuf],
 ) -> Result<Vec<Option<ValueBuf>>> {
-    const NAME: &str = "$derivative";
     let values = function.values(input, partition)?;
     let places = function.sort_values(partition);
-    let mut results = Vec::with_capacity(partition.len());
-    for (from, to) in reaches(function, partition)? {
-        if to <= from + 1 {
-            results.push(Some(null()));
-            continue;
-        }
-        let point = |at: usize| -> Result<(Number, Number)> {
-            let codes = [5_624_900, 5_624_901, 5_624_902];
-            let x = place(NAME, codes, places[at].as_raw(), unit)?;
-            let y = match values[at].as_ref().map(ValueBuf::as_raw) {
-                // Dates count as their milliseconds.
-                Some(RawValue::Date(ms)) => Some(Number::Int64(ms)),
-                other => other.and_then(Number::from_value),
-            };
-            let y =
-                y.ok_or_else(|| fault(5_624_903, "$derivative input must not be null or missing"))?;
-            Ok((x, y))
-        };
-        let (left, right) = (point(from)?, point(to - 1)?);
-        let width = in_units(right.0.minus(left.0), unit);
-        results.push(if width.compare(Number::Int32(0)).is_eq() {
-            Some(null())
-        } else {
-            owned(divided(right.1.minus(left.1), width))
-        });
-    }
-    Ok(results)
+    let points: Vec<Point> = places.into_iter().zip(values).collect();
+    let result = |(from, to): (usize, usize)| match to <= from + 1 {
+        true => Ok(Some(null())),
+        false => slope(&points[from], &points[to - 1], unit).map(Some),
+    };
+    reaches(function, partition)?.into_iter().map(result).collect()
 }
 
-/// The area under straight lines between the documents of the window. Documents without a number are left out.
+/// The area under straight lines between the documents of a sequence. Documents without a number are left out.
+#[derive(Default)]
+pub(super) struct Area {
+    sum: Option<Number>,
+    before: Option<(Number, Number)>,
+}
+
+/// A document as a point of the area's upper edge; nothing when its value is no number.
+fn edge(
+    place_value: RawValue<'_>,
+    value: Option<RawValue<'_>>,
+    unit: Option<Unit>,
+) -> Result<Option<(Number, Number)>> {
+    let codes = [5_423_901, 5_423_902, 5_423_902];
+    let x = place("$integral", codes, place_value, unit)?;
+    Ok(value.and_then(Number::from_value).map(|y| (x, y)))
+}
+
+impl Area {
+    pub(super) fn push_value(
+        &mut self,
+        place_value: RawValue<'_>,
+        value: Option<RawValue<'_>>,
+        unit: Option<Unit>,
+    ) -> Result<()> {
+        if let Some(point) = edge(place_value, value, unit)? {
+            self.push(point);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, point: (Number, Number)) {
+        if let Some(before) = self.before {
+            let height = divided(before.1.plus(point.1), Number::Int32(2));
+            let part = height.times(point.0.minus(before.0));
+            self.sum = Some(self.sum.unwrap_or(Number::Int32(0)).plus(part));
+        }
+        self.before = Some(point);
+    }
+
+    pub(super) fn result(&self, unit: Option<Unit>) -> ValueBuf {
+        in_units(self.sum.unwrap_or(Number::Int32(0)), unit).to_value().to_owned()
+    }
+}
+
+/// The area of each window.
 pub(super) fn integral(
     function: &WindowFunction,
     input: &Expression,
@@ -100,53 +164,92 @@ pub(super) fn integral(
 ) -> Result<Vec<Option<ValueBuf>>> {
     let values = function.values(input, partition)?;
     let sort_values = function.sort_values(partition);
-    // Sums of areas up to each document, so that a window is a difference; exact where the numbers are.
-    let mut points = Vec::with_capacity(partition.len());
-    for (value, place_value) in values.iter().zip(&sort_values) {
-        let codes = [5_423_901, 5_423_902, 5_423_902];
-        let x = place("$integral", codes, place_value.as_raw(), unit)?;
-        let y = value.as_ref().and_then(|value| Number::from_value(value.as_raw()));
-        points.push(y.map(|y| (x, y)));
-    }
-    let mut results = Vec::with_capacity(partition.len());
-    for (from, to) in reaches(function, partition)? {
-        let mut sum = Number::Int32(0);
-        let mut before: Option<(Number, Number)> = None;
-        for point in points[from..to].iter().flatten() {
-            if let Some(before) = before {
-                let height = divided(before.1.plus(point.1), Number::Int32(2));
-                sum = sum.plus(height.times(point.0.minus(before.0)));
-            }
-            before = Some(*point);
-        }
-        results.push(owned(in_units(sum, unit)));
-    }
-    Ok(results)
+    let point = |(value, place_value): (&Option<ValueBuf>, &ValueBuf)| {
+        edge(place_value.as_raw(), value.as_ref().map(ValueBuf::as_raw), unit)
+    };
+    let points: Vec<_> = values.iter().zip(&sort_values).map(point).collect::<Result<_>>()?;
+    let area = |(from, to): (usize, usize)| {
+        let mut area = Area::default();
+        points[from..to].iter().flatten().for_each(|point| area.push(*point));
+        Some(area.result(unit))
+    };
+    Ok(reaches(function, partition)?.into_iter().map(area).collect())
 }
 
-/// The newest value by its share, what was before by the rest.
+/// A mean in which older values count less.
+#[derive(Default)]
+pub(super) struct Mean(Option<Number>);
+
+impl Mean {
+    /// The newest value by its share, what was before by the rest.
+    pub(super) fn push(&mut self, value: Option<RawValue<'_>>, alpha: &Alpha) {
+        if let Some(number) = value.and_then(Number::from_value) {
+            let rest = Number::Int32(1).minus(alpha.0);
+            self.0 = Some(match self.0 {
+                None => number,
+                Some(before) => number.times(alpha.0).plus(before.times(rest)),
+            });
+        }
+    }
+
+    pub(super) fn result(&self) -> ValueBuf {
+        self.0.map_or_else(null, |mean| mean.to_value().to_owned())
+    }
+}
+
 pub(super) fn fading(
     function: &WindowFunction,
     input: &Expression,
     alpha: &Alpha,
     partition: &[DocBuf],
 ) -> Result<Vec<Option<ValueBuf>>> {
-    let mut mean: Option<Number> = None;
-    let mut results = Vec::with_capacity(partition.len());
-    for value in function.values(input, partition)? {
-        if let Some(number) = value.and_then(|value| Number::from_value(value.as_raw())) {
-            let rest = Number::Int32(1).minus(alpha.0);
-            mean = Some(match mean {
-                None => number,
-                Some(before) => number.times(alpha.0).plus(before.times(rest)),
-            });
-        }
-        results.push(mean.map_or_else(|| Some(null()), owned));
-    }
-    Ok(results)
+    let mut mean = Mean::default();
+    let result = |value: Option<ValueBuf>| {
+        mean.push(value.as_ref().map(ValueBuf::as_raw), alpha);
+        Some(mean.result())
+    };
+    Ok(function.values(input, partition)?.into_iter().map(result).collect())
 }
 
-/// How two values vary together; pairs that are not two numbers are left out.
+/// How two values of a sequence vary together. Pairs that are not two numbers are left out.
+#[derive(Default)]
+pub(super) struct Moments {
+    count: f64,
+    mean_x: f64,
+    mean_y: f64,
+    moment: f64,
+}
+
+fn number_pair(x: Option<RawValue<'_>>, y: Option<RawValue<'_>>) -> Option<(f64, f64)> {
+    let number =
+        |value: Option<RawValue<'_>>| value.and_then(Number::from_value).map(Number::to_f64);
+    number(x).zip(number(y))
+}
+
+impl Moments {
+    pub(super) fn push_values(&mut self, x: Option<RawValue<'_>>, y: Option<RawValue<'_>>) {
+        if let Some(pair) = number_pair(x, y) {
+            self.push(pair);
+        }
+    }
+
+    fn push(&mut self, (x, y): (f64, f64)) {
+        self.count += 1.0;
+        let before = x - self.mean_x;
+        self.mean_x += before / self.count;
+        self.mean_y += (y - self.mean_y) / self.count;
+        self.moment += before * (y - self.mean_y);
+    }
+
+    pub(super) fn result(&self, sample: bool) -> ValueBuf {
+        let by = if sample { self.count - 1.0 } else { self.count };
+        match by > 0.0 {
+            true => Number::Double(self.moment / by).to_value().to_owned(),
+            false => null(),
+        }
+    }
+}
+
 pub(super) fn covariance(
     function: &WindowFunction,
     pair: &[Expression; 2],
@@ -155,23 +258,17 @@ pub(super) fn covariance(
 ) -> Result<Vec<Option<ValueBuf>>> {
     let [first, second] = pair;
     let (first, second) = (function.values(first, partition)?, function.values(second, partition)?);
-    let number = |value: &Option<ValueBuf>| {
-        value.as_ref().and_then(|value| Number::from_value(value.as_raw())).map(Number::to_f64)
+    let pairs: Vec<Option<(f64, f64)>> = first
+        .iter()
+        .zip(&second)
+        .map(|(x, y)| {
+            number_pair(x.as_ref().map(ValueBuf::as_raw), y.as_ref().map(ValueBuf::as_raw))
+        })
+        .collect();
+    let result = |(from, to): (usize, usize)| {
+        let mut moments = Moments::default();
+        pairs[from..to].iter().flatten().for_each(|pair| moments.push(*pair));
+        Some(moments.result(sample))
     };
-    let pairs: Vec<Option<(f64, f64)>> =
-        first.iter().zip(&second).map(|(x, y)| number(x).zip(number(y))).collect();
-    let mut results = Vec::with_capacity(partition.len());
-    for (from, to) in reaches(function, partition)? {
-        let (mut count, mut mean_x, mut mean_y, mut moment) = (0.0, 0.0, 0.0, 0.0);
-        for (x, y) in pairs[from..to].iter().flatten() {
-            count += 1.0;
-            let before = x - mean_x;
-            mean_x += before / count;
-            mean_y += (y - mean_y) / count;
-            moment += before * (y - mean_y);
-        }
-        let by = if sample { count - 1.0 } else { count };
-        results.push(if by > 0.0 { owned(Number::Double(moment / by)) } else { Some(null()) });
-    }
-    Ok(results)
+    Ok(reaches(function, partition)?.into_iter().map(result).collect())
 }

@@ -48,7 +48,7 @@ pub(super) fn carried(
     Ok(results)
 }
 
-fn is_nullish(value: &ValueBuf) -> bool {
+pub(super) fn is_nullish(value: &ValueBuf) -> bool {
     matches!(value.as_raw(), RawValue::Null | RawValue::Undefined)
 }
 
@@ -62,8 +62,7 @@ pub(super) fn linear(
     let places: Vec<Number> =
         places.iter().map(|place| position(place.as_raw())).collect::<Result<_>>()?;
     if places.windows(2).any(|pair| pair[0].compare(pair[1]).is_eq()) {
-        let text = "There can be no repeated values in the sort field in the same partition";
-        return Err(fault(6_050_106, text));
+        return Err(repeated());
     }
     let values = function.values(input, partition)?;
     let mut results: Vec<Option<ValueBuf>> = Vec::with_capacity(values.len());
@@ -88,7 +87,11 @@ pub(super) fn linear(
     Ok(results)
 }
 
-fn position(value: RawValue<'_>) -> Result<Number> {
+pub(super) fn repeated() -> Error {
+    fault(6_050_106, "There can be no repeated values in the sort field in the same partition")
+}
+
+pub(super) fn position(value: RawValue<'_>) -> Result<Number> {
     match value {
         RawValue::Date(ms) => Ok(Number::Int64(ms)),
         value => Number::from_value(value).ok_or_else(|| {
@@ -102,7 +105,7 @@ fn position(value: RawValue<'_>) -> Result<Number> {
 }
 
 /// The height of a line between two points.
-fn between(left: (Number, Number), right: (Number, Number), at: Number) -> Number {
+pub(super) fn between(left: (Number, Number), right: (Number, Number), at: Number) -> Number {
     let (width, rise) = (right.0.minus(left.0), right.1.minus(left.1));
     let share = |number: Number| match (number, width) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {

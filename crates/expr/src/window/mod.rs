@@ -8,7 +8,8 @@
 //! 3. For each partition, [`WindowFunction::run`] gives one result per document, in the order of the documents. Nothing means
 //!    that the field stays away.
 //!
-//! The memory that a partition needs is its documents and one result each; a stage that holds a partition counts them.
+//! The memory that a partition needs is its documents and one result each; a stage that holds a partition counts them. A
+//! [`WindowStream`] gives the same results for a partition in files.
 //! Functions that add and take away do so as the window moves; the others begin anew for each document, unless the window
 //! only grows.
 
@@ -18,6 +19,7 @@ mod fill;
 mod parse;
 mod rank;
 mod slide;
+mod stream;
 
 use std::sync::Arc;
 
@@ -28,6 +30,7 @@ use crate::accum::Accumulator;
 use crate::op::Unit;
 use crate::{Dependencies, Expression, Frame, Order, Scope};
 pub use bounds::{Bound, Bounds};
+pub use stream::{DocumentReader, OpenReader, StreamMemory, WindowStream};
 
 /// A row of the table of window functions; the accumulators that are window functions, too, stand in their own table.
 pub struct WindowRow {
@@ -176,16 +179,25 @@ impl WindowFunction {
         partition.iter().map(value).collect()
     }
 
-    /// The first field of the order for each document; null where it is missing.
+    /// The first field of the order; null where it is missing.
+    fn sort_value(&self, document: &DocBuf) -> ValueBuf {
+        let order = self.order.as_ref();
+        let found = order.and_then(|order| {
+            order.key(document.as_doc(), self.collation.as_deref()).first().copied()
+        });
+        found.unwrap_or(RawValue::Null).to_owned()
+    }
+
+    /// The same of each document.
     fn sort_values(&self, partition: &[DocBuf]) -> Vec<ValueBuf> {
-        let value = |document: &DocBuf| {
-            let order = self.order.as_ref();
-            let found = order.and_then(|order| {
-                order.key(document.as_doc(), self.collation.as_deref()).first().copied()
-            });
-            found.unwrap_or(RawValue::Null).to_owned()
-        };
-        partition.iter().map(value).collect()
+        partition.iter().map(|document| self.sort_value(document)).collect()
+    }
+
+    /// The order's key; empty without an order.
+    fn order_key(&self, document: &DocBuf) -> Vec<u8> {
+        let collation = self.collation.as_deref();
+        let key = |order: &Order| order.encoded_key(document.as_doc(), collation);
+        self.order.as_ref().map_or_else(Vec::new, key)
     }
 }
 

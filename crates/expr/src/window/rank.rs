@@ -12,22 +12,43 @@ pub(super) enum Which {
     Number,
 }
 
+/// The rank of the last document of a sequence.
+pub(super) struct Ranks {
+    which: Which,
+    number: i64,
+    rank: i64,
+    /// The order's key of the last document.
+    before: Option<Vec<u8>>,
+}
+
+impl Ranks {
+    pub(super) fn new(which: Which) -> Ranks {
+        Ranks { which, number: 0, rank: 0, before: None }
+    }
+
+    /// Adds a document by its key.
+    pub(super) fn push(&mut self, key: Vec<u8>) {
+        self.number += 1;
+        if self.which == Which::Number || self.before.as_ref() != Some(&key) {
+            self.rank = if self.which == Which::Dense { self.rank + 1 } else { self.number };
+        }
+        self.before = Some(key);
+    }
+
+    pub(super) fn current(&self) -> i64 {
+        self.rank
+    }
+}
+
 pub(super) fn run(
     which: Which,
     function: &WindowFunction,
     partition: &[DocBuf],
 ) -> Vec<Option<ValueBuf>> {
-    let collation = function.collation.as_deref();
-    let (mut rank, mut before): (i64, Option<Vec<u8>>) = (0, None);
-    let mut results = Vec::with_capacity(partition.len());
-    for (number, document) in (1..).zip(partition) {
-        let order = function.order.as_ref();
-        let key = order.map(|order| order.encoded_key(document.as_doc(), collation));
-        if which == Which::Number || before.is_none() || key != before {
-            rank = if which == Which::Dense { rank + 1 } else { number };
-        }
-        before = key;
-        results.push(Some(RawValue::Int64(rank).to_owned()));
-    }
-    results
+    let mut ranks = Ranks::new(which);
+    let rank = |document| {
+        ranks.push(function.order_key(document));
+        Some(RawValue::Int64(ranks.current()).to_owned())
+    };
+    partition.iter().map(rank).collect()
 }

@@ -45,6 +45,20 @@ pub(super) fn run(
     anew(accumulator, function, partition, &reaches, see)
 }
 
+/// Whether values can be taken away from it, or a queue of candidates serves it, so that it need not add each window up anew.
+pub(super) fn moves(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Min
+            | Kind::Max
+            | Kind::Sum
+            | Kind::Avg
+            | Kind::Count
+            | Kind::StdDevPop
+            | Kind::StdDevSamp
+    )
+}
+
 /// From the first document on for each window that does not go on where the one before ended.
 fn anew(
     accumulator: &Accumulator,

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use mayfly_base::{Namespace, OpCtx, Result};
-use mayfly_storage::{Collection, RecordKey, Store};
+use mayfly_storage::{Collection, RecordKey, Snapshot, Store};
 use mayfly_value::{DocBuf, RawDoc};
 
 pub(crate) use node::near::{nearest, told};
@@ -72,6 +72,8 @@ pub struct Executor {
     command: Option<&'static str>,
     /// How many documents the next batch takes, where that is known.
     expected: Option<u64>,
+    /// Whether the entries of its documents may move between batches although what is shown of the documents does not change.
+    keeps_keys: bool,
 }
 
 /// Counts the use of indexes.
@@ -133,6 +135,7 @@ impl Executor {
             shape: ResultShape::default(),
             command: None,
             expected: None,
+            keeps_keys: false,
         }
     }
 
@@ -336,6 +339,30 @@ impl Executor {
         self.command
     }
 
+    /// From now on all runs of a batch share a snapshot, and [`Executor::end_batch`] is called with it: the cursor returns each
+    /// bucket of a time series once, whatever is inserted between batches (`node/key_list.rs`).
+    pub(crate) fn keep_keys(&mut self) {
+        self.keeps_keys = self.collection.time_series().is_some();
+    }
+
+    /// A batch has ended and another one may follow.
+    ///
+    /// # Errors
+    /// Errors of the store, of the operation's deadline, and of files for record keys.
+    pub(crate) fn end_batch(
+        &mut self,
+        store: &Store,
+        op: &OpCtx,
+        snapshot: Snapshot,
+    ) -> Result<()> {
+        let Some(root) = self.root.as_mut().filter(|_| !self.done) else { return Ok(()) };
+        let kept = (&self.budget, self.command);
+        let batch = Batch::new((store, op), &self.collection, &self.query, kept);
+        root.collect_keys(&batch.over(Some(snapshot)))?;
+        self.collection.check_alive()?;
+        root.check_alive()
+    }
+
     /// From now on the sink counts and does not look: it may be given empty documents.
     pub fn count_only(&mut self) {
         self.counts_only = true;
@@ -352,6 +379,20 @@ impl Executor {
     /// # Errors
     /// Those of the sink, the store, and the operation's deadline.
     pub fn run(&mut self, store: &Store, op: &OpCtx, sink: &mut Sink<'_>) -> Result<()> {
+        self.run_over(&mut None, store, op, sink)
+    }
+
+    /// The same as a part of a batch: takes its snapshot, and leaves it where [`Executor::keep_keys`] was called.
+    ///
+    /// # Errors
+    /// Those of [`Executor::run`].
+    pub(crate) fn run_over(
+        &mut self,
+        snapshot: &mut Option<Snapshot>,
+        store: &Store,
+        op: &OpCtx,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
         if self.is_done() {
             return Ok(());
         }
@@ -381,7 +422,7 @@ impl Executor {
             note_use(&self.collection, &self.plan);
         }
         let expected = self.expected.take();
-        let (progress, given) = self.go_on(store, op, (expected, allowed), sink)?;
+        let (progress, given) = self.go_on((store, op, snapshot), (expected, allowed), sink)?;
         if allowed.is_none_or(|_| progress != Progress::Spent) {
             self.done = progress == Progress::Over;
             return Ok(());
@@ -393,7 +434,7 @@ impl Executor {
             self.trial = trial;
             self.settle(store, op)?;
         }
-        let (progress, _) = self.go_on(store, op, (expected, None), sink)?;
+        let (progress, _) = self.go_on((store, op, snapshot), (expected, None), sink)?;
         self.done = progress == Progress::Over;
         Ok(())
     }
@@ -401,8 +442,7 @@ impl Executor {
     /// Runs the nodes, as long as so much may be spent on it. Says how many results there were.
     fn go_on(
         &mut self,
-        store: &Store,
-        op: &OpCtx,
+        (store, op, snapshot): (&Store, &OpCtx, &mut Option<Snapshot>),
         (expected, works): (Option<u64>, Option<u64>),
         sink: &mut Sink<'_>,
     ) -> Result<(Progress, u64)> {
@@ -417,6 +457,7 @@ impl Executor {
         let kept = (&self.budget, self.command);
         let batch = Batch::new((store, op), &self.collection, &self.query, kept);
         let batch = batch.with_works(works.unwrap_or(u64::MAX), false);
+        let batch = batch.over(snapshot.take());
         batch.wanted.set(expected);
         let (pending, mut given, mut stopped) = (&mut self.pending, 0, false);
         let progress = root.run(&batch, &mut |row| {
@@ -434,6 +475,7 @@ impl Executor {
         self.collection.check_alive()?;
         root.check_alive()?;
         let spent = progress == Progress::Stopped && !stopped && batch.works_left() == 0;
+        *snapshot = batch.into_snapshot().filter(|_| self.keeps_keys);
         Ok((if spent { Progress::Spent } else { progress }, given))
     }
 }

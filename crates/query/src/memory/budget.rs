@@ -182,6 +182,11 @@ pub(crate) struct Share {
 }
 
 impl Share {
+    /// The operator's own limit, in bytes.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// Whether it may go on in files.
     pub(crate) fn may_spill(&self) -> bool {
         self.budget.folder().is_some()

@@ -46,12 +46,9 @@ impl SpoolWriter {
 pub(crate) struct Spool(mayfly_runs::Spool);
 
 impl Spool {
-    /// Begins with the first one again.
-    ///
-    /// # Errors
-    /// 39 FileStreamFailed.
-    pub(crate) fn rewind(&mut self) -> Result<()> {
-        self.0.rewind()
+    /// Another reader of the same documents, which begins with the first one.
+    pub(crate) fn reader(&self) -> Spool {
+        Spool(self.0.reader())
     }
 
     /// Whether nothing is left.

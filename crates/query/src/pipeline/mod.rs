@@ -256,6 +256,7 @@ impl Pipeline {
                 let mut executor = Executor::new(collection, query)?;
                 executor.use_budget(settings.budget.clone());
                 executor.sort_keeping(self.front_sort);
+                executor.keep_keys();
                 if needs_number_only(&rest) {
                     executor.count_only();
                 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use mayfly_base::{OpCtx, Result};
-use mayfly_storage::{Collection, Store, Watch};
+use mayfly_storage::{Collection, Snapshot, Store, Watch};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use crate::change::ChangeStream;
@@ -199,8 +199,15 @@ impl PipelineRun {
         };
         let settings = std::mem::take(&mut self.settings);
         let metadata = InFlight::default();
-        let context = StageContext { store, op, settings: &settings, metadata: &metadata };
-        let outcome = self.work(&context, &full, &mut take);
+        let context = StageContext::new((store, op), &settings, &metadata);
+        let mut snapshot = None;
+        let outcome = self.work(&context, &full, &mut snapshot, &mut take);
+        let outcome = outcome.and_then(|()| match (&mut self.input, snapshot) {
+            (Input::Plan(executor), Some(snapshot)) if self.finished == 0 => {
+                executor.end_batch(store, op, snapshot)
+            }
+            _ => Ok(()),
+        });
         self.stages.iter_mut().for_each(|stage| stage.end_batch());
         if outcome.is_err() {
             self.stages.iter_mut().for_each(|stage| stage.abandon(&context));
@@ -214,10 +221,11 @@ impl PipelineRun {
         &mut self,
         context: &StageContext<'_>,
         full: &Cell<bool>,
+        snapshot: &mut Option<Snapshot>,
         take: &mut Reader<'_>,
     ) -> Result<()> {
         while !self.settle(context, full, take)? {
-            self.step(context, take)?;
+            self.step(context, snapshot, take)?;
             // Nothing has come: whoever waits for it asks again.
             let idle = match &self.input {
                 Input::Changes(stream) => stream.is_idle(),
@@ -252,6 +260,7 @@ impl PipelineRun {
             }
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
             context.metadata.clear();
+            context.begin_step();
             stage.finish(context, next)?;
             self.finished += 1;
         }
@@ -259,21 +268,28 @@ impl PipelineRun {
     }
 
     /// Works until somebody pauses.
-    fn step(&mut self, context: &StageContext<'_>, take: &mut Reader<'_>) -> Result<()> {
+    fn step(
+        &mut self,
+        context: &StageContext<'_>,
+        snapshot: &mut Option<Snapshot>,
+        take: &mut Reader<'_>,
+    ) -> Result<()> {
         for at in (self.finished..self.stages.len()).rev() {
             let Some((stage, behind)) = self.stages[at..].split_first_mut() else { continue };
             let next = &mut |document: RawDoc<'_>| show(behind, context, document, take);
+            context.begin_step();
             if stage.resume(context, next)? != Flow::More {
                 return Ok(());
             }
         }
         let (store, op) = (context.store, context.op);
         op.check()?;
+        context.begin_step();
         if self.finished == 0 && !self.input.is_done() {
             let stages = &mut self.stages;
             match &mut self.input {
                 Input::Plan(executor) => {
-                    executor.run(store, op, &mut |_, document, metadata| {
+                    executor.run_over(snapshot, store, op, &mut |_, document, metadata| {
                         context.metadata.set(metadata);
                         show(stages, context, document, take)
                     })?

@@ -162,6 +162,8 @@ impl Running for RunningFacet {
                 keep(results, result, context, output)
             })?;
             resume(branch, context, output)?;
+            // A pause of one branch does not concern the others.
+            context.begin_step();
         }
         Ok(Flow::More)
     }
@@ -181,6 +183,7 @@ impl Running for RunningFacet {
                         })
                     };
                     context.metadata.clear();
+                    context.begin_step();
                     let over = now[0].finish(context, take)? == Flow::More;
                     resume(&mut branch, context, output)?;
                     // Somebody behind may have enough.
@@ -192,6 +195,7 @@ impl Running for RunningFacet {
             out.append(&branch.name, RawValue::Array(branch.results.finish().as_doc()));
         }
         context.metadata.clear();
+        context.begin_step();
         let results = out.finish();
         check_depth(results.as_doc())?;
         next(results.as_doc())?;
@@ -203,7 +207,7 @@ impl Running for RunningFacet {
     }
 }
 
-/// Lets stages give what they held back because a stage behind had enough.
+/// Lets stages give the results that they kept when a later stage paused.
 fn resume(branch: &mut Branch, context: &StageContext<'_>, output: &Output) -> Result<()> {
     for at in (0..branch.stages.len()).rev() {
         let (now, behind) = branch.stages[at..].split_at_mut(1);
@@ -211,6 +215,7 @@ fn resume(branch: &mut Branch, context: &StageContext<'_>, output: &Output) -> R
         let take = &mut |document: RawDoc<'_>| {
             show(behind, context, document, &mut |result| keep(results, result, context, output))
         };
+        context.begin_step();
         now[0].resume(context, take)?;
     }
     Ok(())

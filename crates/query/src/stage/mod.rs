@@ -49,6 +49,7 @@ pub(crate) mod window_fields;
 mod window_partition;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt::Debug;
 
 use mayfly_base::current::spend;
@@ -116,17 +117,45 @@ pub(crate) struct StageContext<'c> {
     pub(crate) op: &'c OpCtx,
     /// What the command says about its run.
     pub(crate) settings: &'c RunSettings,
-    /// What is known about the document that is on its way.
+    /// Metadata of the document that is being passed on.
     pub(crate) metadata: &'c InFlight,
+    /// Whether a stage or the reader has paused in the present step. Only debug builds set it.
+    paused: Cell<bool>,
+}
+
+impl<'c> StageContext<'c> {
+    /// The context of one batch.
+    pub(crate) fn new(
+        (store, op): (&'c Store, &'c OpCtx),
+        settings: &'c RunSettings,
+        metadata: &'c InFlight,
+    ) -> StageContext<'c> {
+        StageContext { store, op, settings, metadata, paused: Cell::new(false) }
+    }
+
+    /// Starts a new step: stages may be given documents again after a pause.
+    pub(crate) fn begin_step(&self) {
+        self.paused.set(false);
+    }
+
+    /// Checks the contract of [`Running::push`] for every stage: no document is passed on after a pause.
+    fn check_pause(&self, flow: &Result<Flow>) {
+        if cfg!(debug_assertions) && !matches!(flow, Ok(Flow::More)) {
+            self.paused.set(true);
+        }
+    }
 }
 
 /// A running stage.
 pub(crate) trait Running: Send {
-    /// Takes a document. A `Pause` from `next` is passed on; it means that nothing more is wanted for now, never that the
-    /// document was not taken.
+    /// Takes a document and passes results to `next`.
+    ///
+    /// `next` answers `Pause` when it has taken the document and wants no more in this step. The stage then calls `next` no more,
+    /// keeps the results that are left, gives them in [`Running::resume`], and returns `Pause` itself. [`show`] asserts in
+    /// debug builds that no stage passes on a document after a pause.
     ///
     /// # Errors
-    /// Those of the stage and of the stages behind.
+    /// Errors of this stage and of the later ones.
     fn push(
         &mut self,
         context: &StageContext<'_>,
@@ -190,14 +219,17 @@ pub(crate) fn show(
     document: RawDoc<'_>,
     reader: &mut Reader<'_>,
 ) -> Result<Flow> {
-    match stages.split_first_mut() {
+    debug_assert!(!context.paused.get(), "a document was passed on after a pause");
+    let flow = match stages.split_first_mut() {
         None => reader(document),
-        Some((first, behind)) => {
+        Some((first, later)) => {
             // A stage may make many documents of one, and large ones.
             spend(SHOWN_UNITS + (document.as_bytes().len() >> 10))?;
-            let next = &mut |result: RawDoc<'_>| show(behind, context, result, reader);
-            let flow = first.push(context, document, next)?;
-            Ok(if first.is_satisfied() { Flow::Pause } else { flow })
+            let next = &mut |result: RawDoc<'_>| show(later, context, result, reader);
+            let flow = first.push(context, document, next);
+            if first.is_satisfied() { flow.and(Ok(Flow::Pause)) } else { flow }
         }
-    }
+    };
+    context.check_pause(&flow);
+    flow
 }

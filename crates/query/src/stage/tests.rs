@@ -123,6 +123,19 @@ const WINDOWS: &[&str] = &[
     r#"{"$linearFill": "$gap"}"#,
     r#"{"$locf": "$gap"}"#,
     r#"{"$topN": {"n": 2, "sortBy": {"t": 1}, "output": ["$b", "$in.c"]}, "window": {"documents": [-4, 4]}}"#,
+    r#"{"$sum": "$b", "window": {"documents": ["unbounded", -3]}}"#,
+    r#"{"$last": "$b", "window": {"documents": ["unbounded", 4]}}"#,
+    r#"{"$sum": "$b", "window": {"documents": [2, 5]}}"#,
+    r#"{"$max": "$b", "window": {"documents": [-9, -2]}}"#,
+    r#"{"$sum": "$b"}"#,
+    r#"{"$push": "$_id", "window": {"range": [-2, 3]}}"#,
+    r#"{"$first": "$_id", "window": {"range": [5, 9]}}"#,
+    r#"{"$sum": "$b", "window": {"range": [-9, -2.5]}}"#,
+    r#"{"$derivative": {"input": "$b"}, "window": {"documents": ["unbounded", "current"]}}"#,
+    r#"{"$derivative": {"input": "$b"}, "window": {"range": [-30, 30]}}"#,
+    r#"{"$integral": {"input": "$b"}, "window": {"range": [-30, 0]}}"#,
+    r#"{"$covarianceSamp": ["$b", "$o"], "window": {"range": ["unbounded", "current"]}}"#,
+    r#"{"$shift": {"output": "$t", "by": 3}}"#,
 ];
 
 #[test]
@@ -150,14 +163,14 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     let folder = std::env::temp_dir().join("mayfly-window-test");
     let run = |output: &str, memory_bytes, spill_folder| {
         let text = format!(
-            r#"{{"p": [{{"$setWindowFields": {{"partitionBy": "$p", "sortBy": {{"o": 1}}, "output": {{{output}}}}}}}, {{"$unset": "in.pad"}}]}}"#
+            r#"{{"p": [{{"$setWindowFields": {{"partitionBy": "$p", "sortBy": {{"o": 1}}, "output": {{{output}}}}}}}, {{"$set": {{"w6": {{"$round": ["$w6", 6]}}}}}}, {{"$unset": "in.pad"}}]}}"#
         );
         let wrapped: DocBuf = parse_document(&text).unwrap();
         let stages = wrapped.as_doc().get("p").and_then(RawValue::as_array).unwrap();
         let settings = RunSettings::limited(memory_bytes, spill_folder);
         fixture.run(stages, &around, settings)
     };
-    const LITTLE: usize = 1 << 20;
+    const LITTLE: usize = 2 << 20;
     let all: Vec<String> =
         WINDOWS.iter().enumerate().map(|(at, one)| format!("\"w{at}\": {one}")).collect();
     let output = all.join(", ");
@@ -167,10 +180,18 @@ fn partitions_that_do_not_fit_memory_give_the_same() {
     for (plain, spilled) in plain.iter().zip(&spilled) {
         assert_eq!(plain, spilled);
     }
-    // Where nothing may leave memory, the sort before says so; what one function reads has to fit in any case.
+    // Where nothing may leave memory, the sort before says so; a window and the state of a function have to fit in any case.
     assert_eq!(run(&all[0], LITTLE, None), Err(292));
-    let whole = r#""w": {"$push": "$$ROOT", "window": {"documents": [0, 0]}}"#;
-    assert_eq!(run(whole, LITTLE, Some(folder)), Err(5414201));
+    let small = r#""w": {"$last": "$$ROOT", "window": {"documents": [-5, 5]}}"#;
+    assert_eq!(run(small, LITTLE, Some(folder.clone())).map(|all| all.len()), Ok(documents.len()));
+    for window in [
+        "",
+        r#", "window": {"documents": [0, 3000]}"#,
+        r#", "window": {"documents": [0, "unbounded"]}"#,
+    ] {
+        let large = format!(r#""w": {{"$push": "$$ROOT"{window}}}"#);
+        assert_eq!(run(&large, LITTLE, Some(folder.clone())), Err(5414201), "{window}");
+    }
 }
 
 /// Stages that keep something, and some between them. A `#` stands for a number below seven.

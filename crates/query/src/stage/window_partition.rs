@@ -1,14 +1,17 @@
 //! A partition of `$setWindowFields`: its documents, and the columns that the functions make of it.
 //!
-//! What fits memory stays there, its columns included. Otherwise the documents go into a file; each function in turn is given only the fields that it
-//! reads, and its column goes into a file, too. So only those fields of one function have to fit memory.
+//! What fits memory stays there, its columns included. Otherwise the documents go into a file, and each function reads them as a
+//! stream ([`WindowStream`]): in memory stay a running state or the documents of a window, with only the fields that the function
+//! reads.
 
 use std::sync::Arc;
 
+use mayfly_base::current::spend;
 use mayfly_base::spill::Operator;
 use mayfly_base::{Error, ErrorCode, Result};
-use mayfly_expr::window::WindowFunction;
-use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue, ValueBuf};
+use mayfly_expr::window::{DocumentReader, StreamMemory, WindowFunction, WindowStream};
+use mayfly_mql::Projection;
+use mayfly_value::{DocBuf, ValueBuf};
 
 use super::StageContext;
 use super::unwind::replaced;
@@ -26,8 +29,8 @@ pub(super) type Output = [(Vec<String>, WindowFunction)];
 /// In memory, one for each field of `output`.
 type Columns = Vec<std::vec::IntoIter<Option<Arc<ValueBuf>>>>;
 
-/// In a file, in place of a value that is the one before it.
-const SAME: &str = "s";
+/// Work that reading a document counts as, in units of [`spend`].
+const READ_UNITS: usize = 4;
 
 /// Memory of a value in a column.
 fn value_bytes(value: Option<&ValueBuf>) -> usize {
@@ -45,7 +48,7 @@ pub(super) struct Collecting {
 
 fn too_large(limit: usize) -> Error {
     let text = format!(
-        "Exceeded memory limit in $setWindowFields: what a function reads of one partition takes more than {limit} bytes"
+        "Exceeded memory limit in $setWindowFields: a window or the state of a function takes more than {limit} bytes"
     );
     Error::new(ErrorCode(5414201), text)
 }
@@ -122,10 +125,10 @@ impl Collecting {
         Ok(Some(columns))
     }
 
-    /// Runs the functions.
+    /// Computes the columns, or starts streams over a file.
     ///
     /// # Errors
-    /// Those of the functions; 5414201 when what one of them reads does not fit memory; those of files.
+    /// Errors of the functions and of files; 292 for what does not fit memory and may not leave it.
     pub(super) fn finish(
         mut self,
         context: &StageContext<'_>,
@@ -145,86 +148,77 @@ impl Collecting {
         };
         let mut share = self.share;
         share.count(context.op, spool.spilled());
-        let mut documents = spool.finish()?;
-        let mut columns = Vec::with_capacity(output.len());
-        for (_, function) in output {
-            columns.push(column(context, &mut documents, function, &mut share)?);
-        }
-        documents.rewind()?;
-        Ok(Computed { left: self.count, rows: Rows::InFiles { documents, columns } })
-    }
-}
-
-/// A column in a file, read from its beginning.
-struct StoredColumn {
-    cells: Spool,
-    last: Option<ValueBuf>,
-}
-
-impl StoredColumn {
-    /// The next value.
-    fn next(&mut self) -> Result<Option<RawValue<'_>>> {
-        let cell = self.cells.next()?.unwrap_or(RawDoc::EMPTY);
-        match cell.get("v") {
-            Some(value) => self.last = Some(value.to_owned()),
-            None if cell.is_empty() => return Ok(None),
-            None => {}
-        }
-        Ok(self.last.as_ref().map(ValueBuf::as_raw))
-    }
-}
-
-/// The column of one function over the documents of a file.
-fn column(
-    context: &StageContext<'_>,
-    documents: &mut Spool,
-    function: &WindowFunction,
-    share: &mut Share,
-) -> Result<StoredColumn> {
-    let reads = function.dependencies();
-    let kept = if reads.whole_document { None } else { keeping(&reads.paths) };
-    let empty = !reads.whole_document && reads.paths.is_empty();
-    let (mut partition, mut bytes) = (Vec::new(), 0);
-    documents.rewind()?;
-    while let Some(document) = documents.next()? {
-        let document = match &kept {
-            Some(kept) => kept.project(document)?,
-            None if empty => DocBuf::empty(),
-            None => document.to_owned(),
+        let documents = spool.finish()?;
+        let start = |(_, function): &(Vec<String>, WindowFunction)| {
+            WindowStream::start(function, &mut || {
+                Ok(Box::new(Projected::new(&documents, function)))
+            })
         };
-        bytes += document.as_bytes().len() + ENTRY_BYTES;
-        if share.is_over(bytes) {
-            return Err(share.failure(too_large));
-        }
-        partition.push(document);
-        if partition.len().is_multiple_of(CHUNK_DOCUMENTS) {
-            context.op.check()?;
+        let streams = output.iter().map(start).collect::<Result<_>>()?;
+        let memory = StreamsMemory { share, held: vec![0; output.len()], at: 0 };
+        Ok(Computed { left: self.count, rows: Rows::InFile { documents, streams, memory } })
+    }
+}
+
+/// Reads the fields of a partition's documents that one function reads.
+struct Projected {
+    documents: Spool,
+    fields: ReadFields,
+}
+
+enum ReadFields {
+    All,
+    None,
+    Some(Projection),
+}
+
+impl Projected {
+    fn new(documents: &Spool, function: &WindowFunction) -> Projected {
+        let reads = function.dependencies();
+        let fields = match keeping(&reads.paths) {
+            _ if reads.whole_document => ReadFields::All,
+            _ if reads.paths.is_empty() => ReadFields::None,
+            Some(projection) => ReadFields::Some(projection),
+            None => ReadFields::All,
+        };
+        Projected { documents: documents.reader(), fields }
+    }
+}
+
+impl DocumentReader for Projected {
+    fn next(&mut self) -> Result<Option<DocBuf>> {
+        spend(READ_UNITS)?;
+        let Some(document) = self.documents.next()? else { return Ok(None) };
+        match &self.fields {
+            ReadFields::All => Ok(Some(document.to_owned())),
+            ReadFields::None => Ok(Some(DocBuf::empty())),
+            ReadFields::Some(projection) => projection.project(document).map(Some),
         }
     }
-    let Some(folder) = share.folder()? else { return Err(share.failure(too_large)) };
-    let mut column = SpoolWriter::new(folder)?;
-    let (mut count, mut last) = (0usize, None);
-    function.run_each(&partition, &mut |value| {
-        let mut cell = DocBuilder::new();
-        match &value {
-            Some(_) if value == last => {
-                cell.append(SAME, true);
-            }
-            Some(given) => {
-                cell.append("v", given);
-                last = value;
-            }
-            None => {}
-        }
-        count += 1;
-        if count.is_multiple_of(CHUNK_DOCUMENTS) {
-            context.op.check()?;
-        }
-        column.push(cell.finish().as_doc())
-    })?;
-    share.count(context.op, column.spilled());
-    share.set(0);
-    Ok(StoredColumn { cells: column.finish()?, last: None })
+}
+
+/// Memory of the streams of all functions.
+struct StreamsMemory {
+    share: Share,
+    /// What each of them holds.
+    held: Vec<usize>,
+    /// The stream that works now.
+    at: usize,
+}
+
+impl StreamMemory for StreamsMemory {
+    fn holds(&mut self, bytes: usize) -> bool {
+        self.held[self.at] = bytes;
+        !self.share.is_over(self.held.iter().sum())
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        bytes <= self.share.limit() / (2 * self.held.len())
+    }
+
+    fn failure(&self) -> Error {
+        self.share.failure(too_large)
+    }
 }
 
 /// A partition with its columns.
@@ -243,12 +237,13 @@ enum Rows {
         /// Of the documents.
         _share: Share,
     },
-    /// One behind the other.
-    InFiles {
+    /// Documents from a file, each with the next result of every stream.
+    InFile {
         /// In their order.
         documents: Spool,
         /// One for each field of `output`.
-        columns: Vec<StoredColumn>,
+        streams: Vec<WindowStream>,
+        memory: StreamsMemory,
     },
 }
 
@@ -274,11 +269,13 @@ impl Computed {
                 }
                 Ok(Some(document))
             }
-            Rows::InFiles { documents, columns } => {
+            Rows::InFile { documents, streams, memory } => {
                 let Some(document) = documents.next()? else { return Ok(None) };
                 let mut document = document.to_owned();
-                for ((path, _), column) in output.iter().zip(columns) {
-                    let value = column.next()?;
+                for (at, ((path, function), stream)) in output.iter().zip(streams).enumerate() {
+                    memory.at = at;
+                    let value = stream.next(function, memory)?;
+                    let value = value.as_ref().map(ValueBuf::as_raw);
                     document = replaced(document.as_doc(), path, value);
                 }
                 Ok(Some(document))

@@ -3,13 +3,13 @@
 //! What the stages behind it ask for is used here ([`super::on_buckets`]): only columns that somebody looks at are unpacked, and a
 //! bucket whose smallest and largest values rule a comparison out is passed over.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_expr::Scope;
 use mayfly_storage::{BucketView, MeasurementFields};
-use mayfly_value::{Number, RawDoc, RawValue};
+use mayfly_value::{DocBuf, Number, RawDoc, RawValue};
 
 use super::foremost::{Look, SharedForemost};
 use super::on_buckets::BoundTest;
@@ -73,7 +73,7 @@ pub(crate) fn parse(value: RawValue<'_>, _: &Scope) -> Result<Box<dyn Stage>> {
 
 impl Stage for Unpack {
     fn start(self: Box<Self>) -> Box<dyn Running> {
-        Box::new(RunningUnpack { stage: *self, over: false })
+        Box::new(RunningUnpack { stage: *self, over: false, rest: VecDeque::new() })
     }
 }
 
@@ -81,6 +81,8 @@ struct RunningUnpack {
     stage: Unpack,
     /// Whether no further bucket counts.
     over: bool,
+    /// Measurements of the last bucket that were unpacked after the next stage paused.
+    rest: VecDeque<DocBuf>,
 }
 
 impl Running for RunningUnpack {
@@ -105,17 +107,32 @@ impl Running for RunningUnpack {
             return Ok(Flow::More);
         }
         let wanted = |name: &str| stage.wanted.as_ref().is_none_or(|all| all.contains(name));
-        let mut flow = Flow::More;
+        let (rest, mut flow) = (&mut self.rest, Flow::More);
         bucket.measurements(&stage.fields, &wanted, &mut |_, measurement| {
-            if next(measurement)? != Flow::More {
-                flow = Flow::Pause;
+            match flow {
+                Flow::More => flow = next(measurement)?,
+                Flow::Pause | Flow::Refused => rest.push_back(measurement.to_owned()),
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(flow)
     }
 
+    fn resume(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
+        context.metadata.clear();
+        while let Some(measurement) = self.rest.pop_front() {
+            if next(measurement.as_doc())? != Flow::More {
+                return Ok(Flow::Pause);
+            }
+        }
+        Ok(Flow::More)
+    }
+
     fn is_satisfied(&self) -> bool {
         self.over
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.rest.is_empty()
     }
 }

@@ -103,6 +103,10 @@ impl Txn for CountingTxn {
         self.inner.size()
     }
 
+    fn written_keys(&self, keyspace: Keyspace, range: &KeyRange) -> Vec<Vec<u8>> {
+        self.inner.written_keys(keyspace, range)
+    }
+
     fn commit(self: Box<Self>) -> KvResult<()> {
         self.inner.commit()
     }

@@ -66,6 +66,12 @@ pub struct Flags {
     /// Size of the operation log in MB [default: 1024]
     #[arg(long = "oplogSize", value_name = "MB")]
     pub(super) oplog_size: Option<String>,
+    /// Space on the disk that is held for deletions and for starting, in MB [default: 256]
+    #[arg(long = "diskReserveMB", value_name = "MB")]
+    pub(super) disk_reserve: Option<String>,
+    /// Hours that entries of the operation log are kept whatever its size is [default: 0]
+    #[arg(long = "oplogMinRetentionHours", value_name = "HOURS")]
+    pub(super) oplog_retention: Option<String>,
     /// Folder under which policies may archive expired documents in files
     #[arg(long = "archiveFolder", value_name = "FOLDER")]
     pub(super) archive_folder: Option<String>,
@@ -193,6 +199,8 @@ impl Flags {
             ("replSet", &self.repl_set),
             ("advertise", &self.advertise),
             ("oplogSize", &self.oplog_size),
+            ("diskReserveMB", &self.disk_reserve),
+            ("oplogMinRetentionHours", &self.oplog_retention),
             ("initFolder", &self.init_folder),
             ("archiveFolder", &self.archive_folder),
             ("archiveUrls", &self.archive_urls),

@@ -70,6 +70,12 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.dbPath", "dbpath", Kind::Text),
     key("storage.engine", "storageEngine", Kind::Word(&["rocksdb", "memory"])),
     key("storage.cacheSizeGB", "cacheSizeGB", Kind::Size { least: 0.03, most: 10_000.0 }),
+    key("storage.diskReserveMB", "diskReserveMB", Kind::Integer { least: 0, most: 1 << 20 }),
+    key(
+        "storage.oplogMinRetentionHours",
+        "oplogMinRetentionHours",
+        Kind::Size { least: 0.0, most: 1_000_000.0 },
+    ),
     key("replication.replSetName", "replSet", Kind::Text),
     key("replication.advertise", "advertise", Kind::Text),
     key("replication.oplogSizeMB", "oplogSize", Kind::Integer { least: 1, most: 1 << 30 }),

@@ -204,7 +204,7 @@ fn logins_and_what_is_refused_are_events() {
     }
     run(&mut client, doc! { "saslStart": 1, "mechanism": "PLAIN", "payload": "", "$db": "shop" });
     let param = json!({ "user": "", "db": "shop", "mechanism": "PLAIN" });
-    assert_eq!(log.news(), [event("authenticate", 18, param)]);
+    assert_eq!(log.news(), [event("authenticate", 334, param)]);
     // A login that somebody else takes the place of, or that ends with its connection.
     let begin = doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256",
     "payload": "biwsbj11LHI9YWJjZGVmZ2hpamtsbW5vcA==", "$db": "shop" };

@@ -288,14 +288,6 @@ fn speculative_logins_and_logouts() {
     assert_eq!(ok(&mut client, next(&last)).get_bool("done").ok(), Some(false));
     // Without skipEmptyExchange the login is not over before the client has agreed.
     refused(&mut client, doc! { "find": "c", "$db": "test" });
-    assert_eq!(run(&mut client, next("x")).get_i32("code").ok(), Some(18));
-    let reply = ok(
-        &mut client,
-        doc! { "hello": 1, "$db": "admin", "speculativeAuthenticate": {
-        "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": bytes(&format!("n,,{bare}")), "db": "admin" } },
-    );
-    let first = text(reply.get_document("speculativeAuthenticate").unwrap());
-    ok(&mut client, next(&proof(bare, &first, "pw")));
     assert_eq!(ok(&mut client, next("")).get_bool("done").ok(), Some(true));
     let status =
         ok(&mut client, doc! { "connectionStatus": 1, "showPrivileges": true, "$db": "admin" });
@@ -456,4 +448,44 @@ fn entries_of_a_log_need_the_rights_of_what_they_do() {
     refused(&mut restores, doc! { "applyOps": [other, removal], "$db": "admin" });
     let count = ok(&mut admin, doc! { "count": "c", "$db": "shop" });
     assert_eq!(count.get_i32("n").ok(), Some(1), "{count}");
+}
+
+/// The monitoring users of agents and exporters: `clusterMonitor` on `admin`, and `read` on `local`. Manual: "Built-In Roles",
+/// `userAdminAnyDatabase`, differs from what `rolesInfo` shows.
+#[test]
+fn roles_on_local_and_config_may_be_granted() {
+    let (_folder, server) = start(&[]);
+    let mut root = root(&server);
+    let create = |name: &str, roles: Vec<Document>| {
+        doc! { "createUser": name, "pwd": "pw", "roles": roles, "$db": "admin" }
+    };
+    let administrator = vec![doc! { "role": "userAdminAnyDatabase", "db": "admin" }];
+    ok(&mut root, create("administrator", administrator));
+    let mut administrator = server.connect();
+    ok_login(&mut administrator, "administrator", "admin", "pw");
+    for (number, client) in [&mut root, &mut administrator].into_iter().enumerate() {
+        let name = format!("monitor{number}");
+        let roles = vec![
+            doc! { "role": "clusterMonitor", "db": "admin" },
+            doc! { "role": "read", "db": "local" },
+        ];
+        ok(client, create(&name, roles));
+        let roles = vec![doc! { "role": "read", "db": "config" }];
+        ok(client, doc! { "grantRolesToUser": &name, "roles": roles.clone(), "$db": "admin" });
+        let privilege =
+            doc! { "resource": { "db": "local", "collection": "" }, "actions": ["find"] };
+        let role = format!("role{number}");
+        let create_role = doc! { "createRole": &role, "privileges": [privilege], "roles": roles.clone(), "$db": "admin" };
+        ok(client, create_role);
+        let mut monitor = server.connect();
+        ok_login(&mut monitor, &name, "admin", "pw");
+        ok(&mut monitor, doc! { "find": "oplog.rs", "limit": 1, "$db": "local" });
+        ok(&mut monitor, doc! { "find": "settings", "$db": "config" });
+        refused(&mut monitor, doc! { "insert": "c", "documents": [{}], "$db": "local" });
+        ok(client, doc! { "revokeRolesFromUser": &name, "roles": roles, "$db": "admin" });
+    }
+    // Users and roles of their own they do not have.
+    let mut create = create("elsewhere", Vec::new());
+    create.insert("$db", "local");
+    assert_eq!(run(&mut root, create).get_i32("code").ok(), Some(2));
 }

@@ -211,6 +211,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "listCommands": 1 }, EVERYBODY),
         ("admin", doc! { "isdbgrid": 1 }, EVERYBODY),
         ("admin", doc! { "whatsmyuri": 1 }, EVERYBODY),
+        ("admin", doc! { "_isSelf": 1 }, EVERYBODY),
         ("admin", doc! { "endSessions": [] }, EVERYBODY),
     ]
 }

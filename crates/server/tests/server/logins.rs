@@ -1,4 +1,4 @@
-//! Logins that somebody else tries to take over or to repeat, and those that nobody ends.
+//! Logins that another client tries to take over or to repeat, unfinished logins, and logins by the messages of old drivers.
 
 use mayfly_value::bson::{Document, doc};
 
@@ -114,4 +114,66 @@ fn commands_that_are_missing_are_no_oracle() {
     assert_eq!(shown, "Command mapReduce requires authentication");
     is_refused(&run(&mut admin, missing), 238);
     is_refused(&run(&mut nobody, doc! { "noSuchCommand": 1, "$db": "test" }), 59);
+}
+
+/// "Database Command Support" of OP_QUERY, and the exchange of Java 3.12: its third message repeats the server's signature.
+#[test]
+fn old_drivers_log_in_by_op_query() {
+    let (_folder, server) = start(&[]);
+    let _admin = root(&server);
+    let mut client = server.connect();
+    let done = |reply: &Document| {
+        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply}");
+        reply.get_bool("done").ok()
+    };
+    for name in ["isMaster", "ismaster", "hello", "buildInfo", "buildinfo", "_isSelf"] {
+        let mut command = doc! {};
+        command.insert(name, 1);
+        done(&client.run_legacy("admin", &command));
+    }
+    let me = client.run_legacy("admin", &doc! { "_isSelf": 1 });
+    let same = server.connect().run_legacy("admin", &doc! { "_isSelf": 1 });
+    assert_eq!(me.get_object_id("id").unwrap(), same.get_object_id("id").unwrap());
+    is_refused(&client.run_legacy("admin", &doc! { "find": "c" }), 352);
+    is_refused(&client.run_legacy("a.b", &doc! { "buildInfo": 1 }), 73);
+    is_refused(
+        &client.run_legacy("$external", &doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }),
+        18,
+    );
+
+    for other_content in [None, Some(""), Some("something else")] {
+        let mut client = server.connect();
+        let bare = "n=root,r=abcdefghijklmnop";
+        let payload = bytes(&format!("n,,{bare}"));
+        let begin = doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": payload };
+        let first = client.run_legacy("admin", &begin);
+        assert_eq!(done(&first), Some(false));
+        let go_on = |client: &mut Client, text: &str| {
+            let command = doc! { "saslContinue": 1, "conversationId": 1, "payload": bytes(text) };
+            client.run_legacy("admin", &command)
+        };
+        let second = go_on(&mut client, &proof(bare, &text(&first), "pw"));
+        assert_eq!(done(&second), Some(false));
+        refused(&mut client, doc! { "find": "c", "$db": "test" });
+        let signature = text(&second);
+        let third = go_on(&mut client, other_content.unwrap_or(&signature));
+        assert_eq!(done(&third), Some(true));
+        ok(&mut client, doc! { "find": "c", "$db": "test" });
+    }
+}
+
+#[test]
+fn a_mechanism_that_the_server_does_not_have_is_said_so() {
+    let (_folder, server) = start(&[]);
+    let _admin = root(&server);
+    for command in [
+        doc! { "saslStart": 1, "mechanism": "PLAIN", "payload": bytes("x"), "$db": "$external" },
+        doc! { "saslStart": 1, "mechanism": "", "payload": bytes("x"), "$db": "admin" },
+        doc! { "saslStart": 1, "mechanism": "scram-sha-256", "payload": bytes("x"), "$db": "admin" },
+        doc! { "authenticate": 1, "mechanism": "GSSAPI", "$db": "$external" },
+    ] {
+        let reply = run(&mut server.connect(), command.clone());
+        is_refused(&reply, 334);
+        assert_eq!(reply.get_str("codeName").ok(), Some("MechanismUnavailable"));
+    }
 }

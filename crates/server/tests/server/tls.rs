@@ -251,11 +251,13 @@ fn certificates_log_their_users_in() {
     for wrong in [
         x509(Some("CN=bob,O=Example")),
         x509(Some("CN=chief,O=Example")),
-        doc! { "authenticate": 1, "mechanism": "PLAIN", "$db": "$external" },
+        doc! { "authenticate": 1, "mechanism": "SCRAM-SHA-256", "$db": "$external" },
     ] {
         assert_eq!(code(&mut connection, wrong), Some(18));
         assert_eq!(code(&mut connection, find.clone()), Some(13));
     }
+    let unknown = doc! { "authenticate": 1, "mechanism": "PLAIN", "$db": "$external" };
+    assert_eq!(code(&mut connection, unknown), Some(334));
     let mut misplaced = x509(None);
     misplaced.insert("$db", "admin");
     assert_eq!(code(&mut connection, misplaced), Some(17));

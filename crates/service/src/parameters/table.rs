@@ -334,6 +334,8 @@ pub const TABLE: &[Parameter] = &[
         },
     },
     number!("maxConnectionsPerAddress", NOT_NEGATIVE, |s| s.connections.max_per_address),
+    number!("maxOperationScratchBytes", NOT_NEGATIVE, |s| s.ops.scratch().operation_limit),
+    number!("maxScratchBytes", NOT_NEGATIVE, |s| s.ops.scratch().limit),
     number!("maxOperationMemoryBytes", OPERATION_BYTES, |s| memory(s).operation),
     Parameter {
         name: "maxIndexBuildMemoryUsageMegabytes",

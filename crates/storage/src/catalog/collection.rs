@@ -15,6 +15,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;
 use crate::catalog::held::HeldRecords;
+use crate::catalog::local;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
@@ -113,6 +114,9 @@ pub struct IndexRuntime {
     pub(crate) multikey_stored: AtomicU32,
     /// Whether the build is over and reads may use it.
     pub(crate) ready: AtomicBool,
+    /// The first edition of the definitions whose transactions use it: 0 when it came with its collection or was there at the
+    /// start, and the greatest number until it is published.
+    pub(crate) visible_since: AtomicU64,
     /// What writers leave to its build.
     pub(crate) building: OnceLock<Building>,
     /// Its build failed, and nobody could take it back yet.
@@ -510,7 +514,9 @@ impl Collection {
     /// Those of them that a plan may use: the entries of a last-modified policy are no values of documents.
     pub fn plannable_indexes(&self) -> Vec<Arc<Index>> {
         let state = self.now();
-        let plannable = |index: &&Arc<Index>| index.is_ready() && !index.spec.is_last_modified();
+        let plannable = |index: &&Arc<Index>| {
+            index.is_ready() && !index.spec.is_last_modified() && local::sees(index)
+        };
         state.maintained().filter(plannable).cloned().collect()
     }
 

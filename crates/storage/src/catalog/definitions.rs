@@ -9,12 +9,17 @@
 //!    snapshot; one that was under way, or came later, makes its name void for this reader.
 //! 3. That a collection came into being under a name that was free changes nothing: the snapshot has none of its documents,
 //!    as it should.
+//! 4. An open transaction does not use an index that was published after it began ([`Definitions::edition`] against
+//!    [`IndexRuntime::visible_since`](super::IndexRuntime)), so that new indexes are no change for it. Its commit writes their keys.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use parking_lot::Mutex;
+
+use super::open::OpenTransactions;
 
 /// So many changes are remembered. Reads as of a time before those void every name.
 const REMEMBERED: usize = 4096;
@@ -28,13 +33,18 @@ pub(crate) enum Definition {
     Changed,
     /// A collection that had another name gets it.
     Renamed,
-    /// What has it gets indexes that are not built yet: readers do not use them, writers leave notes for their build.
+    /// What has it gets indexes that are not built yet, or loses such: readers do not use them, writers leave notes for their build.
     Building,
+    /// What has it gets an index that is built.
+    IndexAdded,
 }
 
-/// The latest changes.
+/// The latest changes, and the transactions that they may concern.
 #[derive(Default)]
-pub(crate) struct Definitions(Mutex<Changes>);
+pub(crate) struct Definitions {
+    changes: Mutex<Changes>,
+    pub(crate) open: Arc<OpenTransactions>,
+}
 
 #[derive(Default)]
 struct Changes {
@@ -62,12 +72,12 @@ pub(crate) struct Changing<'d> {
 impl Definitions {
     /// How many changes have ended. A reader asks before it takes its snapshot.
     pub(crate) fn edition(&self) -> u64 {
-        self.0.lock().edition
+        self.changes.lock().edition
     }
 
     /// A name changes its meaning; to be kept until everybody sees that.
     pub(crate) fn changing(&self, name: &Namespace, what: Definition) -> Changing<'_> {
-        let mut changes = self.0.lock();
+        let mut changes = self.changes.lock();
         while changes.list.len() >= REMEMBERED
             && let Some(edition) = changes.list.front().and_then(|oldest| oldest.edition)
         {
@@ -80,33 +90,50 @@ impl Definitions {
         Changing { definitions: self, number }
     }
 
-    /// Whether one of the names may mean something else than it did in this edition.
-    fn changed_since(&self, edition: u64, names: &[Namespace]) -> bool {
-        let changes = self.0.lock();
+    /// Whether one of the names may mean something else to this reader than it did in this edition.
+    fn changed_since(&self, edition: u64, names: &[Namespace], reader: Reader) -> bool {
+        let changes = self.changes.lock();
         if changes.edition == edition || names.is_empty() {
             return false;
         }
-        edition < changes.forgotten || names.iter().any(|name| changes.concern(name, edition))
+        let concern = |name| changes.concern(name, edition, reader);
+        edition < changes.forgotten || names.iter().any(concern)
     }
 
     /// That none of the names may.
     ///
     /// # Errors
     /// 246 SnapshotUnavailable.
-    pub(crate) fn check_since(&self, edition: u64, names: &[Namespace]) -> Result<()> {
-        match self.changed_since(edition, names) {
+    pub(crate) fn check_since(
+        &self,
+        edition: u64,
+        names: &[Namespace],
+        reader: Reader,
+    ) -> Result<()> {
+        match self.changed_since(edition, names, reader) {
             false => Ok(()),
             true => Err(changed("")),
         }
     }
 
-    /// Whether what has the name may have to be written otherwise than in this edition. Who holds the collection's state shared
-    /// keeps the answer true: whoever changes it takes that exclusively.
+    /// Whether what has the name may have to be written otherwise than in this edition, apart from keys of new indexes. The
+    /// collection's state, held shared, keeps the answer true: a change takes it exclusively.
     pub(crate) fn written_otherwise_since(&self, edition: u64, name: &Namespace) -> bool {
-        let changes = self.0.lock();
+        let changes = self.changes.lock();
+        let adds_keys = |what| matches!(what, Definition::Building | Definition::IndexAdded);
         changes.edition != edition
-            && (edition < changes.forgotten || changes.later(name, edition).next().is_some())
+            && (edition < changes.forgotten
+                || changes.later(name, edition).any(|change| !adds_keys(change.what)))
     }
+}
+
+/// Who reads as of an earlier edition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A read of a snapshot, which uses all indexes that there are.
+    Snapshot,
+    /// An open transaction, which uses the indexes that were there when it began.
+    Transaction,
 }
 
 /// What a reader of an earlier time is told; `what` names what has changed.
@@ -128,21 +155,34 @@ impl Changes {
             .filter(move |change| change.edition.is_none_or(|ended| ended > edition))
     }
 
-    fn concern(&self, name: &Namespace, edition: u64) -> bool {
-        let read_otherwise = |change: &&Change| change.what != Definition::Building;
+    fn concern(&self, name: &Namespace, edition: u64, reader: Reader) -> bool {
+        let read_otherwise = |change: &&Change| match change.what {
+            Definition::Building => false,
+            Definition::IndexAdded => reader == Reader::Snapshot,
+            Definition::Created | Definition::Changed | Definition::Renamed => true,
+        };
         let mut later = self.later(name, edition).filter(read_otherwise);
         match later.next().map(|first| first.what) {
             None | Some(Definition::Building) => false,
             // The reader must see nothing under this name, and does unless documents of another name came along.
             Some(Definition::Created) => later.any(|change| change.what == Definition::Renamed),
-            Some(Definition::Changed | Definition::Renamed) => true,
+            Some(Definition::Changed | Definition::Renamed | Definition::IndexAdded) => true,
         }
+    }
+}
+
+impl Changing<'_> {
+    /// The change is over and everybody sees it; gives an edition that has it.
+    pub(crate) fn end(self) -> u64 {
+        let definitions = self.definitions;
+        drop(self);
+        definitions.edition()
     }
 }
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        let mut changes = self.definitions.0.lock();
+        let mut changes = self.definitions.changes.lock();
         changes.edition += 1;
         let edition = changes.edition;
         let mut latest_first = changes.list.iter_mut().rev();
@@ -199,16 +239,37 @@ mod tests {
         drop(definitions.changing(&name(of), what));
     }
 
+    fn changed_since(definitions: &Definitions, edition: u64, names: &[Namespace]) -> bool {
+        definitions.changed_since(edition, names, Reader::Snapshot)
+    }
+
+    #[test]
+    fn new_indexes_concern_reads_of_a_snapshot_only() {
+        let definitions = Definitions::default();
+        let edition = definitions.edition();
+        let names = [name("a")];
+        change(&definitions, "a", Definition::Building);
+        assert!(!changed_since(&definitions, edition, &names));
+        let added = definitions.changing(&names[0], Definition::IndexAdded);
+        assert!(changed_since(&definitions, edition, &names));
+        assert_eq!(added.end(), definitions.edition());
+        assert!(!definitions.changed_since(edition, &names, Reader::Transaction));
+        assert!(!definitions.written_otherwise_since(edition, &names[0]));
+        change(&definitions, "a", Definition::Changed);
+        assert!(definitions.changed_since(edition, &names, Reader::Transaction));
+        assert!(definitions.written_otherwise_since(edition, &names[0]));
+    }
+
     #[test]
     fn only_names_that_changed_later_are_void() {
         let definitions = Definitions::default();
         change(&definitions, "a", Definition::Changed);
         let edition = definitions.edition();
-        assert!(!definitions.changed_since(edition, &[name("a"), name("b")]));
+        assert!(!changed_since(&definitions, edition, &[name("a"), name("b")]));
         change(&definitions, "b", Definition::Changed);
-        assert!(definitions.changed_since(edition, &[name("a"), name("b")]));
-        assert!(!definitions.changed_since(edition, &[name("a")]));
-        assert!(!definitions.changed_since(edition, &[]));
+        assert!(changed_since(&definitions, edition, &[name("a"), name("b")]));
+        assert!(!changed_since(&definitions, edition, &[name("a")]));
+        assert!(!changed_since(&definitions, edition, &[]));
     }
 
     #[test]
@@ -216,10 +277,10 @@ mod tests {
         let definitions = Definitions::default();
         let under_way = definitions.changing(&name("a"), Definition::Changed);
         let edition = definitions.edition();
-        assert!(definitions.changed_since(edition + 1, &[name("a")]));
+        assert!(changed_since(&definitions, edition + 1, &[name("a")]));
         drop(under_way);
-        assert!(definitions.changed_since(edition, &[name("a")]));
-        assert!(!definitions.changed_since(definitions.edition(), &[name("a")]));
+        assert!(changed_since(&definitions, edition, &[name("a")]));
+        assert!(!changed_since(&definitions, definitions.edition(), &[name("a")]));
     }
 
     #[test]
@@ -228,13 +289,13 @@ mod tests {
         let edition = definitions.edition();
         change(&definitions, "a", Definition::Created);
         change(&definitions, "a", Definition::Changed);
-        assert!(!definitions.changed_since(edition, &[name("a")]));
+        assert!(!changed_since(&definitions, edition, &[name("a")]));
         change(&definitions, "a", Definition::Renamed);
-        assert!(definitions.changed_since(edition, &[name("a")]));
+        assert!(changed_since(&definitions, edition, &[name("a")]));
         let edition = definitions.edition();
         change(&definitions, "a", Definition::Changed);
         change(&definitions, "a", Definition::Created);
-        assert!(definitions.changed_since(edition, &[name("a")]));
+        assert!(changed_since(&definitions, edition, &[name("a")]));
     }
 
     #[test]
@@ -244,8 +305,8 @@ mod tests {
         for _ in 0..=REMEMBERED {
             change(&definitions, "a", Definition::Changed);
         }
-        assert!(definitions.changed_since(edition, &[name("b")]));
-        assert!(!definitions.changed_since(definitions.edition(), &[name("b")]));
-        assert_eq!(definitions.0.lock().list.len(), REMEMBERED);
+        assert!(changed_since(&definitions, edition, &[name("b")]));
+        assert!(!changed_since(&definitions, definitions.edition(), &[name("b")]));
+        assert_eq!(definitions.changes.lock().list.len(), REMEMBERED);
     }
 }

@@ -1,15 +1,18 @@
 //! What an open transaction of several statements knows of the catalog: the collections that it made itself, which nobody else
-//! sees before it commits, and those that it has touched, whose definitions must stay as they were when it began.
+//! sees before it commits, and those that it has touched, whose definitions must stay as they were when it began. Indexes that
+//! were published since are none for it: its snapshot does not have their entries.
 //!
 //! It belongs to the thread that runs a statement of the transaction, for as long as it does ([`enter`]).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mayfly_base::{Namespace, Result};
 
-use super::definitions::changed;
-use super::{Collection, Definitions};
+use super::definitions::{Reader, changed};
+use super::open::Listed;
+use super::{Collection, Definitions, Index};
 
 thread_local! {
     /// Asked by every look-up of a name: whether there is anything in the other.
@@ -28,6 +31,8 @@ pub(crate) struct LocalCatalog {
     touched: Vec<Arc<Collection>>,
     /// The names that it has looked up.
     names: Vec<Namespace>,
+    /// The same for changes of definitions that wait.
+    listed: Listed,
 }
 
 impl LocalCatalog {
@@ -39,6 +44,7 @@ impl LocalCatalog {
             created: Vec::new(),
             touched: Vec::new(),
             names: Vec::new(),
+            listed: definitions.open.begin(),
         }
     }
 
@@ -47,7 +53,7 @@ impl LocalCatalog {
     /// # Errors
     /// 246 SnapshotUnavailable.
     pub(crate) fn check(&self) -> Result<()> {
-        self.definitions.check_since(self.edition, &self.names)
+        self.definitions.check_since(self.edition, &self.names, Reader::Transaction)
     }
 
     /// A collection is written as it was when the transaction began, or was made by it. To be asked with its state held
@@ -63,6 +69,12 @@ impl LocalCatalog {
             return Ok(());
         }
         Err(changed(&format!(" to collection '{name}'")))
+    }
+
+    /// Whether the transaction uses the index and writes its entries: it was published before the transaction began, or belongs to
+    /// a collection that the transaction has made.
+    pub(crate) fn sees(&self, index: &Index) -> bool {
+        index.runtime.visible_since.load(Ordering::Acquire) <= self.edition
     }
 
     /// The collection of this id, if the transaction has looked it up or made it.
@@ -94,6 +106,12 @@ pub(crate) fn is_entered() -> bool {
     IS_ENTERED.get()
 }
 
+/// Whether this thread may use the index: outside of transactions always.
+#[inline]
+pub(super) fn sees(index: &Index) -> bool {
+    !is_entered() || with(|local| local.sees(index)).unwrap_or(true)
+}
+
 /// Does something with what this thread sees; nothing when that is nothing of its own.
 pub(crate) fn with<T>(act: impl FnOnce(&mut LocalCatalog) -> T) -> Option<T> {
     LOCAL.with_borrow_mut(|local| local.as_mut().map(act))
@@ -105,6 +123,7 @@ pub(super) fn look_up(ns: &Namespace, shared: Option<Arc<Collection>>) -> Option
     let found = with(|local| {
         if !local.names.contains(ns) {
             local.names.push(ns.clone());
+            local.listed.looks_up(ns);
         }
         if let Some(made) = local.created.iter().find(|made| made.namespace() == *ns) {
             return Some(made.clone());

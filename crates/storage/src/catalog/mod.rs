@@ -35,14 +35,18 @@ mod history;
 mod id_hints;
 pub(crate) mod local;
 pub(crate) mod numbers;
+mod open;
 mod policy;
 pub(crate) mod ranked;
 mod temporary;
 
 pub use self::attached::Attached;
 pub use self::core::Core;
-pub(crate) use self::definitions::{Definition, Definitions, begin_noting, end_noting, noted};
+pub(crate) use self::definitions::{
+    Definition, Definitions, Reader, begin_noting, end_noting, noted,
+};
 pub(crate) use self::history::Held;
+
 pub use self::history::History;
 pub(crate) use self::id_hints::IdHints;
 pub use capped::Capped;

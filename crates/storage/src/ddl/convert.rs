@@ -89,8 +89,8 @@ impl Store {
     /// 26 NamespaceNotFound, 72 InvalidOptions for what cannot be capped, 12587 while an index is being built, 117
     /// while hidden documents are not archived; those of the engine.
     pub fn convert_collection(&self, op: &OpCtx, ns: &Namespace, capped: RawDoc<'_>) -> Result<()> {
-        // Nobody changes options or indexes while the copy is made.
-        let _changing = self.lock_catalog()?;
+        // Options and indexes stay as they are while the copy is made.
+        let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let Some(source) = self.catalog.get(ns) else {
             self.check_no_view(ns)?;
             let text = format!("source collection {ns} does not exist");

@@ -12,6 +12,10 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collati
 
 use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
 use super::select::{droppable, is_id_selector, new_specs, select};
+use super::sparing::{
+    OpenTransactions, index_change_endangers, index_shows_other_documents,
+    spec_shows_other_documents,
+};
 use super::{command_ns, log_index, put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index, local, new_index};
@@ -76,6 +80,15 @@ pub struct CollModChange<'a> {
     pub ttl: Option<RawDoc<'a>>,
     /// Hidden or not.
     pub hidden: Option<bool>,
+    /// Whether writes may add no second document with a key.
+    pub prepare_unique: Option<bool>,
+}
+
+impl CollModChange<'_> {
+    fn is_prepare_unique_alone(&self) -> bool {
+        let others = self.expire_after.is_some() || self.ttl.is_some() || self.hidden.is_some();
+        self.prepare_unique.is_some() && !others
+    }
 }
 
 /// What `collMod` reports.
@@ -87,6 +100,8 @@ pub struct CollModResult {
     pub expire_after_new: Option<i32>,
     /// Hidden before and after, when it changed.
     pub hidden: Option<(bool, bool)>,
+    /// `prepareUnique` before and after, when it changed.
+    pub prepare_unique: Option<(bool, bool)>,
 }
 
 impl Store {
@@ -174,6 +189,7 @@ impl Store {
             kinds::check_in_collection(spec).map_err(|e| in_spec_context(e, spec.document()))?;
         }
         let own_notes = result.notes.len();
+        let mut open = OpenTransactions::Spare;
         loop {
             let changing = self.lock_catalog()?;
             if collection.is_dropped() {
@@ -182,8 +198,21 @@ impl Store {
             let existing = collection.indexes();
             result.before = existing.len() as i32 + own;
             result.notes.truncate(own_notes);
-            if options.update_policies {
-                result.updated.extend(self.update_policies(&collection, &existing, &wanted)?);
+            let policies = match options.update_policies {
+                true => self.changed_policies(&collection, &existing, &wanted)?,
+                false => Vec::new(),
+            };
+            let endangers = policies.iter().any(|(old, new)| index_change_endangers(old, new))
+                || wanted.iter().any(spec_shows_other_documents);
+            if endangers && open == OpenTransactions::Spare && !in_transaction() {
+                drop(changing);
+                self.definitions.open.await_end(&[collection.namespace()])?;
+                open = OpenTransactions::Ended;
+                continue;
+            }
+            for (old, new) in policies {
+                result.updated.push(new.spec.name().to_owned());
+                self.replace_index(&collection, &old, new)?;
             }
             let existing = collection.indexes();
             let fresh = new_specs(&existing, wanted.clone())?;
@@ -285,6 +314,7 @@ impl Store {
             for spec in &specs {
                 let id = self.catalog.new_id(txn)?;
                 let index = Arc::new(new_index(id, spec.clone(), &*self.filters)?);
+                index.runtime.visible_since.store(u64::MAX, Ordering::Release);
                 if spec.expire_after().is_some() {
                     index.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
                 }
@@ -310,7 +340,11 @@ impl Store {
         built: &[Arc<Index>],
     ) -> Result<()> {
         let ns = collection.namespace();
-        let _definition = self.definitions.changing(&ns, Definition::Changed);
+        let what = match built.iter().any(index_shows_other_documents) {
+            true => Definition::Changed,
+            false => Definition::IndexAdded,
+        };
+        let definition = self.definitions.changing(&ns, what);
         set_ready(built, true);
         let changed = self.change_begun(|txn, oplog| {
             for index in built {
@@ -318,16 +352,23 @@ impl Store {
             }
             put_collection(txn, collection.id(), &ns, &collection.uuid(), state)
         });
-        changed.inspect_err(|_| set_ready(built, false))
+        changed.inspect_err(|_| set_ready(built, false))?;
+        show_since(built, definition.end());
+        Ok(())
     }
 
     /// Drops indexes by position in the state. The caller holds the catalog's lock.
-    fn drop_indexes_locked(&self, collection: &Collection, gone: &[Arc<Index>]) -> Result<()> {
+    fn drop_indexes_locked(
+        &self,
+        collection: &Collection,
+        gone: &[Arc<Index>],
+        what: Definition,
+    ) -> Result<()> {
         let ns = collection.namespace();
         let mut state = collection.change_state()?;
         let mut changed = state.clone();
         changed.indexes.retain(|index| !gone.iter().any(|other| other.id == index.id));
-        let _definition = self.definitions.changing(&ns, Definition::Changed);
+        let _definition = self.definitions.changing(&ns, what);
         self.change_begun(|txn, oplog| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
             for index in gone {
@@ -364,7 +405,10 @@ impl Store {
         // Some of them may have been dropped meanwhile.
         let mut left = collection.indexes();
         left.retain(|index| gone.iter().any(|gone| gone.id == index.id));
-        if left.is_empty() { Ok(()) } else { self.drop_indexes_locked(collection, &left) }
+        match left.is_empty() {
+            true => Ok(()),
+            false => self.drop_indexes_locked(collection, &left, Definition::Building),
+        }
     }
 
     /// Drops the selected indexes; all but `_id_` when `selectors` is nothing. Gives the count before, `_id_` included.
@@ -376,7 +420,7 @@ impl Store {
         ns: &Namespace,
         selectors: Option<&[IndexSelector<'_>]>,
     ) -> Result<i32> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.lock_catalog_sparing(std::slice::from_ref(ns))?;
         let series = self.time_series_not_hidden(ns);
         let named = series.as_ref().map(|(buckets, _)| buckets.clone());
         let Some(collection) = named.or_else(|| self.catalog.get(ns)) else {
@@ -399,7 +443,7 @@ impl Store {
         };
         if !gone.is_empty() {
             self.check_user_namespace(collection.namespace().as_str())?;
-            self.drop_indexes_locked(&collection, &gone)?;
+            self.drop_indexes_locked(&collection, &gone, Definition::Changed)?;
         }
         Ok(before)
     }
@@ -414,12 +458,26 @@ impl Store {
         selector: IndexSelector<'_>,
         change: CollModChange<'_>,
     ) -> Result<CollModResult> {
+        self.change_sparing(ns, |open| self.try_modify_index(ns, selector, change, open))
+    }
+
+    fn try_modify_index(
+        &self,
+        ns: &Namespace,
+        selector: IndexSelector<'_>,
+        change: CollModChange<'_>,
+        open: OpenTransactions,
+    ) -> Result<Option<CollModResult>> {
         let _changing = self.lock_catalog()?;
         let Some(collection) = self.catalog.get(ns) else {
             return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
         };
         if is_id_selector(selector) {
             let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
+            if change.is_prepare_unique_alone() && !clustered {
+                // It is unique.
+                return Ok(Some(CollModResult::default()));
+            }
             return Err(match change.hidden {
                 _ if clustered => clustered_index_change(ns, selector, change),
                 Some(_) => Error::bad_value("can't hide _id index"),
@@ -463,21 +521,38 @@ impl Store {
             && hidden != spec.hidden()
         {
             result.hidden = Some((spec.hidden(), hidden));
-            found.runtime.uses.reset();
             spec = spec.with_hidden(hidden);
         }
-        self.replace_index(&collection, &found, spec)?;
-        Ok(result)
+        if let Some(prepare_unique) = change.prepare_unique
+            && prepare_unique != spec.prepare_unique()
+            && !spec.unique()
+        {
+            if !change.is_prepare_unique_alone() {
+                let text = "prepareUnique cannot be combined with any other modification.";
+                return Err(Error::new(ErrorCode::InvalidOptions, text));
+            }
+            result.prepare_unique = Some((spec.prepare_unique(), prepare_unique));
+            spec = spec.with_prepare_unique(prepare_unique);
+        }
+        let changed = with_spec(&found, spec);
+        if open == OpenTransactions::Spare && index_change_endangers(&found, &changed) {
+            return Ok(None);
+        }
+        if result.hidden.is_some() {
+            found.runtime.uses.reset();
+        }
+        self.replace_index(&collection, &found, changed)?;
+        Ok(Some(result))
     }
 
     pub(super) fn replace_index(
         &self,
         collection: &Collection,
-        old: &Index,
-        spec: IndexSpec,
+        old: &Arc<Index>,
+        replacement: Arc<Index>,
     ) -> Result<()> {
-        let ns = collection.namespace();
-        if may_expire_more(&old.spec, &spec) {
+        let (ns, spec) = (collection.namespace(), &replacement.spec);
+        if may_expire_more(&old.spec, spec) {
             old.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
         }
         let mut command = DocBuilder::new();
@@ -489,13 +564,10 @@ impl Store {
             }
         }
         command.append("hidden", spec.hidden());
+        if old.spec.prepare_unique() != spec.prepare_unique() {
+            command.append("prepareUnique", spec.prepare_unique());
+        }
         let command = command.finish();
-        let replacement = Arc::new(Index {
-            id: old.id,
-            spec,
-            filter: old.filter.clone(),
-            runtime: old.runtime.clone(),
-        });
         let mut state = collection.change_state()?;
         let mut changed = state.clone();
         for index in &mut changed.indexes {
@@ -503,13 +575,27 @@ impl Store {
                 *index = replacement.clone();
             }
         }
-        let _definition = self.definitions.changing(&ns, Definition::Changed);
+        let endangers = index_change_endangers(old, &replacement);
+        let _definition = endangers.then(|| self.definitions.changing(&ns, Definition::Changed));
         self.change(|txn, oplog| {
             oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
         })?;
         collection.install(&mut state, changed);
         Ok(())
+    }
+}
+
+/// The same index with another definition.
+pub(super) fn with_spec(index: &Index, spec: IndexSpec) -> Arc<Index> {
+    let (filter, runtime) = (index.filter.clone(), index.runtime.clone());
+    Arc::new(Index { id: index.id, spec, filter, runtime })
+}
+
+/// From this edition of the definitions on transactions use the indexes.
+pub(super) fn show_since(indexes: &[Arc<Index>], edition: u64) {
+    for index in indexes {
+        index.runtime.visible_since.store(edition, Ordering::Release);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_value::{RawDoc, RawValue};
 
+use super::indexes::with_spec;
 use super::select::{is_id_selector, select};
 use super::{CollModChange, IndexSelector, NewExpireAfter};
 use crate::Store;
@@ -81,13 +82,13 @@ impl Store {
         self.census(op, Some(&collection), spec).map(Some)
     }
 
-    /// Changes in place those of the present indexes that differ from wanted ones only in their policy; their names.
-    pub(super) fn update_policies(
+    /// Those of the present indexes that differ from wanted ones only in their policy, and what they are to become.
+    pub(super) fn changed_policies(
         &self,
         collection: &Collection,
         existing: &[Arc<Index>],
         wanted: &[IndexSpec],
-    ) -> Result<Vec<String>> {
+    ) -> Result<Vec<(Arc<Index>, Arc<Index>)>> {
         let mut changes = Vec::new();
         for spec in wanted {
             let differs = |index: &&Arc<Index>| {
@@ -107,14 +108,9 @@ impl Store {
             let ttl = spec.document().get("ttl").and_then(RawValue::as_document);
             let changed = changed.with_ttl_options(ttl.unwrap_or(RawDoc::EMPTY));
             self.check_no_circle(&collection.namespace(), &[changed.ttl_options()], &[])?;
-            changes.push((old, changed));
+            changes.push((old.clone(), with_spec(old, changed)));
         }
-        let mut updated = Vec::new();
-        for (old, changed) in changes {
-            updated.push(changed.name().to_owned());
-            self.replace_index(collection, old, changed)?;
-        }
-        Ok(updated)
+        Ok(changes)
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use mayfly_base::{OpCtx, Result};
 
 use super::build::IfDropped;
-use super::indexes::set_ready;
+use super::indexes::{set_ready, show_since};
 use super::{put_collection, put_dropped};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index};
@@ -26,7 +26,7 @@ impl Store {
     /// 11000 when a unique index finds duplicates, those of the engine and of the operation's deadline; the old indexes stay.
     pub fn rebuild_indexes(&self, op: &OpCtx, collection: &Collection) -> Result<i32> {
         let old = {
-            let _changing = self.lock_catalog()?;
+            let _changing = self.lock_catalog_sparing(&[collection.namespace()])?;
             collection.indexes().into_iter().filter(|index| index.is_ready()).collect::<Vec<_>>()
         };
         if !old.is_empty() {
@@ -82,7 +82,7 @@ impl Store {
         changed.indexes.retain(|index| {
             !gone.iter().any(|other| other.id == index.id) && seen.insert(index.id)
         });
-        let _definition = self.definitions.changing(&ns, Definition::Changed);
+        let definition = self.definitions.changing(&ns, Definition::Changed);
         set_ready(fresh, true);
         let result = self.change(|txn, _| {
             put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)?;
@@ -90,6 +90,7 @@ impl Store {
         });
         result.inspect_err(|_| set_ready(fresh, false))?;
         collection.install(state, changed);
+        show_since(fresh, definition.end());
         // Before any writer leaves out its keys: a reader that finds no mark after its snapshot has them all.
         for index in &gone {
             index.runtime.dropped.store(true, Ordering::Release);

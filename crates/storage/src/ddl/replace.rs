@@ -150,8 +150,8 @@ impl Store {
     /// view or, for buckets, another collection has got the name, 26 NamespaceNotFound when
     /// somebody dropped or renamed the replacement; those of the engine.
     pub fn finish_replacement(&self, replacement: &Replacement) -> Result<()> {
-        let _changing = self.lock_catalog()?;
         let Replacement { collection, becomes, .. } = replacement;
+        let _changing = self.lock_catalog_sparing(std::slice::from_ref(becomes))?;
         let state = collection.change_state()?;
         if !collection.is_in_preparation() {
             let text = format!("the collection that was to replace {becomes} is gone");

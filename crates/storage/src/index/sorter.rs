@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_base::scratch::for_the_server;
 use mayfly_runs::{Check, Merge};
 
 /// Gives the folder in which there is room for so many bytes of temporary files; nothing where they stay in memory.
@@ -44,7 +45,10 @@ impl Sorter {
             return Ok(());
         }
         match (self.scratch)(bytes as u64)? {
-            Some(folder) => self.entries.spill(&folder, check),
+            Some(folder) => {
+                let _files = for_the_server();
+                self.entries.spill(&folder, check)
+            }
             None => Ok(()),
         }
     }
@@ -54,6 +58,7 @@ impl Sorter {
     /// # Errors
     /// As [`Sorter::push`].
     pub(crate) fn merge(self, check: &Check<'_>) -> Result<Merge> {
+        let _files = for_the_server();
         self.entries.merge(check)
     }
 }

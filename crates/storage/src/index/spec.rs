@@ -53,6 +53,8 @@ pub struct IndexSpec {
     unique: bool,
     sparse: bool,
     hidden: bool,
+    /// Writes may add no second document with a key, whatever is there already.
+    prepare_unique: bool,
     expire_after: Option<ExpireAfter>,
     /// What the policy does beside deleting.
     ttl: Arc<TtlOptions>,
@@ -218,7 +220,7 @@ impl IndexSpec {
                     boolean(element)?;
                     out.append_element(element);
                 }
-                "unique" | "sparse" | "hidden" => {
+                "unique" | "sparse" | "hidden" | "prepareUnique" => {
                     if boolean(element)? {
                         out.append(element.name(), true);
                     }
@@ -285,6 +287,7 @@ impl IndexSpec {
         let kind = Kind::from_catalog(raw, key)?;
         let flag = |name| matches!(raw.get(name), Some(RawValue::Bool(true)));
         let (unique, sparse, hidden) = (flag("unique"), flag("sparse"), flag("hidden"));
+        let prepare_unique = flag("prepareUnique");
         let name = raw.get("name").and_then(RawValue::as_str).unwrap_or_default().to_owned();
         let last_modified = flag(LAST_MODIFIED);
         let expire_after = raw.get("expireAfterSeconds");
@@ -300,6 +303,7 @@ impl IndexSpec {
             unique,
             sparse,
             hidden,
+            prepare_unique,
             expire_after,
             ttl,
             last_modified,
@@ -387,6 +391,14 @@ impl IndexSpec {
         IndexSpec { document, hidden, ..self.clone() }
     }
 
+    /// The same index, refusing further duplicates or not.
+    #[must_use]
+    pub fn with_prepare_unique(&self, prepare_unique: bool) -> IndexSpec {
+        let set = prepare_unique.then_some(RawValue::Bool(true));
+        let document = self.with_option("prepareUnique", set);
+        IndexSpec { document, prepare_unique, ..self.clone() }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -415,6 +427,11 @@ impl IndexSpec {
     /// Whether documents that lack all its fields are left out.
     pub fn sparse(&self) -> bool {
         self.sparse
+    }
+
+    /// Whether writes may add no second document with a key; others may have one already.
+    pub fn prepare_unique(&self) -> bool {
+        self.prepare_unique
     }
 
     /// Whether the planner ignores it.

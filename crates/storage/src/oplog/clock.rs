@@ -11,7 +11,7 @@ use mayfly_value::RawDoc;
 use parking_lot::{Condvar, Mutex};
 
 use super::watch::{Watch, Watches};
-use super::window::{Segment, Window};
+use super::window::{LogLimits, Segment, Window};
 use crate::record::signal::Signal;
 
 /// Source of timestamps: seconds in the high half, increment in the low half.
@@ -165,8 +165,34 @@ impl OplogClock {
     }
 
     /// Up to where the log is to be cut.
-    pub(super) fn cut(&self) -> Option<u64> {
-        self.open.lock().window.cut(self.settled())
+    pub(super) fn cut(&self, now_ms: i64) -> Option<u64> {
+        self.open.lock().window.cut(self.settled(), now_ms)
+    }
+
+    /// Ends the open segment while no commit is under way; gives where the last segment ends, if there is one.
+    pub(super) fn whole_cut(&self) -> Option<u64> {
+        let mut open = self.open.lock();
+        open.waiting += 1;
+        while !open.timestamps.is_empty() {
+            self.at_rest.wait(&mut open);
+        }
+        open.window.end_segment(self.last());
+        let cut = open.window.last_end();
+        open.waiting -= 1;
+        drop(open);
+        self.at_rest.notify_all();
+        cut
+    }
+
+    pub(super) fn limits(&self) -> LogLimits {
+        self.open.lock().window.limits()
+    }
+
+    pub(super) fn set_limits(&self, limits: LogLimits) {
+        let mut open = self.open.lock();
+        if open.window.set_limits(limits) && open.window.end_segment(self.last()) {
+            self.segments_ended.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether the log is clearly longer than it may be.

@@ -1,7 +1,7 @@
 //! The log as a whole: the clock that hands out its timestamps, and what is kept of it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::Result;
@@ -13,7 +13,7 @@ use mayfly_value::RawValue;
 use parking_lot::Mutex;
 
 use super::read::unreadable;
-use super::window::{Segment, Window};
+use super::window::{LogLimits, Segment, Window};
 use super::{OplogClock, decode};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
@@ -27,7 +27,14 @@ pub struct Oplog {
     pub(crate) clock: OplogClock,
     /// Entries up to this timestamp are not kept any more.
     pub(super) cut: AtomicU64,
-    limit: u64,
+    /// What was cut and is not in the byte store any more, as far as this run knows.
+    swept: AtomicU64,
+    /// Its limits were changed: the space of what they cut is given back at once.
+    resized: AtomicBool,
+    /// Held by who cuts the whole log.
+    pub(crate) cutting: Mutex<()>,
+    /// How often it was cut because the disk was nearly full.
+    pub(crate) cuts_for_room: AtomicU64,
     /// Entries that those were shown who follow changes.
     pub(super) followed: AtomicU64,
     /// Held by who writes segments into the catalog.
@@ -46,29 +53,37 @@ struct LastEntry {
 }
 
 impl Oplog {
-    /// The log in this engine, to be trimmed to about `limit` bytes as readers see them; and when its newest entry was written, in milliseconds since
-    /// 1970.
+    /// The log in this engine, with what is to be kept of it; and when its newest entry was written, in milliseconds since 1970.
     ///
     /// # Errors
     /// Those of the engine.
     pub(crate) fn open(
         engine: Arc<dyn Engine>,
         now_ms: i64,
-        limit: u64,
+        limits: LogLimits,
     ) -> Result<(Oplog, Option<i64>)> {
         let last = last_entry(&*engine)?;
         let cut = load_cut(&*engine)?;
-        let window = load_window(&*engine, cut, limit)?;
+        let window = load_window(&*engine, cut, limits)?;
         // Clients may have been told of timestamps whose commits a crash took back: none of them is handed out again.
         let last_known = match last.timestamp.max(cut) {
             0 => 0,
             timestamp => timestamp.max(OplogClock::second_behind(now_ms)),
         };
         let clock = OplogClock::after(last_known, window);
-        let (cut, storing) = (AtomicU64::new(cut), Mutex::new(()));
-        let trimmer = OnceLock::new();
-        let followed = AtomicU64::new(0);
-        Ok((Oplog { engine, clock, cut, limit, followed, storing, trimmer }, last.wall_ms))
+        let oplog = Oplog {
+            engine,
+            clock,
+            cut: AtomicU64::new(cut),
+            swept: AtomicU64::new(0),
+            resized: AtomicBool::new(false),
+            cutting: Mutex::new(()),
+            cuts_for_room: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
+            storing: Mutex::new(()),
+            trimmer: OnceLock::new(),
+        };
+        Ok((oplog, last.wall_ms))
     }
 
     /// The timestamp up to which the log is complete now.
@@ -96,14 +111,57 @@ impl Oplog {
         self.followed.load(Ordering::Relaxed)
     }
 
-    /// The size that the log is trimmed to, in bytes of entries as readers see them.
-    pub fn limit(&self) -> u64 {
-        self.limit
+    /// What is kept of it.
+    pub fn limits(&self) -> LogLimits {
+        self.clock.limits()
     }
 
-    /// Up to where the log is to be cut to be within its limit; nothing when it is.
-    pub(crate) fn due_cut(&self) -> Option<u64> {
-        self.clock.cut()
+    /// Keeps this much from now on; the space of what is too much is given back by the next trim.
+    pub(crate) fn set_limits(&self, limits: LogLimits) {
+        self.clock.set_limits(limits);
+        self.resized.store(true, Ordering::Release);
+    }
+
+    /// Whether its limits were changed since this was asked last.
+    pub(crate) fn take_resized(&self) -> bool {
+        self.resized.swap(false, Ordering::AcqRel)
+    }
+
+    /// How often it was cut because the disk was nearly full.
+    pub fn cuts_for_room(&self) -> u64 {
+        self.cuts_for_room.load(Ordering::Relaxed)
+    }
+
+    /// Up to where the log is to be cut to be within its limits; nothing when it is.
+    pub(crate) fn due_cut(&self, now_ms: i64) -> Option<u64> {
+        self.clock.cut(now_ms)
+    }
+
+    /// The last timestamp, to cut the whole log there, when no commit is under way; nothing when nothing was logged.
+    pub(crate) fn whole_cut(&self) -> Option<u64> {
+        self.clock.whole_cut()
+    }
+
+    /// Bytes of its entries, as readers see them.
+    pub(crate) fn logged_bytes(&self) -> u64 {
+        self.clock.logged().0
+    }
+
+    /// Up to where the byte store was cleared of what was cut.
+    pub(crate) fn swept(&self) -> u64 {
+        self.swept.load(Ordering::Acquire)
+    }
+
+    /// The byte store was cleared up to here.
+    pub(crate) fn set_swept(&self, cut: u64) {
+        self.swept.fetch_max(cut, Ordering::AcqRel);
+    }
+
+    /// Makes the log be trimmed soon.
+    pub(crate) fn trim(&self) {
+        if let Some(trim) = self.trimmer.get() {
+            trim();
+        }
     }
 
     /// The segments up to this timestamp, which the catalog has: they go when the log is cut there.
@@ -126,8 +184,8 @@ impl Oplog {
             tracing::warn!(%error, "how much was logged is not on record");
         }
         // What is removed while the log is too long would be kept for nothing.
-        if let Some(trim) = self.trimmer.get().filter(|_| self.clock.is_overfull()) {
-            trim();
+        if self.clock.is_overfull() {
+            self.trim();
         }
     }
 
@@ -196,7 +254,7 @@ fn load_cut(engine: &dyn Engine) -> Result<u64> {
 }
 
 /// What the catalog says of the log, and what stands behind that.
-fn load_window(engine: &dyn Engine, cut: u64, limit: u64) -> Result<Window> {
+fn load_window(engine: &dyn Engine, cut: u64, limits: LogLimits) -> Result<Window> {
     let txn = engine.begin(TxnOptions { read_only: true }).map_err(from_kv)?;
     let mut segments = Vec::new();
     visit_all(&*txn, Keyspace::Catalog, KeyRange::prefix(b"l"), &mut |key, value| {
@@ -213,7 +271,7 @@ fn load_window(engine: &dyn Engine, cut: u64, limit: u64) -> Result<Window> {
         entries += 1;
         Ok(())
     })?;
-    Ok(Window::new(limit, segments, (bytes, entries)))
+    Ok(Window::new(limits, segments, (bytes, entries)))
 }
 
 /// Sees keys and values.

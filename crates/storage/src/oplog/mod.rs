@@ -37,6 +37,7 @@ pub(crate) use log::visit_all;
 pub use read::{EntryVisitor, LogEnd, LogRange, LogSizes, OPLOG};
 pub(crate) use stored::{StoredEntry, decode, records_of};
 pub use watch::{ChangeScope, Watch};
+pub use window::LogLimits;
 
 /// The operations of one unit, in the entry that the log will hold.
 ///

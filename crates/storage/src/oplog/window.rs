@@ -53,13 +53,41 @@ pub(super) struct Window {
     ended: VecDeque<Segment>,
     stored: usize,
     open: (u64, u64),
-    limit: u64,
+    limits: LogLimits,
+}
+
+/// How much of the log is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Bytes of entries, as readers see them.
+    pub bytes: u64,
+    /// Entries that are younger are kept whatever their bytes are, in milliseconds.
+    pub retention_ms: i64,
 }
 
 impl Window {
-    /// One with what the catalog has, and with bytes and entries that were counted behind that.
-    pub(super) fn new(limit: u64, stored: Vec<Segment>, open: (u64, u64)) -> Window {
-        Window { stored: stored.len(), ended: stored.into(), open, limit }
+    /// One with what the catalog has, and with bytes and entries that were counted after that.
+    pub(super) fn new(limits: LogLimits, stored: Vec<Segment>, open: (u64, u64)) -> Window {
+        Window { stored: stored.len(), ended: stored.into(), open, limits }
+    }
+
+    pub(super) fn limits(&self) -> LogLimits {
+        self.limits
+    }
+
+    /// Keeps this much from now on; gives whether the open segment is too long for that.
+    pub(super) fn set_limits(&mut self, limits: LogLimits) -> bool {
+        self.limits = limits;
+        self.open.0 >= self.segment_bytes()
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        (self.limits.bytes / SEGMENTS).max(1)
+    }
+
+    /// Where the last segment ends that ended.
+    pub(super) fn last_end(&self) -> Option<u64> {
+        self.ended.back().map(|segment| segment.end)
     }
 
     /// A commit is over; gives whether a segment ended, for which `last` is the last timestamp that was handed out.
@@ -79,7 +107,7 @@ impl Window {
             }
             None => {
                 self.open = (self.open.0 + bytes, self.open.1 + entries);
-                self.open.0 >= (self.limit / SEGMENTS).max(1) && self.end_segment(last)
+                self.open.0 >= self.segment_bytes() && self.end_segment(last)
             }
         }
     }
@@ -113,13 +141,17 @@ impl Window {
         self.stored = self.stored.max(stored);
     }
 
-    /// Up to where the log is to be cut for the rest to be within the limit. Some entry stays.
-    pub(super) fn cut(&self, settled: u64) -> Option<u64> {
+    /// Up to where the log is to be cut for the rest to be within the limits. Some entry stays.
+    pub(super) fn cut(&self, settled: u64, now_ms: i64) -> Option<u64> {
+        let kept_from_ms = now_ms.saturating_sub(self.limits.retention_ms);
         let (mut bytes, _) = self.sums();
         let mut cut = None;
         for (at, segment) in self.ended.iter().enumerate() {
             let is_last = at + 1 == self.ended.len() && self.open.1 == 0;
-            if bytes <= self.limit || is_last || segment.end > settled {
+            // The upper half of a timestamp are seconds; the last entry may be of their end.
+            let youngest_ms = ((segment.end >> 32) as i64).saturating_add(1).saturating_mul(1000);
+            let is_young = self.limits.retention_ms > 0 && youngest_ms > kept_from_ms;
+            if bytes <= self.limits.bytes || is_last || segment.end > settled || is_young {
                 break;
             }
             bytes -= segment.bytes;
@@ -130,7 +162,8 @@ impl Window {
 
     /// Whether it is longer than it may be by more than a few segments.
     pub(super) fn is_overfull(&self) -> bool {
-        self.sums().0 > self.limit.saturating_add(self.limit / OVERFULL)
+        let limit = self.limits.bytes;
+        self.sums().0 > limit.saturating_add(limit / OVERFULL)
     }
 
     /// The log was cut there.
@@ -146,9 +179,27 @@ impl Window {
 mod tests {
     use super::*;
 
+    fn bytes(bytes: u64) -> LogLimits {
+        LogLimits { bytes, retention_ms: 0 }
+    }
+
+    #[test]
+    fn young_entries_stay_whatever_their_bytes_are() {
+        let at = |second: u64| second << 32;
+        let mut window = Window::new(bytes(64), Vec::new(), (0, 0));
+        for second in 1..=10 {
+            assert!(window.add(at(second), 100, 1, at(second)));
+        }
+        assert_eq!(window.cut(at(10), 11_000), Some(at(9)));
+        assert!(!window.set_limits(LogLimits { bytes: 64, retention_ms: 5000 }));
+        assert_eq!(window.cut(at(10), 11_000), Some(at(5)));
+        assert_eq!(window.cut(at(10), 6_000), None);
+        assert_eq!(window.last_end(), Some(at(10)));
+    }
+
     #[test]
     fn segments_end_where_enough_was_logged() {
-        let mut window = Window::new(6400, Vec::new(), (0, 0));
+        let mut window = Window::new(bytes(6400), Vec::new(), (0, 0));
         assert!(!window.add(1, 99, 1, 3));
         assert!(window.add(3, 1, 1, 4), "a hundred bytes are enough");
         // Handed out before the end, committed behind it.
@@ -167,21 +218,21 @@ mod tests {
 
     #[test]
     fn whole_segments_are_cut_and_some_entry_stays() {
-        let mut window = Window::new(64, Vec::new(), (0, 0));
+        let mut window = Window::new(bytes(64), Vec::new(), (0, 0));
         for timestamp in 1..=10 {
             assert!(window.add(timestamp, 10, 1, timestamp));
         }
-        assert_eq!(window.cut(10), Some(4));
-        assert_eq!(window.cut(2), Some(2), "not beyond what is complete");
+        assert_eq!(window.cut(10, 0), Some(4));
+        assert_eq!(window.cut(2, 0), Some(2), "not beyond what is complete");
         window.forget(4);
-        assert_eq!((window.sums(), window.cut(10)), ((60, 6), None));
+        assert_eq!((window.sums(), window.cut(10, 0)), ((60, 6), None));
         window.add(11, 1_000, 1, 11);
-        assert_eq!(window.cut(11), Some(10), "the last one stays, however long it is");
+        assert_eq!(window.cut(11, 0), Some(10), "the last one stays, however long it is");
         window.forget(10);
         assert_eq!(window.sums(), (1_000, 1));
         assert!(!window.end_segment(12));
         assert!(window.is_overfull());
-        let window = |bytes| Window::new(64, Vec::new(), (bytes, 1));
+        let window = |logged| Window::new(bytes(64), Vec::new(), (logged, 1));
         assert!(!window(72).is_overfull() && window(73).is_overfull());
     }
 }

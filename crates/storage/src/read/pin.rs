@@ -20,7 +20,7 @@ use mayfly_kv::{
     Txn, Visitor,
 };
 
-use crate::catalog::{Core, Held, begin_noting, end_noting, noted};
+use crate::catalog::{Core, Held, Reader, begin_noting, end_noting, noted};
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
@@ -148,7 +148,7 @@ impl PinnedReads {
     /// # Errors
     /// 246 SnapshotUnavailable.
     pub fn check(&self, store: &Core) -> Result<()> {
-        store.definitions.check_since(self.edition, &noted())
+        store.definitions.check_since(self.edition, &noted(), Reader::Snapshot)
     }
 }
 

@@ -192,6 +192,8 @@ pub(crate) mod catalog_key {
     pub(crate) const NEXT_ID: &[u8] = b"n";
     /// The timestamp up to which the oplog was cut.
     pub(crate) const OPLOG_CUT: &[u8] = b"o";
+    /// The size that the oplog was configured with when it was resized, and the size since; 8 bytes each, big-endian.
+    pub(crate) const OPLOG_SIZE: &[u8] = b"z";
     /// Why expiry is suspended.
     pub(crate) const SUSPENDED: &[u8] = b"w";
 

@@ -50,8 +50,21 @@ impl Store {
                 now.push(catalog_key::dropped(*id));
             }
         }
+        self.put_marks(&now)
+    }
+
+    /// Notes of dropped collections that everything is kept which the log refers to.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn mark_kept(&self, dropped: &[u64]) -> Result<()> {
+        let keys: Vec<_> = dropped.iter().map(|id| catalog_key::dropped(*id)).collect();
+        self.put_marks(&keys)
+    }
+
+    fn put_marks(&self, keys: &[Vec<u8>]) -> Result<()> {
         self.change(|txn, _| {
-            now.iter().try_for_each(|key| {
+            keys.iter().try_for_each(|key| {
                 txn.put(Keyspace::Catalog, key, &KEPT, Guard::Checked).map_err(from_kv)
             })
         })

@@ -277,6 +277,24 @@ impl Bucket {
         }
     }
 
+    /// Adds rows that stand in these columns; fields without a column are missing in them.
+    pub(super) fn extend_by(
+        &mut self,
+        rows: usize,
+        columns: impl Iterator<Item = (Box<str>, Column)>,
+    ) {
+        let start_ms = self.start_ms;
+        let parts = BucketParts {
+            id: self.id,
+            start_ms,
+            meta: None,
+            columns: columns.collect(),
+            rows,
+            closed: false,
+        };
+        self.extend(&Bucket::from_parts(parts));
+    }
+
     /// The earliest of its times.
     pub(crate) fn earliest(&self, fields: &MeasurementFields) -> Option<i64> {
         let times = self.column_named(&fields.time)?;

@@ -22,7 +22,7 @@ use mayfly_value::{RawValue, ty};
 use super::numbers::{Reader, put_doubles, put_integers, put_varint, read_doubles, read_integers};
 
 /// The first byte.
-const FORMAT: u8 = 0xE1;
+pub(super) const FORMAT: u8 = 0xE1;
 /// "Has no such field", in the place of a type.
 const NONE: u8 = 0;
 /// Most measurements in a column, whatever its bytes say.
@@ -197,10 +197,32 @@ impl Column {
 
     /// Reads the bytes of a column with so many rows; nothing when they are not one.
     pub(crate) fn decode(bytes: &[u8], rows: usize) -> Option<Column> {
-        let mut input = Reader(bytes);
-        if rows > MAX_ROWS || input.byte()? != FORMAT {
+        let (format, runs) = bytes.split_first()?;
+        if rows > MAX_ROWS || *format != FORMAT {
             return None;
         }
+        Column::decode_runs(runs, rows).filter(|column| column.len() == rows)
+    }
+
+    /// Reads the last runs of a column, however many rows they have.
+    pub(super) fn decode_tail(runs: &[u8]) -> Option<Column> {
+        Column::decode_runs(runs, MAX_ROWS)
+    }
+
+    /// The rows from this one on.
+    pub(super) fn behind(&self, row: usize) -> Column {
+        let mut rest = Column::default();
+        for row in row..self.len() {
+            match self.get(row) {
+                Some((type_byte, data)) => rest.push(type_byte, data),
+                None => rest.push_none(),
+            }
+        }
+        rest
+    }
+
+    fn decode_runs(runs: &[u8], rows: usize) -> Option<Column> {
+        let mut input = Reader(runs);
         let mut column = Column::default();
         while !input.0.is_empty() {
             let type_byte = input.byte()?;
@@ -210,7 +232,7 @@ impl Column {
             }
             column.decode_run(&mut input, type_byte, count)?;
         }
-        (column.len() == rows).then_some(column)
+        Some(column)
     }
 
     fn decode_run(&mut self, input: &mut Reader<'_>, type_byte: u8, count: usize) -> Option<()> {

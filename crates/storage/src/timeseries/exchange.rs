@@ -17,7 +17,7 @@ use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawElement, RawValue, com
 
 use super::bson_column;
 use super::bucket::{Bucket, BucketParts, BucketView, COLUMN};
-use super::column::{Column, MAX_BYTES, MAX_ROWS};
+use super::column::{Column, FORMAT, MAX_BYTES, MAX_ROWS};
 use super::{MeasurementFields, TimeSeries};
 
 /// Most values of a restored bucket, gaps included.
@@ -138,6 +138,30 @@ fn append_inner(out: &mut DocBuilder, documents: &[RawDoc<'_>], largest: bool) {
 /// 121 DocumentValidationFailure for what is no bucket of this time series.
 pub(crate) fn restored(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
     Restored { document, series }.bucket()
+}
+
+/// A bucket as an entry of a log has it: packed as this server stores it, or in the reference's format.
+///
+/// # Errors
+/// As [`restored`].
+pub(crate) fn logged(document: RawDoc<'_>, series: &TimeSeries) -> Result<Bucket> {
+    if !is_packed(document) {
+        return restored(document, series);
+    }
+    // What stands in a client's entry is checked like a bucket that it restores.
+    let given = Restored { document, series };
+    let shown =
+        shown_bucket(document, &series.fields).map_err(|why| given.refused(why.message()))?;
+    restored(shown.as_doc(), series)
+}
+
+/// Whether the columns are packed as this server stores them.
+fn is_packed(document: RawDoc<'_>) -> bool {
+    let data = document.get("data").and_then(RawValue::as_document).unwrap_or(RawDoc::EMPTY);
+    data.iter().any(|column| match column.value() {
+        RawValue::Binary { subtype: COLUMN, bytes } => bytes.first() == Some(&FORMAT),
+        _ => false,
+    })
 }
 
 /// Reading a bucket that a client sent.

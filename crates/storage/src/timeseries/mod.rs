@@ -23,6 +23,7 @@ mod indexes;
 mod numbers;
 pub(crate) mod open;
 mod options;
+pub(crate) mod replay;
 #[cfg(test)]
 mod tests;
 

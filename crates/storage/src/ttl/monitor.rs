@@ -16,6 +16,9 @@ use crate::policy::TtlParameters;
 /// How often policies with a pace are visited while they have more to do.
 const PACED_VISITS_EVERY: Duration = Duration::from_millis(100);
 
+/// Seconds between two passes while the disk is nearly full.
+const FULL_SLEEP_SECS: i64 = 1;
+
 /// Between everybody else and compactions: what is due goes even on a machine that is busy, at a smaller share.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
@@ -108,7 +111,11 @@ impl Waiting {
         store.has_paced_work()
     }
 
-    /// Sleeps `ttlMonitorSleepSecs` from now on; a changed value takes effect at once. False when the monitor shall end.
+    fn is_nearly_full(&self) -> bool {
+        self.store.upgrade().is_some_and(|store| store.engine().is_nearly_full())
+    }
+
+    /// Sleeps `ttlMonitorSleepSecs` from now on, or a second while the disk is nearly full; a changed value takes effect at once. False when the monitor shall end.
     fn sleep_until_due(&self) -> bool {
         let started = self.clock.monotonic_micros();
         loop {
@@ -116,7 +123,11 @@ impl Waiting {
             if self.stopping.load(Ordering::Acquire) || self.store.strong_count() == 0 {
                 return false;
             }
-            let due = started.saturating_add(self.params.sleep_secs().saturating_mul(1_000_000));
+            let sleep = match self.is_nearly_full() {
+                true => self.params.sleep_secs().min(FULL_SLEEP_SECS),
+                false => self.params.sleep_secs(),
+            };
+            let due = started.saturating_add(sleep.saturating_mul(1_000_000));
             let longest = if self.visit_paced() { PACED_VISITS_EVERY } else { Duration::MAX };
             let left = due - self.clock.monotonic_micros();
             if left <= 0 {

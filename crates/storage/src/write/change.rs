@@ -4,10 +4,14 @@ use mayfly_base::{ErrorCode, Result};
 use mayfly_kv::{Guard, Keyspace, Txn, TxnOptions};
 use mayfly_value::RawDoc;
 
+use super::writer::pause_on_full_disk;
 use super::{Writer, with_open};
 use crate::oplog::OplogBatch;
 use crate::read::open_view;
 use crate::record::error::from_kv;
+
+/// How often a change is tried again that had no room: a few seconds, because others may wait for the catalog.
+const MAX_TRIES_ON_FULL_DISK: u32 = 25;
 
 impl Writer {
     /// One catalog transaction with its oplog entry, run again on a conflict; or a part of the transaction that this thread has
@@ -35,10 +39,18 @@ impl Writer {
         check: impl Fn(RawDoc<'_>) -> Result<()>,
         body: &mut impl FnMut(&mut dyn Txn, &mut OplogBatch) -> Result<T>,
     ) -> Result<T> {
-        let mut tries = 0;
+        let (mut tries, mut tries_on_full_disk) = (0, 0);
         loop {
             let attempt = self.try_change(&check, body);
             match attempt {
+                // Definitions take little room, and a drop gives some: the engine makes it.
+                Err(error)
+                    if error.code() == ErrorCode::OutOfDiskSpace
+                        && tries_on_full_disk < MAX_TRIES_ON_FULL_DISK =>
+                {
+                    tries_on_full_disk += 1;
+                    pause_on_full_disk();
+                }
                 Err(error) if error.code() == ErrorCode::WriteConflict && tries < 1000 => {
                     tries += 1
                 }

@@ -10,6 +10,7 @@ mod definition_hook;
 mod durability;
 mod fsync_lock;
 mod load;
+mod log_cut;
 mod measurements;
 mod pending;
 mod retry;

@@ -9,10 +9,12 @@
 //! 3. [`Writer::commit_open`] makes everything visible at once, in one entry of the log,
 //!    or in several that belong together when one would be too long. Dropping the transaction undoes it.
 //!
-//! Between statements it holds no lock of the catalog or of a collection. Definitions may therefore change beneath it. What it
-//! read or wrote by older definitions than those of now it must not commit: each statement ends with a look at the collections that
-//! it touched, and the commit looks once more at those it wrote to, with their states held shared
-//! ([`LocalCatalog::check_written`]).
+//! Between statements it holds no lock of the catalog or of a collection. A change of a definition that would make wrong what it
+//! read or wrote waits for its end before it takes its locks (`catalog::open`). Some changes do not wait for it: those that began
+//! to wait before the transaction looked the name up, and those of a server that ends. What it read or wrote by older definitions
+//! than those of now it must not commit: each statement ends with a look at the collections that it touched, and the commit looks
+//! once more at those it wrote to, with their states held shared ([`LocalCatalog::check_written`]). New indexes are no such
+//! change: it does not see them, and its commit writes their keys (`unseen`).
 //!
 //! Time stands still in it: what is due and hidden is so as of its beginning, and its records carry that time.
 
@@ -37,9 +39,11 @@ use crate::oplog::OplogBatch;
 use crate::read::{View, enter_view, leave_view};
 use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
+use unseen::UnseenKeys;
 
-/// How long a commit waits for a change of a definition that is under way.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// How long a commit waits for a change of a definition that is under way, such as the last step of an index build. A rename
+/// takes two states, and the commit may have one of them.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The id of the statement under which a session's record says that its transaction was committed; those of clients are not
 /// negative.
@@ -238,18 +242,20 @@ impl Writer {
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<T> {
         op.check()?;
+        self.yield_log();
         let namespace = collection.namespace();
         let known = shared(self, collection)?;
-        let state = collection.read_state_by(|| {
-            self.lock_in_time(namespace.as_str(), |longest| collection.state.try_read_for(longest))
-        })?;
+        // A change of a definition holds it for a moment, and waits for no transaction while it does.
+        let state = collection.read_state()?;
         check_writable(&state, namespace.as_str())?;
         local::with(|local| local.check_written(collection)).unwrap_or(Ok(()))?;
+        let seen = local::with(|local| unseen::as_seen(&state, local)).flatten();
+        let state = seen.as_ref().unwrap_or(&state);
         let open = OpenArchives::open(archives);
         with_open(view, |txn, pending| {
             let ns = namespace.as_str();
             let around = Around { moment: view.moment, core: self };
-            let mut unit = WriteUnit::new(txn, pending, collection, &state, ns, around);
+            let mut unit = WriteUnit::new(txn, pending, collection, state, ns, around);
             unit.archives = Archives { open: Some(&open), sink: self.archive_sink() };
             let result = body(&mut unit)?;
             let effects = unit.effects;
@@ -292,6 +298,10 @@ impl Writer {
         }
         let now_ms = self.clock.now_ms();
         let mut txn = view.into_txn();
+        for (collection, state) in written.iter().zip(&states) {
+            let (txn, pending) = (&mut *txn, &mut pending);
+            UnseenKeys { core: self, txn, pending, collection }.write(state, &local)?;
+        }
         let parts = std::mem::replace(&mut pending.oplog, OplogBatch::new()).into_parts();
         let mut stamp = self.oplog.clock.next_of(now_ms, parts.len().max(1) as u64);
         let (mut entries, mut bytes) = (0, 0);
@@ -347,3 +357,4 @@ fn committed(timestamp: u64) -> DocBuf {
 
 #[cfg(test)]
 mod tests;
+mod unseen;

@@ -37,7 +37,7 @@ mod keys;
 mod reading;
 
 pub(crate) use duplicate::duplicate_key;
-pub(crate) use keys::covered_keys;
+pub(crate) use keys::{covered_keys, note_multikey};
 
 /// About what a key needs, and what the log's entry says about a document beside itself.
 const KEY_BYTES: usize = 64;

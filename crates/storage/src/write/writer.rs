@@ -33,6 +33,10 @@ const BRIEF_RETRIES: u32 = 8;
 /// How often when its snapshot was too old: each try may have taken long.
 const MAX_RETRIES_TOO_OLD: u32 = 10;
 
+/// How often a deletion that had no room is tried again, and how soon: the engine makes room and opens its store again meanwhile.
+const MAX_TRIES_ON_FULL_DISK: u32 = 100;
+const FULL_DISK_PAUSE: Duration = Duration::from_millis(200);
+
 /// A core that can be written to.
 pub struct Writer {
     core: Core,
@@ -47,6 +51,8 @@ pub struct Writer {
     archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
     finds_archives: OnceLock<Weak<dyn FindArchives>>,
     pub(super) user_block: UserWriteBlock,
+    /// Somebody has noticed that the disk is nearly full; the sweeper sets it back.
+    pub(crate) noticed_full: AtomicBool,
     pub(super) definition_hook: DefinitionHook,
     /// Keeps writers out while `fsync` holds it.
     pub fsync_lock: FsyncLock,
@@ -58,6 +64,10 @@ pub struct Writer {
 
 /// `maxTransactionLockRequestTimeoutMillis` by default.
 const TRANSACTION_LOCK_TIMEOUT_MS: i64 = 5;
+
+/// The lock of all definitions is this server's own: changes of other collections hold it, too, which in the reference would not
+/// stand in the way of a transaction. Unless it is not to wait at all, a statement waits so long for it, at least.
+const LEAST_LOCK_WAIT_MS: u64 = 1_000;
 
 /// `maxIndexBuildMemoryUsageMegabytes` by default, in bytes.
 const INDEX_BUILD_BYTES: i64 = 200 << 20;
@@ -83,6 +93,7 @@ impl Writer {
             archive_sink: OnceLock::new(),
             finds_archives: OnceLock::new(),
             user_block: UserWriteBlock::default(),
+            noticed_full: AtomicBool::new(false),
             definition_hook: DefinitionHook::default(),
             fsync_lock: FsyncLock::default(),
             transaction_lock_timeout_ms: AtomicI64::new(TRANSACTION_LOCK_TIMEOUT_MS),
@@ -105,8 +116,7 @@ impl Writer {
         finder.map_or_else(Vec::new, |finder| finder.archives_of(collection))
     }
 
-    /// Takes a lock that somebody may hold for long. A statement of an open transaction waits only so long: who holds it may wait for
-    /// the transaction.
+    /// Takes a lock that others may hold for long. A statement of an open transaction waits only so long.
     ///
     /// # Errors
     /// Those of the operation's deadline, 24 LockTimeout.
@@ -120,6 +130,7 @@ impl Writer {
             false => -1,
         };
         let Ok(longest) = u64::try_from(millis) else { return current::acquire(try_for) };
+        let longest = if longest == 0 { 0 } else { longest.max(LEAST_LOCK_WAIT_MS) };
         try_for(Duration::from_millis(longest)).ok_or_else(|| {
             let text = format!("Unable to acquire lock on {what} within {millis}ms.");
             Error::new(ErrorCode::LockTimeout, text)
@@ -228,11 +239,21 @@ impl Writer {
             // What has to go depends on how much there is.
             self.count_documents(op, collection)?;
         }
-        let mut tries = 0;
+        let (mut tries, mut tries_on_full_disk, mut removes) = (0, 0, false);
         loop {
             let mut archives = self.archives_of(collection);
             archives.extend_from_slice(others);
-            match self.try_write(collection, &archives, &mut body) {
+            match self.try_write(collection, &archives, &mut removes, &mut body) {
+                // The engine makes room for it.
+                Err(error)
+                    if removes
+                        && error.code() == ErrorCode::OutOfDiskSpace
+                        && tries_on_full_disk < MAX_TRIES_ON_FULL_DISK =>
+                {
+                    tries_on_full_disk += 1;
+                    op.check()?;
+                    pause_on_full_disk();
+                }
                 Err(error) if tries < most_tries(&error).min(most) => {
                     tries += 1;
                     self.write_conflicts.fetch_add(1, Ordering::Relaxed);
@@ -248,13 +269,16 @@ impl Writer {
         }
     }
 
-    /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks.
+    /// Gives what the body gave, and how long the writer should wait: not here, where others wait for the locks. `removes` says
+    /// whether it removes more than it adds, which is known when the commit fails.
     fn try_write<T>(
         &self,
         collection: &Collection,
         archives: &[ArchiveCollection],
+        removes: &mut bool,
         body: &mut impl FnMut(&mut WriteUnit<'_>) -> Result<T>,
     ) -> Result<(T, Duration)> {
+        self.yield_log();
         let state = collection.read_state()?;
         let namespace = collection.namespace();
         if collection.is_dropped() {
@@ -283,6 +307,7 @@ impl Writer {
         let result = body(&mut unit)?;
         unit.keep_limits()?;
         let (effects, capped) = (unit.effects, unit.capped);
+        *removes |= effects.documents < 0 && effects.bytes < 0;
         let delay = self.commit(txn, pending, (collection, effects), now_ms)?;
         if let Some(capped) = capped {
             capped.note_commit(collection);
@@ -394,6 +419,11 @@ pub(crate) fn wait_for_build(delay: Duration) {
     if !delay.is_zero() {
         current::wait(|| std::thread::sleep(delay));
     }
+}
+
+/// Gives the engine time to make room.
+pub(super) fn pause_on_full_disk() {
+    current::wait(|| std::thread::sleep(FULL_DISK_PAUSE));
 }
 
 /// Gives the other writer time; longer with each try.

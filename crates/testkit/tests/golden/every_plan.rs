@@ -15,22 +15,8 @@ use mayfly_value::keys::{self, TypeBits};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, RawDoc, RawValue};
 
+use crate::chance::Chance;
 use crate::scripts::rocksdb;
-
-/// Numbers by chance, the same in each run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % most
-    }
-
-    fn pick(&mut self, from: &[&'static str]) -> &'static str {
-        from[self.below(from.len())]
-    }
-}
 
 const SCALARS: &[&str] = &[
     "1",
@@ -345,7 +331,7 @@ fn compare_parts<'o>(
 
 /// Compares so many collections; gives the number of comparisons, and of those by an index.
 fn compare(new_engine: &dyn Fn() -> OpenEngine, rounds: usize, restarts: bool) -> (usize, usize) {
-    let mut chance = Chance(2026);
+    let mut chance = Chance::from_seed(2026);
     let english: DocBuf = parse_document(r#"{"locale": "en", "strength": 2}"#).unwrap();
     let english = Collation::parse(english.as_doc(), "collation").unwrap();
     let (mut compared, mut by_index, mut once, mut both) = (0, 0, 0, 0);

@@ -4,7 +4,9 @@
 
 mod allowed_indexes;
 mod bad_input;
+mod batches;
 mod capped;
+mod chance;
 mod changes_model;
 mod collations;
 mod deletion;
@@ -25,6 +27,7 @@ mod policies;
 mod properties;
 mod scripting;
 mod scripts;
+mod series_cursors;
 mod series_model;
 mod snapshot_reads;
 mod split_events;

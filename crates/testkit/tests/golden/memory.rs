@@ -73,6 +73,20 @@ fn codes(ask: Ask, begun: impl FnOnce(&Fixture)) -> Vec<i32> {
 }
 
 #[test]
+fn temporary_files_have_limits() {
+    let set = |name: &'static str, bytes: u64| {
+        codes(Box::new(|| Ok(())), move |fixture| {
+            fixture.ok("admin", &format!("{{setParameter: 1, {name}: {bytes}}}"));
+        })
+    };
+    let all = |code: i32| vec![code; PIPELINES.len()];
+    assert_eq!(set("maxOperationScratchBytes", 1000), all(ErrorCode::ExceededMemoryLimit.0));
+    assert_eq!(set("maxScratchBytes", 1000), all(ErrorCode::OutOfDiskSpace.0));
+    // What each of them needs, with what a file claims ahead; merging has the runs and their merge at once.
+    assert_eq!(set("maxOperationScratchBytes", 2_000_000), all(0));
+}
+
+#[test]
 fn a_full_disk_ends_what_would_go_into_files() {
     let full = || Err(KvError::Unavailable("the disk is full: 1 byte is left".to_owned()));
     let expected = vec![ErrorCode::OutOfDiskSpace.0; PIPELINES.len()];

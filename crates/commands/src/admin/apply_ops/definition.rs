@@ -10,6 +10,9 @@ use crate::access::Demands;
 use crate::registry::find;
 use crate::{CommandContext, Generic, Handler, Request};
 
+/// What the names of collections of buckets begin with.
+const BUCKETS: &str = "system.buckets.";
+
 /// Commands that logs have, and the errors after which a replay goes on: what they want is so already.
 const COMMANDS: &[(&str, &[ErrorCode])] = &[
     ("collMod", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
@@ -110,6 +113,21 @@ fn as_command(name: &str, object: RawDoc<'_>) -> DocBuf {
             }
             out.end().end();
             out.append("ignoreUnknownIndexOptions", true);
+        }
+        // A time series stands in a log as the collection of its buckets.
+        "create" if object.get("timeseries").is_some() => {
+            for field in object {
+                match (field.name(), field.value()) {
+                    ("create", RawValue::String(name)) => {
+                        out.append("create", name.strip_prefix(BUCKETS).unwrap_or(name));
+                    }
+                    // The reference's own, for the buckets.
+                    ("clusteredIndex" | "validator", _) => {}
+                    _ => {
+                        out.append_element(field);
+                    }
+                }
+            }
         }
         // What was dropped is named by its UUID there.
         "renameCollection" => {

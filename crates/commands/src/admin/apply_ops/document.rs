@@ -20,6 +20,10 @@ pub(super) struct DocumentChange<'a> {
 enum Action<'a> {
     /// The document as it has to be.
     Put(RawDoc<'a>),
+    /// The bucket of a time series as it has to be. One that is missing was deleted later in the log.
+    PutBucket(RawDoc<'a>),
+    /// What is added to a bucket.
+    GrowBucket(RawDoc<'a>),
     /// What becomes of the document; whether it is inserted when it is missing.
     Change {
         change: ChangeKind<'a>,
@@ -47,20 +51,23 @@ impl<'a> DocumentChange<'a> {
         entry: &Entry<'a>,
     ) -> Result<Option<DocumentChange<'a>>> {
         let Some(collection) = find(ctx, entry)? else { return Ok(None) };
-        if collection.time_series().is_some() {
-            return Err(Error::not_implemented("'applyOps' on the buckets of a time series"));
-        }
+        let of_buckets = collection.time_series().is_some();
         let named = entry.target.filter(|_| entry.kind == EntryKind::Update);
         let Some(id) = named.unwrap_or(entry.object).get("_id") else {
             let text = format!("an op for {} has no _id", entry.ns);
             return Err(Error::new(ErrorCode::NoSuchKey, text));
         };
         let action = match entry.kind {
+            EntryKind::Insert if of_buckets => Action::PutBucket(entry.object),
             EntryKind::Insert => Action::Put(entry.object),
-            EntryKind::Update => {
-                let change = ChangeKind::parse(entry.object, ctx.op.now_ms())?;
-                Action::Change { change, upsert: entry.upsert }
-            }
+            EntryKind::Update => match ChangeKind::parse(entry.object, ctx.op.now_ms())? {
+                ChangeKind::Replacement(bucket) if of_buckets => Action::PutBucket(bucket),
+                ChangeKind::Delta(delta) if of_buckets => Action::GrowBucket(delta),
+                ChangeKind::Operators(_) if of_buckets => {
+                    return Err(Error::not_implemented("operators on a bucket in 'applyOps'"));
+                }
+                change => Action::Change { change, upsert: entry.upsert },
+            },
             EntryKind::Delete | EntryKind::Command | EntryKind::Note => Action::Remove,
         };
         Ok(Some(DocumentChange { collection, id, action }))
@@ -82,6 +89,8 @@ impl<'a> DocumentChange<'a> {
         match (&self.action, old) {
             (Action::Remove, Some((key, old))) => unit.delete(&key, &old)?,
             (Action::Remove, None) => {}
+            (Action::PutBucket(bucket), _) => unit.replay_bucket(*bucket)?,
+            (Action::GrowBucket(delta), _) => unit.replay_growth(self.id, *delta)?,
             (Action::Put(new), Some((key, old))) => {
                 if *new != old.as_doc() {
                     unit.update(&key, &old, *new, UpdateStyle::Replacement)?;

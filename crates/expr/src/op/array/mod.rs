@@ -10,12 +10,12 @@ use mayfly_value::shell::ShellValue;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue, compare_values_in};
 
 use super::operand::fault;
-use super::{OpRow, list};
+use super::{OpRow, Prepared, list, searched};
 use crate::{Expression, Frame, Value};
 
 pub(super) const ROWS: &[OpRow] = &[
     list("$size", "2.6", "The number of an array's items.", (1, 1), size),
-    list("$in", "3.4", "Whether a value is in an array.", (2, 2), is_in),
+    searched("$in", "3.4", "Whether a value is in an array.", is_in, is_in_constant),
     list("$arrayElemAt", "3.2", "The item at a position.", (2, 2), item_at),
     list("$first", "4.4", "The first item.", (1, 1), |args, frame| end("$first", args, frame)),
     list("$last", "4.4", "The last item.", (1, 1), |args, frame| end("$last", args, frame)),
@@ -54,6 +54,16 @@ fn is_in<'a>(arguments: &'a [Expression], frame: Frame<'a>) -> Result<Value<'a>>
     let collation = frame.collation();
     let equal = |item: RawValue<'_>| compare_values_in(item, wanted, collation).is_eq();
     Ok(items.iter().any(|item| equal(item.value())).into())
+}
+
+fn is_in_constant<'a>(
+    prepared: &'a Prepared,
+    arguments: &'a [Expression],
+    frame: Frame<'a>,
+) -> Result<Value<'a>> {
+    let Prepared::Items(items) = prepared else { return is_in(arguments, frame) };
+    let value = arguments[0].evaluate(frame)?;
+    Ok(items.contains(value.or_undefined()).into())
 }
 
 /// A number that a 32-bit integer can hold.

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use mayfly_base::Result;
 
+use super::key_list::KeyCollector;
 use super::page::Page;
-use super::{Batch, Counters, Node, Progress, Row, Rows};
+use super::{Batch, Counters, Node, Nothing, Progress, Row, Rows};
 use crate::language::metadata::Metadata;
 
 pub(super) struct Fetch {
@@ -14,12 +15,21 @@ pub(super) struct Fetch {
     page: Option<Page>,
     /// Nothing is left of the input.
     input_over: bool,
+    /// Whether the input gives nothing but keys.
+    keys_only: bool,
     counters: Counters,
 }
 
 impl Fetch {
+    /// Reads the documents of what the input gives.
     pub(super) fn new(input: Box<dyn Node>) -> Fetch {
-        Fetch { input, page: None, input_over: false, counters: Counters::default() }
+        let counters = Counters::default();
+        Fetch { input, page: None, input_over: false, keys_only: false, counters }
+    }
+
+    /// The same over an input that gives nothing but keys.
+    pub(super) fn of_keys(input: Box<dyn Node>) -> Fetch {
+        Fetch { keys_only: true, ..Fetch::new(input) }
     }
 }
 
@@ -96,5 +106,22 @@ impl Node for Fetch {
 
     fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
         see(&*self.input);
+    }
+
+    fn collect_keys(&mut self, batch: &Batch<'_>) -> Result<()> {
+        if self.input_over || !self.keys_only {
+            return Ok(());
+        }
+        let mut keys = KeyCollector::new(batch);
+        while self.input.run(batch, &mut |row| {
+            keys.push(row.record)?;
+            Ok(ControlFlow::Continue(()))
+        })? == Progress::Stopped
+        {}
+        let scan = std::mem::replace(&mut self.input, Box::new(Nothing));
+        self.input = Box::new(keys.finish(scan, batch)?);
+        // The list is complete: it is not collected a second time.
+        self.keys_only = false;
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod covered;
 pub(super) mod distinct_scan;
 mod fetch;
 mod index_scan;
+mod key_list;
 mod keys;
 mod merge;
 pub(super) mod near;
@@ -159,6 +160,15 @@ pub(super) trait Node: Send {
     /// Goes on behind this place, which the last run came by. So many rows behind it were for nothing, and so many keys.
     fn go_back(&mut self, _: Place<'_>, _: (u64, u64)) {}
 
+    /// Reads the record keys that are left over the snapshot of this batch, so that later batches do not depend on the places of
+    /// index entries. What gives documents instead of keys is left as it is.
+    ///
+    /// # Errors
+    /// Errors of the store, of the operation's deadline, and of files for the keys.
+    fn collect_keys(&mut self, _: &Batch<'_>) -> Result<()> {
+        Ok(())
+    }
+
     /// Fails when what it or those below it read was dropped.
     fn check_alive(&self) -> Result<()> {
         let mut alive = Ok(());
@@ -205,6 +215,17 @@ impl<'b> Batch<'b> {
     pub(super) fn with_works(mut self, works: u64, trial: bool) -> Batch<'b> {
         (self.works, self.trial) = (Cell::new(works), trial);
         self
+    }
+
+    /// The same over a snapshot that was taken before.
+    pub(super) fn over(mut self, snapshot: Option<Snapshot>) -> Batch<'b> {
+        self.snapshot = snapshot.map_or_else(OnceCell::new, OnceCell::from);
+        self
+    }
+
+    /// Its snapshot, if it was taken.
+    pub(super) fn into_snapshot(self) -> Option<Snapshot> {
+        self.snapshot.into_inner()
     }
 
     /// What is left to be spent.
@@ -356,7 +377,13 @@ fn started(
             let repeats = !disjoint || settings.for_write;
             Box::new(merge::Merge::new(inputs.iter().filter_map(input).collect(), repeats))
         }
-        Plan::Fetch(input) => Box::new(fetch::Fetch::new(below(input))),
+        Plan::Fetch(input) => {
+            let documents = |node: &Plan| matches!(node, Plan::Near(_) | Plan::Text(_));
+            match input.any(&mut |node| documents(node)) {
+                true => Box::new(fetch::Fetch::new(below(input))),
+                false => Box::new(fetch::Fetch::of_keys(below(input))),
+            }
+        }
         Plan::Covered(input) => {
             let fields = plan.index_scan().map(|scan| scan.index.spec.fields().to_vec());
             Box::new(covered::Covered::new(below(input), fields.unwrap_or_default()))

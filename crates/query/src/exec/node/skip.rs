@@ -46,6 +46,10 @@ impl Node for Skip {
         see(&*self.input);
     }
 
+    fn collect_keys(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.input.collect_keys(batch)
+    }
+
     fn go_back(&mut self, place: Place<'_>, (rows, keys): (u64, u64)) {
         self.counters.take_back((rows, rows));
         self.input.go_back(place, (rows, keys));
@@ -91,5 +95,9 @@ impl Node for Limit {
 
     fn each_input(&self, see: &mut dyn FnMut(&dyn Node)) {
         see(&*self.input);
+    }
+
+    fn collect_keys(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.input.collect_keys(batch)
     }
 }

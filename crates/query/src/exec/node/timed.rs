@@ -42,6 +42,10 @@ impl Node for Timed {
         self.node.go_back(place, back);
     }
 
+    fn collect_keys(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.node.collect_keys(batch)
+    }
+
     fn check_alive(&self) -> Result<()> {
         self.node.check_alive()
     }

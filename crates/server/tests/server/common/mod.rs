@@ -21,6 +21,21 @@ pub(crate) fn message(command: &Document) -> Vec<u8> {
     message
 }
 
+/// The same by OP_QUERY, with the database in the message's own header.
+fn legacy_message(db: &str, command: &Document) -> Vec<u8> {
+    let body = DocBuf::from_bson(command);
+    let name = format!("{db}.$cmd\0");
+    let mut message = Vec::new();
+    for word in [28 + name.len() as i32 + body.as_bytes().len() as i32, 1, 0, 2004, 0] {
+        message.extend_from_slice(&word.to_le_bytes());
+    }
+    message.extend_from_slice(name.as_bytes());
+    message.extend_from_slice(&0i32.to_le_bytes());
+    message.extend_from_slice(&(-1i32).to_le_bytes());
+    message.extend_from_slice(body.as_bytes());
+    message
+}
+
 /// A running server, killed when dropped.
 pub(crate) struct Server {
     pub(crate) child: Child,
@@ -129,11 +144,23 @@ impl Client {
     }
 
     fn reply(&mut self) -> std::io::Result<DocBuf> {
+        self.reply_at(17)
+    }
+
+    /// Sends a command by OP_QUERY and takes the OP_REPLY.
+    pub(crate) fn run_legacy(&mut self, db: &str, command: &Document) -> Document {
+        self.0.write_all(&legacy_message(db, command)).unwrap();
+        let reply = self.reply_at(32).unwrap();
+        Document::from_reader(reply.as_bytes()).unwrap()
+    }
+
+    /// The document that begins so many bytes after the length of the message.
+    fn reply_at(&mut self, start: usize) -> std::io::Result<DocBuf> {
         let mut length = [0; 4];
         self.0.read_exact(&mut length)?;
         let mut rest = vec![0; u32::from_le_bytes(length) as usize - 4];
         self.0.read_exact(&mut rest)?;
-        Ok(DocBuf::from_bytes(rest[17..].to_vec()).unwrap())
+        Ok(DocBuf::from_bytes(rest[start..].to_vec()).unwrap())
     }
 
     /// The reply to a command that was sent before.

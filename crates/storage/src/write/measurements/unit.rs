@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::Result;
+use mayfly_base::{Error, Result};
 use mayfly_kv::{Direction, KeyRange, Keyspace, ScanLimit};
 use mayfly_value::{RawDoc, RawValue};
 
@@ -15,7 +15,8 @@ use crate::record::StoredDocument;
 use crate::record::error::from_kv;
 use crate::record::layout::{object_subrange, prefixed};
 use crate::timeseries::bucket::{Bucket, BucketView};
-use crate::timeseries::exchange::restored;
+use crate::timeseries::exchange::{logged, restored};
+use crate::timeseries::replay::AddedRows;
 use crate::timeseries::{MeasurementFields, TimeSeries};
 
 impl WriteUnit<'_> {
@@ -36,6 +37,50 @@ impl WriteUnit<'_> {
         let bucket = restored(document, series)?;
         let packed = bucket.document(&series.fields);
         self.insert_new_under(&bucket.record_key(), packed.as_doc())
+    }
+
+    /// Puts a bucket in the place of the one with its `_id`, or adds it, as an entry of a log has it.
+    ///
+    /// # Errors
+    /// 121 DocumentValidationFailure for what is no bucket of this time series; those of the engine.
+    pub fn replay_bucket(&mut self, document: RawDoc<'_>) -> Result<()> {
+        let Some(series) = self.time_series() else {
+            return Err(Error::internal("a bucket for a collection without time series"));
+        };
+        let bucket = logged(document, &series)?;
+        let (key, packed) = (bucket.record_key(), bucket.document(&series.fields));
+        let id = self.collection.id_key(document.get("_id").unwrap_or(RawValue::Null));
+        if let Some(present) = self.locate(id)?
+            && let Some(old) = self.read(&present)?
+        {
+            if present == key {
+                return match packed.as_doc() == old.as_doc() {
+                    true => Ok(()),
+                    false => self.update(&key, &old, packed.as_doc(), UpdateStyle::Replacement),
+                };
+            }
+            self.delete(&present, &old)?;
+        }
+        self.insert_new_under(&key, packed.as_doc())
+    }
+
+    /// Adds to a bucket what the delta of an entry of the log added. One that is missing was deleted later in the log.
+    ///
+    /// # Errors
+    /// 9 FailedToParse for a delta that adds nothing; as [`WriteUnit::replay_bucket`].
+    pub fn replay_growth(&mut self, id: RawValue<'_>, delta: RawDoc<'_>) -> Result<()> {
+        let Some(series) = self.time_series() else {
+            return Err(Error::internal("a bucket for a collection without time series"));
+        };
+        let added = AddedRows::of(delta)?;
+        let id = self.collection.id_key(id);
+        let Some(key) = self.locate(id)? else { return Ok(()) };
+        let Some(old) = self.read(&key)? else { return Ok(()) };
+        let mut bucket = Bucket::open(BucketView::new(old.as_doc())?, &series.fields)?;
+        if !added.add_to(&mut bucket) {
+            return Ok(());
+        }
+        self.replay_bucket(bucket.document(&series.fields).as_doc())
     }
 
     /// Whether no bucket has this key or this `_id`; nobody else gives them to one before the unit is over.

@@ -11,6 +11,8 @@ use mayfly_value::{DocBuf, RawValue};
 use super::*;
 use crate::*;
 
+mod definitions;
+
 struct Fixture {
     store: Arc<Store>,
     op: Arc<OpCtx>,
@@ -216,34 +218,6 @@ fn a_collection_made_inside_is_there_for_others_after_the_commit() {
 }
 
 #[test]
-fn no_index_misses_a_key() {
-    let f = fixture();
-    f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
-    let (_, open) = f.inside(f.begin(1), || f.insert("d.a", &doc! { "_id": 2, "x": 2 })).unwrap();
-    f.index("d.a", "x").unwrap();
-    let error = f.store.commit_transaction(open).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
-    assert_eq!((f.count("d.a"), f.entries("d.a")), (1, 1));
-}
-
-#[test]
-fn a_statement_over_changed_definitions_fails() {
-    let f = fixture();
-    f.insert("d.a", &doc! { "_id": 1, "x": 1 }).unwrap();
-    f.insert("d.b", &doc! { "_id": 1, "x": 1 }).unwrap();
-    let (open, other) = (f.begin(1), f.begin(2));
-    f.index("d.a", "x").unwrap();
-    let (seen, other) = f.inside(other, || Ok(f.count("d.b"))).unwrap();
-    assert_eq!(seen, 1, "another collection");
-    let error = f.inside(open, || Ok(f.entries("d.a"))).err().unwrap();
-    assert_eq!(error.code(), ErrorCode::SnapshotUnavailable);
-    let (_, other) = f.inside(other, || f.insert("d.b", &doc! { "_id": 2 })).unwrap();
-    f.store.drop_collection(&ns("d.b")).unwrap();
-    assert!(f.store.commit_transaction(other).is_err());
-    assert_eq!(f.count("d.b"), 0);
-}
-
-#[test]
 fn a_long_transaction_has_several_entries_of_one_commit() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 0 }).unwrap();
@@ -283,13 +257,6 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
 #[test]
 fn a_statement_waits_only_so_long_for_a_lock() {
     let f = fixture();
-    f.insert("d.a", &doc! { "_id": 1 }).unwrap();
-    let collection = f.store.collection(&ns("d.a")).unwrap();
-    let open = f.begin(1);
-    let state = collection.state.write();
-    let error = f.inside(open, || f.insert("d.a", &doc! { "_id": 2 })).err().unwrap();
-    assert_eq!(error.code(), ErrorCode::LockTimeout);
-    drop(state);
     let changing = f.store.catalog.changing.lock();
     let error = f.inside(f.begin(1), || f.insert("d.new", &doc! { "_id": 2 })).err().unwrap();
     assert_eq!(error.code(), ErrorCode::LockTimeout);

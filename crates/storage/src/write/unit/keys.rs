@@ -1,15 +1,16 @@
 //! Keys of a unit's documents in indexes other than that on `_id`.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::Result;
-use mayfly_kv::{Guard, Keyspace};
+use mayfly_kv::{Direction, Guard, KeyRange, Keyspace, ScanEnd, ScanLimit, Txn, prefix_end};
 use mayfly_value::RawDoc;
 
 use super::duplicate::duplicate_key;
-use super::{Scratch, WriteUnit};
+use super::{Pending, Scratch, WriteUnit};
 use crate::catalog::Index;
 use crate::index::building::Building;
 use crate::index::keygen::{KeySet, index_keys};
@@ -38,6 +39,9 @@ impl WriteUnit<'_> {
                 encode_unique_value(&mut scratch.value, record_key, bits);
                 self.txn.put(Keyspace::Index, &scratch.key, &scratch.value, Guard::Checked)
             } else {
+                if index.spec.prepare_unique() {
+                    self.check_prepared(index, &scratch.key, document, record_key)?;
+                }
                 scratch.key.extend_from_slice(record_key);
                 self.txn.put(Keyspace::Index, &scratch.key, bits, Guard::Derived)
             }
@@ -108,25 +112,64 @@ impl WriteUnit<'_> {
         Err(duplicate_key(self.ns, index, document))
     }
 
-    /// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
-    pub(super) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
-        let runtime = &index.runtime;
-        if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
-            return Ok(());
+    /// Refuses a key of an index that is to become unique when another record has it. Records that share a key already keep it.
+    fn check_prepared(
+        &mut self,
+        index: &Index,
+        key: &[u8],
+        document: RawDoc<'_>,
+        record_key: &[u8],
+    ) -> Result<()> {
+        // No entry stands under the values alone, so that units which add the same values meet there.
+        self.txn.lock(Keyspace::Index, key).map_err(from_kv)?;
+        let mut range = KeyRange { start: key.to_vec(), end: prefix_end(key) };
+        let forward = Direction::Forward;
+        loop {
+            let mut other = None;
+            let see = &mut |entry: &[u8], _: &[u8]| {
+                let owner = &entry[key.len()..];
+                if owner == record_key {
+                    return ControlFlow::Continue(());
+                }
+                other = Some(owner.to_vec());
+                ControlFlow::Break(())
+            };
+            let all = ScanLimit::NONE;
+            let end = self.txn.scan(Keyspace::Index, &range, forward, all, see).map_err(from_kv)?;
+            if let Some(other) = other
+                && !self.expire_hidden(&other)?
+            {
+                return Err(duplicate_key(self.ns, index, document));
+            }
+            match end {
+                ScanEnd::Exhausted => return Ok(()),
+                ScanEnd::More { last_key } => range = range.after(&last_key, forward),
+            }
         }
-        // Readers must know before they can see the keys.
-        let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
-        self.txn
-            .put(
-                Keyspace::Catalog,
-                &catalog_key::multikey(index.id),
-                &all.to_le_bytes(),
-                Guard::Checked,
-            )
-            .map_err(from_kv)?;
-        self.pending.multikey.push((index.clone(), all));
-        Ok(())
     }
+
+    pub(super) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) -> Result<()> {
+        note_multikey(self.txn, self.pending, index, mask)
+    }
+}
+
+/// The first document with an array on an indexed path leaves a mark in the catalog, in its own transaction.
+pub(crate) fn note_multikey(
+    txn: &mut dyn Txn,
+    pending: &mut Pending,
+    index: &Arc<Index>,
+    mask: u32,
+) -> Result<()> {
+    let runtime = &index.runtime;
+    if mask & !runtime.multikey_stored.load(Ordering::Acquire) == 0 {
+        return Ok(());
+    }
+    // Readers must know before they can see the keys.
+    let all = runtime.multikey.fetch_or(mask, Ordering::AcqRel) | mask;
+    let (key, value) = (catalog_key::multikey(index.id), all.to_le_bytes());
+    txn.put(Keyspace::Catalog, &key, &value, Guard::Checked).map_err(from_kv)?;
+    pending.multikey.push((index.clone(), all));
+    Ok(())
 }
 
 /// The keys of a record in an index; none when its filter leaves it out.

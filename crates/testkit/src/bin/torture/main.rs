@@ -1,10 +1,11 @@
-//! Tortures a server's files: cuts the power, again and again (`power`), or lets calls fail (`faults`). A layer below the server's file calls
+//! Tortures a server's files: cuts the power, again and again (`power`), fills its disk (`disk`), or lets calls fail (`faults`). A layer below the server's file calls
 //! (`tests/torture/files.c`), which is compiled at the start, sees what is written and synced.
 //!
 //! The folder of a failed run is kept, and its seed is printed: `--seed` begins with the same random numbers. Threads of the server
 //! and of the clients run as they like, so that a seed leads to the same kind of round, not to the same bytes.
 
 mod control;
+mod disk;
 mod faults;
 mod journal;
 mod load;
@@ -37,6 +38,21 @@ enum What {
         #[arg(long, default_value_t = 200)]
         rounds: u32,
     },
+    /// Disks that are full.
+    Disk {
+        /// How large the disk is.
+        #[arg(long, default_value_t = 600)]
+        megabytes: u64,
+        /// An ext4 in a file, instead of a file system in memory.
+        #[arg(long)]
+        ext4: bool,
+        /// How often each way out is taken.
+        #[arg(long, default_value_t = 20)]
+        rounds: u32,
+        /// Those rounds alone whose description has this text.
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// Calls that fail.
     Faults {
         /// At how many calls each kind of fault is met.
@@ -67,12 +83,34 @@ fn main() -> ExitCode {
 fn torture(arguments: &Arguments, seed: u64) -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("mayfly-torture-").tempdir();
     let folder = folder.map_err(|error| error.to_string())?;
+    if let What::Disk { megabytes, ext4, rounds, ref only } = arguments.what {
+        let done = match disk::Disk::mount(&folder.path().join("data"), megabytes, ext4) {
+            Ok(disk) => {
+                let (program, folder) = (&arguments.server, folder.path());
+                let done = disk::FullDisk { program, folder, disk: &disk, seed, only }.run(rounds);
+                if done.is_err() {
+                    // What is on it tells why.
+                    std::mem::forget(disk);
+                }
+                done
+            }
+            Err(why) => {
+                println!("disk: SKIPPED: no file system can be mounted, which root may do: {why}");
+                Ok(())
+            }
+        };
+        if done.is_err() {
+            println!("kept: {}", folder.keep().display());
+        }
+        return done;
+    }
     let layer = compile(folder.path())?;
     let (program, sum) = (&arguments.server, power::Sum::default());
     let mut rounds = power::Rounds { program, layer: &layer, folder: folder.path(), seed, sum };
     let done = match arguments.what {
         What::Power { rounds: count } => power_cuts(&mut rounds, count),
         What::Faults { calls, ref only, kinds } => rounds.faults(calls, only, kinds),
+        What::Disk { .. } => unreachable!("it needs no layer"),
     };
     if done.is_err() {
         println!("kept: {}", folder.keep().display());

@@ -1,0 +1,175 @@
+//! Functions whose windows begin with the partition: a state that documents are added to.
+
+use mayfly_base::{Error, Result};
+use mayfly_value::{DocBuf, RawValue, ValueBuf, compare_values};
+
+use super::super::bounds::{Bound, Bounds, RangeUnit, check_kind, range_end};
+use super::super::calculus::{Area, Mean, Moments, Slope};
+use super::super::rank::Ranks;
+use super::super::{Function, WindowFunction, fill, null};
+use super::{DocumentReader, OpenReader, StreamMemory};
+use crate::accum::AccumState;
+
+/// How far the window of a document reaches.
+enum End {
+    /// To so many documents after it.
+    Documents(i64),
+    /// To the last document of the partition.
+    Partition,
+    /// To the last document whose value is not greater than the value of this document and an offset. The reader is at this
+    /// document.
+    Range { upper: Bound, unit: Option<RangeUnit>, here: Box<dyn DocumentReader> },
+}
+
+enum State {
+    Accumulate(AccumState),
+    Ranks(Ranks),
+    Carried(ValueBuf),
+    Mean(Mean),
+    Slope(Slope),
+    Area(Area),
+    Moments(Moments),
+}
+
+pub(super) struct Running {
+    state: State,
+    end: End,
+    input: Box<dyn DocumentReader>,
+    /// A document that was read and belongs to a later window.
+    ahead: Option<DocBuf>,
+    /// Documents in the state.
+    added: i64,
+    /// The document whose result comes next.
+    here: i64,
+    /// The last result, if no document was added since.
+    last: Option<Option<ValueBuf>>,
+}
+
+impl Running {
+    pub(super) fn new(function: &WindowFunction, open: &mut OpenReader<'_>) -> Result<Running> {
+        let end = match (&function.function, function.bounds) {
+            (Function::Rank(_) | Function::Locf(_) | Function::Fading { .. }, _) => {
+                End::Documents(0)
+            }
+            (_, Bounds::Documents(_, Bound::Current)) => End::Documents(0),
+            (_, Bounds::Documents(_, Bound::Offset(by))) => {
+                End::Documents(by.to_i64_exact().unwrap_or(0))
+            }
+            (_, Bounds::Documents(_, Bound::Unbounded)) => End::Partition,
+            (_, Bounds::Range { upper, unit, .. }) => End::Range { upper, unit, here: open()? },
+        };
+        let state = match &function.function {
+            Function::Accumulate(accumulator) => State::Accumulate(accumulator.start(None)?),
+            Function::Rank(which) => State::Ranks(Ranks::new(*which)),
+            Function::Locf(_) => State::Carried(null()),
+            Function::Fading { .. } => State::Mean(Mean::default()),
+            Function::Derivative { .. } => State::Slope(Slope::default()),
+            Function::Integral { .. } => State::Area(Area::default()),
+            Function::Covariance { .. } => State::Moments(Moments::default()),
+            Function::Shift { .. } | Function::LinearFill(_) => {
+                return Err(Error::internal("a function without a running state"));
+            }
+        };
+        let input = open()?;
+        Ok(Running { state, end, input, ahead: None, added: 0, here: 0, last: None })
+    }
+
+    pub(super) fn next(
+        &mut self,
+        function: &WindowFunction,
+        memory: &mut dyn StreamMemory,
+    ) -> Result<Option<ValueBuf>> {
+        let (to, high) = match &mut self.end {
+            End::Documents(by) => (self.here.saturating_add(*by).saturating_add(1), None),
+            End::Partition => (i64::MAX, None),
+            End::Range { upper, unit, here } => {
+                let document = here.next()?;
+                let value = document.map_or_else(null, |document| function.sort_value(&document));
+                check_kind(value.as_raw(), *unit)?;
+                (i64::MAX, range_end(*upper, value.as_raw(), *unit)?)
+            }
+        };
+        self.here += 1;
+        while self.added < to {
+            let next = match self.ahead.take() {
+                Some(document) => Some(document),
+                None => self.input.next()?,
+            };
+            let Some(document) = next else { break };
+            let beyond = |high: &ValueBuf| {
+                compare_values(function.sort_value(&document).as_raw(), high.as_raw()).is_gt()
+            };
+            if high.as_ref().is_some_and(beyond) {
+                self.ahead = Some(document);
+                break;
+            }
+            self.add(function, &document, memory)?;
+        }
+        if let Some(last) = &self.last {
+            return Ok(last.clone());
+        }
+        let result = self.result(function)?;
+        self.last = Some(result.clone());
+        Ok(result)
+    }
+
+    fn add(
+        &mut self,
+        function: &WindowFunction,
+        document: &DocBuf,
+        memory: &mut dyn StreamMemory,
+    ) -> Result<()> {
+        self.added += 1;
+        self.last = None;
+        let frame = function.frame(document);
+        match (&function.function, &mut self.state) {
+            (Function::Accumulate(accumulator), State::Accumulate(state)) => {
+                accumulator.add_in(state, frame)?;
+                if !memory.holds(state.bytes()) {
+                    return Err(memory.failure());
+                }
+            }
+            (Function::Rank(_), State::Ranks(ranks)) => ranks.push(function.order_key(document)),
+            (Function::Locf(input), State::Carried(last)) => {
+                let value = input.evaluate(frame)?.into_owned();
+                if let Some(value) = value.filter(|value| !fill::is_nullish(value)) {
+                    *last = value;
+                }
+            }
+            (Function::Fading { input, alpha }, State::Mean(mean)) => {
+                mean.push(input.evaluate(frame)?.as_raw(), alpha);
+            }
+            (Function::Derivative { input, .. }, State::Slope(slope)) => {
+                let value = input.evaluate(frame)?.into_owned();
+                slope.push(function.sort_value(document), value);
+            }
+            (Function::Integral { input, unit }, State::Area(area)) => {
+                let value = input.evaluate(frame)?;
+                area.push_value(function.sort_value(document).as_raw(), value.as_raw(), *unit)?;
+            }
+            (Function::Covariance { pair: [first, second], .. }, State::Moments(moments)) => {
+                let (first, second) = (first.evaluate(frame)?, second.evaluate(frame)?);
+                moments.push_values(first.as_raw(), second.as_raw());
+            }
+            _ => return Err(Error::internal("the state of another function")),
+        }
+        Ok(())
+    }
+
+    fn result(&self, function: &WindowFunction) -> Result<Option<ValueBuf>> {
+        Ok(Some(match (&function.function, &self.state) {
+            (Function::Accumulate(accumulator), State::Accumulate(state)) => {
+                accumulator.finish(state)?
+            }
+            (_, State::Ranks(ranks)) => RawValue::Int64(ranks.current()).to_owned(),
+            (_, State::Carried(last)) => last.clone(),
+            (_, State::Mean(mean)) => mean.result(),
+            (Function::Derivative { unit, .. }, State::Slope(slope)) => slope.result(*unit)?,
+            (Function::Integral { unit, .. }, State::Area(area)) => area.result(*unit),
+            (Function::Covariance { sample, .. }, State::Moments(moments)) => {
+                moments.result(*sample)
+            }
+            _ => return Err(Error::internal("the state of another function")),
+        }))
+    }
+}

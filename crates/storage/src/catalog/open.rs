@@ -1,0 +1,130 @@
+//! The open transactions and the names that they have looked up.
+//!
+//! A change of a definition that would make what a transaction has read or written wrong waits for the transactions that have
+//! looked the name up ([`OpenTransactions::await_end`]):
+//!
+//! 1. It takes down their numbers, with no lock of the catalog held, so that their statements and commits go on.
+//! 2. It waits until each of them has ended, at most as long as the operation may take. A transaction ends by itself when its
+//!    lifetime is over.
+//! 3. It takes its locks. A transaction that has looked the name up since step 1 is not waited for, or a stream of them would
+//!    keep the change off for ever. It ends with 246.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mayfly_base::{Namespace, Result, current};
+use parking_lot::{Condvar, Mutex};
+
+/// All open transactions.
+#[derive(Default)]
+pub(crate) struct OpenTransactions {
+    list: Mutex<List>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct List {
+    last_number: u64,
+    open: Vec<Open>,
+}
+
+struct Open {
+    number: u64,
+    names: Vec<Namespace>,
+}
+
+/// One of them, until this is dropped.
+pub(super) struct Listed {
+    transactions: Arc<OpenTransactions>,
+    number: u64,
+}
+
+impl OpenTransactions {
+    /// Lists a transaction that begins.
+    pub(super) fn begin(self: &Arc<Self>) -> Listed {
+        let mut list = self.list.lock();
+        list.last_number += 1;
+        let number = list.last_number;
+        list.open.push(Open { number, names: Vec::new() });
+        Listed { transactions: self.clone(), number }
+    }
+
+    /// Waits for the end of the transactions that have looked one of the names up so far.
+    ///
+    /// # Errors
+    /// Those of the operation's deadline.
+    pub(crate) fn await_end(&self, names: &[Namespace]) -> Result<()> {
+        let before = self.having_looked_up(names);
+        match before.is_empty() {
+            true => Ok(()),
+            false => current::acquire(|longest| self.have_ended(&before, longest).then_some(())),
+        }
+    }
+
+    /// Whether a transaction has looked one of the names up.
+    pub(crate) fn concern(&self, names: &[Namespace]) -> bool {
+        !self.having_looked_up(names).is_empty()
+    }
+
+    fn having_looked_up(&self, names: &[Namespace]) -> Vec<u64> {
+        let list = self.list.lock();
+        let concerned = |open: &&Open| open.names.iter().any(|name| names.contains(name));
+        list.open.iter().filter(concerned).map(|open| open.number).collect()
+    }
+
+    /// Waits for them; whether all of them ended in time.
+    fn have_ended(&self, numbers: &[u64], longest: Duration) -> bool {
+        let mut list = self.list.lock();
+        let waits = |list: &mut List| list.open.iter().any(|open| numbers.contains(&open.number));
+        !self.ended.wait_while_for(&mut list, waits, longest).timed_out() || !waits(&mut list)
+    }
+}
+
+impl Listed {
+    /// The transaction has looked the name up.
+    pub(super) fn looks_up(&self, name: &Namespace) {
+        let mut list = self.transactions.list.lock();
+        if let Some(open) = list.open.iter_mut().find(|open| open.number == self.number) {
+            open.names.push(name.clone());
+        }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut list = self.transactions.list.lock();
+        list.open.retain(|open| open.number != self.number);
+        self.transactions.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(of: &str) -> Namespace {
+        Namespace::new("test", of).unwrap()
+    }
+
+    #[test]
+    fn a_change_waits_for_those_that_have_looked_the_name_up() {
+        let all: Arc<OpenTransactions> = Arc::default();
+        let (first, other, late) = (all.begin(), all.begin(), all.begin());
+        first.looks_up(&name("a"));
+        other.looks_up(&name("b"));
+        assert!(all.concern(&[name("a")]) && !all.concern(&[name("c")]) && !all.concern(&[]));
+        let before = all.having_looked_up(&[name("a"), name("c")]);
+        late.looks_up(&name("a"));
+        assert!(!all.have_ended(&before, Duration::ZERO));
+        let waiting = std::thread::spawn({
+            let all = all.clone();
+            move || all.have_ended(&before, Duration::from_secs(30))
+        });
+        drop(first);
+        assert!(waiting.join().unwrap());
+        drop(late);
+        all.await_end(&[name("a")]).unwrap();
+        drop(other);
+        assert!(all.list.lock().open.is_empty());
+    }
+}

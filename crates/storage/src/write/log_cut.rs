@@ -1,0 +1,113 @@
+//! Cutting the operation log, and giving it up where the disk is nearly full.
+//!
+//! A deletion copies each document that the log refers to, and a drop copies all of them. On a full disk these copies would take the
+//! room that deletions give back. So the log is cut as a whole first: what is deleted afterwards is referred to by no entry. Readers
+//! of the log that had not come that far end with 286 ChangeStreamHistoryLost, as they do where the log is too short.
+
+use std::sync::atomic::Ordering;
+
+use mayfly_base::Result;
+use mayfly_kv::{Guard, KeyRange, Keyspace, TxnOptions};
+
+use super::Writer;
+use crate::oplog::visit_all;
+use crate::record::error::from_kv;
+use crate::record::layout::catalog_key;
+
+/// A log of fewer bytes is not cut: copies for it take little room.
+const LITTLE_BYTES: u64 = 1 << 20;
+
+/// What the log says where it was cut.
+const NOTE: &str = "the operation log was cut, because the disk is nearly full";
+
+impl Writer {
+    /// To be called before a unit that may delete: cuts the log when the disk is nearly full.
+    #[inline]
+    pub(crate) fn yield_log(&self) {
+        if self.engine.is_nearly_full() {
+            self.yield_log_now();
+        }
+    }
+
+    #[cold]
+    fn yield_log_now(&self) {
+        let cut = self.cut_large_log().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the operation log cannot be cut on a disk that is nearly full");
+            false
+        });
+        let first = !self.noticed_full.swap(true, Ordering::Relaxed);
+        // The sweeper gives the log's space back.
+        if cut || first {
+            self.oplog.trim();
+        }
+        // What is due goes now.
+        if first {
+            self.ttl_params.wake();
+        }
+    }
+
+    /// Cuts the whole log if much was logged since that was done last; whether it did.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn cut_large_log(&self) -> Result<bool> {
+        if self.oplog.logged_bytes() < LITTLE_BYTES {
+            return Ok(false);
+        }
+        let _one_cuts = self.oplog.cutting.lock();
+        // Another unit may have cut it meanwhile.
+        match self.oplog.logged_bytes() < LITTLE_BYTES {
+            true => Ok(false),
+            false => self.cut_locked().map(|()| true),
+        }
+    }
+
+    /// Cuts the whole log, up to everything that was committed before this call. A note about that is the first entry of the rest.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn cut_log_whole(&self) -> Result<()> {
+        let _one_cuts = self.oplog.cutting.lock();
+        self.cut_locked()
+    }
+
+    fn cut_locked(&self) -> Result<()> {
+        let Some(cut) = self.oplog.whole_cut() else { return Ok(()) };
+        self.note_cut(cut, Some(NOTE))?;
+        self.oplog.cuts_for_room.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            upTo = cut >> 32,
+            "the operation log was cut, because the disk is nearly full; change streams that had not come so far end"
+        );
+        Ok(())
+    }
+
+    /// Notes that entries up to this timestamp go, before they do; with a note in the log.
+    pub(crate) fn note_cut(&self, last: u64, note: Option<&str>) -> Result<()> {
+        let mut gone = Vec::new();
+        let txn = self.engine().begin(TxnOptions { read_only: true }).map_err(from_kv)?;
+        let range = KeyRange {
+            start: catalog_key::segment(0),
+            end: catalog_key::segment(last.saturating_add(1)),
+        };
+        visit_all(&*txn, Keyspace::Catalog, range, &mut |key, _| {
+            gone.push(key.to_vec());
+            Ok(())
+        })?;
+        drop(txn);
+        self.change_begun(|txn, oplog| {
+            for key in &gone {
+                txn.delete(Keyspace::Catalog, key, Guard::Checked).map_err(from_kv)?;
+            }
+            if let Some(note) = note {
+                oplog.note(note);
+            }
+            let value = last.to_be_bytes();
+            txn.put(Keyspace::Catalog, catalog_key::OPLOG_CUT, &value, Guard::Checked)
+                .map_err(from_kv)
+        })?;
+        self.oplog.set_cut(last);
+        self.oplog.forget_segments(last);
+        Ok(())
+    }
+}
