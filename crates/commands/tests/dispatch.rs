@@ -110,7 +110,7 @@ fn unknown_missing_and_misplaced_commands() {
     server.fails(doc! {"compactStructuredEncryptionData": 1}, 238, text);
     let text = "getLog may only be run against the admin database.";
     server.fails(doc! {"getLog": "*", "$db": "test"}, 13, text);
-    server.fails(doc! {"replSetGetStatus": 1}, 76, "not running with --replSet");
+    server.fails(doc! {"replSetFreeze": 0}, 76, "not running with --replSet");
     server.fails(doc! {"ping": 1, "x": 1}, 40415, "BSON field 'ping.x' is an unknown field.");
     let command = DocBuf::from_bson(&doc! {"ping": 1});
     let incoming = Incoming::new(command.as_doc());

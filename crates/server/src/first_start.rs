@@ -174,6 +174,8 @@ impl FirstStart {
             command = Command::new(shell[0]);
             command.args(&shell[1..]).arg(&self.database).arg(script);
         }
+        // A server that the script starts is not the one in the background.
+        command.env_remove(crate::daemon::MARK);
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.stdin(Stdio::null()).status().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => anyhow!("{program} is not installed beside the server"),

@@ -220,6 +220,9 @@ impl Running {
             }
             if round >= of(grace.min(DRAIN)) {
                 self.service.connections.list().iter().for_each(|one| one.close.request());
+                // They have no next statement, and running commands may wait for what they hold.
+                let transactions = &self.service.sessions.transactions;
+                transactions.abort_idle(ErrorCode::InterruptedAtShutdown);
             }
             if self.connected.drained(KILL_AGAIN).await {
                 return true;

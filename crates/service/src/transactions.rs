@@ -133,6 +133,11 @@ impl OpenTransactions {
         self.end_where(code, |session, _| chosen(session));
     }
 
+    /// Ends those of which no statement runs.
+    pub fn abort_idle(&self, code: ErrorCode) {
+        self.end_where(code, |_, handle| handle.op.lock().is_none());
+    }
+
     /// Ends those whose time is over.
     pub fn abort_expired(&self, now_micros: i64) {
         let code = ErrorCode::TransactionExceededLifetimeLimitSeconds;

@@ -209,7 +209,17 @@ fn an_archive_that_cannot_be_written_keeps_everything() {
     let place = ["--archiveFolder", archive.path().to_str().unwrap()];
     let server = Server::start_with(folder.path(), &[EVERY_SECOND, &place].concat());
     let mut client = server.connect();
-    make_policy(&mut client, doc! { "archive": { "path": "old", "format": "bson.zst" } });
+    let ttl = doc! { "archive": { "path": "old", "format": "bson.zst" } };
+    // A policy that could never archive is refused.
+    let refused = client.run(&doc! { "createIndexes": "c", "$db": "crash", "indexes": [
+        { "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": 0, "ttl": ttl.clone() },
+    ] });
+    let refused = refused.unwrap();
+    assert_eq!(refused.as_doc().get("code"), Some(RawValue::Int32(72)));
+    fs::remove_file(&in_the_way).unwrap();
+    make_policy(&mut client, ttl);
+    // What gets in the way later is an error of the policy.
+    fs::write(&in_the_way, "in the way").unwrap();
     insert_due(&mut client, 0..100);
     wait_for_passes(&mut client);
     assert_eq!(ids(&mut client, "crash").len(), 100);

@@ -176,3 +176,58 @@ fn a_signal_to_stop_lets_commands_finish() {
     });
     assert!(logged.server.child.wait().unwrap().success());
 }
+
+#[test]
+fn a_signal_to_stop_ends_transactions_that_others_wait_for() {
+    let mut logged = Logged::start(&[]);
+    let mut holder = logged.server.connect();
+    holder.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "test" });
+    let update = doc! { "update": "c", "$db": "test", "updates": [
+        { "q": { "_id": 1 }, "u": { "$inc": { "a": 1 } } },
+    ] };
+    let mut held = update.clone();
+    held.extend(doc! {
+        "lsid": { "id": mayfly_value::bson::Uuid::new() }, "txnNumber": 1_i64, "startTransaction": true,
+        "autocommit": false,
+    });
+    holder.ok(&held);
+    let mut waiting = logged.server.connect();
+    std::thread::scope(|scope| {
+        let updated = scope.spawn(move || waiting.run(&update).unwrap());
+        eventually("the update waits", || {
+            let running = doc! { "currentOp": 1, "$db": "admin", "ns": "test.c", "active": true };
+            let reply = logged.server.connect().ok(&running);
+            let running = reply.as_doc().get("inprog").and_then(|list| list.as_array());
+            running.is_some_and(|list| list.iter().count() > 0)
+        });
+        logged.signal(Signal::TERM);
+        let reply = updated.join().unwrap();
+        assert_eq!(reply.as_doc().get("n"), Some(mayfly_value::RawValue::Int32(1)), "{reply:?}");
+    });
+    assert!(logged.server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_cut_of_the_write_ahead_log_is_logged_with_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut server = Server::start(&data);
+    let mut client = server.connect();
+    client.ok(&doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "test" });
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let entries = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let log = entries.filter(|path| path.extension().is_some_and(|it| it == "log")).max().unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    let whole = bytes.len();
+    bytes.extend([0xAB; 100]);
+    fs::write(&log, bytes).unwrap();
+    let path = folder.path().join("mayflydb.log");
+    let server = Server::start_logging(&data, &path, &[]);
+    let text = fs::read_to_string(&path).unwrap();
+    let line = text.lines().find(|line| line.contains("write-ahead log cannot be read beyond"));
+    let line = line.expect(&text);
+    assert!(line.contains("\"s\":\"W\"") && line.contains(&format!("\"end\":{whole}")), "{line}");
+    let found = server.connect().all(&doc! { "find": "c", "$db": "test" });
+    assert_eq!(found.len(), 1);
+}
