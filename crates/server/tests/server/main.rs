@@ -15,6 +15,7 @@ mod first_start;
 mod logins;
 mod memory;
 mod memory_limit;
+mod own_documents;
 mod retry;
 mod secrets;
 mod sessions;
