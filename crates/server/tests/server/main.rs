@@ -17,6 +17,7 @@ mod log_files;
 mod logins;
 mod memory;
 mod memory_limit;
+mod own_documents;
 mod package_configuration;
 mod permissions;
 mod retry;
