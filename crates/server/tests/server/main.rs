@@ -12,6 +12,7 @@ mod exact_rights;
 mod expiry;
 mod failed_starts;
 mod first_start;
+mod full_disk;
 mod logins;
 mod memory;
 mod memory_limit;
