@@ -14,6 +14,7 @@ mod failed_starts;
 mod figures;
 mod first_start;
 mod log_files;
+mod full_disk;
 mod logins;
 mod memory;
 mod memory_limit;
