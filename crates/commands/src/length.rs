@@ -4,7 +4,7 @@
 //! Long work announces itself before it starts, and the runtime gives the other tasks of this thread to another one. Work that was
 //! expected to be short and takes long is detected by [`watch`](mayfly_base::watch) and hands its thread over then.
 
-use mayfly_base::current;
+use mayfly_base::{current, limits};
 use mayfly_query::Executor;
 use mayfly_value::{Number, RawDoc, RawValue};
 
@@ -16,8 +16,8 @@ use crate::{Incoming, OpKind, Request, RowFlags};
 pub(crate) enum Work<'w> {
     /// A whole command.
     Command(&'w Request<'w>),
-    /// Inserts of this many documents.
-    Inserts(usize),
+    /// Inserts of this many documents, which have so many bytes.
+    Inserts { documents: usize, bytes: usize },
     /// The first batch of a plan.
     Plan(&'w Executor),
     /// The first batch of a pipeline.
@@ -31,7 +31,9 @@ impl Work<'_> {
             Work::Command(request) => {
                 request.row.flags.has(RowFlags::MAY_BLOCK) && !is_point_write(request)
             }
-            Work::Inserts(documents) => *documents > UNIT_DOCUMENTS,
+            Work::Inserts { documents, bytes } => {
+                *documents > UNIT_DOCUMENTS || *bytes > limits::LONG_BYTES
+            }
             Work::Plan(executor) => executor.may_take_long(),
             Work::Pipeline => true,
         };

@@ -89,6 +89,12 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Bytes of the message's documents.
+    pub fn bytes(&self) -> usize {
+        let sequences = self.sequences.iter().map(|sequence| sequence.documents.len());
+        self.body.as_bytes().len() + sequences.sum::<usize>()
+    }
+
     /// The documents of a field, whether they came as an array in the body or as a sequence. Nothing when there
     /// is neither.
     ///

@@ -227,7 +227,6 @@ impl Engine for RocksEngine {
         }
         let mut options = FlushOptions::default();
         options.set_wait(false);
-        store.room.note_compactions(store.compaction_bytes());
         if store.room.look(0) {
             store.make_room()?;
         } else {

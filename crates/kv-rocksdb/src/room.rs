@@ -16,8 +16,8 @@
 //! 3. When enough is free to make the reserve whole again, and more than the slack remains, everything is accepted again.
 //! 4. Opening the store gives up the whole reserve before RocksDB starts, and makes it again afterwards.
 //!
-//! Beside the slack, room is wanted for the compaction of level 0, which a load makes longer: a compaction that fails for lack of room
-//! keeps RocksDB from all others.
+//! Before the disk is nearly full, inserts wait for the compaction of level 0, which a load makes longer, when it would not fit
+//! ([`Room::fits`]): a compaction that fails for lack of room keeps RocksDB from all others.
 //!
 //! The file system is asked every few megabytes of commits, and at each commit while the disk is nearly full. Where a file system
 //! cannot allocate a file in advance, the same amounts of free space are kept, which another program may take. Temporary files, and
@@ -137,12 +137,18 @@ fn while_short(held: u64, free: u64, slack: u64, for_opening: u64) -> u64 {
     }
 }
 
+/// How a commit may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    AtOnce,
+    /// It adds, and compactions may need the room that there is.
+    AfterCompactions,
+}
+
 pub(crate) struct Room {
     folder: PathBuf,
     reserve_bytes: u64,
     since_asked: AtomicU64,
-    /// What compactions need beside the slack.
-    compacting: AtomicU64,
     reserve: Mutex<Reserve>,
     state: Arc<DiskState>,
 }
@@ -154,7 +160,6 @@ impl Room {
             folder: folder.to_owned(),
             reserve_bytes: reserve_bytes(folder, most),
             since_asked: AtomicU64::new(0),
-            compacting: AtomicU64::new(0),
             reserve: Mutex::new(Reserve::emptied(folder)),
             state,
         }
@@ -180,9 +185,8 @@ impl Room {
         let mut reserve = self.reserve.lock();
         self.since_asked.store(0, Relaxed);
         let was_short = self.state.is_short();
-        let slack = if was_short { self.slack() / 4 * 5 } else { self.slack() };
+        let slack = if was_short { self.slack() / 2 * 3 } else { self.slack() };
         let wanted = self.reserve_bytes.saturating_add(slack).saturating_add(bytes);
-        let wanted = wanted.saturating_add(self.compacting.load(Relaxed));
         let mut short = self.free().saturating_add(reserve.held) < wanted;
         if !short {
             short = !reserve.grow(self.reserve_bytes);
@@ -224,29 +228,24 @@ impl Room {
         self.state.is_short()
     }
 
-    /// Notes what compactions need now.
-    pub(crate) fn note_compactions(&self, bytes: u64) {
-        self.compacting.store(bytes, Relaxed);
+    /// Whether a compaction that writes so many bytes has room beside the reserve.
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        let held = self.reserve.lock().held;
+        self.free().saturating_add(held) >= self.reserve_bytes.saturating_add(bytes)
     }
 
-    /// Whether this commit may go on; `compacting` says what compactions need.
-    pub(crate) fn admit(
-        &self,
-        buffer: &WriteBuffer,
-        compacting: impl FnOnce() -> u64,
-    ) -> KvResult<()> {
+    /// Whether this commit may go on, and whether it should let compactions go first if they need room.
+    pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<Admitted> {
         let bytes = buffer.size().0 as u64;
         let due = self.since_asked.fetch_add(bytes, Relaxed) + bytes >= ASK_EVERY_BYTES;
         if !due && !self.state.is_short() {
-            return Ok(());
+            return Ok(Admitted::AtOnce);
         }
         let adds = adds(buffer);
-        if due || adds {
-            self.note_compactions(compacting());
-        }
-        match self.look(bytes) && adds {
-            true => Err(refused(&self.folder, self.free())),
-            false => Ok(()),
+        match self.look(bytes) {
+            true if adds => Err(refused(&self.folder, self.free())),
+            false if adds => Ok(Admitted::AfterCompactions),
+            true | false => Ok(Admitted::AtOnce),
         }
     }
 
@@ -319,19 +318,20 @@ mod tests {
         put.put(Keyspace::Record, b"k", b"v");
         delete.delete(Keyspace::Record, b"k");
         delete.put(Keyspace::Oplog, b"t", b"entry");
-        assert_eq!(room.admit(&put, || 0), Ok(()));
+        assert!(room.admit(&put).is_ok());
         room.reserve_bytes = u64::MAX / 2;
         assert!(room.look(0) && room.state.is_short());
-        let refused = room.admit(&put, || 0);
+        let refused = room.admit(&put);
         assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
-        assert_eq!(room.admit(&delete, || 0), Ok(()));
+        assert_eq!(room.admit(&delete), Ok(Admitted::AtOnce));
         let mut build = WriteBuffer::new();
         build.put(Keyspace::Index, b"k", b"");
-        let refused = room.admit(&build, || 0);
+        let refused = room.admit(&build);
         assert!(matches!(refused, Err(KvError::Unavailable(_))), "{refused:?}");
         assert!(has_room(folder.path(), u64::MAX / 2).is_err());
         room.reserve_bytes = 0;
-        assert_eq!(room.admit(&put, || 0), Ok(()), "it notices that there is room again");
+        let admitted = room.admit(&put);
+        assert_eq!(admitted, Ok(Admitted::AfterCompactions), "there is room again");
         assert_eq!(room.stats().times_nearly_full, 1);
     }
 

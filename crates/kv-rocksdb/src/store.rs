@@ -29,7 +29,7 @@ use crate::log_tail;
 use crate::open_error::OpenError;
 use crate::options::{self, RocksOptions, Shared};
 use crate::record_cache::{AsOf, RecordCache};
-use crate::room::{self, DiskState, Room};
+use crate::room::{self, Admitted, DiskState, Room};
 
 pub(crate) struct Store {
     families: [&'static ColumnFamily; Keyspace::ALL.len()],
@@ -63,6 +63,8 @@ pub(crate) struct Store {
 const PROBE_FILES: usize = 16;
 const PROBE_BYTES: usize = 4 << 20;
 
+/// So often a commit looks that lets compactions go first: for two seconds.
+const MOST_STALL_LOOKS: u32 = 1000;
 /// How often a commit looks whether it need not wait any more.
 const STALL_LOOK: Duration = Duration::from_millis(2);
 /// So often compactions may fail while a commit waits for them. RocksDB tries again every second.
@@ -203,15 +205,29 @@ impl Store {
     /// Checks before a commit whether there is room for it.
     pub(crate) fn admit(&self, buffer: &WriteBuffer) -> KvResult<()> {
         self.health.check()?;
-        let admitted = self.room.admit(buffer, || self.compaction_bytes());
+        let admitted = self.room.admit(buffer)?;
         if !self.room.is_short() {
             self.stall_writes(true);
         }
-        admitted
+        if admitted == Admitted::AfterCompactions {
+            self.let_compactions_go_first();
+        }
+        Ok(())
     }
 
-    /// What the compaction of level 0 would write at once, roughly: it has to find room beside what is inserted meanwhile.
-    pub(crate) fn compaction_bytes(&self) -> u64 {
+    /// Waits while the compaction of level 0 would not fit on the disk, for a limited time.
+    fn let_compactions_go_first(&self) {
+        let errors = self.background_errors();
+        for _ in 0..MOST_STALL_LOOKS {
+            if self.room.fits(self.compaction_bytes()) || self.background_errors() > errors {
+                return;
+            }
+            std::thread::sleep(STALL_LOOK);
+        }
+    }
+
+    /// What the compaction of level 0 would write at once, roughly.
+    fn compaction_bytes(&self) -> u64 {
         let of_family = |keyspace| {
             let text = self.db.property_value_cf(&self.family(keyspace), properties::LEVELSTATS);
             level_0_and_base(&text.ok().flatten().unwrap_or_default())

@@ -153,6 +153,10 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         let set = ReplicaSet::new(name, config.advertise.clone(), service.clock.now_ms());
         let _ = service.replica_set.set(set);
     }
+    if let Err(error) = service.begin_own_documents() {
+        // Tools show less then. A full disk, say, must not keep the server from starting.
+        tracing::warn!(%error, "what the server says of itself in 'local' and 'config' cannot be kept");
+    }
     service.watch_transactions().context("cannot start a background thread")?;
     watch_threads(&service).context("cannot start a background thread")?;
     let connected = Connected::default();

@@ -2,11 +2,14 @@
 //!
 //! The store knows whether it is the primary; here is which term it is in, and what it was when clients were last told.
 
+mod config;
+
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_storage::Store;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
+pub use self::config::{NUMBERS, SetConfig};
 use crate::{Connection, Topology};
 
 /// The set that this node is the only member of.
@@ -23,6 +26,9 @@ pub struct ReplicaSet {
     changing: Mutex<()>,
     /// When the present primary was elected, in milliseconds since 1970.
     elected_ms: AtomicI64,
+    config: RwLock<SetConfig>,
+    /// Held while the configuration is changed and stored.
+    pub reconfiguring: Mutex<()>,
 }
 
 impl ReplicaSet {
@@ -41,16 +47,41 @@ impl ReplicaSet {
             primary: AtomicBool::new(true),
             changing: Mutex::new(()),
             elected_ms: AtomicI64::new(now_ms),
+            config: RwLock::default(),
+            reconfiguring: Mutex::new(()),
         }
     }
 
     /// The address that a client of this connection knows the node by.
     pub fn me(&self, connection: &Connection, host: &str) -> String {
-        match &self.advertised {
-            Some(address) => address.to_lowercase(),
-            None if connection.local.is_empty() => host.to_lowercase(),
-            None => connection.local.to_lowercase(),
+        self.address(Some(connection), host)
+    }
+
+    /// The address: the one that was given at the start, else the configured one, else that of the connection, else the host's.
+    pub(crate) fn address(&self, connection: Option<&Connection>, host: &str) -> String {
+        if let Some(address) = &self.advertised {
+            return address.to_lowercase();
         }
+        if let Some(address) = &self.config.read().host {
+            return address.to_lowercase();
+        }
+        let local = connection.map(|connection| &*connection.local);
+        local.filter(|local| !local.is_empty()).unwrap_or(host).to_lowercase()
+    }
+
+    /// The address that was given at the start.
+    pub fn advertised(&self) -> Option<&str> {
+        self.advertised.as_deref()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> SetConfig {
+        self.config.read().clone()
+    }
+
+    /// Puts another configuration in place of the present one.
+    pub fn configure(&self, config: SetConfig) {
+        *self.config.write() = config;
     }
 
     /// `settings.replicaSetId`.

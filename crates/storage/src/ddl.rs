@@ -43,6 +43,20 @@ pub use indexes::{
 pub use replace::Replacement;
 use sparing::{OpenTransactions, options_endanger};
 
+/// A collection that is to be created.
+struct NewCollection<'a> {
+    ns: &'a Namespace,
+    options: DocBuf,
+    uuid: [u8; 16],
+}
+
+/// Whether the log has a change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Logging {
+    On,
+    Off,
+}
+
 impl Store {
     /// Creates a collection.
     ///
@@ -121,6 +135,21 @@ impl Store {
         match self.catalog.get(ns) {
             Some(found) => Ok(found),
             None => self.create_locked(ns, DocBuf::empty(), new_uuid()),
+        }
+    }
+
+    /// A collection in which the server keeps what it says of itself. The log does not have it, so that no replay brings it elsewhere.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn get_or_create_own(&self, ns: &Namespace) -> Result<Arc<Collection>> {
+        let _changing = self.lock_catalog()?;
+        match self.catalog.get(ns) {
+            Some(found) => Ok(found),
+            None => {
+                let definition = NewCollection { ns, options: DocBuf::empty(), uuid: new_uuid() };
+                self.create_with_indexes(definition, &[], &[], Logging::Off)
+            }
         }
     }
 
@@ -203,18 +232,19 @@ impl Store {
             Some(series) => default_index(&series.fields)?,
             None => None,
         };
-        self.create_with_indexes(ns, options, uuid, default.as_slice(), &[])
+        let definition = NewCollection { ns, options, uuid };
+        self.create_with_indexes(definition, default.as_slice(), &[], Logging::On)
     }
 
     /// Creates a collection with indexes. Those that come by themselves are not logged.
     fn create_with_indexes(
         &self,
-        ns: &Namespace,
-        options: DocBuf,
-        uuid: [u8; 16],
+        definition: NewCollection<'_>,
         own: &[IndexSpec],
         further: &[IndexSpec],
+        logging: Logging,
     ) -> Result<Arc<Collection>> {
+        let NewCollection { ns, options, uuid } = definition;
         let collation = Collation::of_options(options.as_doc())?;
         let mut state = CollectionState::new(options, None, Vec::new(), &*self.filters)?;
         self.check_no_circle(
@@ -241,7 +271,9 @@ impl Store {
                 state.id_index = Some(ready(txn, &id_index_spec(collation.as_ref())?)?);
             }
             put_collection(txn, id, ns, &uuid, &state)?;
-            oplog.command(&command_ns(ns), &uuid, command.as_doc());
+            if logging == Logging::On {
+                oplog.command(&command_ns(ns), &uuid, command.as_doc());
+            }
             for spec in further {
                 log_index(oplog, ns, &uuid, spec);
             }

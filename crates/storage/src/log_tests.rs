@@ -461,7 +461,7 @@ fn a_sweep_that_was_cut_off_loses_nothing_that_was_kept() {
 /// Documents that make the log long enough to be worth a cut.
 fn insert_large(f: &Fixture, name: &str, ids: std::ops::Range<i32>) {
     for id in ids {
-        let text = "x".repeat(100_000);
+        let text = "x".repeat(250_000);
         f.write(name, |unit| unit.insert(document(doc! { "_id": id, "text": &text }).as_doc()));
     }
 }

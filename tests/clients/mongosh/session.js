@@ -153,6 +153,34 @@ check('errors', () => {
   failure(2, 'BadValue', () => db.people.find({ a: { $noSuchOperator: 1 } }).toArray());
 });
 
+/** What a helper prints, as far as it gives it back. */
+const shown = result => EJSON.stringify(result?.value ?? result);
+
+check('sh.status of the router', () => {
+  const status = shown(sh.status());
+  assert.match(status, /"clusterId"/);
+  assert.match(status, /"_id":"mayflydb","host":"[^"]+:\d+"/);
+  assert.equal(db.getSiblingDB('config').shards.countDocuments(), 1);
+});
+
+check('rs helpers of the member', () => {
+  const before = db;
+  db = new Mongo(process.env.MONGODB_REPLICA_SET_URI).getDB('test');
+  try {
+    assert.equal(rs.status().members.length, 1);
+    rs.printReplicationInfo();
+    rs.printSecondaryReplicationInfo();
+    const config = rs.conf();
+    config.settings.electionTimeoutMillis = 4000;
+    assert.equal(rs.reconfig(config).ok, 1);
+    assert.equal(rs.conf().settings.electionTimeoutMillis, 4000);
+    assert.equal(db.getSiblingDB('local').system.replset.findOne()._id, 'rs0');
+    assert.equal(db.getSiblingDB('config').getCollection('version').countDocuments(), 0);
+  } finally {
+    db = before;
+  }
+});
+
 load('transactions.js');
 load('authorization.js');
 load('encryption.js');

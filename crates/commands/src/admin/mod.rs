@@ -14,6 +14,7 @@ mod log_rotate;
 mod oplog_note;
 mod plan_cache;
 pub(crate) mod query_settings;
+mod reconfig;
 pub(crate) mod replication;
 mod resize_oplog;
 mod session_cache;
@@ -52,6 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
     oplog_note::ROW,
     query_settings::REMOVE,
     query_settings::SET,
+    reconfig::ROW,
     replication::FREEZE,
     replication::GET_CONFIG,
     replication::GET_STATUS,

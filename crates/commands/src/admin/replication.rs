@@ -42,7 +42,7 @@ const NOT_IN_SET: &str = "not running with --replSet";
 const ABOUT_ROUTER: &str = ": this is one server, which answers drivers like a router; with --replSet NAME it is a replica set of one \
                             member; sh.status() shows what it says of itself as a router";
 
-fn set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
+pub(super) fn set<'s>(ctx: &CommandContext<'s>) -> Result<&'s ReplicaSet> {
     let missing = || Error::new(ErrorCode::NoReplicationEnabled, NOT_IN_SET);
     ctx.service.replica_set.get().ok_or_else(missing)
 }
@@ -77,7 +77,8 @@ pub(crate) fn append_member(
     doc: &mut DocBuilder,
 ) {
     let me = set.me(ctx.connection, &ctx.service.host);
-    doc.append("setName", set.name.as_str()).append("setVersion", 1);
+    doc.append("setName", set.name.as_str());
+    append_whole(doc, "setVersion", set.config().version);
     doc.append("secondary", !primary);
     doc.start_array("hosts").push(me.as_str());
     doc.end();
@@ -125,27 +126,26 @@ fn run_status(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilde
         doc.append("electionTime", RawValue::Timestamp(time));
         doc.append("electionDate", RawValue::Date(elected));
     }
-    doc.append("configVersion", 1).append("configTerm", set.term());
+    append_whole(doc, "configVersion", set.config().version);
+    doc.append("configTerm", set.term());
     doc.append("self", true).append("lastHeartbeatMessage", "").end().end();
     Ok(())
 }
 
 fn run_config(ctx: &mut CommandContext<'_>, _: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let set = shown_set(ctx)?;
-    doc.start_document("config").append("_id", set.name.as_str()).append("version", 1);
-    doc.append("term", set.term()).start_array("members").push_document();
-    doc.append("_id", 0).append("host", set.me(ctx.connection, &ctx.service.host).as_str());
-    doc.append("arbiterOnly", false).append("buildIndexes", true).append("hidden", false);
-    doc.append("priority", 1.0).start_document("tags").end();
-    doc.append("secondaryDelaySecs", 0_i64).append("votes", 1).end().end();
-    doc.append("protocolVersion", 1_i64).append("writeConcernMajorityJournalDefault", true);
-    doc.start_document("settings").append("chainingAllowed", true);
-    doc.append("heartbeatIntervalMillis", 2000).append("heartbeatTimeoutSecs", 10);
-    doc.append("electionTimeoutMillis", 10_000).append("catchUpTimeoutMillis", -1);
-    doc.append("catchUpTakeoverDelayMillis", 30_000).start_document("getLastErrorModes").end();
-    doc.start_document("getLastErrorDefaults").append("w", 1).append("wtimeout", 0).end();
-    doc.append("replicaSetId", RawValue::ObjectId(set.id())).end().end();
+    doc.start_document("config");
+    set.config().append_to(set, &set.me(ctx.connection, &ctx.service.host), doc);
+    doc.end();
     Ok(())
+}
+
+/// A number as an int where it fits, as the reference shows versions.
+fn append_whole(doc: &mut DocBuilder, name: &str, number: i64) {
+    match i32::try_from(number) {
+        Ok(number) => doc.append(name, number),
+        Err(_) => doc.append(name, number),
+    };
 }
 
 fn run_initiate(ctx: &mut CommandContext<'_>, _: &Request<'_>, _: &mut DocBuilder) -> Result<()> {

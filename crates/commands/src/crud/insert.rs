@@ -46,7 +46,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         return Err(fields.missing("documents"));
     };
     check_count(documents.len())?;
-    let length = Work::Inserts(documents.len()).length();
+    let length = Work::Inserts { documents: documents.len(), bytes: request.bytes() }.length();
     let results = length.run(|| insert_documents(ctx, &ns, documents, 0, ordered))?;
     ctx.count(OpKind::Insert, results.n as u64);
     ctx.service.metrics.documents.inserted.add(results.n as u64);

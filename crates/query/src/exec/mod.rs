@@ -11,7 +11,7 @@ mod trial;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use mayfly_base::{Namespace, OpCtx, Result};
+use mayfly_base::{Namespace, OpCtx, Result, limits};
 use mayfly_storage::{Collection, RecordKey, Snapshot, Store};
 use mayfly_value::{DocBuf, RawDoc};
 
@@ -32,6 +32,9 @@ use crate::plan::{Plan, is_whole, plan_in_order, planned};
 
 /// So many documents are looked at in a moment.
 const FEW_DOCUMENTS: u64 = 1000;
+
+/// So many documents a narrow scan of an index finds, about.
+const NARROW_DOCUMENTS: i64 = 16;
 
 /// What a sink answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +177,9 @@ impl Executor {
         if self.query.matcher.computes() {
             return true;
         }
+        if self.may_give_much() {
+            return true;
+        }
         if self.collection.documents_about() <= FEW_DOCUMENTS as i64 {
             return false;
         }
@@ -204,6 +210,24 @@ impl Executor {
             }
             other => !narrow(other),
         }
+    }
+
+    /// Whether documents are so large that the first batch copies megabytes, however few they are.
+    fn may_give_much(&self) -> bool {
+        let (documents, bytes) = self.collection.size_about();
+        if bytes <= limits::LONG_BYTES as i64 || documents <= 0 {
+            return false;
+        }
+        let found = match self.plan.source() {
+            Plan::Nothing => 0,
+            Plan::Id(_) => 1,
+            Plan::Index(scan) if scan.narrow => NARROW_DOCUMENTS,
+            // Of a large collection of small documents the other rules say how many are looked at.
+            _ => documents.min(FEW_DOCUMENTS as i64),
+        };
+        let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
+        let average = bytes / documents;
+        average.saturating_mul(found.min(wanted)) > limits::LONG_BYTES as i64
     }
 
     /// Whether everything was given.

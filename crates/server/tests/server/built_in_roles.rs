@@ -174,6 +174,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         // Table "clusterManager".
         ("admin", doc! { "replSetGetConfig": 1 }, "MGAXY"),
         ("admin", doc! { "replSetInitiate": 1 }, "GAXY"),
+        ("admin", doc! { "replSetReconfig": {} }, "GAXY"),
         ("admin", doc! { "replSetFreeze": "wrong" }, "GAXY"),
         ("admin", doc! { "setDefaultRWConcern": 1 }, "GAXY"),
         ("admin", doc! { "setClusterParameter": { "nothing": {} } }, "GAXY"),

@@ -466,6 +466,17 @@ impl Collection {
         }
     }
 
+    /// Number of documents and their bytes, as far as they are known without counting; 0 when they are not.
+    pub fn size_about(&self) -> (i64, i64) {
+        match self.counts.exact.load(Ordering::Acquire) {
+            true => {
+                let bytes = self.counts.bytes.load(Ordering::Acquire);
+                (self.counts.documents.load(Ordering::Acquire), bytes)
+            }
+            false => (0, 0),
+        }
+    }
+
     /// Options as `listCollections` shows them.
     pub fn options(&self) -> DocBuf {
         self.now().options.clone()

@@ -16,6 +16,7 @@ use mayfly_value::DocBuf;
 use mayfly_value::bson::oid::ObjectId;
 use mayfly_value::shell::Shell;
 
+use super::{Logging, NewCollection};
 use crate::Store;
 use crate::catalog::{Collection, CollectionState, Index};
 use crate::catalog::{OF_AGGREGATION, is_temporary};
@@ -138,8 +139,9 @@ impl Store {
             let text = format!("collection {becomes} was dropped");
             return Err(Error::new(ErrorCode::NamespaceNotFound, text));
         }
-        let options = found.options.clone();
-        let collection = self.create_with_indexes(&name, options, new_uuid(), &[], &indexes)?;
+        let definition =
+            NewCollection { ns: &name, options: found.options.clone(), uuid: new_uuid() };
+        let collection = self.create_with_indexes(definition, &[], &indexes, Logging::On)?;
         Ok(Replacement { collection, becomes: becomes.clone(), found: Some(found) })
     }
 

@@ -1,7 +1,7 @@
 //! The log as a whole: the clock that hands out its timestamps, and what is kept of it.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mayfly_base::Result;
@@ -35,6 +35,8 @@ pub struct Oplog {
     pub(crate) cutting: Mutex<()>,
     /// How often it was cut because the disk was nearly full.
     pub(crate) cuts_for_room: AtomicU64,
+    /// When that was said last.
+    pub(crate) warned_of_cut_micros: AtomicI64,
     /// Entries that those were shown who follow changes.
     pub(super) followed: AtomicU64,
     /// Held by who writes segments into the catalog.
@@ -79,6 +81,7 @@ impl Oplog {
             resized: AtomicBool::new(false),
             cutting: Mutex::new(()),
             cuts_for_room: AtomicU64::new(0),
+            warned_of_cut_micros: AtomicI64::new(i64::MIN / 2),
             followed: AtomicU64::new(0),
             storing: Mutex::new(()),
             trimmer: OnceLock::new(),

@@ -15,7 +15,9 @@ use crate::record::error::from_kv;
 use crate::record::layout::catalog_key;
 
 /// A log of fewer bytes is not cut: copies for it take little room.
-const LITTLE_BYTES: u64 = 1 << 20;
+const LITTLE_BYTES: u64 = 4 << 20;
+/// Deletions fill the log again and again; it is said that it was cut at most so often, in microseconds.
+const WARN_EVERY_MICROS: i64 = 60_000_000;
 
 /// What the log says where it was cut.
 const NOTE: &str = "the operation log was cut, because the disk is nearly full";
@@ -75,10 +77,15 @@ impl Writer {
         let Some(cut) = self.oplog.whole_cut() else { return Ok(()) };
         self.note_cut(cut, Some(NOTE))?;
         self.oplog.cuts_for_room.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(
-            upTo = cut >> 32,
-            "the operation log was cut, because the disk is nearly full; change streams that had not come so far end"
-        );
+        let now = self.clock.monotonic_micros();
+        let warned = &self.oplog.warned_of_cut_micros;
+        if now - warned.load(Ordering::Relaxed) >= WARN_EVERY_MICROS {
+            warned.store(now, Ordering::Relaxed);
+            tracing::warn!(
+                upTo = cut >> 32,
+                "the operation log is cut, because the disk is nearly full; change streams that had not come so far end"
+            );
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ use crate::load::{Connection, DB, Failed, int};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The disk is full when nothing was accepted for so long.
 const STAYS_FULL: Duration = Duration::from_secs(8);
+/// `deleteMany` of all documents, on a machine that has other work.
+const LONGEST_DELETION: Duration = Duration::from_secs(600);
 const WRITERS: u64 = 4;
 const BATCH: u64 = 100;
 const OUT_OF_DISK_SPACE: i32 = 14031;
@@ -173,15 +176,16 @@ impl FullDisk<'_> {
         let made =
             connection.run(DB, &doc! { "createIndexes": "full", "indexes": indexes.to_vec() });
         made.map_err(shown)?;
-        self.fill(&server, random.next_u64())?;
+        let documents = self.fill(&server, random.next_u64())?;
         if round.stranger {
             self.fill_up()?;
         }
-        let documents = count(&mut connection)?;
+        check_count(&mut connection, documents)?;
         let before = self.files();
         if round.killed {
             server.kill()?;
             server = self.start(false)?;
+            check_count(&mut open(&server)?, documents)?;
         }
         let began = Instant::now();
         if let Some(after) = round.killed_after {
@@ -203,12 +207,14 @@ impl FullDisk<'_> {
                 server = self.start(true)?;
                 open(&server)?
             }
-            way => {
-                let mut connection = open(&server)?;
-                begin(&mut connection, way)?;
-                connection
-            }
+            _ => open(&server)?,
         };
+        // Inserts may be accepted before a long deletion has come to its end.
+        let (port, way) = (server.port, round.way);
+        let acting = std::thread::spawn(move || {
+            let mut connection = Connection::patient(port, LONGEST_DELETION);
+            begin(connection.as_mut().map_err(|error| error.to_string())?, way)
+        });
         wait_for_insert(&mut connection, began).map_err(|why| {
             let left = count(&mut connection).unwrap_or(-1);
             format!(
@@ -217,6 +223,7 @@ impl FullDisk<'_> {
             )
         })?;
         let took = began.elapsed();
+        acting.join().map_err(|_| "the client panicked".to_owned())??;
         let validated = connection.run(DB, &doc! { "validate": "full" });
         match validated {
             Ok(reply) if reply.as_doc().get("valid") == Some(RawValue::Bool(true)) => {}
@@ -231,21 +238,26 @@ impl FullDisk<'_> {
         Ok(took)
     }
 
-    /// Writers insert and delete until inserts stay refused.
-    fn fill(&self, server: &Server, seed: u64) -> Result<(), String> {
+    /// Writers insert and delete until inserts stay refused; gives how many documents must be there.
+    fn fill(&self, server: &Server, seed: u64) -> Result<i64, String> {
         let (failed, accepted) = (Mutex::new(Vec::new()), Mutex::new(Instant::now()));
+        let documents = AtomicI64::new(0);
         std::thread::scope(|threads| {
             for writer in 0..WRITERS {
                 let (failed, accepted, port) = (&failed, &accepted, server.port);
+                let documents = &documents;
                 threads.spawn(move || {
-                    if let Err(why) = write_until_full(port, writer, seed ^ writer, accepted) {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+                    match write_until_full(port, writer, seed ^ writer, accepted) {
+                        Ok(written) => _ = documents.fetch_add(written, Ordering::Relaxed),
+                        Err(why) => {
+                            failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+                        }
                     }
                 });
             }
         });
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+        if failed.is_empty() { Ok(documents.into_inner()) } else { Err(failed.join("\n")) }
     }
 
     /// Another program writes until the disk is full.
@@ -298,6 +310,14 @@ fn count(connection: &mut Connection) -> Result<i64, String> {
     Ok(int(reply.as_doc(), "n"))
 }
 
+/// What was acknowledged is there.
+fn check_count(connection: &mut Connection, documents: i64) -> Result<(), String> {
+    match count(connection)? {
+        found if found == documents => Ok(()),
+        found => Err(format!("{documents} documents were acknowledged, and {found} are there")),
+    }
+}
+
 fn large(random: &mut SmallRng, id: i64) -> Document {
     let mut bytes = vec![0; random.random_range(1000..3000)];
     random.fill_bytes(&mut bytes);
@@ -309,20 +329,21 @@ fn large(random: &mut SmallRng, id: i64) -> Document {
 /// When a writer's insert was accepted last.
 type Accepted = Mutex<Instant>;
 
-fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> Result<(), String> {
+fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> Result<i64, String> {
+    let mut documents = 0;
     let mut random = SmallRng::seed_from_u64(seed);
     let mut connection = Connection::open(port).map_err(|error| error.to_string())?;
     let last = || accepted.lock().unwrap_or_else(PoisonError::into_inner);
     for batch in 0.. {
         let first = ((writer << 32) + batch * BATCH) as i64;
-        let documents: Vec<Document> =
+        let batch: Vec<Document> =
             (first..first + BATCH as i64).map(|id| large(&mut random, id)).collect();
-        let insert = doc! { "insert": "full", "documents": documents, "writeConcern": { "w": 1 } };
+        let insert = doc! { "insert": "full", "documents": batch, "writeConcern": { "w": 1 } };
         loop {
             match connection.run(DB, &insert) {
                 Ok(_) => break,
                 Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) if last().elapsed() > STAYS_FULL => {
-                    return Ok(());
+                    return Ok(documents);
                 }
                 Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) => {
                     std::thread::sleep(Duration::from_millis(50));
@@ -334,9 +355,11 @@ fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> R
         // Some of what the log refers to goes meanwhile.
         let some = doc! { "_id": { "$gte": first, "$lt": first + BATCH as i64 / 8 } };
         let delete = doc! { "delete": "full", "deletes": [{ "q": some, "limit": 0 }], "writeConcern": { "w": 1 } };
-        connection.run(DB, &delete).map_err(|why| format!("delete while it fills: {why:?}"))?;
+        let deleted = connection.run(DB, &delete);
+        let deleted = deleted.map_err(|why| format!("delete while it fills: {why:?}"))?;
+        documents += BATCH as i64 - int(deleted.as_doc(), "n");
     }
-    Ok(())
+    Ok(documents)
 }
 
 /// Does what gives room, or begins it.

@@ -55,7 +55,12 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(port: u16) -> std::io::Result<Connection> {
-        Ok(Connection { inner: outside::Connection::open(port, PATIENCE)? })
+        Connection::patient(port, PATIENCE)
+    }
+
+    /// One that waits so long for an answer.
+    pub(crate) fn patient(port: u16, patience: Duration) -> std::io::Result<Connection> {
+        Ok(Connection { inner: outside::Connection::open(port, patience)? })
     }
 
     /// Runs a command; an error of a single write is an error, and so is one of the write concern.

@@ -114,6 +114,8 @@ impl Rounds<'_> {
         let arguments = [
             // The least: memory for writes is flushed soon.
             "--cacheSizeGB=0.03".to_owned(),
+            // It is copied with the rest of the folder.
+            "--diskReserveMB=1".to_owned(),
             "--setParameter".to_owned(),
             "ttlMonitorSleepSecs=1".to_owned(),
         ];

@@ -1,0 +1,218 @@
+//! `replSetReconfig`: version, address, tags and settings of the set's only member.
+//!
+//! The new configuration stands in `local.system.replset` before the command answers. Members cannot be added (238), and the member
+//! stays what it is: no arbiter, not hidden, with a vote. An address that differs from the one that this client uses is told to all
+//! clients from then on, unless `--advertise` gives one.
+
+use mayfly_auth::Action;
+use mayfly_base::{Error, ErrorCode, Result};
+use mayfly_service::replica_set::NUMBERS;
+use mayfly_service::{ReplicaSet, SetConfig};
+use mayfly_value::{DocBuf, DocBuilder, Number, RawDoc, RawValue};
+
+use super::replication::set;
+use crate::fields::whole_number;
+use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+
+pub(super) const ROW: Row =
+    Row::new("replSetReconfig", "Changes the replica set's configuration", run)
+        .needs(Needs::Cluster(&[Action::ReplSetConfigure]))
+        .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::MAY_BLOCK));
+
+const OF_SET: &[&str] = &[
+    "_id",
+    "version",
+    "term",
+    "members",
+    "settings",
+    "protocolVersion",
+    "writeConcernMajorityJournalDefault",
+    "configsvr",
+];
+const OF_MEMBER: &[&str] = &[
+    "_id",
+    "host",
+    "arbiterOnly",
+    "buildIndexes",
+    "hidden",
+    "priority",
+    "tags",
+    "secondaryDelaySecs",
+    "votes",
+];
+/// Greatest version, and greatest priority.
+const MAX_VERSION: i64 = i32::MAX as i64;
+const MAX_PRIORITY: f64 = 1000.0;
+
+fn invalid(text: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidReplicaSetConfig, text.into())
+}
+
+fn incompatible(text: impl Into<String>) -> Error {
+    Error::new(ErrorCode::NewReplicaSetConfigurationIncompatible, text.into())
+}
+
+fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+    let set = set(ctx)?;
+    let fields = Fields::new(request.body, request.row.name);
+    let Some(given) = fields.document("replSetReconfig")? else {
+        return Err(Error::bad_value("no configuration specified"));
+    };
+    let force = fields.bool("force")?.unwrap_or(false);
+    if !force && !ctx.service.is_primary() {
+        let text =
+            "replSetReconfig should only be run on a writable PRIMARY. Current state SECONDARY;";
+        return Err(Error::new(ErrorCode::NotWritablePrimary, text));
+    }
+    let _changing = set.reconfiguring.lock();
+    let before = set.config();
+    let mut config = parse(ctx, set, given)?;
+    if force {
+        // The reference goes on by a great step, so that no two forced ones are alike.
+        config.version = config.version.max(before.version + 1);
+    } else if config.version <= before.version {
+        return Err(incompatible(format!(
+            "New replica set configuration version must be greater than old, but {} is not greater than {} for replica set {}",
+            config.version, before.version, set.name
+        )));
+    }
+    set.configure(config);
+    if let Err(error) = ctx.service.keep_set_config() {
+        set.configure(before);
+        return Err(error);
+    }
+    ctx.wait_for_sync = true;
+    ctx.service.topology.changed();
+    tracing::info!(id = 21_392, version = set.config().version, "New replica set config in use");
+    Ok(())
+}
+
+fn parse(ctx: &CommandContext<'_>, set: &ReplicaSet, given: RawDoc<'_>) -> Result<SetConfig> {
+    let fields = Fields::strict(given, "ReplSetConfig", OF_SET)?;
+    match given.get("_id") {
+        Some(RawValue::String(name)) if name == set.name => {}
+        Some(RawValue::String(name)) => {
+            return Err(incompatible(format!(
+                "New and old configurations differ in replica set name; old was {}, and new is {name}",
+                set.name
+            )));
+        }
+        _ => return Err(fields.missing("_id")),
+    }
+    let version = fields.required("version")?;
+    let version = whole_number(version).filter(|version| (1..=MAX_VERSION).contains(version));
+    let version =
+        version.ok_or_else(|| invalid("version field value must be from 1 to 2147483647"))?;
+    if fields.long("protocolVersion")?.is_some_and(|version| version != 1) {
+        return Err(invalid("protocolVersion of 1 is the only supported one"));
+    }
+    let Some(RawValue::Array(members)) = given.get("members") else {
+        return Err(fields.missing("members"));
+    };
+    let mut members = members.iter();
+    let member = match (members.next().map(|member| member.value()), members.next()) {
+        (Some(RawValue::Document(member)), None) => member,
+        (Some(_), None) => return Err(invalid("a member is not an object")),
+        (None, _) => {
+            return Err(invalid("Replica set configuration must contain at least one member"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(Error::not_implemented("a replica set of several members"));
+        }
+    };
+    let settings = fields.document("settings")?.unwrap_or(RawDoc::EMPTY);
+    let mut config = parse_member(ctx, set, member)?;
+    config.version = version;
+    config.settings = parse_settings(set, settings)?;
+    Ok(config)
+}
+
+fn parse_member(
+    ctx: &CommandContext<'_>,
+    set: &ReplicaSet,
+    member: RawDoc<'_>,
+) -> Result<SetConfig> {
+    let fields = Fields::strict(member, "MemberConfig", OF_MEMBER)?;
+    if whole_number(fields.required("_id")?) != Some(0) {
+        return Err(incompatible("the member of this set has the _id 0"));
+    }
+    let host = fields.string("host")?.ok_or_else(|| fields.missing("host"))?;
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, "27017"));
+    let wrong_port = port.parse::<u16>().ok().is_none_or(|port| port == 0);
+    if name.is_empty() || wrong_port || host.contains([',', '/', ' ', '@']) {
+        return Err(invalid(format!("'{host}' is no address of a member: host:port")));
+    }
+    for (name, wanted) in [("arbiterOnly", false), ("hidden", false), ("buildIndexes", true)] {
+        if fields.bool(name)?.is_some_and(|is| is != wanted) {
+            return Err(invalid(format!("the only member of a set must have {name}: {wanted}")));
+        }
+    }
+    let fixed = [("secondaryDelaySecs", 0), ("votes", 1)];
+    for (name, wanted) in fixed {
+        if fields.long(name)?.is_some_and(|number| number != wanted) {
+            return Err(invalid(format!("the only member of a set must have {name}: {wanted}")));
+        }
+    }
+    let priority = match fields.get("priority") {
+        None => 1.0,
+        Some(value) => match Number::from_value(value).map(Number::to_f64) {
+            Some(priority) if priority > 0.0 && priority <= MAX_PRIORITY => priority,
+            Some(_) => {
+                return Err(invalid(
+                    "Replica set configuration must contain at least one non-arbiter member with priority > 0 and <= 1000",
+                ));
+            }
+            None => return Err(fields.wrong("priority", value, "number")),
+        },
+    };
+    let tags = fields.document("tags")?.unwrap_or(RawDoc::EMPTY);
+    if let Some(tag) = tags.iter().find(|tag| tag.value().as_str().is_none()) {
+        return Err(Error::type_mismatch(format!(
+            "tags.{} field has non-string value",
+            tag.name()
+        )));
+    }
+    let known = set.me(ctx.connection, &ctx.service.host);
+    let host = host.to_lowercase();
+    let config = SetConfig { priority, tags: tags.to_owned(), ..SetConfig::default() };
+    match (host == known, set.advertised()) {
+        // It stays what it was: set before, or whatever a client uses.
+        (true, _) => Ok(SetConfig { host: set.config().host, ..config }),
+        (false, None) => Ok(SetConfig { host: Some(host), ..config }),
+        (false, Some(advertised)) => {
+            Err(invalid(format!("the address of the member is given by --advertise: {advertised}")))
+        }
+    }
+}
+
+/// The settings that are known.
+fn parse_settings(set: &ReplicaSet, settings: RawDoc<'_>) -> Result<DocBuf> {
+    let mut known: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
+    known.extend(["chainingAllowed", "getLastErrorModes", "getLastErrorDefaults", "replicaSetId"]);
+    let fields = Fields::strict(settings, "ReplSetConfigSettings", &known)?;
+    let mut out = DocBuilder::new();
+    if let Some(chaining) = fields.bool("chainingAllowed")? {
+        out.append("chainingAllowed", chaining);
+    }
+    for (name, default) in NUMBERS {
+        let Some(number) = fields.long(name)? else { continue };
+        let least = if *default < 0 { -1 } else { 1 };
+        match i32::try_from(number).ok().filter(|number| *number >= least) {
+            Some(number) => out.append(name, number),
+            None => return Err(invalid(format!("settings.{name} must be at least {least}"))),
+        };
+    }
+    for name in ["getLastErrorModes", "getLastErrorDefaults"] {
+        if let Some(document) = fields.document(name)? {
+            out.append(name, document);
+        }
+    }
+    match fields.get("replicaSetId") {
+        None => {}
+        Some(RawValue::ObjectId(id)) if id == set.id() => {}
+        Some(_) => {
+            return Err(incompatible("New and old configurations differ in replica set ID"));
+        }
+    }
+    Ok(out.finish())
+}
