@@ -113,6 +113,7 @@ fn table() -> Vec<(&'static str, Document, &'static str)> {
         ("admin", doc! { "fsync": 1 }, "HAXY"),
         ("admin", doc! { "fsyncUnlock": 1 }, "HAXY"),
         ("admin", doc! { "logRotate": 1 }, "HAXY"),
+        ("admin", doc! { "replSetResizeOplog": 1, "size": 1024.0 }, "HAXY"),
         // Tables "clusterManager", "clusterMonitor", "backup".
         ("admin", doc! { "replSetGetStatus": 1 }, "MGAXY"),
         ("admin", doc! { "replSetStepDown": 1 }, "GAXY"),
