@@ -15,6 +15,7 @@ mod first_start;
 mod full_disk;
 mod logins;
 mod memory;
+mod memory_group;
 mod memory_limit;
 mod retry;
 mod secrets;
