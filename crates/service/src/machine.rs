@@ -50,7 +50,7 @@ fn addresses(root: &Path) -> Option<u64> {
 }
 
 /// What the limit of the address space leaves for memory in use: stacks of threads, and what allocators keep apart, take addresses that
-/// no memory stands behind.
+/// no memory backs.
 fn limit_of_addresses(root: &Path) -> Option<u64> {
     addresses(root).map(|bytes| bytes / 4)
 }
