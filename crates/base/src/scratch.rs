@@ -36,7 +36,7 @@ pub struct ScratchPool {
     pub limit: AtomicI64,
     /// `maxOperationScratchBytes`; 0 for a part of the disk.
     pub operation_limit: AtomicI64,
-    /// What the disk has; 0 where nobody knows.
+    /// Bytes of the disk; 0 where they are not known.
     disk_bytes: AtomicU64,
     room: OnceLock<AskRoom>,
     refused: AtomicU64,
@@ -190,7 +190,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// That of a new file of this thread's operation; one that nobody runs has no limits.
+    /// The claim of a new file of this thread's operation. A file outside of any operation has no limits.
     #[expect(clippy::new_without_default, reason = "it depends on the thread")]
     pub fn new() -> Claim {
         let account = OperationScratch::of_current();

@@ -41,6 +41,8 @@ const COMPRESSION: [DBCompressionType; 7] = {
     [Lz4, Lz4, Lz4, Zstd, Zstd, Zstd, Zstd]
 };
 
+/// A cache of fewer bytes needs little to be found in.
+const SMALL_CACHE: usize = 64 * MB;
 /// Files are cut so that the compaction of one of them with what it overlaps on the next level takes about this much, which is there
 /// for it where the disk is nearly full (`room`).
 const MAX_COMPACTION_BYTES: usize = 128 * MB;
@@ -90,7 +92,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(folder: &Path, options: &RocksOptions) -> Shared {
         let blocks = options.cache_bytes - record_bytes(options);
-        let cache = Cache::new_hyper_clock_cache(blocks, 0);
+        // The better one reserves addresses, and aborts where a limit does not allow that.
+        let cache = match blocks < SMALL_CACHE {
+            true => Cache::new_lru_cache(blocks),
+            false => Cache::new_hyper_clock_cache(blocks, 0),
+        };
         let memtables = (options.cache_bytes / 3).clamp(16 * MB, 256 * MB);
         let charged = cache.clone();
         let buffers =

@@ -55,7 +55,7 @@ pub(crate) fn reserve_bytes(folder: &Path, most: u64) -> u64 {
     most.min(total / PART_OF_DISK)
 }
 
-/// How the disk stands, for everybody who asks, over all times that the store is opened.
+/// State of the disk. It outlives a store that is closed and opened again.
 #[derive(Default)]
 pub(crate) struct DiskState {
     short: AtomicBool,

@@ -181,7 +181,7 @@ mod tests {
         let refused = (0..100).find_map(|_| write_entry(&mut out, b"key", &[7; 50_000]).err());
         assert_eq!(refused.unwrap().code(), ErrorCode::ExceededMemoryLimit);
         // What is in hand cannot be written any more.
-        let _buffered = out.into_parts();
+        drop(out.into_parts());
         assert_eq!(registry.scratch().used(), 0);
     }
 

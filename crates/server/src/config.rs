@@ -228,11 +228,11 @@ mod tests {
         assert_eq!(line, "4  # default: a quarter of the 16.00 GB of the machine");
         assert_eq!((bytes, parsed), (4 << 30, nothing));
         let (line, bytes, _) = shown(&[], 16 * GB, Some(3 * GB));
-        assert_eq!(line, "0.75  # default: a quarter of the 3.00 GB of the container's limit");
+        assert_eq!(line, "0.75  # default: a quarter of the 3.00 GB of the process's limit");
         assert_eq!(bytes, 3 << 28);
         let (line, bytes, _) = shown(&[], 16 * GB, Some(GB / 2));
-        assert_eq!(line, "0.25  # default: the least, of the 0.50 GB of the container's limit");
-        assert_eq!(bytes, 1 << 28);
+        assert_eq!(line, "0.12  # default: a quarter of the 0.50 GB of the process's limit");
+        assert_eq!(bytes, (0.12 * f64::from(1 << 30)) as usize);
         assert_eq!(shown(&[], 0, None).0, "0.25  # default: the system does not tell its memory");
         assert_eq!(shown(&["--cacheSizeGB", "2"], 16 * GB, None).0, "2  # flag --cacheSizeGB");
         let by_flag = "4  # flag --cacheSizeGB: a quarter of the 16.00 GB of the machine";

@@ -7,11 +7,13 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use mayfly_base::{Clock, ErrorCode, OpRegistry};
 use mayfly_query::PartialFilters;
+use mayfly_service::machine::address_space_bytes;
 use mayfly_service::parameters;
 use mayfly_service::{Actor, CommandLine, LogRing, ReplicaSet, Service, ServiceOptions};
 use mayfly_storage::{Store, StoreOptions};
@@ -85,6 +87,7 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
     let StartOptions { config, clock, log, argv, parsed, background } = options;
     // Listening comes first: a port in use is found before a data folder is made or changed.
     let listeners = listen(&config).await?;
+    check_addresses()?;
     let transport = Arc::new(Transport::open(config.tls.clone())?);
     let addresses: Vec<SocketAddr> =
         listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -121,6 +124,8 @@ pub async fn start(options: StartOptions) -> anyhow::Result<Running> {
         engine_name,
         max_connections: descriptors.connections_of(config.max_connections),
     });
+    let index_build_bytes = parameters::index_build_bytes();
+    service.store.index_build_bytes.store(index_build_bytes, Ordering::Relaxed);
     // Of the engine's memory a quarter is for records, which are allocated as everything else is.
     parameters::limit_memory(match config.engine {
         EngineChoice::Rocksdb => config.cache_bytes / 4 * 3,
@@ -305,6 +310,22 @@ async fn prepare(
     tokio::task::spawn_blocking(run).await.context("running scripts broke off")??;
     tasks.shutdown().await;
     first.end(config)
+}
+
+/// The least limit of the address space: RocksDB reserves addresses for its tables, and ends the process where it cannot.
+const LEAST_ADDRESSES: u64 = 400 << 20;
+
+/// Refuses to start where the address space is too small.
+fn check_addresses() -> anyhow::Result<()> {
+    let Some(bytes) = address_space_bytes().filter(|bytes| *bytes < LEAST_ADDRESSES) else {
+        return Ok(());
+    };
+    let text = format!("{} MB are allowed, {} are needed", bytes >> 20, LEAST_ADDRESSES >> 20);
+    Err(anyhow!(text)).context(Failure::new(
+        FailureKind::General,
+        "cannot start within the limit of the address space",
+        "raise the limit (ulimit -v, LimitAS of systemd); limits of control groups may be smaller",
+    ))
 }
 
 /// Refuses to open the data to everybody, unless the configuration says so.

@@ -1,4 +1,5 @@
-//! How much memory there is: the machine's, or less where a container's limit (a control group of either version) says so.
+//! How much memory there is: the machine's, or less where a container's limit (a control group of either version) or the limit of the
+//! address space (`ulimit -v`) says so.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::path::Path;
 pub struct Memory {
     /// Of the machine, in bytes; 0 where the system does not tell.
     pub machine_bytes: u64,
-    /// The least limit of the control groups that this process is in, where it is less than the machine has.
+    /// The least limit of the control groups that this process is in, and of its address space, where it is less than the machine has.
     pub limit_bytes: Option<u64>,
 }
 
@@ -31,9 +32,27 @@ impl Memory {
         let machine_bytes = kib.unwrap_or(0) * 1024;
         let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let limits = groups.lines().filter_map(|line| limit_of_group(root, line));
+        let limits = limits.chain(limit_of_addresses(root));
         let limit_bytes = limits.min().filter(|limit| machine_bytes == 0 || *limit < machine_bytes);
         Memory { machine_bytes, limit_bytes }
     }
+}
+
+/// The limit of this process's address space (`ulimit -v`), in bytes.
+pub fn address_space_bytes() -> Option<u64> {
+    addresses(Path::new("/"))
+}
+
+fn addresses(root: &Path) -> Option<u64> {
+    let limits = fs::read_to_string(root.join("proc/self/limits")).ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// What the limit of the address space leaves for memory in use: stacks of threads, and what allocators keep apart, take addresses that
+/// no memory backs.
+fn limit_of_addresses(root: &Path) -> Option<u64> {
+    addresses(root).map(|bytes| bytes / 4)
 }
 
 /// The limit of a line `NUMBER:CONTROLLERS:PATH`; controllers are empty in version 2.
@@ -99,6 +118,15 @@ mod tests {
         assert_eq!(limit(&[first, own]), Some(256 << 20));
         let none = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(limit(&[first, none]), None);
+        let addresses = |bytes: &str| {
+            format!(
+                "Max cpu time unlimited unlimited seconds\nMax address space  {bytes}  unlimited  bytes\n"
+            )
+        };
+        let (few, all) = (addresses("536870912"), addresses("unlimited"));
+        assert_eq!(limit(&[("proc/self/limits", &few)]), Some(128 << 20));
+        assert_eq!(limit(&[first, own, ("proc/self/limits", &few)]), Some(128 << 20));
+        assert_eq!(limit(&[first, own, ("proc/self/limits", &all)]), Some(256 << 20));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod memory;
 mod table;
 
 pub use log_verbosity::LogVerbosity;
-pub use memory::{MemoryParameters, limit_memory};
+pub use memory::{MemoryParameters, index_build_bytes, limit_memory};
 pub use table::{FEATURE_COMPATIBILITY_VERSION, Settings, TABLE};
 
 /// When a parameter may be set.

@@ -23,7 +23,7 @@ struct Fixture {
     op: Arc<OpCtx>,
 }
 
-/// A disk that is full when somebody says so.
+/// An engine whose disk counts as nearly full when a test sets the flag.
 struct Full {
     inner: Arc<MemoryEngine>,
     full: AtomicBool,
@@ -479,8 +479,8 @@ fn on_a_full_disk_the_log_gives_way_to_deletions() {
     }
     assert_eq!(f.kept().len(), 1, "nothing more is kept");
     assert_eq!(f.store.oplog().cuts_for_room(), 1, "it is cut once, not for each deletion");
-    let behind = f.store.oplog().read_changes(before - 1, &mut |_| Ok(ControlFlow::Continue(())));
-    assert_eq!(behind.unwrap_err().code(), ErrorCode::ChangeStreamHistoryLost);
+    let late = f.store.oplog().read_changes(before - 1, &mut |_| Ok(ControlFlow::Continue(())));
+    assert_eq!(late.unwrap_err().code(), ErrorCode::ChangeStreamHistoryLost);
     f.store.trim_oplog().unwrap();
     assert_eq!(f.kept().len(), 0);
     // What is left begins with a note, and holds what came after it.

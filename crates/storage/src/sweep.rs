@@ -82,7 +82,7 @@ impl Sweeper {
 
 fn run(store: &Weak<Store>, signal: &(Mutex<Signal>, Condvar)) {
     let mut swept_micros = None;
-    // Nobody knows yet.
+    // Whether the disk is nearly full is not known yet.
     let mut look = FULL_LOOK;
     loop {
         let only_trim = {

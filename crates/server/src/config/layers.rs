@@ -18,7 +18,9 @@ const DEFAULTS: &str = include_str!("../../../../config/mayflydb.yaml");
 /// How large the cache is.
 pub(super) const CACHE_SIZE: &str = "storage.cacheSizeGB";
 /// The least cache that the server chooses, in GB.
-const LEAST_CACHE: f64 = 0.25;
+const LEAST_CACHE: f64 = 0.03;
+/// The same where the system does not tell its memory.
+const UNKNOWN_CACHE: f64 = 0.25;
 /// Begins the names of environment variables.
 const ENVIRONMENT_PREFIX: &str = "MAYFLYDB_";
 /// Names with the prefix that are not keys.
@@ -75,9 +77,9 @@ impl fmt::Display for Origin {
 fn cache_after(memory: &Memory) -> (f64, String) {
     let all = memory.usable_bytes() as f64 / f64::from(1 << 30);
     let quarter = (all * 25.0).floor() / 100.0;
-    let whose = if memory.limit_bytes.is_some() { "container's limit" } else { "machine" };
+    let whose = if memory.limit_bytes.is_some() { "process's limit" } else { "machine" };
     match quarter {
-        _ if all == 0.0 => (LEAST_CACHE, "the system does not tell its memory".to_owned()),
+        _ if all == 0.0 => (UNKNOWN_CACHE, "the system does not tell its memory".to_owned()),
         quarter if quarter < LEAST_CACHE => {
             (LEAST_CACHE, format!("the least, of the {all:.2} GB of the {whose}"))
         }

@@ -17,6 +17,7 @@ mod full_disk;
 mod log_files;
 mod logins;
 mod memory;
+mod memory_group;
 mod memory_limit;
 mod own_documents;
 mod package_configuration;

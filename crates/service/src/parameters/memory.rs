@@ -12,7 +12,7 @@ use crate::machine::Memory;
 
 /// The least that an operation may hold. What one of two documents of 16 MB needs does not depend on the machine.
 const LEAST_MOST: usize = 256 << 20;
-/// The least that operators share, however small the machine.
+/// The least that operators share, or an eighth of the memory where that is less.
 const LEAST_OPERATION_BYTES: u64 = 64 << 20;
 
 /// The parameters about memory.
@@ -82,6 +82,15 @@ pub fn limit_memory(engine_bytes: usize) {
     }
 }
 
+/// `maxIndexBuildMemoryUsageMegabytes` at the start, in bytes: 200 MB, or an eighth of the memory where that is less.
+pub fn index_build_bytes() -> i64 {
+    const MOST: u64 = 200 << 20;
+    match Memory::of_system().usable_bytes() {
+        0 => MOST as i64,
+        all => (all / 8).min(MOST) as i64,
+    }
+}
+
 /// 1 GiB, or a quarter of the memory where that is less.
 fn operation_bytes() -> i64 {
     static BYTES: OnceLock<i64> = OnceLock::new();
@@ -91,7 +100,7 @@ fn operation_bytes() -> i64 {
         let most = MAX_OPERATION_MEMORY_BYTES as u64;
         let bytes = match all {
             0 => most,
-            all => (all / 4).clamp(LEAST_OPERATION_BYTES, most),
+            all => (all / 4).clamp(LEAST_OPERATION_BYTES.min(all / 8), most),
         };
         i64::try_from(bytes).unwrap_or(i64::MAX)
     })

@@ -31,7 +31,7 @@ pub struct Oplog {
     swept: AtomicU64,
     /// Its limits were changed: the space of what they cut is given back at once.
     resized: AtomicBool,
-    /// Held by who cuts the whole log.
+    /// Held while the whole log is cut.
     pub(crate) cutting: Mutex<()>,
     /// How often it was cut because the disk was nearly full.
     pub(crate) cuts_for_room: AtomicU64,

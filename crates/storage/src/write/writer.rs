@@ -51,7 +51,7 @@ pub struct Writer {
     archive_sink: OnceLock<Arc<dyn ArchiveSink>>,
     finds_archives: OnceLock<Weak<dyn FindArchives>>,
     pub(super) user_block: UserWriteBlock,
-    /// Somebody has noticed that the disk is nearly full; the sweeper sets it back.
+    /// A unit has found the disk nearly full; the sweeper resets the flag.
     pub(crate) noticed_full: AtomicBool,
     pub(super) definition_hook: DefinitionHook,
     /// Keeps writers out while `fsync` holds it.
