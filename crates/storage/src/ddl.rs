@@ -4,6 +4,7 @@
 //! range unreachable; the sweeper clears it later.
 
 mod build;
+mod change_index;
 mod circle;
 mod convert;
 mod indexes;
@@ -36,10 +37,8 @@ use crate::record::new_uuid;
 use crate::record::storable::check_bytes;
 use crate::timeseries::{TimeSeries, default_index};
 use crate::write::in_transaction;
-pub use indexes::{
-    CollModChange, CollModResult, CreateIndexesOptions, CreateIndexesResult, IndexSelector,
-    NewExpireAfter,
-};
+pub use change_index::{CollModChange, CollModResult, IndexSelector, NewExpireAfter};
+pub use indexes::{CreateIndexesOptions, CreateIndexesResult};
 pub use replace::Replacement;
 use sparing::{OpenTransactions, options_endanger};
 

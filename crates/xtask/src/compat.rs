@@ -31,8 +31,11 @@ recognize them; those that work nevertheless are extensions: the expression `$si
   With `setParameter: lastModifiedTTL: false` a TTL index on `_ts` is one like any other.
 * `hello` answers as a router (`msg: isdbgrid`): drivers send retryable writes, which are answered once and for all, run
   transactions, and do not look for other addresses. Answers carry no `recoveryToken`: there is one server to ask.
-* Between two statements a transaction holds no lock on a collection: `createIndexes`, `drop` and other changes of what it
-  has touched do not wait for it. It then ends with 246 and `TransientTransactionError`, and drivers run it again.
+* Between two statements a transaction holds no lock on a collection. `createIndexes` and a `collMod` that changes no answer
+  of it go on beside it: it does not use an index that was made meanwhile, and its commit writes the keys. When they do not go
+  into a unique index, the commit fails with 112. Other changes of definitions wait, up to their `maxTimeMS`, for the
+  transactions that had come to the collection when the change was asked for; one that comes to it later, and began before
+  the change, ends with 246.
 * In a transaction time stands still: what is due and hidden is so as of its beginning. What it has written itself carries that
   time, too.
 * `--replSet NAME` makes a replica set of one member. `replSetStepDown` needs `force: true` and refuses at once without it, where
@@ -95,10 +98,18 @@ recognize them; those that work nevertheless are extensions: the expression `$si
 * Stages about shards answer as on a server that has none.
 * Arrays and texts that an expression makes on its way may be no larger than a document (10334), just as its result.
 * A build of an index that a crash cut off is forgotten at the next start, with a line in the log.
+* OP_QUERY takes what drivers send before and while they log in, as in the reference: `hello`, `isMaster`, `buildInfo`,
+  `saslStart`, `saslContinue`, `authenticate`, `_isSelf`.
+* `replSetReconfig` changes version, address, tags and settings of the one member; settings are kept and change nothing. Further
+  members answer 238. An address that is the one of the client's connection stays that of each connection.
+* On the router `config.shards` has this server as the only shard, so that `sh.status()` works; `config.databases` and
+  `config.collections` are empty.
+* `prepareUnique` refuses new duplicates; the conversion (`unique: true` in `collMod`) answers 238.
 * Buckets of a time series are packed in this server's own way. `system.buckets.*` shows them in the reference's format, with
   columns (BSONColumn) of whole values, repetitions and gaps; nothing but whole buckets is written there, as `mongorestore`
   does. They are taken apart and checked against their own bounds and counts; one with measurements beyond
-  `bucketMaxSpanSeconds` is refused (121). In change streams and in the operation log buckets are as they are stored. Meta
+  `bucketMaxSpanSeconds` is refused (121). In change streams and in the operation log buckets are as they are stored; `applyOps`
+  takes such entries, and buckets in the reference's format, but not the reference's deltas of buckets. Meta
   values are grouped byte by byte: documents with their fields in another order are different sources. `system.views` does not
   list time series.
 * `local.oplog.rs` is there without `--replSet`, too. It has entries of one write unit as `applyOps`, and beside the reference's

@@ -121,3 +121,49 @@ async fn a_server_that_stops_leaves_open_transactions_behind() {
     ok(&mut client, with(doc! {"insert": "c", "documents": [{"_id": 1}]}, part(1, 1, true))).await;
     server.stop().await.unwrap();
 }
+
+/// Manual, "Transactions", "In Progress Transactions and Write Conflicts": a change of a definition waits for transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_a_definition_waits_as_long_as_it_may() {
+    let clock = Arc::new(SystemClock::new());
+    let server = start(StartOptions::for_tests(clock).unwrap()).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    ok(&mut client, doc! {"insert": "c", "documents": [{"_id": 1, "n": 0}]}).await;
+    ok(&mut client, with(increment(), part(1, 1, true))).await;
+    let mut other = Client::connect(&server).await;
+    for mut change in [
+        doc! {"drop": "c"},
+        doc! {"dropIndexes": "c", "index": "*"},
+        doc! {"renameCollection": "admin.c", "to": "admin.d"},
+    ] {
+        change.insert("maxTimeMS", 30);
+        let reply = other.run(change).await;
+        assert_eq!(int(&reply, "code"), 50, "{reply}");
+    }
+    // More of them than the runtime has workers, and the transaction goes on and commits.
+    let mut changes = Vec::new();
+    for number in 0..WRITERS {
+        let mut client = Client::connect(&server).await;
+        changes.push(tokio::spawn(async move {
+            // There is none of this name, which it finds out when it may look.
+            let reply =
+                client.run(doc! {"dropIndexes": "c", "index": format!("no_{number}")}).await;
+            assert_eq!(int(&reply, "code"), 27, "{reply}");
+        }));
+    }
+    let index = doc! {"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n_1"}]};
+    ok(&mut other, index).await;
+    ok(&mut client, with(increment(), part(1, 1, false))).await;
+    ok(&mut client, with(doc! {"commitTransaction": 1}, part(1, 1, false))).await;
+    for change in changes {
+        change.await.unwrap();
+    }
+    let found = ok(&mut client, doc! {"find": "c", "filter": {"n": 2}, "hint": "n_1"}).await;
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch.len(), 1);
+    // One that nobody ends ends by itself.
+    ok(&mut client, doc! {"setParameter": 1, "transactionLifetimeLimitSeconds": 1}).await;
+    ok(&mut client, with(increment(), part(1, 2, true))).await;
+    ok(&mut other, doc! {"drop": "c"}).await;
+    server.stop().await.unwrap();
+}

@@ -315,12 +315,14 @@ impl Collection {
         Ranked::take(Rank::Changing(self.id), take)
     }
 
-    /// The state for a look at it, also by who has it shared.
+    /// The state for a look at it, also where this thread has it shared. A conversion holds it exclusively for as long as it copies:
+    /// a thread of the runtime that waits for it serves other tasks meanwhile.
     pub(super) fn now(&self) -> SharedState<'_> {
-        let taken = Ranked::take(Rank::Shared(self.id), || {
-            Ok::<_, Infallible>(self.state.read_recursive())
-        });
-        match taken {
+        let take = || match self.state.try_read_recursive() {
+            Some(state) => state,
+            None => current::wait(|| self.state.read_recursive()),
+        };
+        match Ranked::take(Rank::Shared(self.id), || Ok::<_, Infallible>(take())) {
             Ok(state) => state,
         }
     }

@@ -1,4 +1,4 @@
-//! Changes of the catalog about indexes: create, drop, change.
+//! Changes of the catalog about indexes: create, drop.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use mayfly_kv::{Direction, ScanLimit};
 use mayfly_value::shell::Shell;
 use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collation};
 
-use super::policies::{id_index_change, may_expire_more, with_new_expire_after};
-use super::select::{droppable, is_id_selector, new_specs, select};
+use super::change_index::IndexSelector;
+use super::select::{droppable, new_specs};
 use super::sparing::{
     OpenTransactions, index_change_endangers, index_shows_other_documents,
     spec_shows_other_documents,
@@ -21,10 +21,9 @@ use crate::Store;
 use crate::catalog::{Collection, CollectionState, Definition, Index, local, new_index};
 use crate::index::kinds;
 use crate::index::spec::{IndexSpec, Requested, SpecRules, in_spec_context};
-use crate::policy::ExpireAfter;
 use crate::policy::TtlIndexRules;
 use crate::read::whole_range;
-use crate::timeseries::{TimeSeries, check_policy, checked_on_buckets, shown_to_clients};
+use crate::timeseries::{TimeSeries, checked_on_buckets, shown_to_clients};
 use crate::write::{DefinitionChange, in_transaction};
 
 /// What `createIndexes` reports.
@@ -51,57 +50,6 @@ pub struct CreateIndexesOptions {
     pub ignore_unknown: bool,
     /// An index that differs only in its policy is changed in place.
     pub update_policies: bool,
-}
-
-/// A new time to live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewExpireAfter {
-    /// In seconds; -1 on a last-modified policy only.
-    Seconds(i32),
-    /// The index is a plain one from now on.
-    Off,
-}
-
-/// Which index is meant.
-#[derive(Clone, Copy)]
-pub enum IndexSelector<'a> {
-    /// By name.
-    Name(&'a str),
-    /// By key pattern.
-    Key(RawDoc<'a>),
-}
-
-/// What `collMod` changes on an index.
-#[derive(Clone, Copy, Default)]
-pub struct CollModChange<'a> {
-    /// A new time to live.
-    pub expire_after: Option<NewExpireAfter>,
-    /// The document `ttl`, checked before; an empty one takes it away.
-    pub ttl: Option<RawDoc<'a>>,
-    /// Hidden or not.
-    pub hidden: Option<bool>,
-    /// Whether writes may add no second document with a key.
-    pub prepare_unique: Option<bool>,
-}
-
-impl CollModChange<'_> {
-    fn is_prepare_unique_alone(&self) -> bool {
-        let others = self.expire_after.is_some() || self.ttl.is_some() || self.hidden.is_some();
-        self.prepare_unique.is_some() && !others
-    }
-}
-
-/// What `collMod` reports.
-#[derive(Debug, Default)]
-pub struct CollModResult {
-    /// Old time to live, when it had one.
-    pub expire_after_old: Option<i32>,
-    /// New time to live.
-    pub expire_after_new: Option<i32>,
-    /// Hidden before and after, when it changed.
-    pub hidden: Option<(bool, bool)>,
-    /// `prepareUnique` before and after, when it changed.
-    pub prepare_unique: Option<(bool, bool)>,
 }
 
 impl Store {
@@ -447,149 +395,6 @@ impl Store {
         }
         Ok(before)
     }
-
-    /// Changes the options of one index.
-    ///
-    /// # Errors
-    /// 26, 27, 72, 181 and 2 as the expiry contract's section 3.4 lists them.
-    pub fn modify_index(
-        &self,
-        ns: &Namespace,
-        selector: IndexSelector<'_>,
-        change: CollModChange<'_>,
-    ) -> Result<CollModResult> {
-        self.change_sparing(ns, |open| self.try_modify_index(ns, selector, change, open))
-    }
-
-    fn try_modify_index(
-        &self,
-        ns: &Namespace,
-        selector: IndexSelector<'_>,
-        change: CollModChange<'_>,
-        open: OpenTransactions,
-    ) -> Result<Option<CollModResult>> {
-        let _changing = self.lock_catalog()?;
-        let Some(collection) = self.catalog.get(ns) else {
-            return Err(Error::new(ErrorCode::NamespaceNotFound, "ns does not exist"));
-        };
-        if is_id_selector(selector) {
-            let clustered = collection.options().as_doc().get("clusteredIndex").is_some();
-            if change.is_prepare_unique_alone() && !clustered {
-                // It is unique.
-                return Ok(Some(CollModResult::default()));
-            }
-            return Err(match change.hidden {
-                _ if clustered => clustered_index_change(ns, selector, change),
-                Some(_) => Error::bad_value("can't hide _id index"),
-                None => id_index_change(),
-            });
-        }
-        let on_buckets = on_buckets(selector, collection.time_series().as_deref());
-        let mapped = on_buckets.as_ref().map(|key| IndexSelector::Key(key.as_doc()));
-        let found = select(&collection.indexes(), mapped.unwrap_or(selector), ns)?;
-        let mut spec = found.spec.clone();
-        let mut result = CollModResult::default();
-        if let Some(new) = change.expire_after {
-            self.check_not_capped(ns)?;
-            result.expire_after_old = spec.expire_after().map(ExpireAfter::listed_secs);
-            spec = with_new_expire_after(&spec, new, self.spec_rules())?;
-            if new != NewExpireAfter::Off {
-                result.expire_after_new = spec.expire_after().map(ExpireAfter::listed_secs);
-            }
-        }
-        if let Some(ttl) = change.ttl {
-            if spec.expire_after().is_none() {
-                return Err(Error::new(
-                    ErrorCode::InvalidOptions,
-                    "'ttl' can be used only together with 'expireAfterSeconds'",
-                ));
-            }
-            if spec.is_inert() {
-                return Err(Error::new(
-                    ErrorCode::InvalidOptions,
-                    "'ttl' is not supported on an index of this type",
-                ));
-            }
-            spec = spec.with_ttl_options(ttl);
-            if collection.time_series().is_some() {
-                check_policy(spec.ttl_options())?;
-            }
-            self.check_no_circle(&collection.namespace(), &[spec.ttl_options()], &[])?;
-            self.check_archive_place(spec.ttl_options())?;
-        }
-        if let Some(hidden) = change.hidden
-            && hidden != spec.hidden()
-        {
-            result.hidden = Some((spec.hidden(), hidden));
-            spec = spec.with_hidden(hidden);
-        }
-        if let Some(prepare_unique) = change.prepare_unique
-            && prepare_unique != spec.prepare_unique()
-            && !spec.unique()
-        {
-            if !change.is_prepare_unique_alone() {
-                let text = "prepareUnique cannot be combined with any other modification.";
-                return Err(Error::new(ErrorCode::InvalidOptions, text));
-            }
-            result.prepare_unique = Some((spec.prepare_unique(), prepare_unique));
-            spec = spec.with_prepare_unique(prepare_unique);
-        }
-        let changed = with_spec(&found, spec);
-        if open == OpenTransactions::Spare && index_change_endangers(&found, &changed) {
-            return Ok(None);
-        }
-        if result.hidden.is_some() {
-            found.runtime.uses.reset();
-        }
-        self.replace_index(&collection, &found, changed)?;
-        Ok(Some(result))
-    }
-
-    pub(super) fn replace_index(
-        &self,
-        collection: &Collection,
-        old: &Arc<Index>,
-        replacement: Arc<Index>,
-    ) -> Result<()> {
-        let (ns, spec) = (collection.namespace(), &replacement.spec);
-        if may_expire_more(&old.spec, spec) {
-            old.runtime.ttl.begin_ramp(self.clock.monotonic_micros());
-        }
-        let mut command = DocBuilder::new();
-        command.append("collMod", ns.collection()).start_document("index");
-        command.append("name", spec.name());
-        for name in ["expireAfterSeconds", "ttl"] {
-            if let Some(element) = spec.document().get_element(name) {
-                command.append_element(element);
-            }
-        }
-        command.append("hidden", spec.hidden());
-        if old.spec.prepare_unique() != spec.prepare_unique() {
-            command.append("prepareUnique", spec.prepare_unique());
-        }
-        let command = command.finish();
-        let mut state = collection.change_state()?;
-        let mut changed = state.clone();
-        for index in &mut changed.indexes {
-            if index.id == old.id {
-                *index = replacement.clone();
-            }
-        }
-        let endangers = index_change_endangers(old, &replacement);
-        let _definition = endangers.then(|| self.definitions.changing(&ns, Definition::Changed));
-        self.change(|txn, oplog| {
-            oplog.command(&command_ns(&ns), &collection.uuid(), command.as_doc());
-            put_collection(txn, collection.id(), &ns, &collection.uuid(), &changed)
-        })?;
-        collection.install(&mut state, changed);
-        Ok(())
-    }
-}
-
-/// The same index with another definition.
-pub(super) fn with_spec(index: &Index, spec: IndexSpec) -> Arc<Index> {
-    let (filter, runtime) = (index.filter.clone(), index.runtime.clone());
-    Arc::new(Index { id: index.id, spec, filter, runtime })
 }
 
 /// From this edition of the definitions on transactions use the indexes.
@@ -606,25 +411,11 @@ pub(super) fn set_ready(indexes: &[Arc<Index>], ready: bool) {
     }
 }
 
-/// Why the index that a collection is clustered by does not change: it is no index of its own. Expiry contract, section 3.4.
-fn clustered_index_change(
-    ns: &Namespace,
-    selector: IndexSelector<'_>,
-    change: CollModChange<'_>,
-) -> Error {
-    let shown = match selector {
-        IndexSelector::Name(_) if change.hidden.is_some() => {
-            let text = "The 'hidden' option is not supported for a clusteredIndex";
-            return Error::new(ErrorCode(6011800), text);
-        }
-        IndexSelector::Name(name) => name.to_owned(),
-        IndexSelector::Key(key) => Shell(key).to_string(),
-    };
-    Error::new(ErrorCode::IndexNotFound, format!("cannot find index {shown} for ns {ns}"))
-}
-
 /// The key pattern that a pattern of measurements means on buckets.
-fn on_buckets(selector: IndexSelector<'_>, series: Option<&TimeSeries>) -> Option<DocBuf> {
+pub(super) fn on_buckets(
+    selector: IndexSelector<'_>,
+    series: Option<&TimeSeries>,
+) -> Option<DocBuf> {
     match selector {
         IndexSelector::Key(key) => Some(series?.fields.key_on_buckets(key)),
         IndexSelector::Name(_) => None,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use mayfly_base::{Error, ErrorCode, Namespace, OpCtx, Result};
 use mayfly_value::{RawDoc, RawValue};
 
-use super::indexes::with_spec;
+use super::change_index::with_spec;
 use super::select::{is_id_selector, select};
 use super::{CollModChange, IndexSelector, NewExpireAfter};
 use crate::Store;
