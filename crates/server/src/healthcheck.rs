@@ -86,7 +86,7 @@ impl Announcement {
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // A file that stays names an address where nobody answers.
+        // If the file remains, it names an address at which no server listens.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,8 +1,8 @@
 //! `replSetReconfig`: version, address, tags and settings of the set's only member.
 //!
-//! The new configuration stands in `local.system.replset` before the command answers. Members cannot be added (238), and the member
-//! stays what it is: no arbiter, not hidden, with a vote. An address that differs from the one that this client uses is told to all
-//! clients from then on, unless `--advertise` gives one.
+//! The new configuration is stored in `local.system.replset` before the command replies. Members cannot be added (238), and the member
+//! stays what it is: no arbiter, not hidden, with a vote. From then on all clients are given an address that differs from the one that
+//! this client uses, unless `--advertise` gives one.
 
 use mayfly_auth::Action;
 use mayfly_base::{Error, ErrorCode, Result};

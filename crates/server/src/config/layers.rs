@@ -239,7 +239,7 @@ impl Layers {
                 mistakes.push(mistake.to_string());
             }
         }
-        // Whoever corrects the file wants to know all of them.
+        // All mistakes are reported together, so that one correction is enough.
         match mistakes.is_empty() {
             true => Ok(()),
             false => bail!("{}", mistakes.join(", ")),

@@ -186,7 +186,7 @@ fn the_server_runs_in_the_background() {
     let process = Pid::from_raw(number.trim().parse().unwrap()).unwrap();
     let said = String::from_utf8(started.stdout).unwrap();
     assert_eq!(said, format!("mayflydb runs in the background, process {}\n", number.trim()));
-    // It is ready by now, for whoever has started it.
+    // The first process ends only when the server is ready.
     let healthy = Command::new(env!("CARGO_BIN_EXE_mayflydb"))
         .args(["--healthcheck", "--dbpath"])
         .arg(&data)
@@ -239,7 +239,7 @@ fn the_health_check_needs_no_flags() {
     assert!(!is_healthy(folder.path(), &["--port", &other_port]));
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    // What a killed server leaves behind says nothing.
+    // The file of a server that was killed is not valid.
     assert!(!is_healthy(folder.path(), &[]));
     let mut server = Server::start(folder.path());
     assert!(is_healthy(folder.path(), &[]));

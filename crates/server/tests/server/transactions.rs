@@ -161,7 +161,7 @@ async fn a_change_of_a_definition_waits_as_long_as_it_may() {
     let found = ok(&mut client, doc! {"find": "c", "filter": {"n": 2}, "hint": "n_1"}).await;
     let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     assert_eq!(batch.len(), 1);
-    // One that nobody ends ends by itself.
+    // A transaction that is not ended by its client ends when its lifetime is over.
     ok(&mut client, doc! {"setParameter": 1, "transactionLifetimeLimitSeconds": 1}).await;
     ok(&mut client, with(increment(), part(1, 2, true))).await;
     ok(&mut other, doc! {"drop": "c"}).await;

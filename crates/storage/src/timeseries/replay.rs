@@ -1,8 +1,8 @@
-//! Deltas of buckets, as the log has them for what was added to a packed bucket, done again over a bucket that may be packed
-//! differently, or be newer than the log.
+//! Replays deltas of buckets. The log has a delta when rows were added to a packed bucket; the bucket that it is applied to may be
+//! packed differently, or be newer than the log.
 //!
-//! The delta has the new number of rows, of each column either the bytes that came behind it, or the whole column where that was
-//! short or new:
+//! The delta holds the new number of rows, and for each column either the bytes that were appended or, where the column was short or
+//! new, the whole column:
 //!
 //! ```text
 //! { scontrol: { u: { count: n }, .. }, sdata: { b: { <field>: { o, d: runs } }, u: { <field>: column }, i: { .. } } }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | with an unbounded lower end, `$rank` and its like, `$locf`, `$expMovingAvg` | its running state ([`running`]) |
 //! | with a bounded lower end, `$shift` | the documents that the window reaches ([`sliding`]) |
-//! | `$linearFill` | the gap between two values ([`line`]) |
+//! | `$linearFill` | the gap between two values ([`Line`]) |
 //!
 //! A window that is bounded below only reaches to the end of the partition, so that the rest of the partition has to fit memory.
 

@@ -8,7 +8,7 @@
 //! * An index that is still being built gets notes: the record, and the keys that it had before.
 //! * In an index that is ready, the keys of *before* that *after* does not have are removed, and those of *after* are added.
 //!   A key of a unique index that another record has makes the commit fail with 112: when the client runs the transaction
-//!   again, it sees the index, and its statement is told of the duplicate.
+//!   again, it uses the index, and its statement reports the duplicate.
 
 use std::collections::HashMap;
 use std::sync::Arc;

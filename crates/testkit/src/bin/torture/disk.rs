@@ -27,6 +27,7 @@ const STAYS_FULL: Duration = Duration::from_secs(8);
 const LONGEST_DELETION: Duration = Duration::from_secs(600);
 const WRITERS: u64 = 4;
 const BATCH: u64 = 100;
+const DUPLICATE_KEY: i32 = 11_000;
 const OUT_OF_DISK_SPACE: i32 = 14031;
 /// The reserve of a start that other programs cannot take.
 const RESERVE: &str = "RESERVE";
@@ -310,6 +311,13 @@ fn count(connection: &mut Connection) -> Result<i64, String> {
     Ok(int(reply.as_doc(), "n"))
 }
 
+/// How many documents of the batch with this first `_id` are there.
+fn present(connection: &mut Connection, first: i64) -> Result<i64, String> {
+    let batch = doc! { "_id": { "$gte": first, "$lt": first + BATCH as i64 } };
+    let reply = connection.run(DB, &doc! { "count": "full", "query": batch }).map_err(shown)?;
+    Ok(int(reply.as_doc(), "n"))
+}
+
 /// What was acknowledged is there.
 fn check_count(connection: &mut Connection, documents: i64) -> Result<(), String> {
     match count(connection)? {
@@ -338,14 +346,25 @@ fn write_until_full(port: u16, writer: u64, seed: u64, accepted: &Accepted) -> R
         let first = ((writer << 32) + batch * BATCH) as i64;
         let batch: Vec<Document> =
             (first..first + BATCH as i64).map(|id| large(&mut random, id)).collect();
-        let insert = doc! { "insert": "full", "documents": batch, "writeConcern": { "w": 1 } };
+        let insert = doc! {
+            "insert": "full", "documents": batch, "ordered": false, "writeConcern": { "w": 1 },
+        };
+        let mut refused = false;
         loop {
             match connection.run(DB, &insert) {
                 Ok(_) => break,
                 Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) if last().elapsed() > STAYS_FULL => {
-                    return Ok(documents);
+                    return Ok(documents + present(&mut connection, first)?);
                 }
                 Err(Failed::Refused(OUT_OF_DISK_SPACE, _)) => {
+                    refused = true;
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                // Some documents of a batch may go in before the others are refused. The batch is sent again as a whole.
+                Err(Failed::Refused(DUPLICATE_KEY, _)) if refused => {
+                    if present(&mut connection, first)? == BATCH as i64 {
+                        break;
+                    }
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 Err(why) => return Err(format!("insert: {why:?}")),
