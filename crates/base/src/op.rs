@@ -87,7 +87,9 @@ pub struct OpCtx {
     writes: AtomicBool,
     /// The thread that it runs on.
     pub thread: Keeps,
-    scratch: Mutex<Arc<OperationScratch>>,
+    scratch_pool: Arc<ScratchPool>,
+    /// Made by the first temporary file; few operations have one.
+    scratch: Mutex<Option<Arc<OperationScratch>>>,
     info: Mutex<OpInfo>,
 }
 
@@ -145,7 +147,8 @@ impl OpCtx {
             spills: SpillCounters::default(),
             writes: AtomicBool::new(false),
             thread: Keeps::default(),
-            scratch: Mutex::new(Arc::new(OperationScratch::new(pool))),
+            scratch_pool: pool,
+            scratch: Mutex::new(None),
             info: Mutex::new(info),
         }
     }
@@ -250,12 +253,13 @@ impl OpCtx {
 
     /// Its temporary files.
     pub fn scratch(&self) -> Arc<OperationScratch> {
-        self.scratch.lock().clone()
+        let make = || Arc::new(OperationScratch::new(self.scratch_pool.clone()));
+        self.scratch.lock().get_or_insert_with(make).clone()
     }
 
     /// From now on its temporary files count together with these, of an earlier operation with the same cursor.
     pub fn go_on_with_scratch(&self, scratch: Arc<OperationScratch>) {
-        *self.scratch.lock() = scratch;
+        *self.scratch.lock() = Some(scratch);
     }
 
     /// Changes what `currentOp` shows.

@@ -6,11 +6,9 @@
 //!
 //! An operation finds its account by its thread ([`current`]); what a cursor keeps in files counts for all of its batches
 //! ([`OperationScratch::of_current`], [`OpCtx::scratch`](crate::OpCtx::scratch)). Files of the server itself, such as those of index
-//! builds, count for the server only ([`for_the_server`]).
+//! builds, count for the server only ([`FileOwner::Server`]).
 
-use std::cell::Cell;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -159,26 +157,14 @@ impl OperationScratch {
     }
 }
 
-thread_local! {
-    static FOR_SERVER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Restores what was before; bound to its thread.
-pub struct ForServer {
-    before: bool,
-    _thread: PhantomData<*const ()>,
-}
-
-/// From now until the guard goes, files that this thread makes are the server's: their operation has no limit for them.
-#[must_use]
-pub fn for_the_server() -> ForServer {
-    ForServer { before: FOR_SERVER.replace(true), _thread: PhantomData }
-}
-
-impl Drop for ForServer {
-    fn drop(&mut self) {
-        FOR_SERVER.set(self.before);
-    }
+/// Which limits hold for a temporary file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileOwner {
+    /// Those of the operation and those of the server.
+    #[default]
+    Operation,
+    /// Those of the server only: a file of an index build.
+    Server,
 }
 
 /// What one file has claimed.
@@ -191,10 +177,9 @@ pub struct Claim {
 
 impl Claim {
     /// The claim of a new file of this thread's operation. A file outside of any operation has no limits.
-    #[expect(clippy::new_without_default, reason = "it depends on the thread")]
-    pub fn new() -> Claim {
+    pub fn new(owner: FileOwner) -> Claim {
         let account = OperationScratch::of_current();
-        Claim { account, is_limited: !FOR_SERVER.get(), claimed: 0 }
+        Claim { account, is_limited: owner == FileOwner::Operation, claimed: 0 }
     }
 
     /// The file is about to have so many bytes.
@@ -245,31 +230,28 @@ mod tests {
         let enter =
             |op: &Arc<crate::OpCtx>| current::enter(current::Current { op: Some(op.clone()) });
         let entered = enter(one.op());
-        let mut first = Claim::new();
+        let mut first = Claim::new(FileOwner::Operation);
         first.grow(600).unwrap();
         assert_eq!((first.claimed, one.op().scratch().used(), pool.used()), (900, 900, 900));
         first.grow(900).unwrap();
-        let mut second = Claim::new();
+        let mut second = Claim::new(FileOwner::Operation);
         assert_eq!(code(second.grow(200)), Err(ErrorCode::ExceededMemoryLimit));
-        {
-            let _builds = for_the_server();
-            Claim::new().grow(200).unwrap();
-        }
+        Claim::new(FileOwner::Server).grow(200).unwrap();
         assert_eq!(pool.used(), 900);
         drop(entered);
         let entered = enter(other.op());
-        assert_eq!(code(Claim::new().grow(500)), Err(ErrorCode::OutOfDiskSpace));
+        assert_eq!(code(Claim::new(FileOwner::Operation).grow(500)), Err(ErrorCode::OutOfDiskSpace));
         // A batch of a cursor that an earlier command has begun.
         other.op().go_on_with_scratch(one.op().scratch());
-        assert_eq!(code(Claim::new().grow(100)), Err(ErrorCode::ExceededMemoryLimit));
+        assert_eq!(code(Claim::new(FileOwner::Operation).grow(100)), Err(ErrorCode::ExceededMemoryLimit));
         drop(first);
         assert_eq!((one.op().scratch().used(), pool.used(), pool.refused()), (0, 0, 3));
         // Writing is a look at the operation.
         other.op().set_max_time_ms(5);
         clock.advance_ms(5);
-        assert_eq!(code(Claim::new().grow(1)), Err(ErrorCode::MaxTimeMSExpired));
+        assert_eq!(code(Claim::new(FileOwner::Operation).grow(1)), Err(ErrorCode::MaxTimeMSExpired));
         drop(entered);
-        Claim::new().grow(u64::MAX / 4).unwrap();
+        Claim::new(FileOwner::Operation).grow(u64::MAX / 4).unwrap();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mayfly_base::scratch::Claim;
+use mayfly_base::scratch::{Claim, FileOwner};
 use mayfly_base::{Error, ErrorCode, Result};
 
 /// Bytes that are written at once, and read where one file is read alone.
@@ -94,6 +94,10 @@ pub fn failed(what: &str, error: &std::io::Error) -> Error {
 /// # Errors
 /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
 pub fn open(folder: &Path) -> Result<ScratchFile> {
+    open_of(FileOwner::Operation, folder)
+}
+
+fn open_of(owner: FileOwner, folder: &Path) -> Result<ScratchFile> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder).map_err(|error| failed("make the folder of", &error))?;
     loop {
@@ -106,7 +110,7 @@ pub fn open(folder: &Path) -> Result<ScratchFile> {
         match options.open(&path) {
             Ok(file) => {
                 std::fs::remove_file(&path).map_err(|error| failed("unlink", &error))?;
-                return Ok(ScratchFile { file, claim: Claim::new(), position: 0 });
+                return Ok(ScratchFile { file, claim: Claim::new(owner), position: 0 });
             }
             // A process of the same number had it before.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -119,8 +123,8 @@ pub fn open(folder: &Path) -> Result<ScratchFile> {
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn writer(folder: &Path) -> Result<BufWriter<ScratchFile>> {
-    Ok(BufWriter::with_capacity(BUFFER_BYTES, open(folder)?))
+pub(crate) fn writer(owner: FileOwner, folder: &Path) -> Result<BufWriter<ScratchFile>> {
+    Ok(BufWriter::with_capacity(BUFFER_BYTES, open_of(owner, folder)?))
 }
 
 /// Ends the writing: the file stands at its beginning.
@@ -177,7 +181,7 @@ mod tests {
         let guard = registry.begin(OpInfo::default());
         let _entered = current::enter(current::Current { op: Some(guard.op().clone()) });
         let folder = std::env::temp_dir().join("mayfly-runs-test");
-        let mut out = writer(&folder).unwrap();
+        let mut out = writer(FileOwner::Operation, &folder).unwrap();
         let refused = (0..100).find_map(|_| write_entry(&mut out, b"key", &[7; 50_000]).err());
         assert_eq!(refused.unwrap().code(), ErrorCode::ExceededMemoryLimit);
         // What is in hand cannot be written any more.

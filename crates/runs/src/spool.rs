@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mayfly_base::Result;
+use mayfly_base::scratch::FileOwner;
 
 use crate::Spilled;
 use crate::file::{BUFFER_BYTES, ScratchFile, failed, finish, writer};
@@ -23,7 +24,7 @@ impl SpoolWriter {
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed.
     pub fn new(folder: &Path) -> Result<SpoolWriter> {
         let spilled = Spilled { spills: 1, ..Spilled::default() };
-        Ok(SpoolWriter { out: writer(folder)?, spilled })
+        Ok(SpoolWriter { out: writer(FileOwner::Operation, folder)?, spilled })
     }
 
     /// Takes one more.

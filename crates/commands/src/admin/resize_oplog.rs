@@ -47,7 +47,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) 
 fn number(fields: &Fields<'_>, name: &str, least: f64) -> Result<Option<f64>> {
     let Some(value) = fields.get(name) else { return Ok(None) };
     let Some(number) = Number::from_value(value).map(|number| number.to_f64()) else {
-        return Err(fields.wrong(name, value, "[decimal, double, int, long]'"));
+        return Err(fields.wrong(name, value, "[decimal, double, int, long]"));
     };
     match number >= least {
         true => Ok(Some(number)),

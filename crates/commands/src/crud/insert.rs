@@ -235,6 +235,12 @@ impl<'a> Chunk<'a> {
                 Err(error) if documents.len() == 1 => {
                     stopped = results.fail(self.first, error, ordered);
                 }
+                // The disk is to blame, and no document would have fared better alone.
+                Err(error) if error.code() == ErrorCode::OutOfDiskSpace => {
+                    for at in 0..documents.len() {
+                        stopped = stopped || results.fail(self.first + at, error.clone(), ordered);
+                    }
+                }
                 // One of them is to blame: the others still go in, each for itself.
                 Err(_) => stopped = self.one_by_one(ctx, ns, ordered, results)?,
             }

@@ -18,7 +18,7 @@ pub(crate) const WHATS_MY_URI: Row =
         .flags(RowFlags::BEFORE_AUTH.and(RowFlags::LENIENT));
 pub(crate) const IS_SELF: Row = Row::new(
     "_isSelf",
-    "Tells which process this is, for those that may talk to themselves",
+    "Identifies the process: members of a replica set find out which of their addresses is their own",
     run_self,
 )
 .needs(Needs::Nothing)

@@ -215,7 +215,9 @@ impl Executor {
     /// Whether documents are so large that the first batch copies megabytes, however few they are.
     fn may_give_much(&self) -> bool {
         let (documents, bytes) = self.collection.size_about();
-        if bytes <= limits::LONG_BYTES as i64 || documents <= 0 {
+        // On average a document has less: one that is read by its `_id` is not long, and most reads are of one.
+        let are_small = bytes <= documents.saturating_mul(limits::LONG_BYTES as i64);
+        if bytes <= limits::LONG_BYTES as i64 || are_small && matches!(self.plan, Plan::Id(_)) {
             return false;
         }
         let found = match self.plan.source() {
@@ -226,7 +228,7 @@ impl Executor {
             _ => documents.min(FEW_DOCUMENTS as i64),
         };
         let wanted = self.query.limit.or(self.expected).map_or(i64::MAX, |most| most as i64);
-        let average = bytes / documents;
+        let average = bytes / documents.max(1);
         average.saturating_mul(found.min(wanted)) > limits::LONG_BYTES as i64
     }
 

@@ -1,5 +1,5 @@
 //! How changes of definitions spare open transactions: which of them make wrong what a transaction has read or written, and waiting
-//! for those that have looked the name up. [`crate::catalog`]'s file `open` tells how that waiting goes.
+//! for those that have looked the name up. The file `open` of [`crate::catalog`] describes that wait.
 //!
 //! | change | what it does to an open transaction |
 //! |---|---|
