@@ -240,16 +240,25 @@ mod tests {
         assert_eq!(pool.used(), 900);
         drop(entered);
         let entered = enter(other.op());
-        assert_eq!(code(Claim::new(FileOwner::Operation).grow(500)), Err(ErrorCode::OutOfDiskSpace));
+        assert_eq!(
+            code(Claim::new(FileOwner::Operation).grow(500)),
+            Err(ErrorCode::OutOfDiskSpace)
+        );
         // A batch of a cursor that an earlier command has begun.
         other.op().go_on_with_scratch(one.op().scratch());
-        assert_eq!(code(Claim::new(FileOwner::Operation).grow(100)), Err(ErrorCode::ExceededMemoryLimit));
+        assert_eq!(
+            code(Claim::new(FileOwner::Operation).grow(100)),
+            Err(ErrorCode::ExceededMemoryLimit)
+        );
         drop(first);
         assert_eq!((one.op().scratch().used(), pool.used(), pool.refused()), (0, 0, 3));
         // Writing is a look at the operation.
         other.op().set_max_time_ms(5);
         clock.advance_ms(5);
-        assert_eq!(code(Claim::new(FileOwner::Operation).grow(1)), Err(ErrorCode::MaxTimeMSExpired));
+        assert_eq!(
+            code(Claim::new(FileOwner::Operation).grow(1)),
+            Err(ErrorCode::MaxTimeMSExpired)
+        );
         drop(entered);
         Claim::new(FileOwner::Operation).grow(u64::MAX / 4).unwrap();
     }

@@ -38,7 +38,8 @@ impl Table {
     /// 14031 OutOfDiskSpace, 39 FileStreamFailed, those of the check.
     pub fn of(mut merge: Merge, count: u64, folder: &Path, check: &Check<'_>) -> Result<Table> {
         let mut filter = Bloom::new(count);
-        let (mut out, mut blocks, mut end) = (writer(FileOwner::Operation, folder)?, Vec::new(), 0u64);
+        let (mut out, mut blocks, mut end) =
+            (writer(FileOwner::Operation, folder)?, Vec::new(), 0u64);
         let mut spilled = Spilled { spills: 1, ..Spilled::default() };
         let mut full_at = 0;
         while let Some((key, value)) = merge.next()? {

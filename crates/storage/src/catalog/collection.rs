@@ -15,7 +15,6 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::catalog::counts::Counts;
 use crate::catalog::held::HeldRecords;
-use crate::catalog::local;
 use crate::catalog::numbers::Numbers;
 use crate::catalog::ranked::{Rank, Ranked};
 use crate::catalog::{
@@ -522,15 +521,6 @@ impl Collection {
     /// Indexes whose build is over; that on `_id` is among them where there is one.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
         self.now().maintained().filter(|index| index.is_ready()).cloned().collect()
-    }
-
-    /// Those of them that a plan may use: the entries of a last-modified policy are no values of documents.
-    pub fn plannable_indexes(&self) -> Vec<Arc<Index>> {
-        let state = self.now();
-        let plannable = |index: &&Arc<Index>| {
-            index.is_ready() && !index.spec.is_last_modified() && local::sees(index)
-        };
-        state.maintained().filter(plannable).cloned().collect()
     }
 
     /// Whether it was dropped.

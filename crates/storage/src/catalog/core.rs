@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{Clock, Namespace, OpRegistry, PlannerSettings, Result};
+use mayfly_base::{Clock, OpRegistry, PlannerSettings, Result};
 use mayfly_kv::{Engine, EngineStats};
 
-use super::definitions::{Definitions, note};
+use super::definitions::Definitions;
 use super::history::History;
-use super::{Catalog, Collection, IdHints, local};
+use super::{Catalog, Collection, IdHints};
 use crate::index::FilterCompiler;
 use crate::oplog::Oplog;
 use crate::policy::TtlParameters;
@@ -48,13 +48,6 @@ impl Core {
     /// Figures of the byte store.
     pub fn engine_stats(&self) -> EngineStats {
         self.engine.stats()
-    }
-
-    /// The collection of this name.
-    pub fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
-        note(ns);
-        let found = self.catalog.get(ns);
-        if local::is_entered() { local::look_up(ns, found) } else { found }
     }
 
     /// All collections, ascending by name; of one database when it is given.

@@ -33,7 +33,6 @@ mod definitions;
 mod held;
 mod history;
 mod id_hints;
-pub(crate) mod local;
 pub(crate) mod numbers;
 mod open;
 mod policy;
@@ -42,13 +41,12 @@ mod temporary;
 
 pub use self::attached::Attached;
 pub use self::core::Core;
-pub(crate) use self::definitions::{
-    Definition, Definitions, Reader, begin_noting, end_noting, noted,
-};
+pub(crate) use self::definitions::{Definition, Definitions, Reader, changed};
 pub(crate) use self::history::Held;
 
 pub use self::history::History;
 pub(crate) use self::id_hints::IdHints;
+pub(crate) use self::open::Listed;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
 pub use collection::{Collection, Index, Uses};

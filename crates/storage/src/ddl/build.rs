@@ -25,6 +25,7 @@ mod load;
 mod tests;
 mod walk;
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -222,7 +223,7 @@ impl<'s> Build<'s> {
             let (store, collection) = (self.store, self.collection);
             self.step("last");
             let disputes = {
-                let _changing = store.lock_catalog()?;
+                let _changing = store.catalog.lock()?;
                 let mut state = collection.change_state()?;
                 self.check()?;
                 let Some(disputes) = self.catch_up_alone()? else { continue };
@@ -324,7 +325,7 @@ impl<'s> Build<'s> {
         let index = &self.indexes[dispute.number];
         let mut refusal = None;
         let mut have = 0;
-        let snapshot = self.store.snapshot()?;
+        let snapshot = self.store.latest()?;
         for record_key in [&dispute.owner, &dispute.record_key] {
             snapshot.stored_record(self.collection, record_key, &mut |record| {
                 let mut keys = KeySet::default();
@@ -339,9 +340,9 @@ impl<'s> Build<'s> {
         let mut goes = have < 2;
         for record_key in [&dispute.record_key, &dispute.owner] {
             goes = goes
-                || self
-                    .store
-                    .write(self.op, self.collection, |unit| unit.expire_hidden(record_key))?;
+                || self.store.write(self.op, &ReadView::now(), self.collection, |unit| {
+                    unit.expire_hidden(record_key)
+                })?;
         }
         match refusal {
             Some(refusal) if !goes => Err(refusal),

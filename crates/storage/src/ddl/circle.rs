@@ -5,6 +5,7 @@
 //! place of another (`$out`, `convertToCapped`). So whoever gives a collection a policy or a name asks here, under the
 //! catalog's lock. What was made before that, or by an older server, is met where documents are deleted ([`crate::write`]).
 
+use crate::isolation::ReadView;
 use std::collections::HashMap;
 
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
@@ -115,11 +116,13 @@ mod tests {
         let spec = doc! { "key": { "x": 1 }, "name": "x_1", "expireAfterSeconds": 0, "ttl": ttl };
         let spec = DocBuf::from_bson(&spec);
         let options = CreateIndexesOptions::default();
-        store.create_indexes(op, &namespace(from), &[spec.as_doc()], options).unwrap();
+        store
+            .create_indexes((op, &ReadView::now()), &namespace(from), &[spec.as_doc()], options)
+            .unwrap();
     }
 
     fn name_on_record(store: &Store, from: &str, to: &str) {
-        let collection = store.collection(&namespace(from)).unwrap();
+        let collection = store.collection(&ReadView::now(), &namespace(from)).unwrap();
         let state = collection.state.read();
         let (id, uuid) = (collection.id(), collection.uuid());
         store.change(|txn, _| put_collection(txn, id, &namespace(to), &uuid, &state)).unwrap();
@@ -128,12 +131,12 @@ mod tests {
     fn insert(store: &Store, op: &OpCtx, into: &str) -> Result<()> {
         let date = Bson::DateTime(DateTime::from_millis(0));
         let document = DocBuf::from_bson(&doc! { "_id": 1, "x": date });
-        let collection = store.collection(&namespace(into)).unwrap();
-        store.write(op, &collection, |unit| unit.insert(document.as_doc()))
+        let collection = store.collection(&ReadView::now(), &namespace(into)).unwrap();
+        store.write(op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
     }
 
     fn stored(store: &Store, op: &OpCtx, name: &str) -> i64 {
-        let collection = store.collection(&namespace(name)).unwrap();
+        let collection = store.collection(&ReadView::now(), &namespace(name)).unwrap();
         store.count_documents(op, &collection).unwrap()
     }
 
@@ -150,7 +153,9 @@ mod tests {
         let (store, op) = folder.open();
         store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
         assert_eq!(stored(&store, &op, "d.b"), 1);
-        let status = store.ttl_status(&op, &store.collection(&namespace("d.b")).unwrap()).unwrap();
+        let status = store
+            .ttl_status(&op, &store.collection(&ReadView::now(), &namespace("d.b")).unwrap())
+            .unwrap();
         let error = status[0].last_error.as_deref().unwrap();
         assert_eq!(error, "'ttl.archive.collection' must be another collection than d.b");
         // What is hidden and in the way stays as well.

@@ -32,7 +32,7 @@ impl Store {
         if !old.is_empty() {
             let specs = old.iter().map(|index| index.spec.clone()).collect();
             let fresh = {
-                let _changing = self.lock_catalog()?;
+                let _changing = self.catalog.lock()?;
                 self.register_building(collection, specs)?
             };
             self.build_and(op, collection, &fresh, IfDropped::GoesOn, |state| {

@@ -8,6 +8,7 @@
 //!
 //! A crash before step 3 leaves the target as it was. The next start drops the temporary collection.
 
+use crate::isolation::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::current::{self, Current};
@@ -121,13 +122,13 @@ impl Store {
         existing: Option<&Collection>,
         options: DocBuf,
     ) -> Result<Replacement> {
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         let mut name = temporary_name(becomes.db(), OF_AGGREGATION)?;
         if TimeSeries::name_of(becomes).is_some() {
             name = TimeSeries::buckets_of(&name).unwrap_or(name);
         }
         let Some(existing) = existing else {
-            let collection = self.create_locked(&name, options, new_uuid())?;
+            let collection = self.create_locked(&ReadView::now(), &name, options, new_uuid())?;
             return Ok(Replacement { collection, becomes: becomes.clone(), found: None });
         };
         let (found, indexes): (Found, Vec<IndexSpec>) = {
@@ -141,7 +142,8 @@ impl Store {
         }
         let definition =
             NewCollection { ns: &name, options: found.options.clone(), uuid: new_uuid() };
-        let collection = self.create_with_indexes(definition, &[], &indexes, Logging::On)?;
+        let collection =
+            self.create_with_indexes(&ReadView::now(), definition, [&[], &indexes], Logging::On)?;
         Ok(Replacement { collection, becomes: becomes.clone(), found: Some(found) })
     }
 
@@ -180,7 +182,7 @@ impl Store {
     pub fn abandon_replacement(&self, replacement: &Replacement) -> Result<()> {
         // Also when the operation has to end.
         let _nobody = current::enter(Current::default());
-        let _changing = self.lock_catalog()?;
+        let _changing = self.catalog.lock()?;
         match replacement.collection.is_in_preparation() {
             true => self.drop_locked(&replacement.collection),
             false => Ok(()),
@@ -199,7 +201,7 @@ impl Store {
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }
         let shown = measurements.as_ref().unwrap_or(ns);
-        if !is_collection && self.view(shown)?.is_some() {
+        if !is_collection && self.view(&ReadView::now(), shown)?.is_some() {
             let text = format!("a view already exists with that name: {shown}");
             return Err(Error::new(ErrorCode::NamespaceExists, text));
         }

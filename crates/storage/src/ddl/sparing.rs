@@ -34,7 +34,7 @@ impl Store {
     /// Those of the operation's deadline.
     pub(crate) fn lock_catalog_sparing(&self, names: &[Namespace]) -> Result<CatalogLock<'_>> {
         self.definitions.open.await_end(names)?;
-        self.lock_catalog()
+        self.catalog.lock()
     }
 
     /// Makes a change. Where it gives nothing, because it would endanger open transactions, it is made after they have ended.

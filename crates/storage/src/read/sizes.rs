@@ -225,7 +225,7 @@ impl Core {
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
         let (forward, limit) = (Direction::Forward, ScanLimit::rows(SAMPLE_ENTRIES));
-        let snapshot = self.snapshot()?;
+        let snapshot = self.latest()?;
         let end = snapshot.txn.scan(keyspace, range, forward, limit, &mut |key, value| {
             rows += 1;
             bytes += (key.len() + value.len()) as u64;
@@ -250,7 +250,7 @@ impl Core {
         range: &KeyRange,
         limit: CountLimit,
     ) -> Result<Counted> {
-        let snapshot = self.snapshot()?;
+        let snapshot = self.latest()?;
         let mut tally = Tally { op, limit, counted: Counted::default() };
         let mut rest = range.clone();
         let (forward, all) = (Direction::Forward, ScanLimit::NONE);

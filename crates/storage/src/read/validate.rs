@@ -121,7 +121,7 @@ impl Core {
             let _no_writers = collection.change_state()?;
             found.numbered = collection.is_numbered();
             found.kept_records = collection.counts.documents.load(Ordering::Acquire);
-            (self.snapshot()?, collection.counts.bytes.load(Ordering::Acquire))
+            (self.latest()?, collection.counts.bytes.load(Ordering::Acquire))
         };
         found.indexes = indexes.into_iter().map(ValidatedIndex::new).collect();
         let mut run =

@@ -201,7 +201,7 @@ impl Store {
             op.check()?;
             collection.check_alive()?;
             rule.check_alive()?;
-            let snapshot = self.snapshot()?;
+            let snapshot = self.latest()?;
             let mut found: Vec<(Vec<u8>, RecordKey)> = Vec::new();
             let limit = ScanLimit::rows(BATCH_ENTRIES);
             let scanned =
@@ -248,7 +248,7 @@ impl Store {
         let mut next = None;
         let Some(range) = rule.behind(due) else { return Ok(None) };
         rule.scan(
-            &self.snapshot()?,
+            &self.latest()?,
             collection,
             &range,
             ScanLimit::rows(1),

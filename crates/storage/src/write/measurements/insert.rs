@@ -1,5 +1,6 @@
 //! Inserting measurements: grouping, finding the bucket, adding.
 
+use crate::isolation::ReadView;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Writer {
     /// 2 BadValue for one without a time; those of [`Writer::write`].
     pub fn insert_measurements(
         &self,
-        op: &OpCtx,
+        (op, view): (&OpCtx, &ReadView),
         collection: &Collection,
         measurements: &[RawDoc<'_>],
         also: impl Fn(&mut WriteUnit<'_>) -> Result<()>,
@@ -70,7 +71,7 @@ impl Writer {
         let stripe_of: Vec<usize> = groups.iter().map(|group| open.stripe(&group.meta)).collect();
         // Held until the commit: two writers of one bucket would only make each other run again.
         let mut stripes = open.lock(stripe_of.iter().copied());
-        let placed = self.write(op, collection, |unit| {
+        let placed = self.write(op, view, collection, |unit| {
             let mut placed = Vec::with_capacity(groups.len());
             for (group, stripe) in groups.iter().zip(&stripe_of) {
                 let known = stripes.get(stripe).and_then(|stripe| stripe.get(&group.meta));

@@ -1,24 +1,13 @@
 //! What an open transaction of several statements knows of the catalog: the collections that it made itself, which nobody else
 //! sees before it commits, and those that it has touched, whose definitions must stay as they were when it began. Indexes that
 //! were published since are none for it: its snapshot does not have their entries.
-//!
-//! It belongs to the thread that runs a statement of the transaction, for as long as it does ([`enter`]).
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use mayfly_base::{Namespace, Result};
 
-use super::definitions::{Reader, changed};
-use super::open::Listed;
-use super::{Collection, Definitions, Index};
-
-thread_local! {
-    /// Asked by every look-up of a name: whether there is anything in the other.
-    static IS_ENTERED: Cell<bool> = const { Cell::new(false) };
-    static LOCAL: RefCell<Option<LocalCatalog>> = const { RefCell::new(None) };
-}
+use crate::catalog::{Collection, Definitions, Index, Listed, Reader, changed};
 
 /// A transaction's part of the catalog.
 pub(crate) struct LocalCatalog {
@@ -86,54 +75,25 @@ impl LocalCatalog {
     pub(crate) fn made(&self, collection: &Collection) -> bool {
         self.created.iter().any(|made| made.id() == collection.id())
     }
-}
 
-/// From here on this thread sees it.
-pub(crate) fn enter(local: LocalCatalog) {
-    LOCAL.set(Some(local));
-    IS_ENTERED.set(true);
-}
-
-/// Ends what [`enter`] began.
-pub(crate) fn leave() -> Option<LocalCatalog> {
-    IS_ENTERED.set(false);
-    LOCAL.take()
-}
-
-/// Whether this thread runs a statement of a transaction.
-#[inline]
-pub(crate) fn is_entered() -> bool {
-    IS_ENTERED.get()
-}
-
-/// Whether this thread may use the index: outside of transactions always.
-#[inline]
-pub(super) fn sees(index: &Index) -> bool {
-    !is_entered() || with(|local| local.sees(index)).unwrap_or(true)
-}
-
-/// Does something with what this thread sees; nothing when that is nothing of its own.
-pub(crate) fn with<T>(act: impl FnOnce(&mut LocalCatalog) -> T) -> Option<T> {
-    LOCAL.with_borrow_mut(|local| local.as_mut().map(act))
-}
-
-/// The collection of this name as the transaction sees it, which is asked for only where there is one.
-#[cold]
-pub(super) fn look_up(ns: &Namespace, shared: Option<Arc<Collection>>) -> Option<Arc<Collection>> {
-    let found = with(|local| {
-        if !local.names.contains(ns) {
-            local.names.push(ns.clone());
-            local.listed.looks_up(ns);
+    /// The collection of this name as the transaction sees it. `shared` is the one that others see.
+    pub(super) fn look_up(
+        &mut self,
+        ns: &Namespace,
+        shared: Option<Arc<Collection>>,
+    ) -> Option<Arc<Collection>> {
+        if !self.names.contains(ns) {
+            self.names.push(ns.clone());
+            self.listed.looks_up(ns);
         }
-        if let Some(made) = local.created.iter().find(|made| made.namespace() == *ns) {
+        if let Some(made) = self.created.iter().find(|made| made.namespace() == *ns) {
             return Some(made.clone());
         }
         if let Some(found) = &shared
-            && !local.touched.iter().any(|other| other.id() == found.id())
+            && !self.touched.iter().any(|other| other.id() == found.id())
         {
-            local.touched.push(found.clone());
+            self.touched.push(found.clone());
         }
-        None
-    });
-    found.flatten().or(shared)
+        shared
+    }
 }
