@@ -7,6 +7,7 @@
 //! config.clusterParameters   { _id: "defaultMaxTimeMS", clusterParameterTime, readOperations }
 //! ```
 
+use mayfly_storage::ReadView;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use mayfly_base::{Namespace, OpCtx, Result};
@@ -160,11 +161,11 @@ fn can_be_met(write: RawDoc<'_>) -> bool {
 }
 
 pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
-    let Some(collection) = store.collection(&Namespace::new("config", collection)?) else {
+    let Some(collection) = store.collection(&ReadView::now(), &Namespace::new("config", collection)?) else {
         return Ok(None);
     };
-    match store.locate(&collection, RawValue::String(id))? {
-        Some(key) => store.read_one(&collection, &key, |document| document.to_owned()),
+    match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
+        Some(key) => store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned()),
         None => Ok(None),
     }
 }
@@ -175,9 +176,9 @@ pub(crate) fn put(
     (collection, id): (&str, &str),
     document: RawDoc<'_>,
 ) -> Result<()> {
-    let (collection, _) = store.get_or_create(&Namespace::new("config", collection)?)?;
-    let key = store.locate(&collection, RawValue::String(id))?;
-    store.write(op, &collection, |unit| {
+    let (collection, _) = store.get_or_create(&ReadView::now(), &Namespace::new("config", collection)?)?;
+    let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
+    store.write(op, &ReadView::now(), &collection, |unit| {
         let old = match &key {
             Some(key) => unit.read(key)?.map(|old| (key, old)),
             None => None,

@@ -8,6 +8,7 @@
 //!
 //! A start writes only what has changed. The log has none of it.
 
+use mayfly_storage::ReadView;
 use std::ops::ControlFlow;
 
 use mayfly_base::{Namespace, OpCtx, Result};
@@ -64,8 +65,8 @@ impl Service {
     }
 
     fn own_document(&self, (db, name): Place, id: RawValue<'_>) -> Result<Option<DocBuf>> {
-        match self.store.collection(&Namespace::new(db, name)?) {
-            Some(found) => self.store.read_by_id(&found, &id_key(id), |_, it| it.to_owned()),
+        match self.store.collection(&ReadView::now(), &Namespace::new(db, name)?) {
+            Some(found) => self.store.read_by_id(&ReadView::now(), &found, &id_key(id), |_, it| it.to_owned()),
             None => Ok(None),
         }
     }
@@ -73,7 +74,7 @@ impl Service {
     /// Makes this the only document of the collection; nothing empties it.
     fn put_own(&self, (db, name): Place, document: Option<&DocBuf>) -> Result<()> {
         let ns = Namespace::new(db, name)?;
-        let collection = match (self.store.collection(&ns), document) {
+        let collection = match (self.store.collection(&ReadView::now(), &ns), document) {
             (Some(found), _) => found,
             (None, Some(_)) => self.store.get_or_create_own(&ns)?,
             (None, None) => return Ok(()),
@@ -83,7 +84,7 @@ impl Service {
             return Ok(());
         }
         let op = OpCtx::detached(self.clock.clone());
-        self.store.write(&op, &collection, |unit| {
+        self.store.write(&op, &ReadView::now(), &collection, |unit| {
             unit.leave_unlogged();
             unit.bypass_validation();
             for old in &present {
@@ -96,7 +97,7 @@ impl Service {
     fn all_documents(&self, collection: &Collection) -> Result<Vec<DocBuf>> {
         let mut documents = Vec::new();
         let (all, forward) = (whole_range(), Direction::Forward);
-        let snapshot = self.store.snapshot()?;
+        let snapshot = self.store.snapshot(&ReadView::now())?;
         snapshot.scan_records(collection, &all, forward, ScanLimit::NONE, &mut |_, document| {
             documents.push(document.to_owned());
             Ok(ControlFlow::Continue(()))

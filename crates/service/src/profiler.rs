@@ -8,6 +8,7 @@
 mod tests;
 mod visit;
 
+use mayfly_storage::ReadView;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -145,7 +146,7 @@ impl Profiler {
     /// # Errors
     /// Those of the engine.
     pub fn create(&self, store: &Store, db: &str) -> Result<()> {
-        store.get_or_create(&Namespace::new(db, COLLECTION)?).map(|_| ())
+        store.get_or_create(&ReadView::now(), &Namespace::new(db, COLLECTION)?).map(|_| ())
     }
 
     /// Keeps a document about an operation.
@@ -155,14 +156,14 @@ impl Profiler {
     pub fn keep(&self, store: &Store, op: &OpCtx, db: &str, about: RawDoc<'_>) -> Result<()> {
         let namespace = Namespace::new(db, COLLECTION)?;
         // An operation on a database that does not exist must not create it.
-        if store.collection(&namespace).is_none() && store.collections(Some(db)).is_empty() {
+        if store.collection(&ReadView::now(), &namespace).is_none() && store.collections(Some(db)).is_empty() {
             return Ok(());
         }
-        let (collection, _) = store.get_or_create(&namespace)?;
+        let (collection, _) = store.get_or_create(&ReadView::now(), &namespace)?;
         let mut document = DocBuilder::new();
         document.append("_id", self.next_id(op.now_ms())).append_all(about);
         let document = document.finish();
-        store.write(op, &collection, |unit| {
+        store.write(op, &ReadView::now(), &collection, |unit| {
             unit.leave_unlogged();
             unit.insert(document.as_doc())
         })?;
@@ -172,7 +173,7 @@ impl Profiler {
         let Some(_one_trims) = self.trimming.try_lock() else { return Ok(()) };
         while store.data_bytes(&collection) > MOST_BYTES {
             let mut oldest: Vec<(RecordKey, DocBuf)> = Vec::new();
-            store.snapshot()?.scan_records(
+            store.snapshot(&ReadView::now())?.scan_records(
                 &collection,
                 &whole_range(),
                 Direction::Forward,
@@ -185,7 +186,7 @@ impl Profiler {
             if oldest.is_empty() {
                 break;
             }
-            store.write(op, &collection, |unit| {
+            store.write(op, &ReadView::now(), &collection, |unit| {
                 unit.leave_unlogged();
                 for (key, _) in &oldest {
                     if let Some(document) = unit.read(key)? {

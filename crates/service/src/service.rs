@@ -1,5 +1,6 @@
 //! One running server as commands see it.
 
+use mayfly_storage::ReadView;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -180,8 +181,8 @@ impl Service {
         let Ok(ns) = Namespace::parse(namespace) else { return false };
         // What cannot be read is taken for existing.
         namespace == OPLOG
-            || self.store.collection(&ns).is_some()
-            || self.store.view(&ns).map_or(true, |view| view.is_some())
+            || self.store.collection(&ReadView::now(), &ns).is_some()
+            || self.store.view(&ReadView::now(), &ns).map_or(true, |view| view.is_some())
     }
 
     /// Sets `slowms`, for operations of clients and for visits of the TTL monitor.

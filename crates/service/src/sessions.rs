@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use mayfly_base::{Clock, Error, ErrorCode, OpCtx, Result, current, limits};
 use mayfly_storage::{
-    COMMIT_STATEMENT, EnteredTransaction, Executed, SessionKey, Statement, Store, TransactionOwner,
+    COMMIT_STATEMENT, Executed, OpenTransaction, ReadView, SessionKey, Statement, Store,
+    TransactionOwner,
 };
 use mayfly_value::DocBuf;
 use parking_lot::lock_api::ArcMutexGuard;
@@ -383,8 +384,8 @@ impl CheckedOut {
     ///
     /// # Errors
     /// 251 NoSuchTransaction when it was aborted or its time is over, 256 TransactionCommitted.
-    pub fn enter(&mut self, op: &Arc<OpCtx>) -> Result<EnteredTransaction> {
-        self.open(op)?.take(op)?.enter()
+    pub fn enter(&mut self, op: &Arc<OpCtx>) -> Result<ReadView> {
+        Ok(self.open(op)?.take(op)?.enter())
     }
 
     /// The statement is over, with a reply that takes so many bytes, and its transaction goes on, unless somebody has ended it meanwhile.
@@ -393,11 +394,11 @@ impl CheckedOut {
     /// 246 SnapshotUnavailable when a definition changed of what the transaction has touched: then it is aborted.
     pub fn leave(
         &mut self,
-        entered: EnteredTransaction,
+        view: ReadView,
         op: &OpCtx,
         reply_bytes: usize,
     ) -> Result<()> {
-        let left = entered.leave();
+        let left = OpenTransaction::leave(view);
         let number = self.txn_number;
         let goes_on = match (&mut self.state.usage, left) {
             (Usage::Open(transaction), Ok(open)) => {

@@ -9,11 +9,12 @@ mod shown;
 mod together;
 mod upsert;
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
-use mayfly_base::{OpCtx, Result};
+use mayfly_base::Result;
 use mayfly_mql::Update;
-use mayfly_storage::{Collection, Store, WriteUnit};
+use mayfly_storage::{Collection, WriteUnit};
 use mayfly_value::{DocBuf, ValueBuf};
 
 use crate::language::CanonicalQuery;
@@ -87,44 +88,41 @@ pub(crate) struct Versions {
 /// Those of the update language, of storage, and of the operation's deadline. Documents changed before an error stay
 /// changed.
 pub fn update(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
 ) -> Result<ModifyOutcome> {
-    update_with(store, op, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
+    update_with(session, collection, spec, Shown::nothing(&spec.query), &mut |_| {})
 }
 
 /// The same; `seen` is told of every document that matched or was inserted.
 pub(crate) fn update_with(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
     shown: Shown<'_>,
     seen: &mut dyn FnMut(Versions),
 ) -> Result<ModifyOutcome> {
     for lost_races in 0.. {
-        let outcome = update_found(store, op, collection, spec, shown, seen)?;
+        let outcome = update_found(session, collection, spec, shown, seen)?;
         if outcome.matched > 0 || !spec.upsert {
             return Ok(outcome);
         }
-        match upsert_one(store, op, collection, spec, shown)? {
+        match upsert_one(session, collection, spec, shown)? {
             Upserted::Inserted { id, document } => {
                 seen(Versions { before: None, after: Some(document) });
                 return Ok(ModifyOutcome { upserted: Some(id), ..ModifyOutcome::default() });
             }
             Upserted::WasThere(error) if lost_races >= MAX_LOST_RACES => return Err(error),
             // Somebody inserted it first: update that one, unless it has gone again.
-            Upserted::WasThere(_) => op.check()?,
+            Upserted::WasThere(_) => session.op.check()?,
         }
     }
     unreachable!("the races that may be lost are counted")
 }
 
 fn update_found(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &UpdateSpec,
     shown: Shown<'_>,
@@ -133,9 +131,9 @@ fn update_found(
     let UpdateSpec { query, multi, budget, .. } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
     let mut outcome = ModifyOutcome::default();
-    for_each_record(store, op, collection, wanted, &mut |key| {
-        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, op.now_ms());
-        match store.write(op, collection, change)? {
+    for_each_record(session, collection, wanted, &mut |key| {
+        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, session.op.now_ms());
+        match session.write(collection, change)? {
             Change::Gone => return Ok(false),
             Change::Same(before) => seen(Versions { before: Some(before), after: None }),
             Change::Written { before, after } => {
@@ -154,21 +152,19 @@ fn update_found(
 /// # Errors
 /// Those of storage and of the operation's deadline.
 pub fn delete(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &DeleteSpec,
 ) -> Result<i64> {
     let mut deleted = 0;
     let shown = Shown::nothing(&spec.query);
-    delete_with(store, op, collection, spec, shown, &mut |_| deleted += 1)?;
+    delete_with(session, collection, spec, shown, &mut |_| deleted += 1)?;
     Ok(deleted)
 }
 
 /// The same; `seen` is given every document that went.
 fn delete_with(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     spec: &DeleteSpec,
     shown: Shown<'_>,
@@ -176,8 +172,8 @@ fn delete_with(
 ) -> Result<()> {
     let DeleteSpec { query, multi, repeatable, budget } = spec;
     let wanted = Wanted { query, multi: *multi, budget, again: Again::Always };
-    for_each_record(store, op, collection, wanted, &mut |key| {
-        let gone = store.write(op, collection, |unit| {
+    for_each_record(session, collection, wanted, &mut |key| {
+        let gone = session.write(collection, |unit| {
             let Some(document) = unit.read(key)? else { return Ok(None) };
             if !query.matcher.matches(document.as_doc())? {
                 return Ok(None);

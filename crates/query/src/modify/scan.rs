@@ -1,10 +1,11 @@
 //! The records that a write means: found by a plan, acted on one by one.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mayfly_base::{ErrorCode, OpCtx, Result};
-use mayfly_storage::{Collection, IdKey, RecordKey, Store};
+use mayfly_base::{ErrorCode, Result};
+use mayfly_storage::{Collection, IdKey, RecordKey};
 
 use super::MAX_LOST_RACES;
 use crate::exec::{Executor, Flow};
@@ -47,8 +48,7 @@ enum Searched {
 
 /// Calls `act` with the records that the query finds: all, or until it says once that it acted.
 pub(super) fn for_each_record(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     wanted: Wanted<'_>,
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
@@ -61,7 +61,7 @@ pub(super) fn for_each_record(
         if !wanted.multi && query.sort.is_some() {
             query.limit = Some(SORTED_LOOK_AHEAD);
         }
-        let searched = search_and_act(store, op, collection, query, wanted, &mut |key| {
+        let searched = search_and_act(session, collection, query, wanted, &mut |key| {
             let now = act(key)?;
             acted |= now;
             Ok(now)
@@ -69,7 +69,7 @@ pub(super) fn for_each_record(
         match searched {
             Ok(Searched::AllTaken) if searches_lost < MAX_LOST_RACES => {
                 searches_lost += 1;
-                op.check()?;
+                session.op.check()?;
             }
             Ok(_) => return Ok(()),
             Err(error)
@@ -77,7 +77,7 @@ pub(super) fn for_each_record(
                     && collection.check_still(&namespace).is_ok()
                     && (wanted.again == Again::Always || !acted) =>
             {
-                op.check()?;
+                session.op.check()?;
             }
             Err(error) => return Err(error),
         }
@@ -86,19 +86,19 @@ pub(super) fn for_each_record(
 
 /// Acts on the record with this `_id`: on another one when the first is gone by then, and somebody put that in its place.
 fn act_by_id(
-    store: &Store,
+    session: StoreSession<'_>,
     collection: &Collection,
     id_key: &IdKey,
     act: &mut dyn FnMut(&RecordKey) -> Result<bool>,
 ) -> Result<()> {
     // The filter asks for the _id, too: of another record nothing becomes of it.
-    let mut before = store.hinted(collection, id_key);
+    let mut before = session.store.hinted(collection, id_key);
     if let Some(key) = &before
         && act(key)?
     {
         return Ok(());
     }
-    while let Some(key) = store.locate_key(collection, id_key)? {
+    while let Some(key) = session.store.locate_key(session.view, collection, id_key)? {
         if before.as_ref() == Some(&key) || act(&key)? {
             return Ok(());
         }
@@ -108,8 +108,7 @@ fn act_by_id(
 }
 
 fn search_and_act(
-    store: &Store,
-    op: &OpCtx,
+    session: StoreSession<'_>,
     collection: &Arc<Collection>,
     query: CanonicalQuery,
     Wanted { multi, budget, .. }: Wanted<'_>,
@@ -117,14 +116,14 @@ fn search_and_act(
 ) -> Result<Searched> {
     let limit = query.limit;
     let located = collection.clone();
-    let mut executor = Executor::new(collection.clone(), query)?;
-    op.update_info(|info| info.plan_summary = executor.plan().summary());
+    let mut executor = Executor::new(session.view, collection.clone(), query)?;
+    session.op.update_info(|info| info.plan_summary = executor.plan().summary());
     if let (false, Plan::Id(key)) = (multi, executor.plan().source()) {
         // The write unit reads it and checks the filter; nothing else can match.
-        op.check()?;
-        op.keys_examined.fetch_add(1, Ordering::Relaxed);
-        op.docs_examined.fetch_add(1, Ordering::Relaxed);
-        return act_by_id(store, &located, key, act).map(|()| Searched::Done);
+        session.op.check()?;
+        session.op.keys_examined.fetch_add(1, Ordering::Relaxed);
+        session.op.docs_examined.fetch_add(1, Ordering::Relaxed);
+        return act_by_id(session, &located, key, act).map(|()| Searched::Done);
     }
     executor.find_for_write();
     if multi && executor.keeps_much() {
@@ -135,17 +134,17 @@ fn search_and_act(
     loop {
         let mut found: Vec<RecordKey> = Vec::new();
         executor.expect(most);
-        executor.run(store, op, &mut |key, document, _| {
+        executor.run(session, &mut |key, document, _| {
             // A sorted result comes without its record's key.
             match (key.is_empty(), document.get("_id")) {
-                (true, Some(id)) => found.extend(store.locate(&located, id)?),
+                (true, Some(id)) => found.extend(session.store.locate(session.view, &located, id)?),
                 _ => found.push(key.to_vec()),
             }
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
         })?;
         for key in &found {
             // Documents may be large, and what is done to each may take long.
-            op.check()?;
+            session.op.check()?;
             let acted = act(key)?;
             if acted && !multi {
                 return Ok(Searched::Done);

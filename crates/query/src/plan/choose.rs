@@ -58,7 +58,7 @@ pub(super) fn ways(
     bounds: &[FieldBounds<'_>],
 ) -> Ways {
     let mut found: Vec<(Score, Way)> = Vec::new();
-    for index in collection.plannable_indexes() {
+    for index in collection.plannable_indexes(query.indexes) {
         if index.spec.hidden() || !allows(query, &index) || !has_all_of(&index, query) {
             continue;
         }

@@ -289,7 +289,7 @@ fn hinted(
     }
     // A hidden index supports no query, not even one that asks for it.
     let usable = |index: &Arc<Index>| !index.spec.hidden() && same(index);
-    match collection.plannable_indexes().into_iter().find(usable) {
+    match collection.plannable_indexes(query.indexes).into_iter().find(usable) {
         Some(index) => match candidate::candidates(&index, bounds).first() {
             Some(candidate) => Ok(choose::with_candidate(collection, query, candidate, bounds).1),
             None => Err(Error::new(

@@ -48,7 +48,7 @@ pub(super) fn plan(
     if query.natural_backward.is_some() {
         return Err(Error::bad_value("text expression not allowed with $natural sort order"));
     }
-    let indexes = collection.plannable_indexes();
+    let indexes = collection.plannable_indexes(query.indexes);
     let usable = |index: &&Arc<Index>| {
         !index.spec.hidden() && allows(query, index) && has_all_of(index, query)
     };

@@ -174,7 +174,7 @@ impl Running for RunningFacet {
             let satisfied = branch.stages.iter().rposition(|stage| stage.is_satisfied());
             for at in satisfied.map_or(0, |at| at + 1)..branch.stages.len() {
                 loop {
-                    context.op.check()?;
+                    context.session.op.check()?;
                     let (now, behind) = branch.stages[at..].split_at_mut(1);
                     let results = &mut branch.results;
                     let take = &mut |document: RawDoc<'_>| {

@@ -1,6 +1,7 @@
 //! What becomes of changes of the target while `$out` and `$merge` write. The results come in two units: the target is looked at
 //! with the first one, and changes before the last one.
 
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{ErrorCode, Namespace, OpCtx, Result};
@@ -19,10 +20,10 @@ fn ns(name: &str) -> Namespace {
     Namespace::new("test", name).unwrap()
 }
 
-fn index(store: &Store, op: &OpCtx, name: &str, index: Document) {
+fn index(session: StoreSession<'_>, name: &str, index: Document) {
     let options = CreateIndexesOptions::default();
     let index = DocBuf::from_bson(&index);
-    store.create_indexes(op, &ns(name), &[index.as_doc()], options).unwrap();
+    session.store.create_indexes(session.op, &ns(name), &[index.as_doc()], options).unwrap();
 }
 
 fn create(store: &Store, name: &str, options: &Document) {

@@ -70,14 +70,14 @@ impl Running for RunningSample {
             &key,
             document,
             &context.metadata.get(),
-            context.op,
+            context.session.op,
         )?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish(context.op)?;
+            self.sorted = sorter.finish(context.session.op)?;
         }
         while let Some((document, metadata)) = self.sorted.next()? {
             context.metadata.set(&metadata);

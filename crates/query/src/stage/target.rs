@@ -61,7 +61,7 @@ pub(super) fn filled(context: &StageContext<'_>, document: DocBuf) -> DocBuf {
     if context.settings.keep_empty_timestamps {
         return document;
     }
-    context.store.fill_empty_timestamps(document.as_doc()).unwrap_or(document)
+    context.session.store.fill_empty_timestamps(document.as_doc()).unwrap_or(document)
 }
 
 /// `_id` first, made up when there is none.

@@ -208,13 +208,13 @@ impl Running for RunningWindowFields {
             order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::WindowFields);
-        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.op)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.session.op)?;
         Ok(Flow::More)
     }
 
     fn finish(&mut self, context: &StageContext<'_>, next: &mut Next<'_>) -> Result<Flow> {
         if let Some(sorter) = self.sorter.take() {
-            self.sorted = sorter.finish(context.op)?;
+            self.sorted = sorter.finish(context.session.op)?;
             self.ahead = self.next()?;
         }
         loop {

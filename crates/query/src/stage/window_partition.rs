@@ -112,7 +112,7 @@ impl Collecting {
                 }
                 column.push(value);
                 if column.len().is_multiple_of(CHUNK_DOCUMENTS) {
-                    context.op.check()?;
+                    context.session.op.check()?;
                 }
                 Ok(())
             });
@@ -134,7 +134,7 @@ impl Collecting {
         context: &StageContext<'_>,
         output: &Output,
     ) -> Result<Computed> {
-        context.op.check()?;
+        context.session.op.check()?;
         if self.spool.is_none() {
             if let Some(columns) = self.columns(context, output)? {
                 let documents = self.documents.into_iter();
@@ -147,7 +147,7 @@ impl Collecting {
             return Err(Error::internal("a partition is neither in memory nor in a file"));
         };
         let mut share = self.share;
-        share.count(context.op, spool.spilled());
+        share.count(context.session.op, spool.spilled());
         let documents = spool.finish()?;
         let start = |(_, function): &(Vec<String>, WindowFunction)| {
             WindowStream::start(function, &mut || {

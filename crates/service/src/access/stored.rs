@@ -1,5 +1,6 @@
 //! Users and roles in the store.
 
+use mayfly_storage::ReadView;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
@@ -22,7 +23,7 @@ const SCHEMA: i32 = 5;
 const PAGE: usize = 256;
 
 fn collection(store: &Store, name: &Name) -> Option<Arc<Collection>> {
-    store.collection(name.as_ref()?)
+    store.collection(&ReadView::now(), name.as_ref()?)
 }
 
 /// The state of both collections.
@@ -42,7 +43,7 @@ fn scan(
 ) -> Result<()> {
     let Some(collection) = collection(store, name) else { return Ok(()) };
     let (mut range, direction) = (whole_range(), Direction::Forward);
-    let snapshot = store.snapshot()?;
+    let snapshot = store.snapshot(&ReadView::now())?;
     let mut ended = false;
     loop {
         let scanned = snapshot.scan_records(
@@ -73,11 +74,11 @@ pub fn each_document(
     name: &Namespace,
     visit: &mut dyn FnMut(RawDoc<'_>) -> Result<()>,
 ) -> Result<()> {
-    let Some(collection) = store.collection(name) else { return Ok(()) };
+    let Some(collection) = store.collection(&ReadView::now(), name) else { return Ok(()) };
     let (mut range, direction) = (whole_range(), Direction::Forward);
     loop {
         let mut page = Vec::new();
-        let scanned = store.snapshot()?.scan_records(
+        let scanned = store.snapshot(&ReadView::now())?.scan_records(
             &collection,
             &range,
             direction,
@@ -249,17 +250,17 @@ fn user_of(document: RawDoc<'_>) -> Option<User> {
 
 fn read(store: &Store, name: &Name, id: &str) -> Result<Option<DocBuf>> {
     let Some(collection) = collection(store, name) else { return Ok(None) };
-    match store.locate(&collection, RawValue::String(id))? {
-        Some(key) => store.read_one(&collection, &key, |document| document.to_owned()),
+    match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
+        Some(key) => store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned()),
         None => Ok(None),
     }
 }
 
 fn put(store: &Store, op: &OpCtx, name: &Name, id: &str, document: RawDoc<'_>) -> Result<()> {
     let Some(name) = name.as_ref() else { return Ok(()) };
-    let (collection, _) = store.get_or_create(name)?;
-    let key = store.locate(&collection, RawValue::String(id))?;
-    store.write(op, &collection, |unit| {
+    let (collection, _) = store.get_or_create(&ReadView::now(), name)?;
+    let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
+    store.write(op, &ReadView::now(), &collection, |unit| {
         let old = match &key {
             Some(key) => unit.read(key)?.map(|old| (key, old)),
             None => None,
@@ -273,8 +274,8 @@ fn put(store: &Store, op: &OpCtx, name: &Name, id: &str, document: RawDoc<'_>) -
 
 fn remove(store: &Store, op: &OpCtx, name: &Name, id: &str) -> Result<bool> {
     let Some(collection) = collection(store, name) else { return Ok(false) };
-    let Some(key) = store.locate(&collection, RawValue::String(id))? else { return Ok(false) };
-    store.write(op, &collection, |unit| match unit.read(&key)? {
+    let Some(key) = store.locate(&ReadView::now(), &collection, RawValue::String(id))? else { return Ok(false) };
+    store.write(op, &ReadView::now(), &collection, |unit| match unit.read(&key)? {
         Some(old) => unit.delete(&key, &old).map(|()| true),
         None => Ok(false),
     })

@@ -1,5 +1,6 @@
 //! The collection stays small, and what is kept leaves no trace in the oplog.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
@@ -27,12 +28,12 @@ fn the_oldest_documents_go() {
         about.append("number", number).append("text", text.as_str());
         profiler.keep(&store, &op, "db", about.finish().as_doc()).unwrap();
     }
-    let collection = store.collection(&Namespace::new("db", COLLECTION).unwrap()).unwrap();
+    let collection = store.collection(&ReadView::now(), &Namespace::new("db", COLLECTION).unwrap()).unwrap();
     let bytes = store.data_bytes(&collection);
     assert!(bytes <= MOST_BYTES && bytes > MOST_BYTES / 2, "{bytes}");
     let mut numbers = Vec::new();
     store
-        .snapshot()
+        .snapshot(&ReadView::now())
         .unwrap()
         .scan_records(
             &collection,

@@ -104,6 +104,24 @@ pub struct Index {
     pub runtime: Arc<IndexRuntime>,
 }
 
+/// Which indexes a reader may use: those that were published up to an edition of the definitions. The snapshot of an open transaction
+/// does not have the entries of later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VisibleIndexes(u64);
+
+impl VisibleIndexes {
+    /// All that are published.
+    pub const PUBLISHED: VisibleIndexes = VisibleIndexes(u64::MAX);
+
+    pub(crate) fn up_to(edition: u64) -> VisibleIndexes {
+        VisibleIndexes(edition)
+    }
+
+    pub(crate) fn have(self, index: &Index) -> bool {
+        index.runtime.visible_since.load(Ordering::Acquire) <= self.0
+    }
+}
+
 /// The running state of an index.
 #[derive(Default)]
 pub struct IndexRuntime {
@@ -521,6 +539,15 @@ impl Collection {
     /// Indexes whose build is over; that on `_id` is among them where there is one.
     pub fn ready_indexes(&self) -> Vec<Arc<Index>> {
         self.now().maintained().filter(|index| index.is_ready()).cloned().collect()
+    }
+
+    /// Those of them that a plan may use. The entries of a last-modified policy are no values of documents.
+    pub fn plannable_indexes(&self, visible: VisibleIndexes) -> Vec<Arc<Index>> {
+        let state = self.now();
+        let plannable = |index: &&Arc<Index>| {
+            index.is_ready() && !index.spec.is_last_modified() && visible.have(index)
+        };
+        state.maintained().filter(plannable).cloned().collect()
     }
 
     /// Whether it was dropped.

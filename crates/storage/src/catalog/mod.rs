@@ -49,7 +49,7 @@ pub(crate) use self::id_hints::IdHints;
 pub(crate) use self::open::Listed;
 pub use capped::Capped;
 pub(crate) use capped::{CappedRuntime, id_index_spec, maintained};
-pub use collection::{Collection, Index, Uses};
+pub use collection::{Collection, Index, Uses, VisibleIndexes};
 pub(crate) use collection::{CollectionState, IndexRuntime};
 pub(crate) use policy::{Policy, PolicySource, TimeToLive};
 pub(crate) use temporary::{OF_AGGREGATION, OF_CONVERSION, is_temporary};

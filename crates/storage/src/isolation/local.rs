@@ -3,11 +3,10 @@
 //! were published since are none for it: its snapshot does not have their entries.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use mayfly_base::{Namespace, Result};
 
-use crate::catalog::{Collection, Definitions, Index, Listed, Reader, changed};
+use crate::catalog::{Collection, Definitions, Index, Listed, Reader, VisibleIndexes, changed};
 
 /// A transaction's part of the catalog.
 pub(crate) struct LocalCatalog {
@@ -60,10 +59,15 @@ impl LocalCatalog {
         Err(changed(&format!(" to collection '{name}'")))
     }
 
-    /// Whether the transaction uses the index and writes its entries: it was published before the transaction began, or belongs to
-    /// a collection that the transaction has made.
+    /// The indexes that the transaction uses and writes entries of: those that were published before it began, or belong to a
+    /// collection that it has made.
+    pub(crate) fn visible_indexes(&self) -> VisibleIndexes {
+        VisibleIndexes::up_to(self.edition)
+    }
+
+    /// Whether the index is one of them.
     pub(crate) fn sees(&self, index: &Index) -> bool {
-        index.runtime.visible_since.load(Ordering::Acquire) <= self.edition
+        self.visible_indexes().have(index)
     }
 
     /// The collection of this id, if the transaction has looked it up or made it.

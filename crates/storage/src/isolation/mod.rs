@@ -18,7 +18,7 @@ use mayfly_base::{Error, Namespace, Result};
 use mayfly_kv::{KvError, KvResult, Txn};
 use mayfly_value::DocBuf;
 
-use crate::catalog::{Collection, Core, Held, Index, Reader};
+use crate::catalog::{Collection, Core, Held, Reader, VisibleIndexes};
 use crate::record::Moment;
 use crate::record::error::from_kv;
 
@@ -254,16 +254,9 @@ impl ReadView {
         self.before_record.as_ref().map_or(Ok(()), |ask| ask(statement))
     }
 
-    /// The indexes of a collection that a plan may use. The entries of a last-modified policy are no values of documents, and
-    /// the snapshot of an open transaction does not have the entries of an index that was published later.
-    pub fn plannable_indexes(&self, collection: &Collection) -> Vec<Arc<Index>> {
-        let mut indexes = collection.ready_indexes();
-        indexes.retain(|index| !index.spec.is_last_modified());
-        if let Some(open) = self.open() {
-            let local = open.local();
-            indexes.retain(|index| local.sees(index));
-        }
-        indexes
+    /// The indexes that its reads may use.
+    pub fn visible_indexes(&self) -> VisibleIndexes {
+        self.open().map_or(VisibleIndexes::PUBLISHED, |open| open.local().visible_indexes())
     }
 
     #[cold]

@@ -64,7 +64,7 @@ impl KeyCollector {
         let keys = match self.file {
             None => Keys::InMemory { keys: self.keys, at: 0, _share: self.share },
             Some(file) => {
-                self.share.count(batch.op, file.spilled());
+                self.share.count(batch.session.op, file.spilled());
                 Keys::InFile(file.finish()?)
             }
         };

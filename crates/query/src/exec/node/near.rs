@@ -285,7 +285,7 @@ impl Node for Search {
             }
         }
         loop {
-            batch.op.check()?;
+            batch.session.op.check()?;
             if self.show_complete(batch, rows)?.is_break() {
                 return Ok(Progress::Stopped);
             }
@@ -369,10 +369,10 @@ impl Search {
                 let entry = &mut |entry: Entry<'_>| {
                     looked += 1;
                     if looked.is_multiple_of(CHUNK_ENTRIES as u64) {
-                        batch.op.check()?;
+                        batch.session.op.check()?;
                     }
                     let seen = state.seen.get_or_insert_with(|| SeenRecords::new(batch.budget));
-                    if !seen.insert(entry.record_key, batch.op)? {
+                    if !seen.insert(entry.record_key, batch.session.op)? {
                         return Ok(ControlFlow::Continue(()));
                     }
                     keys.push(entry.record_key);
@@ -417,7 +417,7 @@ fn look_at(
         if let (Some(distance), Some(key)) = (distance.filter(counts), keys.get(at)) {
             let document = match for_write {
                 true => Waiting::Store,
-                false => state.keep(document, batch.budget, batch.op)?,
+                false => state.keep(document, batch.budget, batch.session.op)?,
             };
             let distance = near.angle_of_distance(distance);
             let record = key.to_vec();

@@ -44,7 +44,7 @@ impl Node for Search {
         // The filter for what the snapshot of the index shows: its terms need not be looked for again. Later, records may have
         // changed since the index was read.
         let mut found = None;
-        let before = batch.op.keys_examined.load(Relaxed);
+        let before = batch.session.op.keys_examined.load(Relaxed);
         let left = match &mut self.left {
             Some(left) => left,
             none => {
@@ -52,13 +52,13 @@ impl Node for Search {
                 none.insert(scores(batch, &self.access)?)
             }
         };
-        self.counters.keys += batch.op.keys_examined.load(Relaxed) - before;
+        self.counters.keys += batch.session.op.keys_examined.load(Relaxed) - before;
         let matcher = found.as_ref().unwrap_or(&batch.query.matcher);
         let page = self.size.get_or_insert_with(|| Page::new(batch.collection));
         page.begin(batch);
         let (counters, mut stopped) = (&mut self.counters, false);
         while !left.is_empty() && !stopped {
-            batch.op.check()?;
+            batch.session.op.check()?;
             let mut taken = Vec::new();
             while let Some(found) = left.pop()? {
                 let full = page.push(&found.0, 0, None);
@@ -181,7 +181,7 @@ impl Adding {
 
 /// The records under the terms of a search.
 fn scores(batch: &Batch<'_>, access: &TextAccess) -> Result<Scores> {
-    let (snapshot, op) = (batch.snapshot()?, batch.op);
+    let (snapshot, op) = (batch.snapshot()?, batch.session.op);
     let share = batch.budget.share(Operator::TextOr);
     let mut scores = Adding { sums: BTreeMap::new(), bytes: 0, share, files: None };
     for range in &access.terms {

@@ -44,7 +44,7 @@ impl Frontier {
                 let folder = self.share.folder()?;
                 let folder = folder.ok_or_else(|| self.share.failure(too_much))?;
                 let spool = SpoolWriter::new(folder)?;
-                self.share.count(context.op, spool.spilled());
+                self.share.count(context.session.op, spool.spilled());
                 self.spool.insert(spool)
             }
         };
@@ -52,7 +52,7 @@ impl Frontier {
         out.append("v", &value);
         let before = spool.spilled();
         spool.push(out.finish().as_doc())?;
-        self.share.count(context.op, spool.spilled().since(before));
+        self.share.count(context.session.op, spool.spilled().since(before));
         Ok(())
     }
 

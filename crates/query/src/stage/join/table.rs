@@ -79,12 +79,12 @@ impl JoinTable {
             too_large: false,
         };
         while !run.is_done() && !building.too_large {
-            run.run(context.store, context.op, &mut |document| {
-                building.add(document, &parts, context.op)?;
+            run.run(context.session, &mut |document| {
+                building.add(document, &parts, context.session.op)?;
                 Ok(if building.too_large { Flow::Pause } else { Flow::More })
             })?;
         }
-        building.finish(context.op)
+        building.finish(context.session.op)
     }
 
     /// Documents that have one of the values and satisfy the filter, in their order.

@@ -133,7 +133,7 @@ impl<'j> Joining<'j> {
             Some(spool) => {
                 let context = self.context;
                 let spilled = spool.spilled();
-                context.settings.budget.count(context.op, Operator::HashLookup, spilled);
+                context.settings.budget.count(context.session.op, Operator::HashLookup, spilled);
                 spool.finish().map(Joined::File)
             }
         }
@@ -149,7 +149,7 @@ impl Joined {
     ) -> Result<Joined> {
         let mut joining = Joining::new(context, lookup);
         while !run.is_done() {
-            run.run(context.store, context.op, &mut |document| {
+            run.run(context.session, &mut |document| {
                 joining.push(document)?;
                 Ok(Flow::More)
             })?;
