@@ -61,7 +61,11 @@ impl Fixture {
     pub(crate) fn summary(&self, stages: RawDoc<'_>, around: &Around<'_>) -> String {
         let parsed = Pipeline::parse(stages, around).unwrap();
         let collection = self.session().collection(&Namespace::new("test", "c").unwrap());
-        parsed.start(collection, None, RunSettings::default()).unwrap().plan_summary().into_owned()
+        parsed
+            .start(&self.view, collection, None, RunSettings::default())
+            .unwrap()
+            .plan_summary()
+            .into_owned()
     }
 
     /// Runs a pipeline over the collection `c`; gives its results as text, or the code of its error.
@@ -75,7 +79,7 @@ impl Fixture {
             let parsed = Pipeline::parse(stages, around)?;
             let ns = Namespace::new("test", "c")?;
             let collection = self.session().collection(&ns);
-            let mut run = parsed.start(collection, None, settings)?;
+            let mut run = parsed.start(&self.view, collection, None, settings)?;
             let mut out = Vec::new();
             while !run.is_done() {
                 run.run(self.session(), &mut |document| {
@@ -129,7 +133,7 @@ impl Fixture {
         &self,
         stage: RawDoc<'_>,
         documents: i32,
-        act: impl FnOnce(StoreSession<'_>),
+        act: impl FnOnce(&Store, &Arc<OpCtx>),
     ) -> mayfly_base::Result<()> {
         let scope = mayfly_expr::Scope::default();
         let (_, steps) = parse_stages(stage, &Around::command("test", &scope))?;
@@ -142,7 +146,7 @@ impl Fixture {
             document.append("_id", id);
             show(&mut stages, &context, document.finish().as_doc(), &mut take)?;
         }
-        act(self.session());
+        act(&self.store, &self.op);
         let ended = stages[0].finish(&context, &mut take);
         if ended.is_err() {
             stages[0].abandon(&context);

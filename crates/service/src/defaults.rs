@@ -161,11 +161,15 @@ fn can_be_met(write: RawDoc<'_>) -> bool {
 }
 
 pub(crate) fn read(store: &Store, (collection, id): (&str, &str)) -> Result<Option<DocBuf>> {
-    let Some(collection) = store.collection(&ReadView::now(), &Namespace::new("config", collection)?) else {
+    let Some(collection) =
+        store.collection(&ReadView::now(), &Namespace::new("config", collection)?)
+    else {
         return Ok(None);
     };
     match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
-        Some(key) => store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned()),
+        Some(key) => {
+            store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned())
+        }
         None => Ok(None),
     }
 }
@@ -176,7 +180,8 @@ pub(crate) fn put(
     (collection, id): (&str, &str),
     document: RawDoc<'_>,
 ) -> Result<()> {
-    let (collection, _) = store.get_or_create(&ReadView::now(), &Namespace::new("config", collection)?)?;
+    let (collection, _) =
+        store.get_or_create(&ReadView::now(), &Namespace::new("config", collection)?)?;
     let key = store.locate(&ReadView::now(), &collection, RawValue::String(id))?;
     store.write(op, &ReadView::now(), &collection, |unit| {
         let old = match &key {

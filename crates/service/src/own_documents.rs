@@ -66,7 +66,9 @@ impl Service {
 
     fn own_document(&self, (db, name): Place, id: RawValue<'_>) -> Result<Option<DocBuf>> {
         match self.store.collection(&ReadView::now(), &Namespace::new(db, name)?) {
-            Some(found) => self.store.read_by_id(&ReadView::now(), &found, &id_key(id), |_, it| it.to_owned()),
+            Some(found) => {
+                self.store.read_by_id(&ReadView::now(), &found, &id_key(id), |_, it| it.to_owned())
+            }
             None => Ok(None),
         }
     }

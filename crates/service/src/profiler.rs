@@ -156,7 +156,9 @@ impl Profiler {
     pub fn keep(&self, store: &Store, op: &OpCtx, db: &str, about: RawDoc<'_>) -> Result<()> {
         let namespace = Namespace::new(db, COLLECTION)?;
         // An operation on a database that does not exist must not create it.
-        if store.collection(&ReadView::now(), &namespace).is_none() && store.collections(Some(db)).is_empty() {
+        if store.collection(&ReadView::now(), &namespace).is_none()
+            && store.collections(Some(db)).is_empty()
+        {
             return Ok(());
         }
         let (collection, _) = store.get_or_create(&ReadView::now(), &namespace)?;

@@ -392,12 +392,7 @@ impl CheckedOut {
     ///
     /// # Errors
     /// 246 SnapshotUnavailable when a definition changed of what the transaction has touched: then it is aborted.
-    pub fn leave(
-        &mut self,
-        view: ReadView,
-        op: &OpCtx,
-        reply_bytes: usize,
-    ) -> Result<()> {
+    pub fn leave(&mut self, view: ReadView, op: &OpCtx, reply_bytes: usize) -> Result<()> {
         let left = OpenTransaction::leave(view);
         let number = self.txn_number;
         let goes_on = match (&mut self.state.usage, left) {

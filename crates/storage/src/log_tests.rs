@@ -94,8 +94,7 @@ impl Fixture {
     /// Changes what is there in a unit of its own.
     fn change(&self, name: &str, id: i32, new: Option<Document>, style: UpdateStyle) {
         let collection = self.collection(name);
-        let key =
-            self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         self.write(name, |unit| {
             let old = unit.read(&key)?.unwrap();
             match &new {
@@ -131,9 +130,8 @@ impl Fixture {
     /// Changes documents in one unit, in this order.
     fn change_together(&self, name: &str, ids: impl Iterator<Item = i32>, to: Option<i32>) {
         let (collection, ids) = (self.collection(name), ids.collect::<Vec<_>>());
-        let key = |id| {
-            self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap()
-        };
+        let key =
+            |id| self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         let keys: Vec<_> = ids.iter().map(|id| (*id, key(*id))).collect();
         self.write(name, |unit| {
             keys.iter().try_for_each(|(id, key)| {

@@ -23,6 +23,11 @@ pub struct StoreSession<'s> {
 }
 
 impl<'s> StoreSession<'s> {
+    /// An operation over a store with this view.
+    pub fn new(store: &'s Store, op: &'s Arc<OpCtx>, view: &'s ReadView) -> StoreSession<'s> {
+        StoreSession { store, op, view }
+    }
+
     /// As [`Core::snapshot`](crate::Core::snapshot).
     ///
     /// # Errors

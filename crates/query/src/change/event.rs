@@ -1,8 +1,8 @@
 //! One operation of the log as an event of a stream. Fields and their order: manual, "Change Events"; `ttl` is ours (expiry
 //! contract, section 9).
 
-use mayfly_storage::StoreSession;
 use mayfly_base::{Error, ErrorCode, Namespace, Result};
+use mayfly_storage::StoreSession;
 use mayfly_storage::{LogEntry, LogOperation};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
@@ -172,7 +172,12 @@ impl Builder {
                 let found = match session.collection(&ns).filter(same) {
                     Some(collection) => {
                         let key = collection.id_key(id);
-                        session.store.read_by_id(session.view, &collection, &key, |_, document| document.to_owned())?
+                        session.store.read_by_id(
+                            session.view,
+                            &collection,
+                            &key,
+                            |_, document| document.to_owned(),
+                        )?
                     }
                     None => None,
                 };

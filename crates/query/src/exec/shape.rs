@@ -140,9 +140,9 @@ impl KeyPaths {
         document: RawDoc<'_>,
     ) -> Result<Cow<'k, [u8]>> {
         match (self.wants_record && known.is_empty(), document.get("_id")) {
-            (true, Some(id)) => {
-                Ok(Cow::Owned(session.store.locate(session.view, &self.collection, id)?.unwrap_or_default()))
-            }
+            (true, Some(id)) => Ok(Cow::Owned(
+                session.store.locate(session.view, &self.collection, id)?.unwrap_or_default(),
+            )),
             _ => Ok(Cow::Borrowed(known)),
         }
     }

@@ -133,14 +133,10 @@ impl Executor {
     }
 
     /// Tries plans, and notes which was the best. The best comes first.
-    fn tried(
-        &self,
-        ranked: &Ranked,
-        notes: bool,
-        session: StoreSession<'_>,
-    ) -> Result<Vec<Tried>> {
+    fn tried(&self, ranked: &Ranked, notes: bool, session: StoreSession<'_>) -> Result<Vec<Tried>> {
         // What is sorted in a trial was not sorted by the operation.
-        let sorted = (&session.op.has_sort_stage, &session.op.keys_sorted, &session.op.bytes_sorted);
+        let sorted =
+            (&session.op.has_sort_stage, &session.op.keys_sorted, &session.op.bytes_sorted);
         let before = (sorted.0.load(Relaxed), sorted.1.load(Relaxed), sorted.2.load(Relaxed));
         session.op.planning.by_trial.store(true, Relaxed);
         let (mut running, mut failed) = (Vec::new(), None);

@@ -26,13 +26,13 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 pub use self::cached::cached_plans;
 use self::node::{Node, number};
-use mayfly_storage::StoreSession;
 use crate::exec::{Executor, Flow, Tried};
 use crate::language::{CanonicalQuery, PlanShape};
 use crate::memory::Budget;
 use crate::plan::allowed::index_filter_set;
 use crate::plan::plan_key::PlanKey;
 use crate::plan::{Plan, is_clustered};
+use mayfly_storage::StoreSession;
 
 /// What happens with the documents that are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,8 @@ pub fn explain(
         explained.purpose == Purpose::Count && explained.filter.is_empty() && query.hint.is_none();
     let runs = explained.verbosity >= Verbosity::ExecutionStats;
     if fast_count {
-        let counted = if runs { session.store.count_documents(session.op, &collection)? } else { 0 };
+        let counted =
+            if runs { session.store.count_documents(session.op, &collection)? } else { 0 };
         let node = fast_count_node(&query, u64::try_from(counted).unwrap_or(0));
         let millis = session.op.elapsed_micros() / 1000;
         let about = (&query, Some(&*collection));

@@ -132,7 +132,8 @@ fn update_found(
     let wanted = Wanted { query, multi: *multi, budget, again: Again::UntilFirst };
     let mut outcome = ModifyOutcome::default();
     for_each_record(session, collection, wanted, &mut |key| {
-        let change = |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, session.op.now_ms());
+        let change =
+            |unit: &mut WriteUnit<'_>| change_one(unit, key, spec, shown, session.op.now_ms());
         match session.write(collection, change)? {
             Change::Gone => return Ok(false),
             Change::Same(before) => seen(Versions { before: Some(before), after: None }),

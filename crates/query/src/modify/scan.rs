@@ -137,7 +137,9 @@ fn search_and_act(
         executor.run(session, &mut |key, document, _| {
             // A sorted result comes without its record's key.
             match (key.is_empty(), document.get("_id")) {
-                (true, Some(id)) => found.extend(session.store.locate(session.view, &located, id)?),
+                (true, Some(id)) => {
+                    found.extend(session.store.locate(session.view, &located, id)?)
+                }
                 _ => found.push(key.to_vec()),
             }
             Ok(if found.len() >= most { Flow::Pause } else { Flow::More })
@@ -179,7 +181,7 @@ mod tests {
         };
         let (query, budget) = (&query, &Budget::default());
         let wanted = Wanted { query, multi: true, budget, again: Again::UntilFirst };
-        let ended = for_each_record(fixture.store(), op, &collection, wanted, act);
+        let ended = for_each_record(fixture.session(), &collection, wanted, act);
         assert_eq!(ended.unwrap_err().code(), ErrorCode::Interrupted);
         assert_eq!(acts, 1);
     }

@@ -51,7 +51,9 @@ pub(super) fn upsert_one(
         Err(error) if error.code() == ErrorCode::DuplicateKey && !session.in_transaction() => {
             let matches = |found: RawDoc<'_>| matcher.matches(found);
             let key = session.store.locate(session.view, collection, id.as_raw())?;
-            let by_id = key.map(|key| session.store.read_one(session.view, collection, &key, matches)).transpose()?;
+            let by_id = key
+                .map(|key| session.store.read_one(session.view, collection, &key, matches))
+                .transpose()?;
             let by_id = by_id.flatten().transpose()?;
             let was_there = by_id == Some(true) || names_duplicate(&spec.query, &error);
             if was_there { Ok(Upserted::WasThere(error)) } else { Err(error) }

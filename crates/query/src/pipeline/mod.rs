@@ -139,7 +139,9 @@ impl Pipeline {
         let cut = shown.skip > 0 || shown.limit > 0 || shown.sort.is_some();
         let whole = shown.filter.as_doc().is_empty() && !cut && !hinted;
         shown.purpose = match collection {
-            Some(collection) if whole && counts_all(view, collection, &query, rest) => Purpose::Count,
+            Some(collection) if whole && counts_all(view, collection, &query, rest) => {
+                Purpose::Count
+            }
             _ if needs_number_only(rest) => Purpose::Keys,
             _ => Purpose::Find,
         };

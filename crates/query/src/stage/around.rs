@@ -47,7 +47,14 @@ pub struct Around<'a> {
 impl<'a> Around<'a> {
     /// Around the pipeline of a command on this database.
     pub fn command(db: &'a str, scope: &'a Scope) -> Around<'a> {
-        Around { db, scope, inside: Inside::Command, depth: 0, as_written: false, in_transaction: false }
+        Around {
+            db,
+            scope,
+            inside: Inside::Command,
+            depth: 0,
+            as_written: false,
+            in_transaction: false,
+        }
     }
 
     /// The same as a command that has this view of the store.

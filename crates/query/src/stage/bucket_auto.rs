@@ -313,7 +313,12 @@ impl Running for RunningBucketAuto {
         keys::append_value_in(&mut key, bits, value.as_raw(), false, collation);
         self.documents += 1;
         let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::BucketAuto);
-        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.session.op)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(
+            &key,
+            document,
+            &metadata,
+            context.session.op,
+        )?;
         Ok(Flow::More)
     }
 

@@ -208,7 +208,12 @@ impl Running for RunningWindowFields {
             order.append_sort_key(document, &mut key);
         }
         let begin = || Sorter::by_keys(None, &context.settings.budget, Operator::WindowFields);
-        self.sorter.get_or_insert_with(begin).push_keyed(&key, document, &metadata, context.session.op)?;
+        self.sorter.get_or_insert_with(begin).push_keyed(
+            &key,
+            document,
+            &metadata,
+            context.session.op,
+        )?;
         Ok(Flow::More)
     }
 

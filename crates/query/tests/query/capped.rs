@@ -1,5 +1,7 @@
 //! Capped collections under writers that race, and those who follow them.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{ErrorCode, ManualClock, Namespace, OpCtx, OpRegistry};
@@ -23,7 +25,8 @@ fn fixture(engine: Arc<dyn Engine>, max: i32) -> Fixture {
     let op = OpCtx::detached(clock);
     let options = doc! { "capped": true, "size": 1 << 20, "max": max };
     let ns = Namespace::parse("db.c").unwrap();
-    let collection = store.create_collection(&ns, DocBuf::from_bson(&options)).unwrap();
+    let collection =
+        store.create_collection(&ReadView::now(), &ns, DocBuf::from_bson(&options)).unwrap();
     Fixture { store, op, collection }
 }
 
@@ -31,24 +34,27 @@ impl Fixture {
     fn insert(&self, id: i32) {
         let document = DocBuf::from_bson(&doc! { "_id": id });
         let insert = |unit: &mut mayfly_storage::WriteUnit<'_>| unit.insert(document.as_doc());
-        self.store.write(&self.op, &self.collection, insert).unwrap();
+        self.store.write(&self.op, &ReadView::now(), &self.collection, insert).unwrap();
     }
 
     fn follower(&self) -> Executor {
         let query = CanonicalQuery::parse(RawDoc::EMPTY, FindOptions::default()).unwrap();
-        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         executor.follow().unwrap();
         executor
     }
 
     fn next(&self, executor: &mut Executor) -> mayfly_base::Result<Vec<i32>> {
         let mut ids = Vec::new();
-        executor.run(&self.store, &self.op, &mut |_, document, _| {
-            if let Some(RawValue::Int32(id)) = document.get("_id") {
-                ids.push(id);
-            }
-            Ok(Flow::More)
-        })?;
+        executor.run(
+            StoreSession::new(&self.store, &self.op, &ReadView::now()),
+            &mut |_, document, _| {
+                if let Some(RawValue::Int32(id)) = document.get("_id") {
+                    ids.push(id);
+                }
+                Ok(Flow::More)
+            },
+        )?;
         Ok(ids)
     }
 }
@@ -97,7 +103,9 @@ fn the_oldest_go_and_a_follower_that_was_overtaken_is_told() {
     let lost = f.next(&mut follower).unwrap_err();
     assert_eq!(lost.code(), ErrorCode::CappedPositionLost);
     assert_eq!(f.next(&mut f.follower()).unwrap(), [15, 16, 17, 18, 19]);
-    let there = |id: i32| f.store.locate(&f.collection, RawValue::Int32(id)).unwrap().is_some();
+    let there = |id: i32| {
+        f.store.locate(&ReadView::now(), &f.collection, RawValue::Int32(id)).unwrap().is_some()
+    };
     assert!(there(15) && !there(14), "the entries of _id go with their records");
 }
 

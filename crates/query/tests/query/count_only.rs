@@ -1,5 +1,7 @@
 //! Counting by an index alone gives the number of documents that match, whatever types the values have.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
@@ -25,8 +27,15 @@ fn fixture(index: &Document, with_arrays: bool) -> Fixture {
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
     let spec = DocBuf::from_bson(&doc! { "key": index, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    store
+        .create_indexes(
+            (&op, &ReadView::now()),
+            &ns,
+            &[spec.as_doc()],
+            CreateIndexesOptions::default(),
+        )
+        .unwrap();
+    let collection = store.collection(&ReadView::now(), &ns).unwrap();
     let mut values = operands();
     values.extend([
         Bson::Null,
@@ -46,7 +55,9 @@ fn fixture(index: &Document, with_arrays: bool) -> Fixture {
             document.insert("k", value.clone());
         }
         let document = DocBuf::from_bson(&document);
-        store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+        store
+            .write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+            .unwrap();
     }
     Fixture { store, op, collection }
 }
@@ -77,7 +88,7 @@ impl Fixture {
     fn count(&self, filter: &Document, keys_only: bool) -> (usize, bool) {
         let filter = DocBuf::from_bson(filter);
         let query = CanonicalQuery::parse(filter.as_doc(), FindOptions::default()).unwrap();
-        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         if keys_only {
             executor.count_only();
         }
@@ -89,7 +100,9 @@ impl Fixture {
                 count += 1;
                 Ok(Flow::More)
             };
-            executor.run(&self.store, &self.op, &mut sink).unwrap();
+            executor
+                .run(StoreSession::new(&self.store, &self.op, &ReadView::now()), &mut sink)
+                .unwrap();
         }
         let after = self.op.docs_examined.load(std::sync::atomic::Ordering::Relaxed);
         (count, after > before || !by_index)

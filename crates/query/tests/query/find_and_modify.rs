@@ -1,5 +1,7 @@
 //! `find_and_modify` while others do the same.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -33,12 +35,19 @@ fn queue(engine: Arc<dyn Engine>, indexed: bool) -> Fixture {
     let ns = Namespace::parse("db.queue").unwrap();
     if indexed {
         let spec = DocBuf::from_bson(&doc! { "key": { "n": 1 }, "name": "n" });
-        store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
+        store
+            .create_indexes(
+                (&op, &ReadView::now()),
+                &ns,
+                &[spec.as_doc()],
+                CreateIndexesOptions::default(),
+            )
+            .unwrap();
     }
-    let (collection, _) = store.get_or_create(&ns).unwrap();
+    let (collection, _) = store.get_or_create(&ReadView::now(), &ns).unwrap();
     for n in 0..JOBS {
         let job = DocBuf::from_bson(&doc! { "_id": n, "n": (n * 7) % JOBS, "state": "new" });
-        store.write(&op, &collection, |unit| unit.insert(job.as_doc())).unwrap();
+        store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(job.as_doc())).unwrap();
     }
     Fixture { store, op, collection }
 }
@@ -95,10 +104,14 @@ fn check(engine: Arc<dyn Engine>, indexed: bool, spec: fn() -> FindAndModifySpec
     let taken: Vec<i32> = std::thread::scope(|scope| {
         let client = || {
             let mut mine = Vec::new();
-            while let Some(job) =
-                find_and_modify(&f.store, &f.op, &f.collection, &spec(), Image::Before)
-                    .unwrap()
-                    .before
+            while let Some(job) = find_and_modify(
+                StoreSession::new(&f.store, &f.op, &ReadView::now()),
+                &f.collection,
+                &spec(),
+                Image::Before,
+            )
+            .unwrap()
+            .before
             {
                 match job.as_doc().get("_id") {
                     Some(RawValue::Int32(id)) => mine.push(id),

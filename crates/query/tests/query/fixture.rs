@@ -1,5 +1,6 @@
 //! A store with one collection and its indexes.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
@@ -48,20 +49,20 @@ impl Fixture {
         for index in indexes {
             let spec = DocBuf::from_bson(index);
             let options = CreateIndexesOptions::default();
-            store.create_indexes(&op, &ns, &[spec.as_doc()], options).unwrap();
+            store.create_indexes((&op, &ReadView::now()), &ns, &[spec.as_doc()], options).unwrap();
         }
-        let collection = store.collection(&ns).unwrap();
+        let collection = store.collection(&ReadView::now(), &ns).unwrap();
         Fixture { store, op, clock, ns, collection }
     }
 
     pub(crate) fn insert(&self, document: &Document) {
         let document = DocBuf::from_bson(document);
         let insert = |unit: &mut WriteUnit<'_>| unit.insert(document.as_doc());
-        self.store.write(&self.op, &self.collection, insert).unwrap();
+        self.store.write(&self.op, &ReadView::now(), &self.collection, insert).unwrap();
     }
 
     /// A search for what a filter lets through.
     pub(crate) fn find(&self, filter: &Document) -> Executor {
-        Executor::new(self.collection.clone(), query(filter)).unwrap()
+        Executor::new(&ReadView::now(), self.collection.clone(), query(filter)).unwrap()
     }
 }

@@ -1,5 +1,7 @@
 //! What indexes of places find is what a look at every document finds, and by distance it comes in the order of the distances.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 
 use mayfly_base::{ManualClock, Namespace, OpCtx, OpRegistry};
@@ -25,13 +27,21 @@ fn fixture(key: &Document, places: &[Bson]) -> Fixture {
     let op = OpCtx::detached(clock);
     let ns = Namespace::parse("db.c").unwrap();
     let spec = DocBuf::from_bson(&doc! { "key": key, "name": "i" });
-    store.create_indexes(&op, &ns, &[spec.as_doc()], CreateIndexesOptions::default()).unwrap();
-    let collection = store.collection(&ns).unwrap();
+    store
+        .create_indexes(
+            (&op, &ReadView::now()),
+            &ns,
+            &[spec.as_doc()],
+            CreateIndexesOptions::default(),
+        )
+        .unwrap();
+    let collection = store.collection(&ReadView::now(), &ns).unwrap();
     for (n, place) in places.iter().enumerate() {
         let document = doc! { "_id": n as i32, "k": n as i32 % 3, "loc": place };
         let document = DocBuf::from_bson(&document);
         // A shape that is none is refused.
-        let _ = store.write(&op, &collection, |unit| unit.insert(document.as_doc()));
+        let _ =
+            store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()));
     }
     Fixture { store, op, collection }
 }
@@ -42,7 +52,7 @@ impl Fixture {
         let filter = DocBuf::from_bson(filter);
         let options = FindOptions { hint, ..FindOptions::default() };
         let query = CanonicalQuery::parse(filter.as_doc(), options).unwrap();
-        let mut executor = Executor::new(self.collection.clone(), query).unwrap();
+        let mut executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         let by_index = matches!(executor.plan().source(), Plan::Index(_) | Plan::Near(_));
         let mut found = Vec::new();
         while !executor.is_done() {
@@ -54,7 +64,7 @@ impl Fixture {
                 in_batch += 1;
                 Ok(if in_batch < 7 { Flow::More } else { Flow::Pause })
             };
-            executor.run(&self.store, &self.op, sink).unwrap();
+            executor.run(StoreSession::new(&self.store, &self.op, &ReadView::now()), sink).unwrap();
         }
         (found, by_index)
     }

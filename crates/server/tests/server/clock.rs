@@ -1,6 +1,7 @@
 //! A data folder that was written in what is now the future, under the real binary: its own clock cannot be moved, but that of
 //! the one who wrote before can.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 
 use mayfly_base::{Clock, ManualClock, Namespace, OpCtx, OpRegistry, SystemClock};
@@ -26,11 +27,18 @@ fn folder_of_tomorrow() -> TempDir {
     let (op, ns) = (OpCtx::detached(clock), Namespace::parse("test.c").unwrap());
     let index = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0 };
     let index = DocBuf::from_bson(&index);
-    store.create_indexes(&op, &ns, &[index.as_doc()], CreateIndexesOptions::default()).unwrap();
+    store
+        .create_indexes(
+            (&op, &ReadView::now()),
+            &ns,
+            &[index.as_doc()],
+            CreateIndexesOptions::default(),
+        )
+        .unwrap();
     let at = Bson::DateTime(DateTime::from_millis(0));
     let document = DocBuf::from_bson(&doc! { "_id": 1, "at": at });
-    let collection = store.collection(&ns).unwrap();
-    store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+    let collection = store.collection(&ReadView::now(), &ns).unwrap();
+    store.write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc())).unwrap();
     store.close().unwrap();
     folder
 }

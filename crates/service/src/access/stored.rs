@@ -251,7 +251,9 @@ fn user_of(document: RawDoc<'_>) -> Option<User> {
 fn read(store: &Store, name: &Name, id: &str) -> Result<Option<DocBuf>> {
     let Some(collection) = collection(store, name) else { return Ok(None) };
     match store.locate(&ReadView::now(), &collection, RawValue::String(id))? {
-        Some(key) => store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned()),
+        Some(key) => {
+            store.read_one(&ReadView::now(), &collection, &key, |document| document.to_owned())
+        }
         None => Ok(None),
     }
 }
@@ -274,7 +276,9 @@ fn put(store: &Store, op: &OpCtx, name: &Name, id: &str, document: RawDoc<'_>) -
 
 fn remove(store: &Store, op: &OpCtx, name: &Name, id: &str) -> Result<bool> {
     let Some(collection) = collection(store, name) else { return Ok(false) };
-    let Some(key) = store.locate(&ReadView::now(), &collection, RawValue::String(id))? else { return Ok(false) };
+    let Some(key) = store.locate(&ReadView::now(), &collection, RawValue::String(id))? else {
+        return Ok(false);
+    };
     store.write(op, &ReadView::now(), &collection, |unit| match unit.read(&key)? {
         Some(old) => unit.delete(&key, &old).map(|()| true),
         None => Ok(false),

@@ -28,7 +28,8 @@ fn the_oldest_documents_go() {
         about.append("number", number).append("text", text.as_str());
         profiler.keep(&store, &op, "db", about.finish().as_doc()).unwrap();
     }
-    let collection = store.collection(&ReadView::now(), &Namespace::new("db", COLLECTION).unwrap()).unwrap();
+    let collection =
+        store.collection(&ReadView::now(), &Namespace::new("db", COLLECTION).unwrap()).unwrap();
     let bytes = store.data_bytes(&collection);
     assert!(bytes <= MOST_BYTES && bytes > MOST_BYTES / 2, "{bytes}");
     let mut numbers = Vec::new();

@@ -277,11 +277,7 @@ mod tests {
         let owner = TransactionOwner { session, lsid, txn_number: 1 };
         let view = f.store.begin_transaction(owner).unwrap().enter();
         let made = f.store.create_collection(&view, &ns("d.made"), DocBuf::empty()).unwrap();
-        f.store
-            .write(&f.op, &view, &made, |unit| {
-                unit.insert(document.as_doc())
-            })
-            .unwrap();
+        f.store.write(&f.op, &view, &made, |unit| unit.insert(document.as_doc())).unwrap();
         let committed = f.store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap();
         assert_eq!(*found.lock(), [(true, false, false)]);
         assert_eq!(f.store.oplog.settled(), committed);

@@ -1,6 +1,8 @@
 //! Whatever indexes there are, and whichever of them is taken, a query finds what a scan of the collection finds: on every engine,
 //! and after a restart.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -166,7 +168,8 @@ impl Fixture {
         let (store, op) = open(engine);
         // Half of them try what two indexes have in common.
         store.planner().hash_intersection.store(chance.below(2) == 0, Relaxed);
-        let (collection, _) = store.get_or_create(&Namespace::parse("db.c").unwrap()).unwrap();
+        let (collection, _) =
+            store.get_or_create(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
         for id in 0..60 {
             let mut fields = vec![format!("\"_id\": {id}")];
             for name in ["a", "b", "c"] {
@@ -181,7 +184,9 @@ impl Fixture {
                 fields.push(format!("\"{name}\": {value}"));
             }
             let document: DocBuf = parse_document(&format!("{{{}}}", fields.join(", "))).unwrap();
-            store.write(&op, &collection, |unit| unit.insert(document.as_doc())).unwrap();
+            store
+                .write(&op, &ReadView::now(), &collection, |unit| unit.insert(document.as_doc()))
+                .unwrap();
         }
         Fixture { store, op, collection }
     }
@@ -193,7 +198,8 @@ impl Fixture {
         drop(self);
         let (store, op) = open(engine);
         store.planner().hash_intersection.store(intersects, Relaxed);
-        let collection = store.collection(&Namespace::parse("db.c").unwrap()).unwrap();
+        let collection =
+            store.collection(&ReadView::now(), &Namespace::parse("db.c").unwrap()).unwrap();
         Fixture { store, op, collection }
     }
 
@@ -204,7 +210,11 @@ impl Fixture {
             let spec: DocBuf = parse_document(text).unwrap();
             let options = CreateIndexesOptions { ignore_unknown: false, update_policies: false };
             let ns = self.collection.namespace();
-            if self.store.create_indexes(&self.op, &ns, &[spec.as_doc()], options).is_ok() {
+            if self
+                .store
+                .create_indexes((&self.op, &ReadView::now()), &ns, &[spec.as_doc()], options)
+                .is_ok()
+            {
                 made.push(text);
             }
         }
@@ -215,7 +225,8 @@ impl Fixture {
     /// chosen.
     fn run(&self, filter: RawDoc<'_>, options: FindOptions<'_>) -> Option<Vec<(Found, String)>> {
         let query = CanonicalQuery::parse(filter, options).ok()?;
-        let chosen = Executor::new(self.collection.clone(), query.clone()).ok()?;
+        let chosen =
+            Executor::new(&ReadView::now(), self.collection.clone(), query.clone()).ok()?;
         let plans = plans(&self.collection, &query).unwrap();
         let others = plans.into_iter().skip(1);
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
@@ -231,7 +242,9 @@ impl Fixture {
                 // Small batches, so that scans pause everywhere.
                 Ok(if found.len().is_multiple_of(3) { Flow::Pause } else { Flow::More })
             };
-            executor.run(&self.store, &self.op, &mut sink).unwrap();
+            executor
+                .run(StoreSession::new(&self.store, &self.op, &ReadView::now()), &mut sink)
+                .unwrap();
         }
         let mut summary = executor.plan().summary().into_owned();
         if executor.plan().any(&mut |node| matches!(node, Plan::And(_))) {
@@ -264,7 +277,7 @@ impl Fixture {
         options: FindOptions<'_>,
     ) -> (BTreeSet<Vec<u8>>, String) {
         let query = CanonicalQuery::parse(filter, options).unwrap().for_values_of(field);
-        let executor = Executor::new(self.collection.clone(), query).unwrap();
+        let executor = Executor::new(&ReadView::now(), self.collection.clone(), query).unwrap();
         let (found, summary) = self.run_one(executor);
         let mut values = BTreeSet::new();
         let mut take = |value: RawValue<'_>| {
@@ -287,7 +300,13 @@ impl Fixture {
         let query = CanonicalQuery::parse(filter, options).unwrap();
         let with_plan = |plan| Executor::with_plan(self.collection.clone(), query.clone(), plan);
         let plans = plans(&self.collection, &query).unwrap().into_iter();
-        plans.map(|plan| with_plan(plan).count(&self.store, &self.op).unwrap()).collect()
+        plans
+            .map(|plan| {
+                with_plan(plan)
+                    .count(StoreSession::new(&self.store, &self.op, &ReadView::now()))
+                    .unwrap()
+            })
+            .collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Histories of concurrent transactions over the store: appends to lists and reads of them, checked for everything that snapshot
 //! isolation forbids ([`mayfly_testkit::history`]). `HISTORY_SEED=n` chooses the random numbers, `HISTORY_SECS=n` makes it long.
 
+use mayfly_storage::ReadView;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -51,16 +52,19 @@ fn list(key: u32, values: &[u64]) -> DocBuf {
 }
 
 fn read(store: &Store, key: u32) -> Result<Vec<u64>> {
-    let Some(collection) = store.collection(&namespace(key)) else { return Ok(Vec::new()) };
+    let Some(collection) = store.collection(&ReadView::now(), &namespace(key)) else {
+        return Ok(Vec::new());
+    };
     let id_key = id_key(RawValue::Int32(key as i32));
-    let read = store.read_by_id(&collection, &id_key, |_, document| values(document))?;
+    let read =
+        store.read_by_id(&ReadView::now(), &collection, &id_key, |_, document| values(document))?;
     Ok(read.unwrap_or_default())
 }
 
 fn append(store: &Store, op: &OpCtx, key: u32, value: u64) -> Result<()> {
-    let (collection, _) = store.get_or_create(&namespace(key))?;
+    let (collection, _) = store.get_or_create(&ReadView::now(), &namespace(key))?;
     let id_key = id_key(RawValue::Int32(key as i32));
-    store.write(op, &collection, |unit| {
+    store.write(op, &ReadView::now(), &collection, |unit| {
         let found = match unit.locate(id_key.clone())? {
             Some(record) => unit.read(&record)?.map(|old| (record, old)),
             None => None,
@@ -195,7 +199,8 @@ fn disturb(run: &Run, over: &AtomicBool) {
         }
         let ns = namespace(turn % COLLECTIONS.len() as u32);
         let options = CreateIndexesOptions::default();
-        let made = run.store.create_indexes(&run.op, &ns, &[spec.as_doc()], options);
+        let made =
+            run.store.create_indexes((&run.op, &ReadView::now()), &ns, &[spec.as_doc()], options);
         std::thread::sleep(Duration::from_millis(3));
         if made.is_ok() {
             let _gone = run.store.drop_indexes(&ns, Some(&[IndexSelector::Name("length")]));

@@ -1,5 +1,7 @@
 //! Index builds over whole servers: all kinds of indexes beside writers on other threads, over engines with files.
 
+use mayfly_storage::ReadView;
+use mayfly_storage::StoreSession;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,11 +38,14 @@ fn document(random: &mut SmallRng, id: i32, now: i64) -> Document {
 }
 
 fn put(store: &Store, op: &OpCtx, random: &mut SmallRng, id: i32, now: i64) {
-    let Some(collection) = store.collection(&Namespace::parse("test.c").unwrap()) else { return };
+    let Some(collection) = store.collection(&ReadView::now(), &Namespace::parse("test.c").unwrap())
+    else {
+        return;
+    };
     let new = DocBuf::from_bson(&document(random, id, now));
     let id_key = collection.id_key(RawValue::Int32(id));
     let delete = random.random_bool(0.3);
-    let written = store.write(op, &collection, |unit: &mut WriteUnit<'_>| {
+    let written = store.write(op, &ReadView::now(), &collection, |unit: &mut WriteUnit<'_>| {
         let key = unit.locate(id_key.clone())?.unwrap_or_default();
         match unit.read(&key)? {
             None => unit.insert(new.as_doc()),
@@ -68,7 +73,8 @@ fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
     fixture.ok("test", "{create: 'c'}");
     let op = OpCtx::detached(fixture.clock.clone());
     let mut random = SmallRng::seed_from_u64(5);
-    (0..documents).for_each(|id| put(&store, &op, &mut random, id, now));
+    (0..documents)
+        .for_each(|id| put(StoreSession::new(&store, &op, &ReadView::now()), &mut random, id, now));
     let over = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2_u64)
         .map(|seed| {
@@ -77,7 +83,7 @@ fn beside_writers(documents: i32, bytes: i64, open: OpenEngine) {
                 let mut random = SmallRng::seed_from_u64(seed);
                 while !over.load(Ordering::Relaxed) {
                     let id = random.random_range(0..documents + 100);
-                    put(&store, &op, &mut random, id, now);
+                    put(StoreSession::new(&store, &op, &ReadView::now()), &mut random, id, now);
                     if random.random_bool(0.01) {
                         store.run_ttl_pass(&AtomicBool::new(false)).unwrap();
                     }

@@ -2,6 +2,7 @@
 //! kilobytes that is trimmed again and again. Most documents that the log shows have been changed, removed, dropped or moved by
 //! the time that somebody reads it. `LOG_SEED=n` runs one case alone, `MORE=20` runs twenty times as many.
 
+use mayfly_storage::ReadView;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -143,7 +144,7 @@ impl Model {
     fn create_capped(&mut self) {
         let mut options = DocBuilder::new();
         options.append("capped", true).append("size", 1 << 20).append("max", CAPPED_MAX as i32);
-        self.store.create_collection(&ns(CAPPED), options.finish()).unwrap();
+        self.store.create_collection(&ReadView::now(), &ns(CAPPED), options.finish()).unwrap();
         self.live.insert(CAPPED, Vec::new());
     }
 
@@ -203,8 +204,8 @@ impl Model {
     }
 
     fn run(&self, name: &str, steps: &[Step]) -> Result<()> {
-        let (collection, _) = self.store.get_or_create(&ns(name))?;
-        self.store.write(&self.op(), &collection, |unit| {
+        let (collection, _) = self.store.get_or_create(&ReadView::now(), &ns(name))?;
+        self.store.write(&self.op(), &ReadView::now(), &collection, |unit| {
             for step in steps {
                 let key = match step {
                     Step::Insert(_) => Vec::new(),
@@ -263,7 +264,9 @@ impl Model {
             lsid: lsid.finish(),
             txn_number: self.transactions,
         };
-        PLAIN.iter().for_each(|name| drop(self.store.get_or_create(&ns(name)).unwrap()));
+        PLAIN
+            .iter()
+            .for_each(|name| drop(self.store.get_or_create(&ReadView::now(), &ns(name)).unwrap()));
         let units: Vec<_> = (0..self.random.random_range(1..5))
             .map(|_| {
                 let name = PLAIN[self.random.random_range(0..PLAIN.len())];
@@ -293,7 +296,7 @@ impl Model {
     fn definition(&mut self) {
         let name = PLAIN[self.random.random_range(0..PLAIN.len())];
         let other = PLAIN[self.random.random_range(0..PLAIN.len())];
-        let exists = |name: &str| self.store.collection(&ns(name)).is_some();
+        let exists = |name: &str| self.store.collection(&ReadView::now(), &ns(name)).is_some();
         match self.random.random_range(0..4) {
             0 => {
                 self.store.drop_collection(&ns(name)).unwrap();

@@ -704,9 +704,7 @@ fn a_transaction_that_wrote_before_the_build_gets_its_keys() {
         let view = open.enter();
         let collection = f.store.collection(&view, &ns()).unwrap();
         let document = DocBuf::from_bson(&doc! { "_id": id, "u": id });
-        f.store
-            .write(&f.op, &view, &collection, |unit| unit.insert(document.as_doc()))
-            .unwrap();
+        f.store.write(&f.op, &view, &collection, |unit| unit.insert(document.as_doc())).unwrap();
         OpenTransaction::leave(view)
     };
     let begin = |id: i32| {
@@ -891,9 +889,7 @@ fn a_writer_that_waits_for_a_build_holds_no_locks() {
             if collection.capped().is_none() {
                 let view = store.begin_transaction(owner).unwrap().enter();
                 let new = DocBuf::from_bson(&doc! { "_id": 1001, "a": 5, "u": 1001 });
-                store
-                    .write(&op, &view, &collection, |unit| unit.insert(new.as_doc()))
-                    .unwrap();
+                store.write(&op, &view, &collection, |unit| unit.insert(new.as_doc())).unwrap();
                 store.commit_transaction(OpenTransaction::leave(view).unwrap()).unwrap();
             }
             WHILE_WAITING.set(None);

@@ -65,14 +65,12 @@ impl Fixture {
     fn insert(&self, name: &str, document: &Document) -> Result<()> {
         let (collection, _) = self.store.get_or_create(&self.view, &ns(name))?;
         let document = DocBuf::from_bson(document);
-        self.store
-            .write(&self.op, &self.view, &collection, |unit| unit.insert(document.as_doc()))
+        self.store.write(&self.op, &self.view, &collection, |unit| unit.insert(document.as_doc()))
     }
 
     fn set(&self, name: &str, id: i32, x: i32) -> Result<()> {
         let collection = self.store.collection(&self.view, &ns(name)).unwrap();
-        let key =
-            self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         let new = DocBuf::from_bson(&doc! { "_id": id, "x": x });
         self.store.write(&self.op, &self.view, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
@@ -105,12 +103,7 @@ impl Fixture {
     fn index(&self, name: &str, field: &str) -> Result<CreateIndexesResult> {
         let spec = DocBuf::from_bson(&doc! { "key": { field: 1 }, "name": field });
         let options = CreateIndexesOptions::default();
-        self.store.create_indexes(
-            (&self.op, &self.view),
-            &ns(name),
-            &[spec.as_doc()],
-            options,
-        )
+        self.store.create_indexes((&self.op, &self.view), &ns(name), &[spec.as_doc()], options)
     }
 
     /// The log's newest entries, newest first.
@@ -238,7 +231,9 @@ fn a_long_transaction_has_several_entries_of_one_commit() {
     let f = fixture();
     f.insert("d.a", &doc! { "_id": 0 }).unwrap();
     let long = "x".repeat(5 << 20);
-    let act = |f: &Fixture| (1..=7).try_for_each(|id| f.insert("d.a", &doc! { "_id": id, "long": &long }));
+    let act = |f: &Fixture| {
+        (1..=7).try_for_each(|id| f.insert("d.a", &doc! { "_id": id, "long": &long }))
+    };
     let ((), open) = f.inside(f.begin(1), act).unwrap();
     let before = f.store.oplog().settled();
     let committed = f.store.commit_transaction(open).unwrap();

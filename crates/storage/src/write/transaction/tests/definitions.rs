@@ -23,8 +23,7 @@ impl Fixture {
 
     fn delete(&self, name: &str, id: i32) -> Result<()> {
         let collection = self.store.collection(&self.view, &ns(name)).unwrap();
-        let key =
-            self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
+        let key = self.store.locate(&self.view, &collection, RawValue::Int32(id)).unwrap().unwrap();
         self.store.write(&self.op, &self.view, &collection, |unit| {
             let old = unit.read(&key)?.expect("a document");
             unit.delete(&key, &old)
@@ -160,7 +159,8 @@ fn a_unique_index_that_came_later_holds_for_a_commit() {
     assert_eq!(f.count("d.a"), 3);
     f.check("d.a");
     // When it is run again, the statement says why.
-    let error = f.inside(f.begin(6), |f| f.insert("d.a", &doc! { "_id": 2, "x": 1 })).err().unwrap();
+    let error =
+        f.inside(f.begin(6), |f| f.insert("d.a", &doc! { "_id": 2, "x": 1 })).err().unwrap();
     assert_eq!(error.code(), ErrorCode::DuplicateKey);
 }
 
