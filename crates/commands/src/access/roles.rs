@@ -8,47 +8,58 @@ use mayfly_auth::{Action, ActionSet, Privilege, Role, RoleName, Roles, Target, b
 use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::DocBuilder;
 
-use super::arguments::{own_role, restrictions, roles, some_roles, wrote};
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use super::arguments::{own_role, restrictions, roles, some_roles};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Expected, Names, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const CREATE: Row = Row::new("createRole", "Creates a role", run_create)
+pub(super) const CREATE: Command = Command::new("createRole", "Creates a role", run_create)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
-    .flags(RowFlags::WRITE);
-pub(super) const UPDATE: Row = Row::new("updateRole", "Changes a role", run_update)
+    .flags(RowFlags::FIRST_USER)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const UPDATE: Command = Command::new("updateRole", "Changes a role", run_update)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
-    .flags(RowFlags::WRITE);
-pub(super) const DROP: Row = Row::new("dropRole", "Drops a role", run_drop)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const DROP: Command = Command::new("dropRole", "Drops a role", run_drop)
     .needs(Needs::InHandler)
     .audited(Audited::Role)
-    .flags(RowFlags::WRITE);
-pub(super) const DROP_ALL: Row =
-    Row::new("dropAllRolesFromDatabase", "Drops all roles of a database", run_drop_all)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const DROP_ALL: Command =
+    Command::new("dropAllRolesFromDatabase", "Drops all roles of a database", run_drop_all)
         .needs(Needs::InHandler)
         .audited(Audited::Database)
-        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
-pub(super) const GRANT_PRIVILEGES: Row =
-    Row::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
+        .writes(Writes::Documents)
+        .names(Names::Word)
+        .expected(Expected::Long);
+pub(super) const GRANT_PRIVILEGES: Command =
+    Command::new("grantPrivilegesToRole", "Gives privileges to a role", run_grant_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
-pub(super) const REVOKE_PRIVILEGES: Row =
-    Row::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const REVOKE_PRIVILEGES: Command =
+    Command::new("revokePrivilegesFromRole", "Takes privileges from a role", run_revoke_privileges)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
-pub(super) const GRANT_ROLES: Row =
-    Row::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const GRANT_ROLES: Command =
+    Command::new("grantRolesToRole", "Makes a role inherit from others", run_grant_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
-pub(super) const REVOKE_ROLES: Row =
-    Row::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
+        .writes(Writes::Documents)
+        .names(Names::Word);
+pub(super) const REVOKE_ROLES: Command =
+    Command::new("revokeRolesFromRole", "Ends what a role inherits from others", run_revoke_roles)
         .needs(Needs::InHandler)
         .audited(Audited::Role)
-        .flags(RowFlags::WRITE);
+        .writes(Writes::Documents)
+        .names(Names::Word);
 
 const KNOWN: &[&str] = &["privileges", "roles", "authenticationRestrictions"];
 
@@ -104,11 +115,7 @@ fn definable(request: &Request<'_>) -> Result<RoleName> {
     Ok(name)
 }
 
-fn run_create(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let name = own_role(request)?;
     fields.required("privileges")?;
@@ -143,15 +150,10 @@ fn run_create(
     let restrictions = restrictions.unwrap_or_default();
     access.put_role(store, ctx.op, &Role { name, privileges, roles, restrictions })?;
     drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 
-fn run_update(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let (privileges, restrictions) = (privileges(&fields)?, restrictions(&fields)?);
     let roles = roles(request, &fields, "roles")?;
@@ -183,7 +185,7 @@ fn run_update(
 }
 
 fn run_grant_privileges(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -196,7 +198,7 @@ fn run_grant_privileges(
 }
 
 fn run_revoke_privileges(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -214,7 +216,7 @@ fn run_revoke_privileges(
 }
 
 fn run_grant_roles(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -232,7 +234,7 @@ fn run_grant_roles(
 }
 
 fn run_revoke_roles(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     _: &mut DocBuilder,
 ) -> Result<()> {
@@ -245,7 +247,7 @@ fn run_revoke_roles(
     })
 }
 
-fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let name = definable(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropRole)?;
@@ -255,12 +257,11 @@ fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     if removed == 0 {
         return Err(not_found(&name));
     }
-    wrote(ctx, request);
     Ok(())
 }
 
 fn run_drop_all(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -271,7 +272,6 @@ fn run_drop_all(
     let names: Vec<_> = known.names().filter(|name| name.db == request.db).cloned().collect();
     reply.append("n", remove(ctx, &names)?);
     drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 
@@ -305,7 +305,7 @@ fn remove(ctx: &CommandContext<'_>, gone: &[RoleName]) -> Result<i32> {
 
 /// Changes the role that the command names.
 fn change(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     change: impl FnOnce(&mut Role, &Roles) -> Result<()>,
 ) -> Result<()> {
@@ -317,7 +317,6 @@ fn change(
     change(&mut role, &known)?;
     access.put_role(store, ctx.op, &role)?;
     drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 

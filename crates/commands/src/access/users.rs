@@ -6,33 +6,43 @@ use mayfly_base::{Error, ErrorCode, Result};
 use mayfly_value::{DocBuilder, RawValue, bson};
 use zeroize::Zeroizing;
 
-use super::arguments::{custom_data, own_user, restrictions, roles, wrote};
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use super::arguments::{custom_data, own_user, restrictions, roles};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, Expected, Hides, Names, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-const FLAGS: RowFlags = RowFlags::WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::SECRET);
-
-pub(super) const CREATE: Row = Row::new("createUser", "Creates a user", run_create)
+pub(super) const CREATE: Command = Command::new("createUser", "Creates a user", run_create)
     .needs(Needs::InHandler)
     .audited(Audited::User)
-    .flags(FLAGS);
-pub(super) const UPDATE: Row =
-    Row::new("updateUser", "Changes a user's password, roles or data", run_update)
+    .flags(RowFlags::FIRST_USER)
+    .writes(Writes::Documents)
+    .names(Names::Word)
+    .hides(Hides::Secrets)
+    .expected(Expected::Long);
+pub(super) const UPDATE: Command =
+    Command::new("updateUser", "Changes a user's password, roles or data", run_update)
         .needs(Needs::InHandler)
-        .audited(Audited::User)
-        .flags(FLAGS);
-pub(super) const DROP: Row = Row::new("dropUser", "Drops a user", run_drop)
+        .audited(Audited::UserChange)
+        .writes(Writes::Documents)
+        .names(Names::Word)
+        .hides(Hides::Secrets)
+        .expected(Expected::Long);
+pub(super) const DROP: Command = Command::new("dropUser", "Drops a user", run_drop)
     .needs(Needs::InHandler)
     .audited(Audited::User)
-    .flags(RowFlags::WRITE);
-pub(super) const DROP_ALL: Row =
-    Row::new("dropAllUsersFromDatabase", "Drops all users of a database", run_drop_all)
+    .writes(Writes::Documents)
+    .names(Names::Word);
+pub(super) const DROP_ALL: Command =
+    Command::new("dropAllUsersFromDatabase", "Drops all users of a database", run_drop_all)
         .needs(Needs::InHandler)
         .audited(Audited::Database)
-        .flags(RowFlags::WRITE.and(RowFlags::MAY_BLOCK));
-pub(super) const FORGET: Row =
-    Row::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
-        .needs(Needs::InHandler);
+        .writes(Writes::Documents)
+        .names(Names::Word)
+        .expected(Expected::Long);
+pub(super) const FORGET: Command =
+    Command::new("invalidateUserCache", "Forgets what is known about users and roles", run_forget)
+        .needs(Needs::InHandler)
+        .names(Names::Word);
 
 /// The database of users that somebody else authenticates.
 pub(super) const EXTERNAL: &str = "$external";
@@ -118,11 +128,7 @@ fn mechanisms(fields: &Fields<'_>) -> Result<Option<Vec<Mechanism>>> {
     }
 }
 
-fn run_create(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_create(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let name = own_user(request)?;
     fields.required("roles")?;
@@ -172,15 +178,10 @@ fn run_create(
     };
     access.put_user(store, ctx.op, &user)?;
     drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 
-fn run_update(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_update(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let name = own_user(request)?;
     let password = NewPassword::parse(&fields)?;
@@ -241,11 +242,10 @@ fn run_update(
     user.restrictions = restrictions.unwrap_or(user.restrictions);
     access.put_user(store, ctx.op, &user)?;
     drop(changing);
-    wrote(ctx, request);
     Ok(())
 }
 
-fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_drop(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     let name = own_user(request)?;
     ctx.permit(request, Target::Database(request.db), Action::DropUser)?;
@@ -255,12 +255,11 @@ fn run_drop(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuil
     if !found {
         return Err(not_found(format_args!("'{name}'")));
     }
-    wrote(ctx, request);
     Ok(())
 }
 
 fn run_drop_all(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     request: &Request<'_>,
     reply: &mut DocBuilder,
 ) -> Result<()> {
@@ -274,15 +273,10 @@ fn run_drop_all(
     }
     drop(changing);
     reply.append("n", dropped);
-    wrote(ctx, request);
     Ok(())
 }
 
-fn run_forget(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_forget(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     ctx.permit(request, Target::Cluster, Action::InvalidateUserCache)?;
     ctx.service.access.forget();

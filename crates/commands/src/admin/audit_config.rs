@@ -6,19 +6,21 @@ use mayfly_service::audit::store_config;
 use mayfly_service::{Actor, AuditConfig};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
-use crate::audit::Audited;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Audited, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const GET: Row = Row::new("getAuditConfig", "Shows what is audited", run_get)
+pub(super) const GET: Command = Command::new("getAuditConfig", "Shows what is audited", run_get)
     .needs(Needs::Cluster(&[Action::AuditConfigure]))
     .since("5.0")
     .flags(RowFlags::ADMIN_ONLY);
-pub(super) const SET: Row = Row::new("setAuditConfig", "Changes what is audited", run_set)
+pub(super) const SET: Command = Command::new("setAuditConfig", "Changes what is audited", run_set)
     .needs(Needs::Cluster(&[Action::AuditConfigure]))
     .since("5.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::WRITE_CONCERN));
-pub(super) const MESSAGE: Row =
-    Row::new("logApplicationMessage", "Writes a message into the audit log", run_message)
+    .flags(RowFlags::ADMIN_ONLY)
+    .writes(Writes::Settings);
+pub(super) const MESSAGE: Command =
+    Command::new("logApplicationMessage", "Writes a message into the audit log", run_message)
         .needs(Needs::Cluster(&[Action::ApplicationMessage]))
         .audited(Audited::Message)
         .flags(RowFlags::ADMIN_ONLY);
@@ -50,11 +52,7 @@ fn require_runtime(ctx: &CommandContext<'_>) -> Result<()> {
     }
 }
 
-fn run_get(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     request.fields(&[])?;
     require_audit(ctx)?;
     let config = ctx.service.audit.config();
@@ -63,10 +61,9 @@ fn run_get(
     Ok(())
 }
 
-fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["filter", "auditAuthorizationSuccess"])?;
     set(ctx, &fields)?;
-    crate::crud::wrote(ctx, request);
     Ok(())
 }
 
@@ -85,11 +82,7 @@ pub(super) fn set(ctx: &CommandContext<'_>, fields: &Fields<'_>) -> Result<()> {
 }
 
 /// Without an audit log nothing happens.
-fn run_message(
-    _: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    _: &mut DocBuilder,
-) -> Result<()> {
+fn run_message(_: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[])?;
     match request.target() {
         RawValue::String(_) => Ok(()),

@@ -7,21 +7,24 @@ use mayfly_service::defaults;
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
 use super::audit_config;
-use crate::audit::Audited;
-use crate::crud::wrote;
-use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Audited, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
 
-pub(super) const GET: Row = Row::new("getClusterParameter", "Shows cluster parameters", run_get)
-    .needs(Needs::Cluster(&[Action::GetClusterParameter]))
-    .audited(Audited::Value("requestedClusterServerParameters"))
-    .since("6.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT));
-pub(super) const SET: Row = Row::new("setClusterParameter", "Sets a cluster parameter", run_set)
-    .needs(Needs::Cluster(&[Action::SetClusterParameter]))
-    .audited(Audited::Value("updatedClusterServerParameter"))
-    .since("6.0")
-    .flags(RowFlags::ADMIN_ONLY.and(RowFlags::LENIENT).and(RowFlags::WRITE_CONCERN));
+pub(super) const GET: Command =
+    Command::new("getClusterParameter", "Shows cluster parameters", run_get)
+        .needs(Needs::Cluster(&[Action::GetClusterParameter]))
+        .audited(Audited::Value("requestedClusterServerParameters"))
+        .since("6.0")
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT));
+pub(super) const SET: Command =
+    Command::new("setClusterParameter", "Sets a cluster parameter", run_set)
+        .needs(Needs::Cluster(&[Action::SetClusterParameter]))
+        .audited(Audited::Value("updatedClusterServerParameter"))
+        .since("6.0")
+        .flags(RowFlags::ADMIN_ONLY.union(RowFlags::LENIENT))
+        .writes(Writes::Settings);
 
 /// The parameters.
 const NAMES: &[&str] = &[AUDIT, MAX_TIME];
@@ -36,11 +39,7 @@ fn known(name: &str) -> Result<&'static str> {
     })
 }
 
-fn run_get(
-    ctx: &mut CommandContext<'_>,
-    request: &Request<'_>,
-    reply: &mut DocBuilder,
-) -> Result<()> {
+fn run_get(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "getClusterParameter");
     let expected = "[string, array]";
     let names = match request.target() {
@@ -83,7 +82,7 @@ fn run_get(
     Ok(())
 }
 
-fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
+fn run_set(ctx: &CommandContext<'_>, request: &Request<'_>, _: &mut DocBuilder) -> Result<()> {
     let fields = Fields::new(request.body, "setClusterParameter");
     let RawValue::Document(given) = request.target() else {
         return Err(fields.wrong("setClusterParameter", request.target(), "object"));
@@ -102,7 +101,6 @@ fn run_set(ctx: &mut CommandContext<'_>, request: &Request<'_>, _: &mut DocBuild
     } else if let Some(ms) = read_operations(values)? {
         defaults::store_max_time(ctx.service, ctx.op, ms)?;
     }
-    wrote(ctx, request);
     Ok(())
 }
 

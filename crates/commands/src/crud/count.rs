@@ -6,18 +6,35 @@ use mayfly_query::{CanonicalQuery, Executor, FindOptions, PipelineRun, check_abs
 use mayfly_storage::ResolvedView;
 use mayfly_value::{DocBuilder, Number, RawDoc, RawValue};
 
+use super::explain;
 use super::read::{Collating, hint};
 use super::view::{Source, Stages, budget, check_collation, only, reads_log, run_settings, source};
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, InTransaction, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("count", "Counts documents", run)
+/// What to use instead in a transaction.
+const TRANSACTIONS: &str =
+    "Please see http://dochub.mongodb.org/core/transaction-count for a recommended alternative.";
+
+pub(crate) const ROW: Command = Command::new("count", "Counts documents", run)
     .needs(Needs::Collection(&[Action::Find]))
-    .flags(RowFlags::MAY_BLOCK);
+    .flags(RowFlags::STABLE)
+    .reads(
+        Reads::PREFERENCE
+            .union(Reads::DEFAULTS)
+            .union(Reads::COUNTED)
+            .union(Reads::COMMITTED)
+            .union(Reads::LINEARIZABLE),
+    )
+    .in_transaction(InTransaction::RefusedWith(TRANSACTIONS))
+    .expected(Expected::Long)
+    .explained(KNOWN, explain::count);
 
 /// Arguments; `fields` is ignored.
 pub(crate) const KNOWN: &[&str] = &["query", "limit", "skip", "hint", "collation", "fields"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let collating = Collating::parse(&fields)?;
     let ns = request.namespace()?;
@@ -80,7 +97,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         within(all, skip, limit)
     } else {
         let mut executor = Executor::new(collection, query)?;
-        executor.name_failures("count");
+        executor.name_failures(request.row.name);
         if executor.keeps_much() {
             executor.use_budget(budget(ctx, &fields)?);
         }

@@ -9,20 +9,33 @@ use mayfly_query::{
 use mayfly_storage::{ResolvedView, in_transaction};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 
+use super::explain;
 use super::read::{Collating, FirstBatch, empty_cursor, first_batch, hint};
 use super::settings::settings_to_run;
 use super::view::{
     Source, Stages, budget, check_collation, check_find, has_natural_order, reads_log,
     run_settings, source,
 };
-use crate::fields::whole_number;
-use crate::length::Work;
-use crate::{CommandContext, Fields, Needs, OpKind, Request, Row};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{InTransaction, Reads, RowFlags};
+use crate::request::{Fields, Needs, OpKind, Request};
+use crate::rules::length::Work;
 
-pub(crate) const ROW: Row = Row::new("find", "Finds documents", run)
+pub(crate) const ROW: Command = Command::new("find", "Finds documents", run)
     .needs(Needs::Collection(&[Action::Find]))
     .since("3.2")
-    .kind(OpKind::Query);
+    .kind(OpKind::Query)
+    .flags(RowFlags::STABLE.union(RowFlags::SHAPED))
+    .reads(
+        Reads::PREFERENCE
+            .union(Reads::DEFAULTS)
+            .union(Reads::COMMITTED)
+            .union(Reads::LINEARIZABLE)
+            .union(Reads::SNAPSHOT),
+    )
+    .in_transaction(InTransaction::Statement)
+    .explained(KNOWN, explain::find);
 
 /// Arguments that work, then those that are refused when they ask for something.
 pub(crate) const KNOWN: &[&str] = &[
@@ -48,7 +61,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "let",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     let tailing = Tailing::parse(&fields)?;
@@ -87,7 +100,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     };
     let filter = fields.document("filter")?.unwrap_or(RawDoc::EMPTY);
     let mut query = CanonicalQuery::parse(filter, options)?;
-    let setting = settings_to_run(ctx, "find", &ns, request.body)?;
+    let setting = settings_to_run(ctx, request.row.name, &ns, request.body)?;
     let hints = setting.and_then(|setting| setting.hints.clone());
     let collection = match source(ctx, &ns)? {
         Source::Collection(collection) => collection,
@@ -120,7 +133,7 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         executor.follow()?;
     }
     executor.show_as(shape)?;
-    executor.name_failures("find");
+    executor.name_failures(request.row.name);
     // Whether it is a flag is asked in any case.
     if executor.keeps_much() || fields.bool("allowDiskUse")?.is_some() {
         executor.use_budget(budget(ctx, &fields)?);

@@ -11,8 +11,9 @@ use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 use super::insert::Prepared;
 use super::object_id::new_object_id;
 use super::update::UpdateStatement;
+use super::write::DocumentRules;
 use super::write::{check_writable, was_dropped};
-use crate::CommandContext;
+use crate::context::CommandContext;
 
 /// Measurements in one unit: a bucket's worth is packed once, not several times.
 pub(super) const UNIT_MEASUREMENTS: usize = 2000;
@@ -222,6 +223,7 @@ pub(super) fn prepare<'d>(
     ctx: &CommandContext<'_>,
     measurement: RawDoc<'d>,
     series: &TimeSeries,
+    rules: DocumentRules,
 ) -> Result<Prepared<'d>> {
     let size = measurement.as_bytes().len();
     if size > limits::MAX_USER_DOCUMENT_BYTES {
@@ -236,7 +238,7 @@ pub(super) fn prepare<'d>(
         has_id |= field.name_bytes() == b"_id";
         has_empty_timestamp |= is_empty_timestamp(field);
     }
-    let filled = match has_empty_timestamp && !ctx.keep_empty_timestamps {
+    let filled = match has_empty_timestamp && !rules.keep_empty_timestamps {
         true => ctx.service.store.fill_empty_timestamps(measurement),
         false => None,
     };

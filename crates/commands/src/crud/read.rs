@@ -8,7 +8,8 @@ use mayfly_query::{BatchLimit, Cursor, Hint};
 use mayfly_storage::Collection;
 use mayfly_value::{Collation, DocBuilder, RawValue};
 
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
 
 /// Refuses arguments that this server does not have yet, unless they ask for nothing: null, false, an empty document.
 ///
@@ -97,7 +98,7 @@ impl FirstBatch {
 /// # Errors
 /// Those of the plan.
 pub(crate) fn first_batch(
-    ctx: &mut CommandContext<'_>,
+    ctx: &CommandContext<'_>,
     mut cursor: Cursor,
     batch: FirstBatch,
     reply: &mut DocBuilder,
@@ -135,13 +136,13 @@ pub(crate) fn first_batch(
 }
 
 /// Counts the documents of a batch that was just filled, and lets the reply wait until they are durable, if it has to.
-pub(super) fn note_shown(ctx: &mut CommandContext<'_>, cursor: &Cursor, count: usize) {
+pub(super) fn note_shown(ctx: &CommandContext<'_>, cursor: &Cursor, count: usize) {
     ctx.service.metrics.documents.returned.add(count as u64);
     if count > 0
         && let Some(timestamp) = cursor.must_be_durable(&ctx.service.store)
         && !ctx.service.store.is_durable(timestamp)
     {
-        ctx.shown_up_to = ctx.shown_up_to.max(timestamp);
+        ctx.effects.show_up_to(timestamp);
     }
 }
 

@@ -8,24 +8,30 @@ use mayfly_query::{
 };
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
+use super::explain;
 use super::measurements;
 use super::object_id::new_object_id;
 use super::read::{Collating, hint};
 use super::view::write_budget;
 use super::write::{
-    WriteResults, array_filters, bypass_validation, check_count, check_writable, ends_command,
-    keep_empty_timestamps, on_collection, ordered, wrote,
+    DocumentRules, WriteOptions, WriteResults, array_filters, check_count, check_writable,
+    ends_command, on_collection,
 };
-use crate::access::demands;
-use crate::audit::Audited;
-use crate::retry::Attempt;
-use crate::{CommandContext, DocumentChanges, Fields, Needs, OpKind, Request, Row, RowFlags};
+use crate::context::retry::Attempt;
+use crate::context::{Command, CommandContext, DocumentChanges};
+use crate::request::row::{Audited, Expected, InTransaction, RowFlags, Writes};
+use crate::request::{Fields, Needs, OpKind, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("update", "Changes documents", run)
+pub(crate) const ROW: Command = Command::new("update", "Changes documents", run)
     .needs(Needs::Demands(demands::update))
     .audited(Audited::Documents)
-    .flags(RowFlags::RETRYABLE_WRITE.and(RowFlags::MAY_BLOCK).and(RowFlags::COUNTS_ITSELF))
-    .kind(OpKind::Update);
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Repeatable)
+    .in_transaction(InTransaction::Statement)
+    .expected(Expected::Statements("updates"))
+    .kind(OpKind::Update)
+    .explained(KNOWN, explain::update);
 
 pub(crate) const KNOWN: &[&str] = &[
     "updates",
@@ -37,20 +43,23 @@ pub(crate) const KNOWN: &[&str] = &[
     "stmtIds",
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let ns = request.namespace()?;
     check_writable(&ns)?;
-    let ordered = ordered(&fields)?;
-    ctx.bypass_validation = bypass_validation(&fields)?;
-    ctx.keep_empty_timestamps = keep_empty_timestamps(&fields)?;
+    let options = WriteOptions::parse(&fields)?;
     let variables = fields.document("let")?;
     let Some(updates) = request.documents("updates")? else {
         return Err(fields.missing("updates"));
     };
     check_count(updates.len())?;
     // A malformed statement fails the whole command before anything is written.
-    let statements = updates.map(|update| parse(update, variables)).collect::<Result<Vec<_>>>()?;
+    let statements = updates
+        .map(|update| {
+            let rules = options.rules;
+            parse(update, variables).map(|statement| UpdateStatement { rules, ..statement })
+        })
+        .collect::<Result<Vec<_>>>()?;
     ctx.check_repeatable(statements.iter().any(|statement| statement.multi), "multi=true")?;
     let mut results = WriteResults::default();
     let mut modified = 0;
@@ -71,14 +80,13 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             }
             Err(error) if ends_command(&error) => return Err(error),
             Err(error) => {
-                if results.fail(index, error, ordered) {
+                if results.fail(ctx, index, error, options) {
                     break;
                 }
             }
         }
         ctx.count(OpKind::Update, 1);
     }
-    wrote(ctx, request);
     results.write(reply, Some(modified));
     ctx.append_retried(reply);
     Ok(())
@@ -127,6 +135,8 @@ pub(super) struct UpdateStatement<'a> {
     pub(super) collation: Collating,
     pub(super) multi: bool,
     pub(super) upsert: bool,
+    /// The rules for the documents that it writes.
+    pub(super) rules: DocumentRules,
 }
 
 impl<'a> UpdateStatement<'a> {
@@ -164,6 +174,7 @@ impl<'a> UpdateStatement<'a> {
             collation: Collating::parse(fields)?,
             multi,
             upsert: fields.bool("upsert")?.unwrap_or(false),
+            rules: DocumentRules::default(),
         })
     }
 
@@ -188,7 +199,8 @@ impl<'a> UpdateStatement<'a> {
         let parse = |update| Update::parse_in(update, &self.array_filters, &scope, &context);
         let mut update = parse(self.update)?;
         if update.is_replacement()
-            && let (RawValue::Document(new), false) = (self.update, ctx.keep_empty_timestamps)
+            && let (RawValue::Document(new), false) =
+                (self.update, self.rules.keep_empty_timestamps)
             && let Some(filled) = ctx.service.store.fill_empty_timestamps(new)
         {
             update = parse(RawValue::Document(filled.as_doc()))?;
@@ -214,7 +226,7 @@ impl<'a> UpdateStatement<'a> {
             multi: self.multi,
             upsert: self.upsert,
             new_id: new_object_id(now_ms),
-            bypass_validation: ctx.bypass_validation,
+            bypass_validation: self.rules.bypass_validation,
             repeatable,
             budget: write_budget(ctx, self.multi),
         })

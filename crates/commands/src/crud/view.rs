@@ -12,7 +12,8 @@ use mayfly_value::{Collation, DocBuf, DocBuilder, RawDoc, RawValue, same_collati
 
 use super::read::Collating;
 use super::write::keep_empty_timestamps;
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
 
 /// What a name stands for.
 pub(crate) enum Source {

@@ -10,13 +10,19 @@ use super::options::{
     Images, capped_max, capped_size, compact, images, invalid, merged, validation, with_expiry,
     with_ttl,
 };
-use super::{time_series, view, wrote};
-use crate::access::demands;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use super::{time_series, view};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{LogForm, Reads, RowFlags, Writes};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("collMod", "Changes options of a collection or index", run)
-    .needs(Needs::Demands(demands::coll_mod))
-    .flags(RowFlags::WRITE_CONCERN);
+pub(crate) const ROW: Command =
+    Command::new("collMod", "Changes options of a collection or index", run)
+        .needs(Needs::Demands(demands::coll_mod))
+        .flags(RowFlags::STABLE)
+        .writes(Writes::Settings)
+        .reads(Reads::empty())
+        .replayed(LogForm::Command, &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]);
 
 /// Options that exist in the reference and are missing here.
 const MISSING: &[&str] = &["recordPreImages"];
@@ -35,7 +41,7 @@ const OF_COLLECTIONS: &[&str] = &[
 /// Options of a view.
 const OF_VIEWS: &[&str] = &["viewOn", "pipeline"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let mut known = MISSING.to_vec();
     known.extend(["index", "expireAfterSeconds", "dryRun"]);
     known.extend(OF_COLLECTIONS);
@@ -72,7 +78,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
             return Err(invalid(format!("option not supported on a view: {name}")));
         }
         view::change(ctx, &ns, view.as_doc(), &fields)?;
-        wrote(ctx, request);
         return Ok(());
     }
     if let Some(name) = OF_VIEWS.iter().find(|name| fields.get(name).is_some()) {
@@ -91,7 +96,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
     if let Some(index) = index {
         apply(ctx, &ns, &index, reply)?;
     }
-    wrote(ctx, request);
     Ok(())
 }
 

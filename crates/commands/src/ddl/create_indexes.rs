@@ -5,16 +5,21 @@ use mayfly_storage::{CreateIndexesOptions, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc};
 
 use super::time_series::on_measurements;
-use super::wrote;
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::crud::check_writable;
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::request::row::{Expected, InTransaction, LogForm, RowFlags, Writes};
+use crate::request::{Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("createIndexes", "Creates indexes", run)
+pub(crate) const ROW: Command = Command::new("createIndexes", "Creates indexes", run)
     .needs(Needs::Demands(demands::create_indexes))
-    .flags(RowFlags::WRITE_CONCERN.and(RowFlags::MAY_BLOCK));
+    .flags(RowFlags::STABLE)
+    .writes(Writes::Settings)
+    .in_transaction(InTransaction::Statement)
+    .expected(Expected::Long)
+    .replayed(LogForm::OneIndex, &[ErrorCode::IndexAlreadyExists, ErrorCode::NamespaceNotFound]);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[
         "indexes",
         "ignoreUnknownIndexOptions",
@@ -72,7 +77,6 @@ fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuild
         });
         reply.end();
     }
-    wrote(ctx, request);
     Ok(())
 }
 

@@ -8,15 +8,20 @@ use mayfly_query::{Cursor, CursorSource};
 use mayfly_storage::{Collection, OPLOG, TimeSeries, View};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
-use crate::access::demands;
+use crate::context::{Command, CommandContext};
 use crate::crud::{FirstBatch, first_batch};
-use crate::{CommandContext, Fields, Needs, Request, Row};
+use crate::request::row::{Reads, RowFlags};
+use crate::request::{Fields, Needs, Request};
+use crate::rules::rights::demands;
 
-pub(crate) const ROW: Row = Row::new("listCollections", "Lists the collections of a database", run)
-    .needs(Needs::Demands(demands::list_collections))
-    .since("3.0");
+pub(crate) const ROW: Command =
+    Command::new("listCollections", "Lists the collections of a database", run)
+        .needs(Needs::Demands(demands::list_collections))
+        .since("3.0")
+        .flags(RowFlags::STABLE)
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&[
         "filter",
         "nameOnly",

@@ -9,14 +9,19 @@ use mayfly_storage::OPLOG;
 use mayfly_value::DocBuilder;
 
 use super::list_collections::cursor_batch_size;
+use crate::context::{Command, CommandContext};
 use crate::crud::{FirstBatch, first_batch};
-use crate::{CommandContext, Needs, Request, Row};
+use crate::request::row::{Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("listIndexes", "Lists the indexes of a collection", run)
-    .needs(Needs::Collection(&[Action::ListIndexes]))
-    .since("3.0");
+pub(crate) const ROW: Command =
+    Command::new("listIndexes", "Lists the indexes of a collection", run)
+        .needs(Needs::Collection(&[Action::ListIndexes]))
+        .since("3.0")
+        .flags(RowFlags::STABLE)
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED));
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["cursor", "includeBuildUUIDs", "includeIndexBuildInfo"])?;
     let ns = request.namespace()?;
     let size = cursor_batch_size(&fields, "listIndexes.cursor")?;

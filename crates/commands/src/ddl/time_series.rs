@@ -7,7 +7,8 @@ use mayfly_storage::{MeasurementFields, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::options::{Defining, invalid, policy};
-use crate::{CommandContext, Fields};
+use crate::context::CommandContext;
+use crate::request::Fields;
 
 /// Options that a time series cannot have.
 const INCOMPATIBLE: &[&str] = &[
@@ -70,7 +71,7 @@ pub(super) fn create(
     if store.collection(ns).is_some() || store.view(ns)?.is_some() {
         return Err(exists(ns));
     }
-    let created = match ctx.collection_uuid {
+    let created = match defining.uuid {
         Some(uuid) => store.create_collection_as(&buckets, options, uuid),
         None => store.create_collection(&buckets, options),
     };

@@ -10,15 +10,18 @@ use mayfly_storage::{Collection, OPLOG, TimeSeries};
 use mayfly_value::{DocBuf, DocBuilder, RawDoc, RawValue};
 
 use super::scale::{bytes, scale, small};
-use crate::fields::whole_number;
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::{Expected, Reads};
+use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("collStats", "Shows the sizes of a collection", run)
+pub(crate) const ROW: Command = Command::new("collStats", "Shows the sizes of a collection", run)
     .needs(Needs::Collection(&[Action::CollStats]))
     .aliases(&["collstats"])
-    .flags(RowFlags::MAY_BLOCK);
+    .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+    .expected(Expected::Long);
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(&["scale", "verbose", "waitForLock", "numericOnly"])?;
     let scale = scale(&fields)?;
     let ns = request.namespace()?;

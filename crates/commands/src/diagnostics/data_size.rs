@@ -7,16 +7,21 @@ use mayfly_base::{Error, ErrorCode, Namespace, Result};
 use mayfly_storage::{Collection, CountLimit, Counted, Index, KeyRange, position_of, whole_range};
 use mayfly_value::{DocBuilder, RawDoc};
 
-use crate::{CommandContext, Fields, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Names, Reads};
+use crate::request::{Fields, Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("dataSize", "Measures the documents of a collection", run)
-    .needs(Needs::FullName(&[Action::Find]))
-    .aliases(&["datasize"])
-    .flags(RowFlags::MAY_BLOCK);
+pub(crate) const ROW: Command =
+    Command::new("dataSize", "Measures the documents of a collection", run)
+        .needs(Needs::FullName(&[Action::Find]))
+        .aliases(&["datasize"])
+        .reads(Reads::PREFERENCE.union(Reads::COMMITTED))
+        .names(Names::FullName)
+        .expected(Expected::Long);
 
 const KNOWN: &[&str] = &["keyPattern", "min", "max", "maxSize", "maxObjects", "estimate"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     let fields = request.fields(KNOWN)?;
     let Some(name) = request.target().as_str() else {
         return Err(fields.wrong("dataSize", request.target(), "string"));

@@ -11,17 +11,21 @@ use mayfly_storage::{Collection, Direction, ScanLimit, Scanned, whole_range};
 use mayfly_value::{DocBuilder, RawDoc, RawValue};
 use md5::{Digest, Md5};
 
-use crate::{CommandContext, Needs, Request, Row, RowFlags};
+use crate::context::{Command, CommandContext};
+use crate::request::row::{Expected, Reads, RowFlags};
+use crate::request::{Needs, Request};
 
-pub(super) const ROW: Row = Row::new("dbHash", "Hashes the documents of a database", run)
+pub(super) const ROW: Command = Command::new("dbHash", "Hashes the documents of a database", run)
     .needs(Needs::Database(&[Action::DbHash]))
     .aliases(&["dbhash"])
-    .flags(RowFlags::MAY_BLOCK.and(RowFlags::LENIENT));
+    .flags(RowFlags::LENIENT)
+    .reads(Reads::DEFAULTS.union(Reads::COMMITTED))
+    .expected(Expected::Long);
 
 /// Collections that are this server's own affair.
 const SKIPPED: &[&str] = &["system.profile"];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, reply: &mut DocBuilder) -> Result<()> {
     let began = ctx.service.clock.monotonic_micros();
     let wanted = wanted(request.body)?;
     let mut collections: Vec<(String, Arc<Collection>)> = ctx

@@ -12,12 +12,14 @@ use mayfly_service::metrics::{LOGIN_MECHANISMS, OpCounters, TLS_VERSIONS};
 use mayfly_value::{DocBuilder, RawValue};
 
 use super::build_info::VERSION;
+use super::member::append_member;
 use super::process;
-use crate::admin::replication::append_member;
-use crate::fields::whole_number;
-use crate::{CommandContext, Needs, Request, Row, RowFlags, registry};
+use crate::context::{Command, CommandContext};
+use crate::request::fields::whole_number;
+use crate::request::row::RowFlags;
+use crate::request::{Needs, Request};
 
-pub(crate) const ROW: Row = Row::new("serverStatus", "Shows the server's counters", run)
+pub(crate) const ROW: Command = Command::new("serverStatus", "Shows the server's counters", run)
     .needs(Needs::Cluster(&[Action::ServerStatus]))
     .flags(RowFlags::LENIENT);
 
@@ -45,10 +47,9 @@ const SECTIONS: &[Section] = &[
     ("transactions", transactions),
     ("ttl", ttl),
     ("mem", memory),
-    ("metrics", metrics),
 ];
 
-fn run(ctx: &mut CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
+fn run(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut DocBuilder) -> Result<()> {
     append(ctx, request, doc);
     Ok(())
 }
@@ -82,6 +83,11 @@ pub(super) fn append(ctx: &CommandContext<'_>, request: &Request<'_>, doc: &mut 
             write(service, doc);
             doc.end();
         }
+    }
+    if !switched_off(request, "metrics") {
+        doc.start_document("metrics");
+        metrics(ctx, doc);
+        doc.end();
     }
 }
 
@@ -357,12 +363,13 @@ fn query(service: &Service, doc: &mut DocBuilder) {
     doc.end();
 }
 
-fn metrics(service: &Service, doc: &mut DocBuilder) {
+fn metrics(ctx: &CommandContext<'_>, doc: &mut DocBuilder) {
+    let service = ctx.service;
     doc.start_document("commands");
-    for (index, row) in registry::rows().iter().enumerate() {
+    for (index, command) in ctx.commands.commands().iter().enumerate() {
         let counts = service.metrics.command(index);
         if counts.total.get() > 0 {
-            doc.start_document(row.name);
+            doc.start_document(command.row.name);
             doc.append("failed", counts.failed.get()).append("total", counts.total.get());
             doc.end();
         }
